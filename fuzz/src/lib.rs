@@ -6,8 +6,8 @@
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-use sabir_call::dialect::{Dialect, Selection, dialects};
-use sabir_call::{Cut, Event, Reader, Sink, ToolSet};
+use sabir_call::dialect::{Dialect, DialectSelection, all_dialects};
+use sabir_call::{Truncation, Event, CallReader, EventSink, ToolSet};
 
 /// The tools that the inputs call.
 pub static TOOLS: LazyLock<ToolSet> = LazyLock::new(|| {
@@ -19,12 +19,12 @@ pub static TOOLS: LazyLock<ToolSet> = LazyLock::new(|| {
 
 /// The dialect that a byte stands for.
 pub fn pick(byte: u8) -> &'static Dialect {
-    let all = dialects();
+    let all = all_dialects();
     all[usize::from(byte) % all.len()]
 }
 
 /// Feeds a text in chunks of these sizes.
-fn feed(mut reader: Reader, mut bytes: &[u8], sizes: impl Iterator<Item = usize>, out: &mut dyn Sink) {
+fn feed(mut reader: CallReader, mut bytes: &[u8], sizes: impl Iterator<Item = usize>, out: &mut dyn EventSink) {
     for size in sizes {
         if bytes.is_empty() {
             break;
@@ -33,7 +33,7 @@ fn feed(mut reader: Reader, mut bytes: &[u8], sizes: impl Iterator<Item = usize>
         reader.push_bytes(chunk, out);
         bytes = rest;
     }
-    reader.finish(Cut::Ended, out);
+    reader.finish(Truncation::Ended, out);
 }
 
 /// The events as one number, adjacent deltas merged: much cheaper than to keep them.
@@ -58,8 +58,8 @@ impl Write for Digest {
     }
 }
 
-impl Sink for Digest {
-    fn event(&mut self, event: Event<'_>) {
+impl EventSink for Digest {
+    fn push_event(&mut self, event: Event<'_>) {
         let (kind, text) = match event {
             Event::Text { text } => (1, text),
             Event::Thought { text } => (2, text),
@@ -82,7 +82,7 @@ impl Sink for Digest {
 }
 
 /// The events in words, to be shown where they differ.
-fn words(reader: Reader, bytes: &[u8], sizes: impl Iterator<Item = usize>) -> Vec<String> {
+fn words(reader: CallReader, bytes: &[u8], sizes: impl Iterator<Item = usize>) -> Vec<String> {
     let mut events: Vec<(u8, String)> = Vec::new();
     feed(reader, bytes, sizes, &mut |event: Event<'_>| {
         let (kind, text) = match event {
@@ -100,7 +100,7 @@ fn words(reader: Reader, bytes: &[u8], sizes: impl Iterator<Item = usize>) -> Ve
 }
 
 /// Checks the property for a text; `cut` says how it is cut.
-pub fn check(make: impl Fn() -> Reader, bytes: &[u8], cut: u8) {
+pub fn check(make: impl Fn() -> CallReader, bytes: &[u8], cut: u8) {
     let odd = || {
         let mut state = u32::from(cut) | 1;
         std::iter::repeat_with(move || {
@@ -134,8 +134,8 @@ pub fn check(make: impl Fn() -> Reader, bytes: &[u8], cut: u8) {
 pub fn behind(openings: &[(&str, &str)], input: &[u8]) {
     let [which, cut, bytes @ ..] = input else { return };
     let (name, opening) = openings[usize::from(*which / 2) % openings.len()];
-    let chosen = Selection::from_name(name).unwrap_or(Selection::AUTO);
-    let selection = if which % 2 == 0 { chosen } else { Selection::AUTO };
+    let chosen = DialectSelection::from_name(name).unwrap_or(DialectSelection::AUTO);
+    let selection = if which % 2 == 0 { chosen } else { DialectSelection::AUTO };
     let text = [opening.as_bytes(), bytes].concat();
-    check(|| Reader::new(selection, &TOOLS), &text, *cut);
+    check(|| CallReader::new(selection, &TOOLS), &text, *cut);
 }

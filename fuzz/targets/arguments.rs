@@ -3,13 +3,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sabir_call::json::{ArgumentScanner, Whole};
-use sabir_call::{ArgForm, Draft, Event, Sink};
+use sabir_call::json::{ArgumentScanner, ScanOutcome};
+use sabir_call::{ArgForm, DraftResponse, Event, EventSink};
 use serde_json::{Map, Value};
 
-fn scan(text: &str, size: usize) -> (Draft, Whole) {
-    let mut draft = Draft::default();
-    draft.event(Event::CallStart { index: 0, id: None, name: "", dialect: None, at: 0, name_at: 0 });
+fn scan(text: &str, size: usize) -> (DraftResponse, ScanOutcome) {
+    let mut draft = DraftResponse::default();
+    draft.push_event(Event::CallStart { index: 0, id: None, name: "", dialect: None, at: 0, name_at: 0 });
     let mut scanner = ArgumentScanner::new(0);
     let mut rest = text;
     while !rest.is_empty() {
@@ -22,8 +22,8 @@ fn scan(text: &str, size: usize) -> (Draft, Whole) {
 }
 
 /// The arguments as values; `None` where one of them is no JSON, which is for the gates to say.
-fn values(draft: &Draft) -> Option<Map<String, Value>> {
-    let arguments = draft.call(0)?.arguments.iter();
+fn values(draft: &DraftResponse) -> Option<Map<String, Value>> {
+    let arguments = draft.call_by_index(0)?.arguments.iter();
     arguments
         .map(|argument| {
             let value = match argument.form {
@@ -43,7 +43,7 @@ fuzz_target!(|input: &[u8]| {
     for size in [1, usize::from(*size % 40) + 1] {
         assert_eq!(scan(&text, size), (draft.clone(), whole), "in chunks of {size}");
     }
-    let clean = whole == Whole::Yes && draft.faults.is_empty() && text.trim_ascii().starts_with('{');
+    let clean = whole == ScanOutcome::Complete && draft.faults.is_empty() && text.trim_ascii().starts_with('{');
     match serde_json::from_str::<Map<String, Value>>(&text) {
         Ok(object) if clean => assert_eq!(values(&draft), Some(object)),
         // What the parser takes and the scanner does not: doubled keys.

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sabir_wire::frames::{FrameDecoder, FrameEvent, HeaderValue, encode};
+use sabir_wire::frames::{FrameDecoder, FrameEvent, HeaderValue, encode_frame};
 
 fn events(bytes: &[u8], size: usize) -> Vec<String> {
     let mut decoder = FrameDecoder::default();
@@ -36,7 +36,7 @@ fuzz_target!(|input: &[u8]| {
     let mut count = 0;
     for piece in bytes.chunks(20) {
         let (header, payload) = piece.split_at(piece.len().min(3));
-        encode(&[("k", HeaderValue::Bytes(header)), ("t", HeaderValue::Text("ü"))], payload, &mut stream)
+        encode_frame(&[("k", HeaderValue::Bytes(header)), ("t", HeaderValue::Text("ü"))], payload, &mut stream)
             .expect("a small frame");
         count += 1;
     }

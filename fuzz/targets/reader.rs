@@ -2,16 +2,16 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sabir_call::Reader;
-use sabir_call::dialect::Selection;
+use sabir_call::CallReader;
+use sabir_call::dialect::DialectSelection;
 use sabir_fuzz::{TOOLS, check, pick};
 
 // The first byte says which dialect, the second how the rest is cut.
 fuzz_target!(|input: &[u8]| {
     let [dialect, cut, bytes @ ..] = input else { return };
-    let selection = if dialect % 2 == 0 { Selection::AUTO } else { Selection::from(pick(dialect / 2)) };
+    let selection = if dialect % 2 == 0 { DialectSelection::AUTO } else { DialectSelection::from(pick(dialect / 2)) };
     match dialect % 8 {
-        6 => check(|| Reader::reasoning(selection, &TOOLS), bytes, *cut),
-        _ => check(|| Reader::new(selection, &TOOLS), bytes, *cut),
+        6 => check(|| CallReader::for_reasoning(selection, &TOOLS), bytes, *cut),
+        _ => check(|| CallReader::new(selection, &TOOLS), bytes, *cut),
     }
 });

@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sabir_call::dialect::Selection;
-use sabir_call::{ArgForm, Call, CallId, Cut, Draft, DraftArgument, DraftState, Reader};
+use sabir_call::dialect::DialectSelection;
+use sabir_call::{ArgForm, Call, CallId, Truncation, DraftResponse, DraftArgument, DraftState, CallReader};
 use sabir_fuzz::{TOOLS, pick};
 use serde_json::{Map, Value, json};
 
@@ -35,10 +35,10 @@ fuzz_target!(|input: &[u8]| {
         .map(|(name, arguments)| Call { id: CallId::new("c"), name: (*name).to_owned(), arguments, dialect: None })
         .collect();
     let rendered = dialect.render_calls(&calls, &TOOLS);
-    let mut draft = Draft::default();
-    let mut reader = Reader::new(Selection::from(dialect), &TOOLS);
+    let mut draft = DraftResponse::default();
+    let mut reader = CallReader::new(DialectSelection::from(dialect), &TOOLS);
     reader.push(&rendered, &mut draft);
-    reader.finish(Cut::Ended, &mut draft);
+    reader.finish(Truncation::Ended, &mut draft);
     let read: Vec<_> = draft.calls().collect();
     assert_eq!(read.len(), calls.len(), "{}: {rendered}", dialect.name);
     for (read, call) in read.iter().zip(&calls) {

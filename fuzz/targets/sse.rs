@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sabir_wire::sse::{SseDecoder, SseEvent, encode};
+use sabir_wire::sse::{SseDecoder, SseEvent, encode_event};
 
 fn events(bytes: &[u8], size: usize) -> Vec<String> {
     let mut decoder = SseDecoder::default();
@@ -22,6 +22,6 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(events(bytes, usize::from(*size)), whole);
     let text = String::from_utf8_lossy(bytes).replace(['\r', '\0'], " ");
     let mut stream = Vec::new();
-    encode("", &text, &mut stream);
+    encode_event("", &text, &mut stream);
     assert_eq!(events(&stream, usize::from(*size)).len(), 1, "{text:?}");
 });

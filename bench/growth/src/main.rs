@@ -14,8 +14,8 @@ mod cases;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use sabir_call::dialect::Selection;
-use sabir_call::{Cut, Event, Reader, ToolSet};
+use sabir_call::dialect::DialectSelection;
+use sabir_call::{Truncation, Event, CallReader, ToolSet};
 use sabir_streams::{Dice, Tokens, cut};
 
 use cases::{Case, cases};
@@ -43,7 +43,7 @@ fn read(case: &Case, tools: &ToolSet) {
     let pass = |size: usize| {
         let text = case.text(size, tools);
         let pieces = pieces(&text);
-        let reader = case.selection.map(|selection| Reader::new(selection, tools));
+        let reader = case.selection.map(|selection| CallReader::new(selection, tools));
         let start = Instant::now();
         counted(reader, &pieces);
         println!("{} {} {}", case.name, text.len(), pieces.len());
@@ -65,7 +65,7 @@ fn pieces(text: &str) -> Vec<&str> {
 
 /// What is counted: reading the pieces; without a reader, looking for `<` in them.
 #[inline(never)]
-fn counted(reader: Option<Reader>, pieces: &[&str]) {
+fn counted(reader: Option<CallReader>, pieces: &[&str]) {
     let mut sink = |event: Event<'_>| {
         if let Event::ArgDelta { text, .. } = event {
             black_box(text.as_ptr());
@@ -81,10 +81,10 @@ fn counted(reader: Option<Reader>, pieces: &[&str]) {
         return;
     };
     pieces.iter().for_each(|piece| reader.push(black_box(piece), &mut sink));
-    reader.finish(Cut::Ended, &mut sink);
+    reader.finish(Truncation::Ended, &mut sink);
 }
 
 /// The reader of one dialect, or of all.
-fn selection(dialect: &str) -> Selection {
-    Selection::from_name(dialect).unwrap_or(Selection::AUTO)
+fn selection(dialect: &str) -> DialectSelection {
+    DialectSelection::from_name(dialect).unwrap_or(DialectSelection::AUTO)
 }

@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use dynamo_parsers_v2 as dynamo;
-use sabir_call::dialect::Selection;
-use sabir_call::{ArgForm, Cut, Draft, DraftCall, DraftState, Event, Reader, ToolSet};
+use sabir_call::dialect::DialectSelection;
+use sabir_call::{ArgForm, Truncation, DraftResponse, DraftCall, DraftState, Event, CallReader, ToolSet};
 use serde_json::{Map, Value};
 use tool_parser::ParserFactory;
 use tool_parser::types::ToolCallItem;
@@ -73,7 +73,7 @@ impl Parser {
         };
         let pass = AssertUnwindSafe(|| match self {
             Self::Sabir(dialect) => {
-                let mut reader = Reader::new(Selection::from_name(dialect)?, &kit.tools);
+                let mut reader = CallReader::new(DialectSelection::from_name(dialect)?, &kit.tools);
                 let start = now();
                 let mut sink = |event: Event<'_>| {
                     if let Event::ArgDelta { text, .. } = event {
@@ -82,7 +82,7 @@ impl Parser {
                     }
                 };
                 pieces.iter().for_each(|piece| reader.push(black_box(piece), &mut sink));
-                reader.finish(Cut::Ended, &mut sink);
+                reader.finish(Truncation::Ended, &mut sink);
                 Some(now().saturating_sub(start))
             }
             Self::Smg(name) => tool_parser(name, kit, pieces, quiet),
@@ -124,10 +124,10 @@ pub(crate) fn now() -> Duration {
 }
 
 fn sabir(dialect: &str, kit: &Kit, pieces: &[&str]) -> Option<Understood> {
-    let mut draft = Draft::default();
-    let mut reader = Reader::new(Selection::from_name(dialect)?, &kit.tools);
+    let mut draft = DraftResponse::default();
+    let mut reader = CallReader::new(DialectSelection::from_name(dialect)?, &kit.tools);
     pieces.iter().for_each(|piece| reader.push(piece, &mut draft));
-    reader.finish(Cut::Ended, &mut draft);
+    reader.finish(Truncation::Ended, &mut draft);
     let whole = |call: &&DraftCall| call.state == DraftState::Closed && draft.errors_of(call.index).next().is_none();
     let calls = draft.calls().filter(whole).map(|call| (call.name.clone(), arguments(call, &kit.tools)));
     Some(Understood { text: draft.text(), calls: calls.collect() })
@@ -136,8 +136,8 @@ fn sabir(dialect: &str, kit: &Kit, pieces: &[&str]) -> Option<Understood> {
 /// The arguments with the types that the schema asks for, as the gates would make them.
 fn arguments(call: &DraftCall, tools: &ToolSet) -> Map<String, Value> {
     let typed = |argument: &sabir_call::DraftArgument| {
-        let spec = tools.get(&call.name).and_then(|tool| tool.argument(&argument.name));
-        let string = spec.is_some_and(|spec| spec.types().contains(&"string"));
+        let spec = tools.get(&call.name).and_then(|tool| tool.find_argument(&argument.name));
+        let string = spec.is_some_and(|spec| spec.type_names().contains(&"string"));
         let text = Value::from(argument.text.as_str());
         let value = match (argument.form, string) {
             (ArgForm::String, _) | (ArgForm::Raw, true) => text,

@@ -29,7 +29,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
 
 fn list(folder: &str, max_entries: usize) -> Result<(), Box<dyn std::error::Error>> {
     let options = ListOptions { recursive: true, max_entries, ..ListOptions::default() };
-    let listing = Workspace::open(Path::new(folder))?.list(&WorkPath::root(), &options)?;
+    let listing = Workspace::open(Path::new(folder))?.list_folder(&WorkPath::root(), &options)?;
     let mut out = BufWriter::new(io::stdout().lock());
     for entry in listing.entries.iter().filter(|entry| entry.kind == EntryKind::File) {
         writeln!(out, "{}", entry.path)?;
@@ -39,7 +39,7 @@ fn list(folder: &str, max_entries: usize) -> Result<(), Box<dyn std::error::Erro
 
 fn search(folder: &str, regex: &str, max_matches: usize) -> Result<(), Box<dyn std::error::Error>> {
     let options = SearchOptions { max_matches, ..SearchOptions::new(regex) };
-    let result = Workspace::open(Path::new(folder))?.search(&options)?;
+    let result = Workspace::open(Path::new(folder))?.search_files(&options)?;
     let mut out = BufWriter::new(io::stdout().lock());
     for found in &result.matches {
         writeln!(out, "{}:{}:{}", found.path, found.line, found.text)?;

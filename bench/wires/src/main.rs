@@ -12,8 +12,8 @@ mod typed;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use sabir_call::{ArgForm, Draft, Event, Sink, StopReason};
-use sabir_wire::{Encoder, Head, Wire, play};
+use sabir_call::{ArgForm, DraftResponse, Event, EventSink, StopReason};
+use sabir_wire::{ResponseEncoder, ResponseMetadata, Wire, replay_draft};
 
 fn main() {
     let bodies = match std::env::args().nth(1).map(|path| recorded(&path)) {
@@ -46,25 +46,25 @@ fn written() -> Vec<Vec<u8>> {
 }
 
 /// An answer of words, and a call that writes a file, of so many bytes in all.
-fn answer(size: usize) -> Draft {
+fn answer(size: usize) -> DraftResponse {
     let words = "Some words of an answer, one after the other, and a line now and then.\n".repeat(size / 2 / 71);
     let file = "fn line(of: &str) -> \"text\" { call(of) }\n".repeat(size / 2 / 41);
-    let mut draft = Draft::default();
-    draft.event(Event::Text { text: &words });
-    draft.event(Event::CallStart { index: 0, id: Some("c"), name: "write", dialect: None, at: 0, name_at: 0 });
-    draft.event(Event::ArgStart { index: 0, name: "content", form: ArgForm::String, at: 0 });
-    draft.event(Event::ArgDelta { index: 0, text: &file });
-    draft.event(Event::ArgEnd { index: 0, lead: "", at: 0 });
-    draft.event(Event::CallEnd { index: 0, at: 0 });
-    draft.event(Event::Stop { reason: StopReason::Calls, raw: "" });
+    let mut draft = DraftResponse::default();
+    draft.push_event(Event::Text { text: &words });
+    draft.push_event(Event::CallStart { index: 0, id: Some("c"), name: "write", dialect: None, at: 0, name_at: 0 });
+    draft.push_event(Event::ArgStart { index: 0, name: "content", form: ArgForm::String, at: 0 });
+    draft.push_event(Event::ArgDelta { index: 0, text: &file });
+    draft.push_event(Event::ArgEnd { index: 0, lead: "", at: 0 });
+    draft.push_event(Event::CallEnd { index: 0, at: 0 });
+    draft.push_event(Event::Stop { reason: StopReason::Calls, raw: "" });
     draft
 }
 
 /// An answer as a stream of that wire, in deltas of so many bytes.
-fn stream(wire: Wire, draft: &Draft, delta: usize) -> Vec<u8> {
-    let head = Head { id: "chatcmpl-9f8e7d6c5b4a".to_owned(), model: "gpt-5-mini".to_owned(), created: 1_790_000_000, ..Head::default() };
-    let (mut encoder, mut body) = (Encoder::new(wire, head), Vec::new());
-    play(draft, delta, &mut |event: Event<'_>| encoder.event(event, &mut body));
+fn stream(wire: Wire, draft: &DraftResponse, delta: usize) -> Vec<u8> {
+    let head = ResponseMetadata { id: "chatcmpl-9f8e7d6c5b4a".to_owned(), model: "gpt-5-mini".to_owned(), created: 1_790_000_000, ..ResponseMetadata::default() };
+    let (mut encoder, mut body) = (ResponseEncoder::new(wire, head), Vec::new());
+    replay_draft(draft, delta, &mut |event: Event<'_>| encoder.encode_event(event, &mut body));
     encoder.finish(&mut body);
     body
 }

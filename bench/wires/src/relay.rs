@@ -4,9 +4,9 @@
 use std::fmt::Write;
 use std::hint::black_box;
 
-use sabir_call::dialect::Selection;
-use sabir_call::{Cut, Event, Prompted, Sink, ToolSet};
-use sabir_wire::{Close, Decoder, Encoder, Head, Wire};
+use sabir_call::dialect::DialectSelection;
+use sabir_call::{Truncation, Event, PromptedSink, EventSink, ToolSet};
+use sabir_wire::{BodyEnd, ResponseDecoder, ResponseEncoder, ResponseMetadata, Wire};
 
 use crate::{answer, median, stream, typed};
 
@@ -16,13 +16,13 @@ const DELTA: usize = 12;
 
 /// Whoever writes what it hears.
 struct Relay {
-    encoder: Encoder,
+    encoder: ResponseEncoder,
     out: Vec<u8>,
 }
 
-impl Sink for Relay {
-    fn event(&mut self, event: Event<'_>) {
-        self.encoder.event(event, &mut self.out);
+impl EventSink for Relay {
+    fn push_event(&mut self, event: Event<'_>) {
+        self.encoder.encode_event(event, &mut self.out);
         // A server sends what it has.
         if self.out.len() > 16 << 10 {
             black_box(&self.out);
@@ -60,20 +60,20 @@ pub(crate) fn table() -> String {
     text
 }
 
-fn decode(wire: Wire, body: &[u8], sink: &mut dyn Sink) {
-    let mut decoder = Decoder::new(wire);
+fn decode(wire: Wire, body: &[u8], sink: &mut dyn EventSink) {
+    let mut decoder = ResponseDecoder::new(wire);
     body.chunks(CHUNK).for_each(|chunk| decoder.push(chunk, sink));
-    decoder.finish(Close::Clean, sink);
+    decoder.finish(BodyEnd::Clean, sink);
 }
 
 fn relay(from: Wire, to: Wire, body: &[u8]) {
     let tools =
         r#"[{"name": "write", "description": "", "parameters": {"properties": {"content": {"type": "string"}}}}]"#;
     let tools = ToolSet::from_json(tools).unwrap_or_default();
-    let relay = Relay { encoder: Encoder::new(to, Head::default()), out: Vec::new() };
-    let mut reading = Prompted::new(Selection::AUTO, &tools, relay);
+    let relay = Relay { encoder: ResponseEncoder::new(to, ResponseMetadata::default()), out: Vec::new() };
+    let mut reading = PromptedSink::new(DialectSelection::AUTO, &tools, relay);
     decode(from, body, &mut reading);
-    let mut relay = reading.finish(Cut::Ended);
+    let mut relay = reading.finish(Truncation::Ended);
     relay.encoder.finish(&mut relay.out);
     black_box(&relay.out);
 }

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use divan::Bencher;
 use sabir_agent::{
-    Attended, Bound, Conditions, Effect, Input, Limits, Permit, Settings, Start, Task, TaskId, ToolOutput, control,
+    CallPermit, CompletionConditions, Interactivity, Preconditions, Task, TaskEffect, TaskId, TaskInput, TaskLimits,
+    TaskSettings, TaskStart, ToolOutput, control,
 };
-use sabir_call::{ArgForm, Event, Prices, Protocol, ToolSet, ToolSpec};
-use sabir_policy::{Access, Rules};
+use sabir_call::{ArgForm, Event, TokenPrices, ToolProtocol, ToolSet, ToolSpec};
+use sabir_policy::{Access, PolicyRules};
 use serde_json::json;
 
 /// The turns before the one that is measured.
@@ -41,33 +42,33 @@ fn timed(work: impl FnOnce()) -> Duration {
 
 fn task() -> Task {
     let schema = json!({"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}});
-    let specs = std::iter::once(ToolSpec::new("look", "Looks.", schema)).chain(control::specs()).collect();
-    let settings = Settings {
+    let specs = std::iter::once(ToolSpec::new("look", "Looks.", schema)).chain(control::control_specs()).collect();
+    let settings = TaskSettings {
         system: "You look at things.".to_owned(),
         model: "m".to_owned(),
         tools: ToolSet::new(specs).unwrap_or_default(),
-        readers: vec!["look".to_owned()],
-        pollers: Vec::new(),
-        rules: Rules::default(),
-        attended: Attended::No,
-        limits: Limits::default(),
-        completion: Conditions::default(),
-        repairs: sabir_check::Repairs::all(),
+        read_only_tools: vec!["look".to_owned()],
+        polling_tools: Vec::new(),
+        rules: PolicyRules::default(),
+        interactivity: Interactivity::Headless,
+        limits: TaskLimits::default(),
+        completion: CompletionConditions::default(),
+        repairs: sabir_check::RepairSet::all(),
         max_output: None,
-        prices: Prices::default(),
+        prices: TokenPrices::default(),
     };
     let [prompt, workspace, model, version] = ["Look.", "/w", "m", "1"].map(str::to_owned);
-    let (task, protocol, edit_tool, mode) = (TaskId::new("t"), Protocol::Native, None, None);
-    let start = Start { task, prompt, workspace, model, protocol, version, edit_tool, mode, from: None };
+    let (task, protocol, edit_tool, mode) = (TaskId::new("t"), ToolProtocol::Native, None, None);
+    let start = TaskStart { task, prompt, workspace, model, protocol, version, edit_tool, mode, from: None };
     let (mut task, _) = Task::new(start, settings);
-    task.step(Input::Begin);
+    task.step(TaskInput::Begin);
     task
 }
 
 /// One request, an answer with a call, and its result; without usage, so that the request is estimated too.
 fn turn(task: &mut Task, number: u32) {
     let path = format!("src/{number}.rs");
-    divan::black_box(task.request());
+    divan::black_box(task.model_request());
     for event in [
         Event::Text { text: "I look at the next file." },
         Event::CallStart { index: 0, id: None, name: "look", dialect: None, at: 0, name_at: 0 },
@@ -76,18 +77,18 @@ fn turn(task: &mut Task, number: u32) {
         Event::ArgEnd { index: 0, lead: "", at: 0 },
         Event::CallEnd { index: 0, at: 0 },
     ] {
-        task.step(Input::Event(event));
+        task.step(TaskInput::ModelEvent(event));
     }
-    let mut effects = task.step(Input::Answered);
+    let mut effects = task.step(TaskInput::ModelFinished);
     while let Some(effect) = effects.pop() {
         match effect {
-            Effect::Weigh(call) => {
+            TaskEffect::AssessCall(call) => {
                 let access = Access::Read { path: path.clone(), outside: false };
-                effects.extend(task.step(Input::Weighed(call, access, Bound::default())));
+                effects.extend(task.step(TaskInput::CallAssessed(call, access, Preconditions::default())));
             }
-            Effect::Run(Permit { call, .. }) => {
+            TaskEffect::RunCall(CallPermit { call, .. }) => {
                 let content = format!("{number}{}", "x".repeat(RESULT_BYTES));
-                effects.extend(task.step(Input::Ran(call, ToolOutput::done(content))));
+                effects.extend(task.step(TaskInput::ToolFinished(call, ToolOutput::done(content))));
             }
             _ => {}
         }

@@ -3,68 +3,68 @@
 //! The text is the same for every turn of a task, so that providers can cache it, and it is short: it is paid for with
 //! every request.
 
+mod environment;
 pub(crate) mod fragment;
 mod instruction_file;
 mod listing;
-mod place;
 pub(crate) mod summary;
 
 use serde::{Deserialize, Serialize};
 
-pub use fragment::{Fragment, FragmentKind};
+pub use environment::EnvironmentFacts;
+pub use fragment::{ContextFragment, FragmentKind};
 pub use instruction_file::InstructionFile;
-pub use listing::Listing;
-pub use place::Place;
+pub use listing::WorkspaceListing;
 
-use crate::task::Attended;
+use crate::task::Interactivity;
 
 /// How full the context may get before it is compacted, in percent, unless somebody says otherwise.
-pub const THRESHOLD: u8 = 80;
+pub const DEFAULT_THRESHOLD_PERCENT: u8 = 80;
 
 /// Looks at the place while a task goes on.
-pub trait Surroundings: Send + Sync {
+pub trait ContextSource: Send + Sync {
     /// What is to be told of the place now, where it may be something else than at the last look. Asked for before every turn of the
     /// model's, so it must be quick.
-    fn look(&self) -> Option<Vec<Fragment>>;
+    fn poll_fragments(&self) -> Option<Vec<ContextFragment>>;
 }
 
 /// What goes with every request besides the instructions of the task, and how much there is room for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Context {
+pub struct RequestContext {
     /// What the model is told of its place, in this order.
-    pub fragments: Vec<Fragment>,
+    pub fragments: Vec<ContextFragment>,
     /// The tokens of the model's context, if that is known.
     pub window: Option<u64>,
     /// How full it may get before it is compacted, in percent of the window.
     pub threshold: u8,
 }
 
-impl Default for Context {
+impl Default for RequestContext {
     fn default() -> Self {
-        Self { fragments: Vec::new(), window: None, threshold: THRESHOLD }
+        Self { fragments: Vec::new(), window: None, threshold: DEFAULT_THRESHOLD_PERCENT }
     }
 }
 
 /// The instructions of a coding task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Instructions<'a> {
+pub struct InstructionTemplate<'a> {
     /// The folder in which the task works.
     pub workspace: &'a str,
     /// The operating system's name.
     pub system: &'a str,
     /// Whether somebody can be asked.
-    pub attended: Attended,
+    pub interactivity: Interactivity,
 }
 
-impl Instructions<'_> {
+impl InstructionTemplate<'_> {
     /// The system prompt.
-    pub fn text(&self) -> String {
-        let asking = match self.attended {
-            Attended::Yes | Attended::Program => {
+    pub fn render_prompt(&self) -> String {
+        let asking = match self.interactivity {
+            Interactivity::Interactive | Interactivity::Controlled => {
                 "Ask the user when something is missing that you cannot find out; do not ask for permission."
             }
-            Attended::No => "Nobody can be asked: decide yourself, and say in the end what you assumed.",
+            Interactivity::Headless => "Nobody can be asked: decide yourself, and say in the end what you assumed.",
         };
         format!(
             "You are Sabir, a careful software engineer who works through tools in a folder on the user's machine.\n\n\

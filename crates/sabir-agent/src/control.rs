@@ -4,8 +4,8 @@
 //! `task/completion.rs`, `task/todos.rs` and
 //! `task/modes.rs`.
 
-mod ask;
 mod completion;
+mod followup;
 mod mode;
 mod subtask;
 mod todo;
@@ -13,40 +13,45 @@ mod todo;
 use sabir_call::ToolSpec;
 use serde_json::{Map, Value};
 
-pub use ask::FOLLOWUP;
-pub use completion::COMPLETION;
-pub use mode::SWITCH;
-pub(crate) use mode::wanted;
-pub use subtask::{Delegation, DelegationError, SUBTASK};
-pub use todo::{TODOS, Todo, TodoError, TodoState, Todos};
+pub use completion::COMPLETION_TOOL;
+pub use followup::FOLLOWUP_TOOL;
+pub use mode::SWITCH_MODE_TOOL;
+pub(crate) use mode::requested_mode;
+pub use subtask::{NEW_TASK_TOOL, SubtaskRequest, SubtaskRequestError};
+pub use todo::{TODO_LIST_TOOL, TodoError, TodoItem, TodoList, TodoState};
 
 /// The control calls that every model is offered.
-pub fn specs() -> [ToolSpec; 3] {
-    [todo::spec(), ask::spec(), completion::spec()]
+pub fn control_specs() -> [ToolSpec; 3] {
+    [todo::todo_list_spec(), followup::followup_spec(), completion::completion_spec()]
 }
 
 /// Those that are offered only in some modes, and understood in all.
-pub fn rare_specs() -> [ToolSpec; 1] {
-    [mode::spec()]
+pub fn mode_dependent_specs() -> [ToolSpec; 1] {
+    [mode::switch_mode_spec()]
 }
 
 /// The control calls that have one, with their Markdown: what they do, what they take, and the exact words of their results.
 #[must_use]
-pub fn manuals() -> [(&'static str, &'static str); 4] {
-    [(TODOS, todo::MANUAL), (SWITCH, mode::MANUAL), (COMPLETION, completion::MANUAL), (SUBTASK, subtask::MANUAL)]
+pub fn tool_manuals() -> [(&'static str, &'static str); 4] {
+    [
+        (TODO_LIST_TOOL, todo::MANUAL),
+        (SWITCH_MODE_TOOL, mode::MANUAL),
+        (COMPLETION_TOOL, completion::MANUAL),
+        (NEW_TASK_TOOL, subtask::MANUAL),
+    ]
 }
 
 /// Whether the machine answers calls of that name itself.
 pub fn is_control(name: &str) -> bool {
-    matches!(name, COMPLETION | FOLLOWUP | TODOS | SWITCH)
+    matches!(name, COMPLETION_TOOL | FOLLOWUP_TOOL | TODO_LIST_TOOL | SWITCH_MODE_TOOL)
 }
 
-/// `new_task`, as a model is offered it where subtasks are possible: by [`NewTask`](crate::NewTask), which does its work.
+/// `new_task`, as a model is offered it where subtasks are possible: by [`NewTaskTool`](crate::NewTaskTool), which does its work.
 pub fn subtask_spec() -> ToolSpec {
-    subtask::spec()
+    subtask::new_task_spec()
 }
 
-fn object(value: Value) -> Map<String, Value> {
+fn json_object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
         _ => Map::new(),

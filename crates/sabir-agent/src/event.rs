@@ -1,6 +1,6 @@
 //! Task events: what screens, JSON lines and tests see of a task.
 //!
-//! A task event is a [`Record`], which is also in the journal, or a [`Moment`], which is not. Both are objects with a
+//! A task event is a [`Record`], which is also in the journal, or a [`TransientEvent`], which is not. Both are objects with a
 //! `kind`; there are fifteen kinds in all, and no delta repeats what came before. An `answered` record holds the
 //! whole answer once more, since the journal keeps no deltas. `docs/events.schema.json` says what each holds; a test keeps it true.
 
@@ -16,14 +16,14 @@ pub enum TaskEvent<'a> {
     /// Something that is remembered.
     Record(&'a Record),
     /// Something that passes.
-    Moment(Moment<'a>),
+    Moment(TransientEvent<'a>),
 }
 
 /// Something that passes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Moment<'a> {
+pub enum TransientEvent<'a> {
     /// The model is being asked.
     Asking {
         /// The turn, counted from 1.
@@ -49,18 +49,18 @@ pub enum Moment<'a> {
         milliseconds: u64,
     },
     /// The user is asked.
-    Question(&'a Question),
+    Question(&'a UserQuestion),
 }
 
 /// A fault has a kind of its own, which must not stand beside that of the moment.
 fn delta<S: Serializer>(event: &Event<'_>, serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
-    struct Told<'a> {
+    struct SerializedDelta<'a> {
         event: &'static str,
         fault: &'a Fault,
     }
     match event {
-        Event::Fault(fault) => Told { event: "fault", fault }.serialize(serializer),
+        Event::Fault(fault) => SerializedDelta { event: "fault", fault }.serialize(serializer),
         event => event.serialize(serializer),
     }
 }
@@ -69,7 +69,7 @@ fn delta<S: Serializer>(event: &Event<'_>, serializer: S) -> Result<S::Ok, S::Er
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "about", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Question {
+pub enum UserQuestion {
     /// Whether a call may run.
     Approval {
         /// The call.
@@ -85,7 +85,7 @@ pub enum Question {
         /// What the user may answer beyond a yes; together they would have answered the question. Empty where only this very
         /// call can be approved.
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        proposals: Vec<Proposal>,
+        proposals: Vec<RuleProposal>,
     },
     /// What the model wants to know.
     Followup {
@@ -110,9 +110,9 @@ pub enum Question {
     },
 }
 
-impl Question {
+impl UserQuestion {
     /// The call that it is about, where it is about one.
-    pub fn call(&self) -> Option<&CallId> {
+    pub fn call_id(&self) -> Option<&CallId> {
         match self {
             Self::Approval { call, .. } | Self::Followup { call, .. } | Self::Completion { call, .. } => Some(call),
             Self::Next { .. } => None,
@@ -122,8 +122,8 @@ impl Question {
 
 /// A narrow rule that would answer questions of a kind in the rest of the task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Proposal {
-    /// The rule, as [`Rules::approve`](sabir_policy::Rules::approve) takes it.
+pub struct RuleProposal {
+    /// The rule, as [`Rules::add_approval`](sabir_policy::Rules::add_approval) takes it.
     pub rule: String,
     /// What it would allow, in words.
     pub words: String,
@@ -132,16 +132,16 @@ pub struct Proposal {
 /// What the user answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reply {
+pub enum UserReply {
     /// Yes: run the call, accept the completion.
     Yes,
     /// Yes, and these of the rules that the question proposed hold for the rest of the task. Anything else among them is left out.
     /// They are nowhere kept: a resumed task asks again.
-    Always(Vec<String>),
+    YesWithRules(Vec<String>),
     /// No, with words for the model if there are any.
     No(String),
     /// Words.
-    Words(String),
+    Text(String),
     /// End the task, for now.
     Leave,
 }

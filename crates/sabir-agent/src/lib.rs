@@ -1,6 +1,6 @@
 //! Who decides?
 //!
-//! The model proposes, [`Task`] decides, and whoever drives it acts: inputs in, effects out. [`Driver`] is one that has tools,
+//! The model proposes, [`Task`] decides, and whoever drives it acts: inputs in, effects out. [`TaskDriver`] is one that has tools,
 //! a model and a user; here it is done by hand.
 //!
 //! ```
@@ -18,7 +18,7 @@
 //! let settings =
 //!     Settings { system, model, tools, readers, pollers, rules, attended, limits, completion, repairs, max_output, prices };
 //! let (mut task, started) = Task::new(start, settings.clone());
-//! assert_eq!(task.step(Input::Begin), [Effect::Ask]);
+//! assert_eq!(task.step(Input::Begin), [TaskEffect::RequestModel]);
 //!
 //! // An answer without a call ends nothing: the model is reminded, and asked again.
 //! task.step(Input::Event(Event::Text { text: "Hello!" }));
@@ -34,31 +34,33 @@
 
 mod context;
 pub mod control;
-mod drive;
+mod driver;
 mod event;
-mod heard;
+mod mode_history;
 mod permit;
 mod record;
 mod subtask;
 mod task;
 mod tool;
-mod trail;
+mod user_command;
 
 pub use context::{
-    Context, Fragment, FragmentKind, InstructionFile, Instructions, Listing, Place, Surroundings, THRESHOLD,
+    ContextFragment, ContextSource, DEFAULT_THRESHOLD_PERCENT, EnvironmentFacts, FragmentKind, InstructionFile,
+    InstructionTemplate, RequestContext, WorkspaceListing,
 };
-pub use drive::{Cancel, Driver, User};
-pub use event::{Moment, Proposal, Question, Reply, TaskEvent};
-pub use heard::{Aside, Heard};
-pub use permit::{Bound, Permit, Seal};
+pub use driver::{CancelToken, FrontEnd, TaskDriver};
+pub use event::{RuleProposal, TaskEvent, TransientEvent, UserQuestion, UserReply};
+pub use mode_history::ModeHistory;
+pub use permit::{CallDigest, CallPermit, Preconditions};
 pub use record::{
-    Answered, Author, Check, Compacted, Failed, Judge, Origin, Outcome, Record, Shift, Speaker, Start, Store,
-    StoreError, SubtaskEnd, TaskId, When, Why,
+    AssistantTurn, CallCheck, CompactionReason, CompactionRecord, ContextChange, DecisionMaker, Delivery, FailedTurn,
+    MessageAuthor, Record, RecordStore, StoreError, SubtaskEnd, SummaryAuthor, TaskId, TaskOrigin, TaskOutcome,
+    TaskStart,
 };
-pub use subtask::{Child, Completed, Household, NewTask, Opened, Purse};
+pub use subtask::{CompletedSubtask, NewTaskTool, SharedBudget, SubtaskHandle, SubtaskRun, SubtaskSpawner};
 pub use task::{
-    Attended, Compaction, Conditions, Effect, Filling, Input, Limits, OpenTodos, Outfit, Preview, ReplayError,
-    Settings, SubtaskLimits, Task, Totals, Words,
+    CompactionPreview, CompactionTiming, CompletionConditions, ContextUsage, Interactivity, ModeConfig, OpenTodos,
+    ReplayError, SubtaskLimits, Task, TaskEffect, TaskInput, TaskLimits, TaskSettings, UsageTotals, UserMessage,
 };
-pub use tool::{Arguments, Progress, Registry, Tool, ToolOutput, ToolWork};
-pub use trail::Trail;
+pub use tool::{CallArguments, ProgressSink, Tool, ToolOutput, ToolRegistry, ToolWork};
+pub use user_command::{UserCommand, UserNotice};

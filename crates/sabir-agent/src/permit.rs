@@ -1,8 +1,8 @@
 //! Permits: leave to run one call, as it was judged and shown, and nothing else.
 //!
 //! Between the judgement of a call and its run there may be minutes, in which somebody reads a question. A permit therefore holds
-//! for a [`Seal`]: a hash of the tool, its arguments, and everything outside of them whose change would make it another call
-//! ([`Bound`]: the version of a file that is edited, the program that a name leads to, a script, the environment). The driver
+//! for a [`CallDigest`]: a hash of the tool, its arguments, and everything outside of them whose change would make it another call
+//! ([`Preconditions`]: the version of a file that is edited, the program that a name leads to, a script, the environment). The driver
 //! looks at that again right before the call runs, and does not run another call than the permitted one.
 //!
 //! Permits are made by the machine alone, and never read from a journal: a resumed task judges and asks anew.
@@ -14,40 +14,40 @@ use sabir_call::CallId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::subtask::Purse;
-use crate::task::Limits;
-use crate::tool::Arguments;
+use crate::subtask::SharedBudget;
+use crate::task::TaskLimits;
+use crate::tool::CallArguments;
 
 /// What a call depends on beside its arguments: each thing by a name that a user understands, with what identifies its state (a
 /// hash, a path, a version). Whoever gathers it may look at the file system and must not change it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Bound(BTreeMap<String, String>);
+pub struct Preconditions(BTreeMap<String, String>);
 
 /// The hash that an approval is bound to: SHA-256, in hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Seal(String);
+pub struct CallDigest(String);
 
 /// Leave to run one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Permit {
+pub struct CallPermit {
     /// The call.
     pub call: CallId,
     /// What was judged and, where somebody was asked, shown.
-    pub seal: Seal,
+    pub digest: CallDigest,
     /// What the seal was made of beside the call itself.
-    pub bound: Bound,
+    pub preconditions: Preconditions,
     /// Whether the call was allowed because it is known to do nothing but read: it may be held to that.
-    pub only_reads: bool,
+    pub read_only: bool,
     /// What the task's limits still allow a subtask when the call begins to run.
-    pub left: Limits,
+    pub remaining_limits: TaskLimits,
     /// What a family of subtasks shares, if the task belongs to one.
-    pub purse: Purse,
+    pub shared_budget: SharedBudget,
 }
 
-impl Bound {
+impl Preconditions {
     /// Adds a thing and what identifies its state.
-    pub fn hold(&mut self, thing: impl Into<String>, state: impl Into<String>) {
+    pub fn insert(&mut self, thing: impl Into<String>, state: impl Into<String>) {
         self.0.insert(thing.into(), state.into());
     }
 
@@ -57,7 +57,7 @@ impl Bound {
     }
 
     /// The things that are not in the same state in both, or are in one of them only; sorted.
-    pub fn changed<'a>(&'a self, now: &'a Self) -> Vec<&'a str> {
+    pub fn changed_names<'a>(&'a self, now: &'a Self) -> Vec<&'a str> {
         let gone = self.0.iter().filter(|(thing, state)| now.0.get(*thing) != Some(state));
         let new = now.0.iter().filter(|(thing, _)| !self.0.contains_key(*thing));
         let mut things: Vec<_> = gone.chain(new).map(|(thing, _)| thing.as_str()).collect();
@@ -66,9 +66,9 @@ impl Bound {
     }
 }
 
-impl Seal {
+impl CallDigest {
     /// Seals a call.
-    pub fn of(tool: &str, arguments: &Arguments, bound: &Bound) -> Self {
+    pub fn for_call(tool: &str, arguments: &CallArguments, bound: &Preconditions) -> Self {
         let mut hash = Sha256::new();
         let arguments = serde_json::to_vec(arguments).unwrap_or_default();
         let things = bound.0.iter().flat_map(|(thing, state)| [thing.as_bytes(), state.as_bytes()]);
@@ -81,24 +81,31 @@ impl Seal {
     }
 }
 
-impl fmt::Display for Seal {
+impl fmt::Display for CallDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Permit {
+impl CallPermit {
     /// A permit for whoever calls a tool without a task: nothing was judged, nothing is bound.
-    pub fn unjudged(call: CallId) -> Self {
-        let bound = Bound::default();
-        let seal = Seal::of("", &Arguments::new(), &bound);
-        Self { call, seal, bound, only_reads: false, left: Limits::default(), purse: Purse::default() }
+    pub fn unchecked(call: CallId) -> Self {
+        let bound = Preconditions::default();
+        let seal = CallDigest::for_call("", &CallArguments::new(), &bound);
+        Self {
+            call,
+            digest: seal,
+            preconditions: bound,
+            read_only: false,
+            remaining_limits: TaskLimits::default(),
+            shared_budget: SharedBudget::default(),
+        }
     }
 
     /// What a model is told whose call has become another one, if it has.
-    pub fn broken(&self, now: &Bound) -> Option<String> {
+    pub fn violation_message(&self, now: &Preconditions) -> Option<String> {
         const SHOWN: usize = 5;
-        let changed = self.bound.changed(now);
+        let changed = self.preconditions.changed_names(now);
         let mut things = changed.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
         if changed.len() > SHOWN {
             things.push_str(&format!(" and {} more", changed.len() - SHOWN));
@@ -122,9 +129,9 @@ mod tests {
     fn a_seal_is_broken_by_any_change() {
         let arguments = |value: serde_json::Value| value.as_object().unwrap().clone();
         let of = |tool: &str, value: serde_json::Value, things: &[(&str, &str)]| {
-            let mut bound = Bound::default();
-            things.iter().for_each(|(thing, state)| bound.hold(*thing, *state));
-            Seal::of(tool, &arguments(value), &bound)
+            let mut bound = Preconditions::default();
+            things.iter().for_each(|(thing, state)| bound.insert(*thing, *state));
+            CallDigest::for_call(tool, &arguments(value), &bound)
         };
         let one = of("a", json!({"x": "1"}), &[("file b", "7")]);
         assert_eq!(one, of("a", json!({"x": "1"}), &[("file b", "7")]));
@@ -142,14 +149,14 @@ mod tests {
 
     #[test]
     fn what_changed_is_named() {
-        let (mut old, mut new) = (Bound::default(), Bound::default());
-        old.hold("a", "1");
-        old.hold("b", "1");
-        old.hold("c", "1");
-        new.hold("b", "1");
-        new.hold("c", "2");
-        new.hold("d", "1");
-        assert_eq!(old.changed(&new), ["a", "c", "d"]);
-        assert_eq!(old.changed(&old), [""; 0]);
+        let (mut old, mut new) = (Preconditions::default(), Preconditions::default());
+        old.insert("a", "1");
+        old.insert("b", "1");
+        old.insert("c", "1");
+        new.insert("b", "1");
+        new.insert("c", "2");
+        new.insert("d", "1");
+        assert_eq!(old.changed_names(&new), ["a", "c", "d"]);
+        assert_eq!(old.changed_names(&old), [""; 0]);
     }
 }

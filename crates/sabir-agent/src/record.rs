@@ -5,14 +5,16 @@
 //!
 //! Each record is one JSON object with a `kind`; the same objects are printed by `--output events` and by `sabir log`.
 
-use sabir_call::{CallId, CallResult, Cost, Fault, Image, ModelErrorKind, Part, Protocol, Severity, StopReason, Usage};
+use sabir_call::{
+    CallId, CallResult, Cost, Fault, Image, MessagePart, ModelErrorKind, Severity, StopReason, ToolProtocol, Usage,
+};
 use sabir_check::Repair;
 use sabir_policy::Verdict;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::context::Fragment;
-use crate::permit::Seal;
+use crate::context::ContextFragment;
+use crate::permit::CallDigest;
 
 /// The name of a task: a UUID or whatever else the binary chose; letters, digits and `-`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -33,7 +35,7 @@ impl TaskId {
     /// The name of the subtask that a call of this task begins: this name, `-`, and 8 hexadecimal digits of SHA-256 over this name,
     /// a NUL and the call's. So whoever knows the call knows the subtask's journal.
     #[must_use]
-    pub fn child(&self, call: &CallId) -> Self {
+    pub fn child_id(&self, call: &CallId) -> Self {
         let mut hash = Sha256::new();
         hash.update(self.0.as_bytes());
         hash.update([0]);
@@ -55,24 +57,24 @@ impl std::fmt::Display for TaskId {
 #[non_exhaustive]
 pub enum Record {
     /// The task began. Always the first record.
-    Started(Start),
+    Started(TaskStart),
     /// Somebody said something that the model is to read.
     Said {
         /// Who.
-        by: Speaker,
+        by: MessageAuthor,
         /// What; empty where nothing but pictures are shown.
         text: String,
         /// Pictures that belong to it; the model sees them before the words. Earlier versions took none.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         images: Vec<Image>,
         /// When the model reads it. Earlier versions said nothing while an answer was written.
-        #[serde(default, skip_serializing_if = "When::is_next")]
-        when: When,
+        #[serde(default, skip_serializing_if = "Delivery::is_next")]
+        when: Delivery,
     },
     /// The model answered in full.
-    Answered(Answered),
+    Answered(AssistantTurn),
     /// The model could not be asked, or its answer broke off. Nothing of it is kept.
-    Failed(Failed),
+    Failed(FailedTurn),
     /// A call was judged.
     Judged {
         /// The call.
@@ -80,7 +82,7 @@ pub enum Record {
         /// The verdict.
         verdict: Verdict,
         /// Who judged.
-        by: Judge,
+        by: DecisionMaker,
         /// Why, in words.
         reason: String,
     },
@@ -91,13 +93,13 @@ pub enum Record {
         /// What it was permitted as, for whoever looks through the journal. Earlier versions wrote none. Nothing is ever permitted by
         /// it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        seal: Option<Seal>,
+        seal: Option<CallDigest>,
     },
     /// A subtask is about to begin, or has ended for now. Its own records are in a journal of its own.
     Subtask {
         /// The call that it answers.
         call: CallId,
-        /// Its name, which follows from the parent's and the call's ([`TaskId::child`]). As JSON `child`, since `task` on a line of
+        /// Its name, which follows from the parent's and the call's ([`TaskId::child_id`]). As JSON `child`, since `task` on a line of
         /// `--output events` says whose line it is.
         #[serde(rename = "child")]
         task: TaskId,
@@ -108,11 +110,11 @@ pub enum Record {
     /// A call has its result.
     Result(CallResult),
     /// What the model sees besides, or instead of, what happened.
-    Context(Shift),
+    Context(ContextChange),
     /// The task ended, for now: an end that is not `completed` can be resumed.
     Ended {
         /// How.
-        outcome: Outcome,
+        outcome: TaskOutcome,
         /// In words.
         message: String,
     },
@@ -120,7 +122,7 @@ pub enum Record {
 
 /// How a task began.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Start {
+pub struct TaskStart {
     /// Its name.
     pub task: TaskId,
     /// The user's words.
@@ -130,7 +132,7 @@ pub struct Start {
     /// The model's name as the user gives it.
     pub model: String,
     /// Locked for the task.
-    pub protocol: Protocol,
+    pub protocol: ToolProtocol,
     /// The version of Sabir that wrote the record.
     pub version: String,
     /// The tool that the model is offered to change parts of files, locked for the task. Records of earlier versions do not
@@ -142,14 +144,14 @@ pub struct Start {
     pub mode: Option<String>,
     /// Where it comes from, if it is a fork or a subtask, or was imported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<Origin>,
+    pub from: Option<TaskOrigin>,
 }
 
-impl Start {
+impl TaskStart {
     /// How many tasks stand above it; 0 for one that is no subtask.
     pub fn depth(&self) -> u32 {
         match &self.from {
-            Some(Origin::Subtask { depth, .. }) => *depth,
+            Some(TaskOrigin::Subtask { depth, .. }) => *depth,
             _ => 0,
         }
     }
@@ -159,7 +161,7 @@ impl Start {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Origin {
+pub enum TaskOrigin {
     /// Its first records are those of another task.
     Fork {
         /// The other task.
@@ -195,7 +197,7 @@ pub enum Origin {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubtaskEnd {
     /// How.
-    pub outcome: Outcome,
+    pub outcome: TaskOutcome,
     /// Answers. In a record these, and what follows, are those that no earlier record of the task tells.
     pub turns: u32,
     /// Tokens as the provider reported them.
@@ -211,13 +213,13 @@ pub struct SubtaskEnd {
 
 /// A model's answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Answered {
+pub struct AssistantTurn {
     /// Counted from 1.
     pub turn: u32,
     /// What it wrote; calls have ids that are unique in the task.
-    pub parts: Vec<Part>,
+    pub parts: Vec<MessagePart>,
     /// What the gates said, one for each call in `parts`.
-    pub checks: Vec<Check>,
+    pub checks: Vec<CallCheck>,
     /// Faults that concern no call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<Fault>,
@@ -239,7 +241,7 @@ pub struct Answered {
 
 /// Why there is no answer, and what that took all the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failed {
+pub struct FailedTurn {
     /// What kind of failure.
     pub error: ModelErrorKind,
     /// In words.
@@ -257,7 +259,7 @@ pub struct Failed {
 
 /// What the gates said of one call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Check {
+pub struct CallCheck {
     /// The call.
     pub call: CallId,
     /// Whether it may run.
@@ -277,21 +279,21 @@ pub struct Check {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Shift {
+pub enum ContextChange {
     /// What stands behind the instructions in every request.
     Begun {
         /// In this order.
-        fragments: Vec<Fragment>,
+        fragments: Vec<ContextFragment>,
     },
     /// Those are no longer what they were. The beginning of the requests stays as it is until the next compaction.
     Changed {
         /// What they are now.
-        fragments: Vec<Fragment>,
+        fragments: Vec<ContextFragment>,
         /// What the model is told of that, at the end.
         told: String,
     },
     /// Earlier messages stand for themselves no more.
-    Compacted(Box<Compacted>),
+    Compacted(Box<CompactionRecord>),
     /// The last compaction is undone.
     Restored,
     /// The user has switched to another mode, or resumed the task in it.
@@ -301,18 +303,18 @@ pub enum Shift {
         /// What the model is told of that.
         told: String,
         /// When it reads that. The mode holds at once.
-        #[serde(default, skip_serializing_if = "When::is_next")]
-        when: When,
+        #[serde(default, skip_serializing_if = "Delivery::is_next")]
+        when: Delivery,
     },
 }
 
 /// A compaction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Compacted {
+pub struct CompactionRecord {
     /// Why.
-    pub why: Why,
+    pub why: CompactionReason,
     /// Who wrote the summary.
-    pub by: Author,
+    pub by: SummaryAuthor,
     /// Why the model did not write it, where it was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -338,7 +340,7 @@ pub struct Compacted {
 /// Why a context is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum CompactionReason {
     /// It is as full as it may get.
     Threshold,
     /// The provider refused a request as too long.
@@ -350,7 +352,7 @@ pub enum Why {
 /// Who writes a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Author {
+pub enum SummaryAuthor {
     /// The model of the task.
     Model,
     /// Sabir: a line for each call, made without a model.
@@ -366,9 +368,9 @@ fn is_silent(usage: &Usage) -> bool {
     *usage == Usage::default()
 }
 
-impl Check {
+impl CallCheck {
     /// Why the call may not run, in words for the model.
-    pub fn words(&self) -> String {
+    pub fn feedback_text(&self) -> String {
         let error = self.faults.iter().find(|fault| fault.severity == Severity::Error);
         let words = self.feedback.as_ref().or(error.map(|fault| &fault.message));
         words.map_or_else(|| "The call was not understood and was not run.".to_owned(), String::clone)
@@ -378,7 +380,7 @@ impl Check {
 /// Who spoke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Speaker {
+pub enum MessageAuthor {
     /// The user.
     User,
     /// Sabir: a reminder.
@@ -388,7 +390,7 @@ pub enum Speaker {
 /// When the model reads what was said.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum When {
+pub enum Delivery {
     /// With what it is asked next.
     #[default]
     Next,
@@ -397,7 +399,7 @@ pub enum When {
     Later,
 }
 
-impl When {
+impl Delivery {
     fn is_next(&self) -> bool {
         *self == Self::Next
     }
@@ -406,7 +408,7 @@ impl When {
 /// Who judged a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Judge {
+pub enum DecisionMaker {
     /// The rules.
     Policy,
     /// The user.
@@ -417,7 +419,7 @@ pub enum Judge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum TaskOutcome {
     /// The completion was accepted.
     Completed,
     /// The model stopped without completing.
@@ -442,7 +444,7 @@ pub enum Outcome {
 pub struct StoreError(pub String);
 
 /// Where records are kept.
-pub trait Store: Send {
+pub trait RecordStore: Send {
     /// Keeps a record and returns when it would survive a power cut. Records come back in the order of their appending.
     ///
     /// # Errors

@@ -1,78 +1,78 @@
 //! Subtasks: tasks of their own that answer a call of their parent's.
 //!
-//! A subtask has a journal of its own and is driven inside the process of its parent, by a tool: [`NewTask`]. What it is made of
-//! (journal, tools, model, user) comes from a [`Household`], because only the binary can make such things. The parent's journal
+//! A subtask has a journal of its own and is driven inside the process of its parent, by a tool: [`NewTaskTool`]. What it is made of
+//! (journal, tools, model, user) comes from a [`SubtaskSpawner`], because only the binary can make such things. The parent's journal
 //! names the subtask before it begins and says what it took when it ends ([`Record::Subtask`]); its name follows from the call, so
 //! a call that was running when its process ended is simply run again, and the household opens the journal that is there.
 //!
 //! The call is answered once. Where a subtask is completed its result is the call's; where it was cancelled the call was
 //! interrupted; any other end is a failure that says how it ended, how far it came, and where its records are.
 
-mod purse;
+mod shared_budget;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sabir_call::{CallId, Message, Model, Part, Role, ToolSpec};
+use sabir_call::{CallId, Message, MessagePart, Model, Role, ToolSpec};
 use sabir_policy::Access;
 
-use crate::context::fragment::beginning;
-use crate::control::{self, Delegation};
-use crate::drive::{Cancel, Driver, User};
-use crate::permit::Permit;
-use crate::record::{Outcome, Record, Store, SubtaskEnd};
-use crate::task::{Limits, Task, Totals};
-use crate::tool::{Arguments, Progress, Registry, Tool, ToolOutput, ToolWork};
+use crate::context::fragment::truncate_text;
+use crate::control::{self, SubtaskRequest};
+use crate::driver::{CancelToken, FrontEnd, TaskDriver};
+use crate::permit::CallPermit;
+use crate::record::{Record, RecordStore, SubtaskEnd, TaskOutcome};
+use crate::task::{Task, TaskLimits, UsageTotals};
+use crate::tool::{CallArguments, ProgressSink, Tool, ToolOutput, ToolRegistry, ToolWork};
 
-pub use purse::Purse;
-use purse::{Counted, Shared};
+pub use shared_budget::SharedBudget;
+use shared_budget::{BudgetSlot, MeteredStore};
 
 /// The most bytes of the last words of a subtask that did not complete.
-const LAST_WORDS: usize = 4 * 1024;
+const MAX_FINAL_TEXT_BYTES: usize = 4 * 1024;
 
 /// Makes subtasks, and finds those that were begun.
-pub trait Household: Send + Sync {
+pub trait SubtaskSpawner: Send + Sync {
     /// Opens the subtask of a call: a new one, or, where it was begun before, the one that its journal tells of. Its name is
-    /// [`TaskId::child`](crate::TaskId::child) of the parent's, its origin [`Origin::Subtask`](crate::Origin::Subtask) with
-    /// [`Start::depth`](crate::Start::depth) one more than the parent's. `left` is what the parent's limits allow the subtask: its own
+    /// [`TaskId::child_id`](crate::TaskId::child_id) of the parent's, its origin [`TaskOrigin::Subtask`](crate::TaskOrigin::Subtask) with
+    /// [`TaskStart::depth`](crate::TaskStart::depth) one more than the parent's. `left` is what the parent's limits allow the subtask: its own
     /// are at most these. Where `left.subtasks.depth` is 0 it is not offered `new_task`.
     ///
     /// # Errors
     /// In words for the model, where there can be none: no such mode, a parent's mode that hands no work on, one that was begun in
     /// a mode that now allows more than the parent's, a journal that another process works on.
-    fn child(&self, call: &CallId, delegation: &Delegation, left: Limits) -> Result<Opened, String>;
+    fn spawn(&self, call: &CallId, delegation: &SubtaskRequest, left: TaskLimits) -> Result<SubtaskHandle, String>;
 }
 
 /// A subtask that was opened.
-pub enum Opened {
+pub enum SubtaskHandle {
     /// One that is to work.
-    Working(Box<Child>),
+    Working(Box<SubtaskRun>),
     /// One that was completed before its parent knew. No model is asked.
-    Completed(Completed),
+    Completed(CompletedSubtask),
 }
 
 /// All that a subtask is driven with.
-pub struct Child {
+pub struct SubtaskRun {
     /// The task: new, or as its records tell.
     pub task: Task,
     /// The record of its start, if it is new.
     pub first: Option<Record>,
     /// Its journal.
-    pub store: Box<dyn Store>,
+    pub store: Box<dyn RecordStore>,
     /// Its tools.
-    pub registry: Registry,
+    pub registry: ToolRegistry,
     /// Where its answers come from.
     pub model: Arc<dyn Model>,
-    /// Who watches it. Whoever cancels it alone says so with [`Heard::Cancelled`](crate::Heard::Cancelled).
-    pub user: Box<dyn User>,
+    /// Who watches it. Whoever cancels it alone says so with [`UserCommand::Cancel`](crate::UserCommand::Cancel).
+    pub front_end: Box<dyn FrontEnd>,
     /// The most time, from now, beside what its parent has.
     pub max_time: Option<Duration>,
 }
 
 /// What a completed subtask tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Completed {
+pub struct CompletedSubtask {
     /// The result, as it gave it.
     pub result: String,
     /// What it took in all.
@@ -80,127 +80,127 @@ pub struct Completed {
 }
 
 /// The tool behind `new_task`. One for each task that has subtasks.
-pub struct NewTask {
-    household: Arc<dyn Household>,
+pub struct NewTaskTool {
+    spawner: Arc<dyn SubtaskSpawner>,
     /// How to end those that run, or are about to.
-    running: Mutex<HashMap<CallId, Cancel>>,
+    cancel_tokens: Mutex<HashMap<CallId, CancelToken>>,
     /// What those share that run, where the task itself shares nothing with others.
-    shared: Shared,
+    budget_slot: BudgetSlot,
 }
 
-impl NewTask {
+impl NewTaskTool {
     /// A tool for the subtasks of that household.
-    pub fn new(household: Arc<dyn Household>) -> Self {
-        Self { household, running: Mutex::default(), shared: Shared::default() }
+    pub fn new(household: Arc<dyn SubtaskSpawner>) -> Self {
+        Self { spawner: household, cancel_tokens: Mutex::default(), budget_slot: BudgetSlot::default() }
     }
 
-    fn cancel(&self, call: &CallId) -> Cancel {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+    fn cancel_token(&self, call: &CallId) -> CancelToken {
+        let mut running = self.cancel_tokens.lock().unwrap_or_else(PoisonError::into_inner);
         running.entry(call.clone()).or_default().clone()
     }
 
-    fn forget(&self, call: &CallId) {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(call);
+    fn remove_token(&self, call: &CallId) {
+        self.cancel_tokens.lock().unwrap_or_else(PoisonError::into_inner).remove(call);
     }
 }
 
-impl std::fmt::Debug for NewTask {
+impl std::fmt::Debug for NewTaskTool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("NewTask").finish_non_exhaustive()
     }
 }
 
-impl Tool for NewTask {
+impl Tool for NewTaskTool {
     fn spec(&self) -> ToolSpec {
         control::subtask_spec()
     }
 
-    fn reads_only(&self) -> bool {
+    fn is_read_only(&self) -> bool {
         false
     }
 
     /// Nothing: each call of the subtask's own is judged when it is made.
-    fn access(&self, arguments: &Arguments) -> Access {
-        match Delegation::read(arguments) {
+    fn call_access(&self, arguments: &CallArguments) -> Access {
+        match SubtaskRequest::parse(arguments) {
             Ok(_) => Access::Nothing,
             Err(error) => Access::Invalid { reason: format!("{error}.") },
         }
     }
 
-    fn run<'a>(&'a self, permit: &'a Permit, arguments: &'a Arguments, _: Progress<'a>) -> ToolWork<'a> {
+    fn run<'a>(&'a self, permit: &'a CallPermit, arguments: &'a CallArguments, _: ProgressSink<'a>) -> ToolWork<'a> {
         Box::pin(async move {
-            let delegation = match Delegation::read(arguments) {
+            let delegation = match SubtaskRequest::parse(arguments) {
                 Ok(delegation) => delegation,
                 Err(error) => return ToolOutput::failed(format!("{error}.")),
             };
-            let purse = permit.purse.or(|| self.shared.purse(permit.left));
-            let cancel = self.cancel(&permit.call);
-            let output = match self.household.child(&permit.call, &delegation, permit.left) {
-                Ok(Opened::Working(child)) => work(*child, cancel, purse).await,
-                Ok(Opened::Completed(completed)) => completed.output(),
+            let purse = permit.shared_budget.or_else(|| self.budget_slot.shared_budget(permit.remaining_limits));
+            let cancel = self.cancel_token(&permit.call);
+            let output = match self.spawner.spawn(&permit.call, &delegation, permit.remaining_limits) {
+                Ok(SubtaskHandle::Working(child)) => run_subtask(*child, cancel, purse).await,
+                Ok(SubtaskHandle::Completed(completed)) => completed.into_output(),
                 Err(words) => ToolOutput::failed(words),
             };
-            self.forget(&permit.call);
+            self.remove_token(&permit.call);
             output
         })
     }
 
-    fn give_up(&self, call: &CallId) {
-        self.cancel(call).cancel();
+    fn request_stop(&self, call: &CallId) {
+        self.cancel_token(call).cancel();
     }
 }
 
-impl Completed {
+impl CompletedSubtask {
     /// What the records of a subtask tell; `None` where it is not completed.
-    pub fn of(records: &[Record]) -> Option<Self> {
-        let Some(Record::Ended { outcome: Outcome::Completed, message }) = records.last() else { return None };
-        let mut totals = Totals::default();
-        records.iter().for_each(|record| totals.note(record));
+    pub fn from_records(records: &[Record]) -> Option<Self> {
+        let Some(Record::Ended { outcome: TaskOutcome::Completed, message }) = records.last() else { return None };
+        let mut totals = UsageTotals::default();
+        records.iter().for_each(|record| totals.add_record(record));
         let turns = records.iter().map(|record| match record {
             Record::Answered(_) => 1,
             Record::Subtask { ended: Some(end), .. } => end.turns,
             _ => 0,
         });
         let turns = turns.fold(0, u32::saturating_add);
-        let Totals { usage, estimate, cost } = totals;
-        let end = SubtaskEnd { outcome: Outcome::Completed, turns, usage, estimate, cost };
+        let UsageTotals { usage, estimate, cost } = totals;
+        let end = SubtaskEnd { outcome: TaskOutcome::Completed, turns, usage, estimate, cost };
         Some(Self { result: message.clone(), end })
     }
 
-    fn output(self) -> ToolOutput {
+    fn into_output(self) -> ToolOutput {
         ToolOutput { subtask: Some(self.end), ..ToolOutput::done(self.result) }
     }
 }
 
 /// Drives a subtask to its end.
-async fn work(child: Child, cancel: Cancel, purse: Purse) -> ToolOutput {
-    let Child { mut task, first, store, registry, model, mut user, max_time } = child;
-    let mut store = Counted { store, purse: purse.clone() };
+async fn run_subtask(child: SubtaskRun, cancel: CancelToken, purse: SharedBudget) -> ToolOutput {
+    let SubtaskRun { mut task, first, store, registry, model, front_end: mut user, max_time } = child;
+    let mut store = MeteredStore { store, budget: purse.clone() };
     let (model, registry) = (model.as_ref(), &registry);
-    let driver = Driver { model, registry, store: &mut store, user: user.as_mut(), cancel, max_time };
+    let driver = TaskDriver { model, registry, store: &mut store, front_end: user.as_mut(), cancel, max_time };
     // On the heap, since a subtask may have subtasks.
-    let (outcome, message) = Box::pin(driver.run_within(&purse, &mut task, first, None)).await;
-    let end = task.taken(outcome);
-    if outcome == Outcome::Completed {
-        return Completed { result: message, end }.output();
+    let (outcome, message) = Box::pin(driver.run_with_budget(&purse, &mut task, first, None)).await;
+    let end = task.subtask_usage(outcome);
+    if outcome == TaskOutcome::Completed {
+        return CompletedSubtask { result: message, end }.into_output();
     }
-    ToolOutput { subtask: Some(end), ..ToolOutput::failed(failure(&task, outcome, &message)) }
+    ToolOutput { subtask: Some(end), ..ToolOutput::failed(failure_message(&task, outcome, &message)) }
 }
 
 /// What the parent is told of a subtask that did not complete.
-fn failure(task: &Task, outcome: Outcome, message: &str) -> String {
+fn failure_message(task: &Task, outcome: TaskOutcome, message: &str) -> String {
     let why = match outcome {
-        Outcome::Cancelled => "was cancelled",
-        Outcome::Limit => "reached a limit",
-        Outcome::Denied => "could not go on, since calls were denied",
-        Outcome::ProviderFailed => "ended because the provider failed",
-        Outcome::Misconfigured => "cannot be answered as things are set up",
-        Outcome::StoreFailed => "ended because its journal could not be written",
-        Outcome::Completed | Outcome::Unfinished => "ended without completing",
+        TaskOutcome::Cancelled => "was cancelled",
+        TaskOutcome::Limit => "reached a limit",
+        TaskOutcome::Denied => "could not go on, since calls were denied",
+        TaskOutcome::ProviderFailed => "ended because the provider failed",
+        TaskOutcome::Misconfigured => "cannot be answered as things are set up",
+        TaskOutcome::StoreFailed => "ended because its journal could not be written",
+        TaskOutcome::Completed | TaskOutcome::Unfinished => "ended without completing",
     };
-    let task_id = &task.start().task;
+    let task_id = &task.start_record().task;
     let mut words = format!("The subtask {task_id} {why}: {message}. What it changed so far stands.");
-    let said = last_words(task.history());
+    let said = final_text(task.history());
     if !said.is_empty() {
         words.push_str(&format!("\nThe last that it said:\n{said}"));
     }
@@ -209,11 +209,11 @@ fn failure(task: &Task, outcome: Outcome, message: &str) -> String {
 }
 
 /// The last words of a model's, cut where they are long; empty where it said none.
-fn last_words(history: &[Message]) -> &str {
+fn final_text(history: &[Message]) -> &str {
     let said = history.iter().rev().filter(|message| message.role == Role::Assistant);
     let mut texts = said.flat_map(|message| message.parts.iter().rev()).filter_map(|part| match part {
-        Part::Text { text } if !text.trim().is_empty() => Some(text.trim()),
+        MessagePart::Text { text } if !text.trim().is_empty() => Some(text.trim()),
         _ => None,
     });
-    beginning(texts.next().unwrap_or_default(), LAST_WORDS)
+    truncate_text(texts.next().unwrap_or_default(), MAX_FINAL_TEXT_BYTES)
 }

@@ -8,12 +8,12 @@ use sabir_call::{CallId, Image, ToolError, ToolSet, ToolSpec};
 use sabir_policy::Access;
 use serde_json::{Map, Value};
 
-use crate::context::{Fragment, Surroundings};
-use crate::permit::{Bound, Permit};
+use crate::context::{ContextFragment, ContextSource};
+use crate::permit::{CallPermit, Preconditions};
 use crate::record::SubtaskEnd;
 
 /// Typed arguments of a call, as they passed the gates.
-pub type Arguments = Map<String, Value>;
+pub type CallArguments = Map<String, Value>;
 
 /// What a tool says to the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct ToolOutput {
 }
 
 /// Takes a tool's output while it comes (a command's lines, say). Pieces are text of any length.
-pub type Progress<'a> = &'a mut (dyn FnMut(&str) + Send);
+pub type ProgressSink<'a> = &'a mut (dyn FnMut(&str) + Send);
 
 /// A tool at work.
 pub type ToolWork<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
@@ -41,47 +41,52 @@ pub trait Tool: Send + Sync {
     fn spec(&self) -> ToolSpec;
 
     /// Whether models are shown it. A call of any other is understood and runs all the same.
-    fn offered(&self) -> bool {
+    fn is_offered(&self) -> bool {
         true
     }
 
     /// Whether it only reads: such calls of one turn run at the same time, all others in order.
-    fn reads_only(&self) -> bool;
+    fn is_read_only(&self) -> bool;
 
     /// Whether it looks whether something has happened, so that the same call again and again is no mistake.
-    fn polls(&self) -> bool {
+    fn is_polling(&self) -> bool {
         false
     }
 
     /// What a call with these arguments would touch. May look at the file system, must not change it.
-    fn access(&self, arguments: &Arguments) -> Access;
+    fn call_access(&self, arguments: &CallArguments) -> Access;
 
     /// What such a call depends on beside its arguments, as it is now. An approval holds as long as this does.
-    fn bound(&self, _: &Arguments) -> Bound {
-        Bound::default()
+    fn preconditions(&self, _: &CallArguments) -> Preconditions {
+        Preconditions::default()
     }
 
     /// What such a call would write, as a user should see it before it does: a diff, say. `None`: what its arguments say. May look
     /// at the file system, must not change it.
-    fn preview(&self, _: &Arguments) -> Option<String> {
+    fn preview(&self, _: &CallArguments) -> Option<String> {
         None
     }
 
     /// Does it. Dropping the future stops the work and whatever processes it started.
-    fn run<'a>(&'a self, permit: &'a Permit, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a>;
+    fn run<'a>(
+        &'a self,
+        permit: &'a CallPermit,
+        arguments: &'a CallArguments,
+        progress: ProgressSink<'a>,
+    ) -> ToolWork<'a>;
 
     /// Asks a call that runs to come to its end by itself, with what it has. Only subtasks can; whatever else is to end is dropped.
-    fn give_up(&self, _: &CallId) {}
+    fn request_stop(&self, _: &CallId) {}
 }
 
 /// The tools of a task.
 #[derive(Clone, Default)]
-pub struct Registry {
+pub struct ToolRegistry {
     /// With their names.
     tools: Vec<(String, Arc<dyn Tool>)>,
-    set: ToolSet,
+    offered: ToolSet,
     /// The place where they work.
-    place: Option<Arc<dyn Surroundings>>,
+    context_source: Option<Arc<dyn ContextSource>>,
 }
 
 impl ToolOutput {
@@ -96,13 +101,13 @@ impl ToolOutput {
     }
 }
 
-impl Registry {
+impl ToolRegistry {
     /// Takes tools; the control calls ([`crate::control`]) are added to what the model is offered.
     ///
     /// # Errors
     /// Two tools of one name, or a spec that no model could be offered.
     pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Self, ToolError> {
-        Self::offering(tools, &|name| !crate::control::is_control(name))
+        Self::with_filter(tools, &|name| !crate::control::is_control(name))
     }
 
     /// As [`new`](Self::new), but of the tools, and of the control calls that not every mode has, only those are offered that fit, by
@@ -110,26 +115,26 @@ impl Registry {
     ///
     /// # Errors
     /// As for [`new`](Self::new).
-    pub fn offering(tools: Vec<Arc<dyn Tool>>, fits: &dyn Fn(&str) -> bool) -> Result<Self, ToolError> {
+    pub fn with_filter(tools: Vec<Arc<dyn Tool>>, fits: &dyn Fn(&str) -> bool) -> Result<Self, ToolError> {
         let tools = tools.into_iter().map(|tool| (tool.spec().name, tool)).collect();
-        let registry = Self { tools, set: ToolSet::default(), place: None };
-        let set = registry.offer(fits)?;
-        Ok(Self { set, ..registry })
+        let registry = Self { tools, offered: ToolSet::default(), context_source: None };
+        let set = registry.offered_set(fits)?;
+        Ok(Self { offered: set, ..registry })
     }
 
     /// What a model is offered of these tools where only those are that fit.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
-    pub fn offer(&self, fits: &dyn Fn(&str) -> bool) -> Result<ToolSet, ToolError> {
+    pub fn offered_set(&self, fits: &dyn Fn(&str) -> bool) -> Result<ToolSet, ToolError> {
         let (mut shown, mut known) = (Vec::new(), Vec::new());
         for (name, tool) in &self.tools {
-            let list = if tool.offered() && fits(name) { &mut shown } else { &mut known };
+            let list = if tool.is_offered() && fits(name) { &mut shown } else { &mut known };
             // A schema is made of types, which is not worth doing for every mode.
-            list.push(self.set.get(name).cloned().unwrap_or_else(|| tool.spec()));
+            list.push(self.offered.get(name).cloned().unwrap_or_else(|| tool.spec()));
         }
-        shown.extend(crate::control::specs());
-        for spec in crate::control::rare_specs() {
+        shown.extend(crate::control::control_specs());
+        for spec in crate::control::mode_dependent_specs() {
             let list = if fits(&spec.name) { &mut shown } else { &mut known };
             list.push(spec);
         }
@@ -140,36 +145,36 @@ impl Registry {
     ///
     /// # Errors
     /// As for [`new`](Self::new).
-    pub fn without(&self, name: &str) -> Result<Self, ToolError> {
-        let offered: Vec<_> = self.set.iter().map(|spec| spec.name.clone()).filter(|own| own != name).collect();
-        Ok(Self { set: self.offer(&|name| offered.iter().any(|own| own == name))?, ..self.clone() })
+    pub fn without_tool(&self, name: &str) -> Result<Self, ToolError> {
+        let offered: Vec<_> = self.offered.iter().map(|spec| spec.name.clone()).filter(|own| own != name).collect();
+        Ok(Self { offered: self.offered_set(&|name| offered.iter().any(|own| own == name))?, ..self.clone() })
     }
 
     /// The tools in a place that is looked at before every turn; `None`: it is not.
     #[must_use]
-    pub fn amid(mut self, place: Option<Arc<dyn Surroundings>>) -> Self {
-        self.place = place;
+    pub fn with_context_source(mut self, place: Option<Arc<dyn ContextSource>>) -> Self {
+        self.context_source = place;
         self
     }
 
     /// What is to be told of the place, where it may be something else than at the last look.
-    pub(crate) fn look(&self) -> Option<Vec<Fragment>> {
-        self.place.as_ref()?.look()
+    pub(crate) fn poll_context(&self) -> Option<Vec<ContextFragment>> {
+        self.context_source.as_ref()?.poll_fragments()
     }
 
     /// What the model is offered.
-    pub fn set(&self) -> &ToolSet {
-        &self.set
+    pub fn tool_set(&self) -> &ToolSet {
+        &self.offered
     }
 
     /// The names of the tools that only read.
-    pub fn readers(&self) -> Vec<String> {
-        self.tools.iter().filter(|(_, tool)| tool.reads_only()).map(|(name, _)| name.clone()).collect()
+    pub fn read_only_names(&self) -> Vec<String> {
+        self.tools.iter().filter(|(_, tool)| tool.is_read_only()).map(|(name, _)| name.clone()).collect()
     }
 
     /// The names of the tools that look whether something has happened.
-    pub fn pollers(&self) -> Vec<String> {
-        self.tools.iter().filter(|(_, tool)| tool.polls()).map(|(name, _)| name.clone()).collect()
+    pub fn polling_names(&self) -> Vec<String> {
+        self.tools.iter().filter(|(_, tool)| tool.is_polling()).map(|(name, _)| name.clone()).collect()
     }
 
     /// The tool of that name; control calls are no tools.
@@ -178,8 +183,8 @@ impl Registry {
     }
 }
 
-impl std::fmt::Debug for Registry {
+impl std::fmt::Debug for ToolRegistry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.set.iter().map(|spec| &spec.name)).finish()
+        f.debug_list().entries(self.offered.iter().map(|spec| &spec.name)).finish()
     }
 }

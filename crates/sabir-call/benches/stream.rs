@@ -20,9 +20,9 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use sabir_call::dialect::{CLINE, INVOKE, Selection, dialect};
+use sabir_call::dialect::{CLINE, DialectSelection, INVOKE, find_dialect};
 use sabir_call::json::ArgumentScanner;
-use sabir_call::{Cut, Event, Reader, ToolSet};
+use sabir_call::{CallReader, Event, ToolSet, Truncation};
 use serde_json::{Map, Value};
 
 const KB: usize = 1000;
@@ -111,8 +111,9 @@ impl Load {
         let mut arguments = Map::new();
         arguments.insert("path".to_owned(), Value::from("src/table.tsx"));
         arguments.insert("content".to_owned(), Value::from(code));
-        let render =
-            |name| dialect(name).map_or_else(String::new, |it| it.render_call("write_to_file", &arguments, &tools));
+        let render = |name| {
+            find_dialect(name).map_or_else(String::new, |it| it.render_call("write_to_file", &arguments, &tools))
+        };
         let (cline, invoke) = (render(CLINE), render(INVOKE));
         let json = Value::Object(arguments).to_string();
         let hermes = format!("<tool_call>\n{{\"name\": \"write_to_file\", \"arguments\": {json}}}\n</tool_call>");
@@ -140,9 +141,10 @@ impl Load {
 
     fn read(&self, name: &str, text: &str, chunk: usize) {
         let mut out = sink();
-        let mut reader = Reader::new(Selection::from_name(name).unwrap_or(Selection::AUTO), &self.tools);
+        let mut reader =
+            CallReader::new(DialectSelection::from_name(name).unwrap_or(DialectSelection::AUTO), &self.tools);
         chunks(text, chunk).for_each(|piece| reader.push(piece, &mut out));
-        reader.finish(Cut::Ended, &mut out);
+        reader.finish(Truncation::Ended, &mut out);
     }
 
     fn scan(&self, chunk: usize) {

@@ -32,7 +32,7 @@ pub struct DollarsError(pub String);
 /// What a provider wants for a million tokens, in US dollars. `None`: not known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Prices {
+pub struct TokenPrices {
     /// Of input that is neither read from a cache nor written to one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Dollars>,
@@ -82,18 +82,18 @@ impl Dollars {
     }
 
     /// The billionths.
-    pub const fn nanos(self) -> u64 {
+    pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
     /// The amount without what has been spent of it before; nothing where more has.
     #[must_use]
-    pub const fn minus(self, other: Self) -> Self {
+    pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 }
 
-impl Prices {
+impl TokenPrices {
     /// The prices of what costs nothing: a server on one's own machine.
     pub const FREE: Self = {
         let free = Some(Dollars(0));
@@ -106,7 +106,7 @@ impl Prices {
     }
 
     /// What these tokens cost. Rounded up to a billionth of a dollar.
-    pub fn cost(&self, usage: Usage) -> Cost {
+    pub fn cost_of(&self, usage: Usage) -> Cost {
         if *self == Self::default() {
             return Cost::UNKNOWN;
         }
@@ -142,7 +142,7 @@ impl Cost {
 
     /// The same, resting on guessed tokens.
     #[must_use]
-    pub fn guessed(self) -> Self {
+    pub fn as_estimated(self) -> Self {
         Self { estimated: !self.is_unknown(), ..self }
     }
 }
@@ -231,8 +231,8 @@ impl Serialize for Dollars {
 
 impl<'de> Deserialize<'de> for Dollars {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Amount;
-        impl Visitor<'_> for Amount {
+        struct DollarsVisitor;
+        impl Visitor<'_> for DollarsVisitor {
             type Value = Dollars;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -256,7 +256,7 @@ impl<'de> Deserialize<'de> for Dollars {
                 self.visit_str(&amount.to_string())
             }
         }
-        deserializer.deserialize_any(Amount)
+        deserializer.deserialize_any(DollarsVisitor)
     }
 }
 
@@ -277,7 +277,7 @@ mod tests {
             ("0.000000001", 1),
             ("18446744073.709551615", u64::MAX),
         ] {
-            assert_eq!(dollars(text).nanos(), nanos, "{text}");
+            assert_eq!(dollars(text).as_nanos(), nanos, "{text}");
         }
         for text in ["", "-1", "1.", ".5", "1e3", "0.0000000001", "18446744074", "NaN", "1 000", "$"] {
             assert!(text.parse::<Dollars>().is_err(), "{text}");
@@ -285,7 +285,7 @@ mod tests {
         for (json, nanos) in [("0.1", 100_000_000), ("3", 3 * NANOS), ("\"0.0375\"", 37_500_000), ("0.3", 300_000_000)]
         {
             let read: Dollars = serde_json::from_str(json).unwrap();
-            assert_eq!(read.nanos(), nanos, "{json}");
+            assert_eq!(read.as_nanos(), nanos, "{json}");
             assert_eq!(serde_json::to_string(&read).unwrap(), json.trim_matches('"'));
         }
         for json in ["-1", "true", "1e40", "null", "\"dear\""] {
@@ -301,7 +301,7 @@ mod tests {
     fn tokens_are_priced_by_kind() {
         let prices = |fields: [&str; 4], up_to| {
             let [input, output, cache_read, cache_write] = fields.map(|text| text.parse().ok());
-            Prices { input, output, cache_read, cache_write, up_to }
+            TokenPrices { input, output, cache_read, cache_write, up_to }
         };
         let usage = |[input, output, cache_read, cache_write]: [Option<u64>; 4]| Usage {
             input,
@@ -310,8 +310,8 @@ mod tests {
             cache_write,
             reasoning: Some(7),
         };
-        let check = |prices: Prices, tokens, expected: &str| {
-            assert_eq!(serde_json::to_string(&prices.cost(usage(tokens))).unwrap(), expected, "{tokens:?}");
+        let check = |prices: TokenPrices, tokens, expected: &str| {
+            assert_eq!(serde_json::to_string(&prices.cost_of(usage(tokens))).unwrap(), expected, "{tokens:?}");
         };
         let all = prices(["3", "15", "0.3", "3.75"], None);
         check(all, [Some(1_000_000), Some(0), None, None], r#"{"nano_usd":3000000000}"#);
@@ -325,9 +325,9 @@ mod tests {
         check(part, [Some(201), Some(0), None, None], r#"{"nano_usd":402000,"at_least":true}"#);
         check(part, [Some(100), Some(9), None, None], r#"{"nano_usd":200000,"at_least":true}"#);
         check(part, [Some(100), Some(0), Some(50), None], r#"{"nano_usd":100000,"at_least":true}"#);
-        check(Prices::default(), [Some(1), Some(1), None, None], "null");
-        check(Prices::default(), [Some(0), Some(0), None, None], "null");
-        check(Prices::FREE, [Some(9), Some(9), Some(3), Some(3)], r#"{"nano_usd":0}"#);
+        check(TokenPrices::default(), [Some(1), Some(1), None, None], "null");
+        check(TokenPrices::default(), [Some(0), Some(0), None, None], "null");
+        check(TokenPrices::FREE, [Some(9), Some(9), Some(3), Some(3)], r#"{"nano_usd":0}"#);
         // A fraction of a billionth is a whole one: many of them are not lost.
         check(prices(["0.000001", "0", "", ""], None), [Some(1), Some(0), None, None], r#"{"nano_usd":1}"#);
     }

@@ -1,22 +1,22 @@
 //! Dialects: calls written as text.
 //!
-//! A dialect is a row of [`dialects`]: a name, its literate spec (help, site and test suite in one), its grammar as data,
-//! and the words that teach it. The [`Reader`](crate::Reader) reads all of them; a handful of machines does the work. A
-//! row can also come from outside ([`define()`]): whatever the machines can read needs no code.
+//! A dialect is a row of [`all_dialects`]: a name, its literate spec (help, site and test suite in one), its grammar as data,
+//! and the words that teach it. The [`CallReader`](crate::CallReader) reads all of them; a handful of machines does the work. A
+//! row can also come from outside ([`define_dialect()`]): whatever the machines can read needs no code.
 //!
 //! Rendering is the reverse of reading: `parse(render(call)) == call` for every call, whatever its values hold. A string
 //! that a tagged dialect cannot hold raw (one with its own closing tags in it) is written as a JSON string in a tag that
 //! says so, `<content encoding="json">"…"</content>`, with every `<` escaped.
 
 pub mod define;
-mod free;
 pub(crate) mod gemma;
 pub(crate) mod grammar;
+mod introspection;
 mod json;
-mod names;
 pub(crate) mod python;
 mod render;
 mod tagged;
+mod untagged;
 
 use std::sync::RwLock;
 
@@ -25,7 +25,7 @@ use serde_json::{Map, Value};
 use crate::message::Call;
 use crate::tool::{ToolSet, ToolSpec};
 
-pub use define::{DefineError, DialectTable, JsonTable, Machine, TagTable, define};
+pub use define::{DefineError, DialectTable, JsonTable, ParserKind, TagTable, define_dialect};
 use grammar::Grammar;
 
 /// The name of the dialect of Cline and Roo: each tool and each argument is a tag of its own name.
@@ -51,33 +51,33 @@ pub struct Dialect {
     /// The markers around a thought, where it has markers of its own.
     pub(crate) thought: Option<(&'static str, &'static str)>,
     /// How the syntax is taught; an example follows it.
-    pub(crate) lesson: &'static str,
+    pub(crate) instructions: &'static str,
 }
 
 /// Which dialects a reader listens for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Selection(Option<&'static str>);
+pub struct DialectSelection(Option<&'static str>);
 
 /// The rows that came from outside. A definition is no state: it is made once, before it is used, and never changes.
 static DEFINED: RwLock<Vec<&'static Dialect>> = RwLock::new(Vec::new());
 
-/// All dialects: those that are built in, then those that were [defined](define()), in that order.
-pub fn dialects() -> Vec<&'static Dialect> {
-    let mut all: Vec<&'static Dialect> = built_in().collect();
+/// All dialects: those that are built in, then those that were [defined](define_dialect()), in that order.
+pub fn all_dialects() -> Vec<&'static Dialect> {
+    let mut all: Vec<&'static Dialect> = built_in_dialects().collect();
     all.extend(DEFINED.read().unwrap_or_else(std::sync::PoisonError::into_inner).iter());
     all
 }
 
 /// The dialect of that name or alias.
-pub fn dialect(name: &str) -> Option<&'static Dialect> {
-    dialects().into_iter().find(|dialect| dialect.name == name || dialect.aliases.contains(&name))
+pub fn find_dialect(name: &str) -> Option<&'static Dialect> {
+    all_dialects().into_iter().find(|dialect| dialect.name == name || dialect.aliases.contains(&name))
 }
 
-fn built_in() -> impl Iterator<Item = &'static Dialect> {
-    [tagged::ROWS, json::ROWS, free::ROWS].into_iter().flatten()
+fn built_in_dialects() -> impl Iterator<Item = &'static Dialect> {
+    [tagged::ROWS, json::ROWS, untagged::ROWS].into_iter().flatten()
 }
 
-impl Selection {
+impl DialectSelection {
     /// All dialects at once; what follows a marker decides between those that share it.
     pub const AUTO: Self = Self(None);
 
@@ -85,7 +85,7 @@ impl Selection {
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "auto" => Some(Self::AUTO),
-            _ => dialect(name).map(Self::from),
+            _ => find_dialect(name).map(Self::from),
         }
     }
 
@@ -100,7 +100,7 @@ impl Selection {
     }
 }
 
-impl From<&'static Dialect> for Selection {
+impl From<&'static Dialect> for DialectSelection {
     fn from(dialect: &'static Dialect) -> Self {
         Self(Some(dialect.name))
     }
@@ -110,21 +110,21 @@ impl Dialect {
     /// A run of calls as the model would write it, with everything that this dialect puts around it.
     pub fn render_calls<'c>(&self, calls: impl IntoIterator<Item = &'c Call>, tools: &ToolSet) -> String {
         let calls: Vec<_> = calls.into_iter().map(|call| (call.name.as_str(), &call.arguments)).collect();
-        render::calls(self, &calls, tools)
+        render::render_calls(self, &calls, tools)
     }
 
     /// One call as the model would write it, without a wrapper where the dialect has one around a run of calls.
     pub fn render_call(&self, name: &str, arguments: &Map<String, Value>, tools: &ToolSet) -> String {
-        render::call(self, name, arguments, tools)
+        render::render_call(self, name, arguments, tools)
     }
 
     /// A minimal correct call of the tool: its required arguments, with the values of its first example where it has one.
-    pub fn example(&self, tool: &ToolSpec) -> String {
-        render::example(self, &tool.name, &example_arguments(tool))
+    pub fn render_example(&self, tool: &ToolSpec) -> String {
+        render::render_example(self, &tool.name, &example_arguments(tool))
     }
 
     /// What to mind when values are written.
-    pub(crate) fn care(&self) -> &'static str {
+    pub(crate) fn escaping_rule(&self) -> &'static str {
         match self.grammar {
             Grammar::Tagged(_) | Grammar::Gemma(_) => {
                 "Values are taken as they stand: do not escape `<`, `&` or quotes"
@@ -139,7 +139,7 @@ impl Dialect {
     }
 
     /// How the syntax is taught: the words, and calls of two well-known tools.
-    pub(crate) fn lesson(&self) -> String {
+    pub(crate) fn render_instructions(&self) -> String {
         let one = |name: &str, value: Value| (name.to_owned(), value);
         let read = Map::from_iter([one("path", "src/main.rs".into())]);
         let write = Map::from_iter([one("path", "notes.md".into()), one("content", "# Notes\n\nFirst line.".into())]);
@@ -148,8 +148,12 @@ impl Dialect {
             Grammar::Gemma(_) => "A text of several lines",
             _ => "A text of several lines, escaped",
         };
-        let read = render::example(self, "read_file", &read);
-        format!("{}\n\n{read}\n\n{lines}:\n\n{}", self.lesson, render::example(self, "write_to_file", &write))
+        let read = render::render_example(self, "read_file", &read);
+        format!(
+            "{}\n\n{read}\n\n{lines}:\n\n{}",
+            self.instructions,
+            render::render_example(self, "write_to_file", &write)
+        )
     }
 }
 
@@ -158,7 +162,7 @@ pub(crate) fn example_arguments(tool: &ToolSpec) -> Map<String, Value> {
     if let Some(example) = tool.examples.first() {
         return example.clone();
     }
-    let required = tool.arguments().filter(|argument| argument.required);
+    let required = tool.declared_arguments().filter(|argument| argument.required);
     required.map(|argument| (argument.name.to_owned(), example_value(argument.schema))).collect()
 }
 
@@ -167,8 +171,8 @@ fn example_value(schema: &Value) -> Value {
     if let Some(value) = schema.get("default").or_else(|| schema.get("const")).or(listed) {
         return value.clone();
     }
-    let argument = crate::tool::Argument { name: "", required: true, schema };
-    let types = argument.types();
+    let argument = crate::tool::ArgumentSpec { name: "", required: true, schema };
+    let types = argument.type_names();
     let is = |name: &str| types.contains(&name);
     if is("string") || types.is_empty() {
         return Value::from("text");

@@ -5,13 +5,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{ArgForm, Cut, Event, Sink, StopReason, Usage};
+use crate::event::{ArgForm, Event, EventSink, StopReason, Truncation, Usage};
 use crate::fault::{Fault, Severity, Span};
-use crate::message::Opaque;
+use crate::message::OpaqueState;
 
 /// A response as far as it has come.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Draft {
+pub struct DraftResponse {
     /// Its parts in the order in which they began.
     pub parts: Vec<DraftPart>,
     /// The raw assistant text, where a dialect was read.
@@ -34,7 +34,7 @@ pub enum DraftPart {
     /// A call.
     Call(DraftCall),
     /// Provider state; where it follows a thought it signs that thought.
-    Opaque(Opaque),
+    Opaque(OpaqueState),
 }
 
 /// A call as far as it has come.
@@ -82,10 +82,10 @@ pub enum DraftState {
     /// Properly closed.
     Closed,
     /// Never to be closed.
-    Cut(Cut),
+    Cut(Truncation),
 }
 
-impl Draft {
+impl DraftResponse {
     /// The calls, in the order in which they began.
     pub fn calls(&self) -> impl Iterator<Item = &DraftCall> {
         self.parts.iter().filter_map(|part| match part {
@@ -95,12 +95,12 @@ impl Draft {
     }
 
     /// The call of that index.
-    pub fn call(&self, index: u32) -> Option<&DraftCall> {
+    pub fn call_by_index(&self, index: u32) -> Option<&DraftCall> {
         self.calls().find(|call| call.index == index)
     }
 
     /// Whether any call is still open.
-    pub fn partial(&self) -> bool {
+    pub fn has_open_calls(&self) -> bool {
         self.calls().any(|call| call.state == DraftState::Open)
     }
 
@@ -134,7 +134,7 @@ impl Draft {
         self.call_mut(index)?.arguments.last_mut()
     }
 
-    fn close(&mut self, index: u32, state: DraftState, at: usize) {
+    fn close_call(&mut self, index: u32, state: DraftState, at: usize) {
         if let Some(call) = self.call_mut(index) {
             call.state = state;
             call.span = Span::new(call.span.start, at);
@@ -142,8 +142,8 @@ impl Draft {
     }
 }
 
-impl Sink for Draft {
-    fn event(&mut self, event: Event<'_>) {
+impl EventSink for DraftResponse {
+    fn push_event(&mut self, event: Event<'_>) {
         match event {
             Event::Source { text } => self.source.push_str(text),
             Event::Text { text } => match self.parts.last_mut() {
@@ -183,8 +183,8 @@ impl Sink for Draft {
                 }
             }
             Event::Mark(_) => {}
-            Event::CallEnd { index, at } => self.close(index, DraftState::Closed, at),
-            Event::CallCut { index, why, at } => self.close(index, DraftState::Cut(why), at),
+            Event::CallEnd { index, at } => self.close_call(index, DraftState::Closed, at),
+            Event::CallCut { index, why, at } => self.close_call(index, DraftState::Cut(why), at),
             Event::Fault(fault) => self.faults.push(fault.clone()),
             Event::Usage(usage) => self.usage.update(usage),
             Event::Stop { reason, raw } => self.stop = Some((reason, raw.to_owned())),

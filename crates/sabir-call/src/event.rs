@@ -1,14 +1,14 @@
 //! The contract: one stream of events for every spelling of a call.
 //!
 //! Bytes from a provider go wire → (text) dialect → events → gates. Past the events nobody needs to know how a call was
-//! spelled. The table is the whole contract; parsers emit it, [`Draft`](crate::Draft) and the task machine read it.
+//! spelled. The table is the whole contract; parsers emit it, [`DraftResponse`](crate::DraftResponse) and the task machine read it.
 //!
 //! | event | carries | promise |
 //! | --- | --- | --- |
 //! | `Source` | a delta of raw assistant text | where a dialect is read: everything the model wrote, ahead of the events read from it |
 //! | `Text` | a delta of prose | concatenated: the words outside calls and thoughts, byte for byte |
 //! | `Thought` | a delta of reasoning | never prose; of calls only those in special tokens are read out of it |
-//! | `Mark` | a [`Mark`] | markup, and what the reader took it for: for whoever wants to know why (`sabir explain`) |
+//! | `Mark` | a [`MarkupSpan`] | markup, and what the reader took it for: for whoever wants to know why (`sabir explain`) |
 //! | `CallStart` | index, id, name, dialect, at, name_at | opens call `index`; indexes count 0, 1, 2 … within one response; the name is final |
 //! | `ArgStart` | index, name, form, at | opens one argument of an open call; arguments of one call never overlap |
 //! | `ArgDelta` | index, text | a piece of the value: decoded text for `Raw` and `String`, source text for `Json` |
@@ -18,7 +18,7 @@
 //! | `Fault` | a [`Fault`] | what was wrong, where; with severity `error` it stops the call that it names |
 //! | `Usage` | a [`Usage`] | tokens of this response so far; a later event replaces the fields it carries |
 //! | `Stop` | reason, raw | why the provider says it stopped; never proof that a call is whole |
-//! | `Opaque` | an [`Opaque`] | provider state that must go back unchanged, in this place |
+//! | `Opaque` | an [`OpaqueState`] | provider state that must go back unchanged, in this place |
 //!
 //! * Each call gets exactly one `CallStart` and exactly one of `CallEnd` and `CallCut`. Calls may interleave (native
 //!   parallel calls do); `index` says which is meant.
@@ -33,7 +33,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::fault::{Fault, Span};
-use crate::message::Opaque;
+use crate::message::OpaqueState;
 
 /// One event. Borrowed from the chunk wherever possible, hence cheap to copy.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -55,7 +55,7 @@ pub enum Event<'a> {
         text: &'a str,
     },
     /// Markup was understood.
-    Mark(Mark<'a>),
+    Mark(MarkupSpan<'a>),
     /// A call opens.
     CallStart {
         /// Counts 0, 1, 2 … within one response, whatever label the provider used.
@@ -110,7 +110,7 @@ pub enum Event<'a> {
         /// The call.
         index: u32,
         /// What ended it.
-        why: Cut,
+        why: Truncation,
         /// Offset at which it ended.
         at: usize,
     },
@@ -126,14 +126,14 @@ pub enum Event<'a> {
         raw: &'a str,
     },
     /// Provider state to be sent back.
-    Opaque(&'a Opaque),
+    Opaque(&'a OpaqueState),
 }
 
 /// A piece of markup, and what it was taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Mark<'a> {
+pub struct MarkupSpan<'a> {
     /// What it was taken for.
-    pub role: MarkRole,
+    pub role: MarkupRole,
     /// The dialect that it belongs to, where that is known.
     pub dialect: Option<&'a str>,
     /// Where it stands.
@@ -147,7 +147,7 @@ pub struct Mark<'a> {
 /// What markup was taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum MarkRole {
+pub enum MarkupRole {
     /// Opens a call; the next event is its `CallStart`.
     Call,
     /// Stands around calls.
@@ -187,7 +187,7 @@ pub enum ArgForm {
 /// What ended a call that was never closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Cut {
+pub enum Truncation {
     /// The message ended inside the call.
     Ended,
     /// The output limit was reached inside the call.
@@ -266,13 +266,13 @@ impl Usage {
 }
 
 /// Whoever takes events. Any `FnMut(Event)` is one.
-pub trait Sink {
+pub trait EventSink {
     /// Takes the next event.
-    fn event(&mut self, event: Event<'_>);
+    fn push_event(&mut self, event: Event<'_>);
 }
 
-impl<F: FnMut(Event<'_>)> Sink for F {
-    fn event(&mut self, event: Event<'_>) {
+impl<F: FnMut(Event<'_>)> EventSink for F {
+    fn push_event(&mut self, event: Event<'_>) {
         self(event);
     }
 }

@@ -1,7 +1,7 @@
 //! Faults: what was wrong with what a model wrote, where, and what would be right.
 //!
 //! A fault is data. Parsers note a byte span, which costs nothing on the hot path; line, column and the caret are worked
-//! out from the source text when somebody wants to read them ([`Fault::place`], [`Fault::diagnostic`]).
+//! out from the source text when somebody wants to read them ([`Fault::position_in`], [`Fault::render_diagnostic`]).
 
 use serde::{Deserialize, Serialize};
 use unicode_width::UnicodeWidthStr;
@@ -135,7 +135,7 @@ pub enum Severity {
 /// The text that a fault's span counts in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
+pub enum SpanOrigin {
     /// The assistant text of the response.
     Text,
     /// The argument text of the native call that the fault names.
@@ -156,7 +156,7 @@ pub struct Fault {
     /// Where.
     pub span: Span,
     /// What `span` counts in.
-    pub origin: Origin,
+    pub origin: SpanOrigin,
     /// One sentence: what is wrong, what was expected, what was found.
     pub message: String,
     /// What to do about it.
@@ -165,7 +165,7 @@ pub struct Fault {
 
 /// A position that a person can find.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Place<'a> {
+pub struct SourcePosition<'a> {
     /// Counted from 1; LF, CRLF and CR end a line.
     pub line: usize,
     /// Counted from 1, in characters (Unicode scalar values).
@@ -202,7 +202,7 @@ impl Fault {
             call: None,
             argument: None,
             span,
-            origin: Origin::Text,
+            origin: SpanOrigin::Text,
             message: message.into(),
             hint: None,
         }
@@ -230,19 +230,19 @@ impl Fault {
     /// Counts the span in the call's argument text.
     #[must_use]
     pub fn in_arguments_text(mut self) -> Self {
-        self.origin = Origin::Arguments;
+        self.origin = SpanOrigin::Arguments;
         self
     }
 
     /// Says what to do.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
     /// Line and column of the fault's first byte in `source`. A span past the end points behind the last character.
-    pub fn place<'a>(&self, source: &'a str) -> Place<'a> {
+    pub fn position_in<'a>(&self, source: &'a str) -> SourcePosition<'a> {
         let mut at = self.span.start.min(source.len());
         while !source.is_char_boundary(at) {
             at -= 1;
@@ -263,7 +263,7 @@ impl Fault {
         let tail = if split_pair { "" } else { after.split(is_end).next().unwrap_or_default() };
         let start = at - head.len() - usize::from(split_pair);
         let text = source.get(start..start + head.len() + tail.len()).unwrap_or_default();
-        Place { line: ends + 1 - usize::from(split_pair), column: head.chars().count() + 1, text }
+        SourcePosition { line: ends + 1 - usize::from(split_pair), column: head.chars().count() + 1, text }
     }
 
     /// The fault as a compiler would print it: message, line, caret, hint.
@@ -272,14 +272,14 @@ impl Fault {
     /// combining ones none, tabs are kept in both lines. The column still counts characters. A line of more than 120 cells is
     /// shown around the caret, with `…` where it was cut. What a terminal would obey, or draw as it likes, is shown as
     /// U+FFFD: control characters, direction marks, joiners, invisible letters. Variation selectors are left out.
-    pub fn diagnostic(&self, source: &str) -> String {
-        let place = self.place(source);
+    pub fn render_diagnostic(&self, source: &str) -> String {
+        let place = self.position_in(source);
         let word = match self.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
         let gutter = place.line.to_string().len();
-        let Marked { line, marks } = Marked::new(&place, self.span.end - self.span.start);
+        let AnnotatedLine { line, marks } = AnnotatedLine::new(&place, self.span.end - self.span.start);
         let mut text = format!(
             "{word}[{}]: {}\n{:gutter$}--> line {}, column {}\n{:gutter$} |\n{} | {line}\n{:gutter$} | {marks}\n",
             self.kind.name(),
@@ -299,41 +299,41 @@ impl Fault {
 }
 
 /// A line as a terminal shows it, and the line of marks below.
-struct Marked {
+struct AnnotatedLine {
     line: String,
     marks: String,
 }
 
-impl Marked {
+impl AnnotatedLine {
     /// The cells that a line may take.
     const CELLS: usize = 120;
     /// Those of them that may stand before the marks.
     const BEFORE: usize = 90;
 
     /// Marks `length` bytes of the line from the place on, and at least one cell.
-    fn new(place: &Place<'_>, length: usize) -> Self {
+    fn new(place: &SourcePosition<'_>, length: usize) -> Self {
         let at = place.text.char_indices().nth(place.column - 1).map_or(place.text.len(), |(at, _)| at);
         let (head, tail) = place.text.split_at_checked(at).unwrap_or((place.text, ""));
-        let from = head.len() - within(head.chars().rev(), Self::BEFORE);
+        let from = head.len() - bytes_within(head.chars().rev(), Self::BEFORE);
         let before = head.get(from..).unwrap_or_default();
         // A mark of its own would stand over the cell of a letter that was cut off.
-        let before = if from > 0 { before.trim_start_matches(is_zero) } else { before };
-        let room = Self::CELLS.saturating_sub(cells(&visible(before)));
-        let until = within(tail.chars(), room);
+        let before = if from > 0 { before.trim_start_matches(is_zero_width) } else { before };
+        let room = Self::CELLS.saturating_sub(cell_width(&visible_text(before)));
+        let until = bytes_within(tail.chars(), room);
         let marked = tail.get(..tail.floor_char_boundary(length.min(until))).unwrap_or_default();
         let cut = |cut: bool| if cut { "…" } else { "" };
         let line = format!(
             "{}{}{}{}",
             cut(from > 0),
-            visible(before),
-            visible(tail.get(..until).unwrap_or_default()),
+            visible_text(before),
+            visible_text(tail.get(..until).unwrap_or_default()),
             cut(until < tail.len())
         );
         let mut marks = " ".repeat(usize::from(from > 0));
         // A combining character has no cell of its own: what it stands on is marked.
         let (before, marked) = match marked.chars().next() {
-            Some(first) if is_zero(first) => {
-                let base = before.trim_end_matches(is_zero).char_indices().next_back().map_or(0, |(at, _)| at);
+            Some(first) if is_zero_width(first) => {
+                let base = before.trim_end_matches(is_zero_width).char_indices().next_back().map_or(0, |(at, _)| at);
                 (before.get(..base).unwrap_or_default(), "")
             }
             _ => (before, marked),
@@ -344,7 +344,7 @@ impl Marked {
         push_cells(&mut marks, before, " ");
         marks.push_str(&"\t".repeat(tabs));
         let text = text.trim_end_matches('\t');
-        if cells(&visible(text)) == 0 {
+        if cell_width(&visible_text(text)) == 0 {
             marks.push('^');
         } else {
             push_cells(&mut marks, text, "^");
@@ -354,10 +354,10 @@ impl Marked {
 }
 
 /// How many bytes of the characters fit into `room` cells. Characters without a cell are bounded too, at twice as many.
-fn within(chars: impl Iterator<Item = char>, room: usize) -> usize {
+fn bytes_within(chars: impl Iterator<Item = char>, room: usize) -> usize {
     let (mut used, mut bytes) = (0, 0);
     for (count, c) in chars.enumerate() {
-        used += cells(&visible(c.encode_utf8(&mut [0; 4])));
+        used += cell_width(&visible_text(c.encode_utf8(&mut [0; 4])));
         if used > room || count >= 2 * room {
             break;
         }
@@ -372,22 +372,22 @@ fn push_cells(marks: &mut String, text: &str, mark: &str) {
         if index > 0 {
             marks.push('\t');
         }
-        marks.push_str(&mark.repeat(cells(&visible(run))));
+        marks.push_str(&mark.repeat(cell_width(&visible_text(run))));
     }
 }
 
 /// The cells that a terminal gives a text without tabs.
-fn cells(text: &str) -> usize {
+fn cell_width(text: &str) -> usize {
     text.width()
 }
 
-fn is_zero(c: char) -> bool {
+fn is_zero_width(c: char) -> bool {
     // What is shown as U+FFFD has a cell, whatever it had before.
-    cells(&visible(c.encode_utf8(&mut [0; 4]))) == 0
+    cell_width(&visible_text(c.encode_utf8(&mut [0; 4]))) == 0
 }
 
 /// The text as it is shown. Everything whose look depends on the terminal, or has none, becomes U+FFFD.
-fn visible(text: &str) -> String {
+fn visible_text(text: &str) -> String {
     let show = |c: char| match c {
         '\t' => Some(c),
         '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' => None,
@@ -414,10 +414,10 @@ mod tests {
         let span = Span::new(before.len(), before.len() + inside.len());
         let fault = Fault::error(FaultKind::WrongType, span, "m");
         let text = format!("{before}{inside}{after}");
-        let shown = fault.diagnostic(&text);
+        let shown = fault.render_diagnostic(&text);
         let mut lines = shown.lines().skip(3);
         let bare = |line: Option<&str>| line.unwrap().split_once(" | ").unwrap().1.to_owned();
-        (fault.place(&text).column, bare(lines.next()), bare(lines.next()))
+        (fault.position_in(&text).column, bare(lines.next()), bare(lines.next()))
     }
 
     #[test]
@@ -466,7 +466,7 @@ mod tests {
             let (before, rest) = source.split_once('«').unwrap();
             let text = format!("{before}{}", rest.replace('»', ""));
             let fault = Fault::error(FaultKind::WrongType, Span::new(before.len(), before.len()), "m");
-            let place = fault.place(&text);
+            let place = fault.position_in(&text);
             assert_eq!((place.line, place.column, place.text), expected, "{source:?}");
         }
     }
@@ -493,11 +493,11 @@ mod tests {
     #[test]
     fn a_span_that_fits_no_text_is_shown_at_its_end() {
         for span in [Span::new(3, 9), Span::new(9, 9), Span::new(1, 9)] {
-            let shown = Fault::error(FaultKind::CutCall, span, "m").diagnostic("aé");
+            let shown = Fault::error(FaultKind::CutCall, span, "m").render_diagnostic("aé");
             assert!(shown.contains("1 | aé\n  | ") && shown.contains('^'), "{shown}");
         }
         // Inside a character: the character is marked.
-        let shown = Fault::error(FaultKind::CutCall, Span::new(2, 3), "m").diagnostic("aé");
+        let shown = Fault::error(FaultKind::CutCall, Span::new(2, 3), "m").render_diagnostic("aé");
         assert!(shown.ends_with("  |  ^\n"), "{shown}");
     }
 }

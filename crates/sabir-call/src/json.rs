@@ -26,15 +26,15 @@ mod decode;
 mod fence;
 mod string;
 
-use crate::event::{ArgForm, Event, Sink};
-use crate::fault::{Fault, FaultKind, Origin, Span};
-use crate::names::Names;
+use crate::event::{ArgForm, Event, EventSink};
+use crate::fault::{Fault, FaultKind, Span, SpanOrigin};
+use crate::small_name_set::SmallNameSet;
 
-use balance::{Balance, Guard, Stop, UNGUARDED};
-use decode::Strings;
-use fence::Fence;
-pub(crate) use string::WHOLE;
-use string::{Escape, Marks, PIECE};
+use balance::{BalanceScanner, GuardBytes, ScanStop, UNGUARDED};
+use decode::StringDecoder;
+use fence::FencePhase;
+pub(crate) use string::SURROGATE_HINT;
+use string::{EscapeState, PIECE, SpecialMask};
 
 /// The longest source text of a key and what stands between it and its value, in bytes.
 const HEAD_CAP: usize = 64 * 1024;
@@ -43,23 +43,23 @@ const HEAD_CAP: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct ArgumentScanner {
     index: u32,
-    origin: Origin,
-    guard: Guard,
-    state: State,
+    origin: SpanOrigin,
+    guard: GuardBytes,
+    state: ScannerState,
     /// Of the next piece's first byte.
     offset: usize,
     /// What stands before a value, until it starts.
-    head: Option<Box<Lead>>,
+    head: Option<Box<PendingKey>>,
     /// The keys seen.
-    keys: Names,
-    strings: Strings,
+    keys: SmallNameSet,
+    strings: StringDecoder,
     /// Finds the end of whatever is passed on as its source text.
-    balance: Balance,
+    balance: BalanceScanner,
 }
 
 /// What stands before a value.
 #[derive(Debug, Default)]
-struct Lead {
+struct PendingKey {
     /// Source text from where the rest would begin.
     source: String,
     /// There was more of it than may be kept.
@@ -69,18 +69,18 @@ struct Lead {
 
 /// What [`ArgumentScanner::finish`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whole {
+pub enum ScanOutcome {
     /// One whole JSON object (or no text at all, or `null`: no arguments).
-    Yes,
+    Complete,
     /// The text ended inside the object: the call must be cut.
-    No,
+    Incomplete,
     /// The text can never be an object of arguments; a fault has been emitted.
     Broken,
 }
 
 /// How far [`ArgumentScanner::read_value`] came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Read {
+pub(crate) enum ScanProgress {
     /// All of the text was taken.
     More,
     /// The value ended before this byte.
@@ -90,7 +90,7 @@ pub(crate) enum Read {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ScannerState {
     /// Before the object.
     Start,
     /// Inside the literal `null`, so many bytes in.
@@ -112,7 +112,7 @@ enum State {
     /// Inside the rest of an object that is not strict.
     Rest,
     /// Inside a fence around the whole text, which opened with so many backticks.
-    Fenced(Fence, u32),
+    Fenced(FencePhase, u32),
     /// After a value.
     Comma,
     /// After the object.
@@ -128,51 +128,51 @@ impl ArgumentScanner {
     pub fn new(index: u32) -> Self {
         Self {
             index,
-            origin: Origin::Arguments,
+            origin: SpanOrigin::Arguments,
             guard: UNGUARDED,
-            state: State::Start,
+            state: ScannerState::Start,
             offset: 0,
             head: None,
-            keys: Names::default(),
-            strings: Strings::default(),
-            balance: Balance::value(),
+            keys: SmallNameSet::default(),
+            strings: StringDecoder::default(),
+            balance: BalanceScanner::at_value(),
         }
     }
 
     /// A scanner for a value that stands in the assistant text, where positions count. Use [`Self::read_value`].
-    pub(crate) fn embedded(index: u32, guard: Guard) -> Self {
-        Self { origin: Origin::Text, guard, ..Self::new(index) }
+    pub(crate) fn embedded_in_text(index: u32, guard: GuardBytes) -> Self {
+        Self { origin: SpanOrigin::Text, guard, ..Self::new(index) }
     }
 
     /// Takes the value as an object that is not strict, whatever it holds.
-    pub(crate) fn relax(&mut self, offset: usize, out: &mut dyn Sink) {
+    pub(crate) fn begin_lenient(&mut self, offset: usize, out: &mut dyn EventSink) {
         self.offset = offset;
-        self.balance = Balance::value();
-        self.rest(0, out);
+        self.balance = BalanceScanner::at_value();
+        self.begin_rest(0, out);
     }
 
     /// Takes the next piece.
     #[inline]
-    pub fn push(&mut self, chunk: &str, out: &mut dyn Sink) {
+    pub fn push(&mut self, chunk: &str, out: &mut dyn EventSink) {
         // Nearly all of a stream is the inside of strings. What else there may be stands apart, so that it costs nothing here.
-        if !self.take(chunk, out) {
-            self.read(chunk, 0, false, out);
+        if !self.take_chunk(chunk, out) {
+            self.read_piece(chunk, 0, false, out);
         }
         self.offset = self.offset.saturating_add(chunk.len());
     }
 
     /// Takes a whole chunk that is nothing but a piece of a string value. False: look closer, nothing was taken.
     #[inline(always)]
-    pub(crate) fn take(&mut self, chunk: &str, out: &mut dyn Sink) -> bool {
-        if !matches!(self.state, State::Text(_)) || chunk.is_empty() {
+    pub(crate) fn take_chunk(&mut self, chunk: &str, out: &mut dyn EventSink) -> bool {
+        if !matches!(self.state, ScannerState::Text(_)) || chunk.is_empty() {
             return false;
         }
         if chunk.len() > PIECE {
             return self.take_long(chunk, out);
         }
-        let marks = Marks::of(chunk.as_bytes());
-        if marks.none() && self.strings.escape == Escape::None {
-            out.event(Event::ArgDelta { index: self.index, text: chunk });
+        let marks = SpecialMask::from_piece(chunk.as_bytes());
+        if marks.is_empty() && self.strings.escape == EscapeState::None {
+            out.push_event(Event::ArgDelta { index: self.index, text: chunk });
             return true;
         }
         self.take_escaped(chunk, marks, out)
@@ -180,88 +180,95 @@ impl ArgumentScanner {
 
     /// Takes a piece of a text in which the value stands, with the offset of its first byte. With `pass` that byte is no
     /// guarded one.
-    pub(crate) fn read_value(&mut self, piece: (&str, usize), pass: bool, out: &mut dyn Sink) -> Read {
+    pub(crate) fn read_value(&mut self, piece: (&str, usize), pass: bool, out: &mut dyn EventSink) -> ScanProgress {
         let (text, offset) = piece;
         self.offset = offset;
-        let at = self.read(text, 0, pass, out);
-        if self.ended() {
-            return Read::Ended(at);
+        let at = self.read_piece(text, 0, pass, out);
+        if self.has_ended() {
+            return ScanProgress::Ended(at);
         }
-        if at < text.len() { Read::Guard(at) } else { Read::More }
+        if at < text.len() { ScanProgress::Guard(at) } else { ScanProgress::More }
     }
 
     /// The value is given up at that offset: closes the argument that is open. Returns what is missing of the value;
     /// `None`: a fault has told what is wrong with it.
-    pub(crate) fn abandon(&mut self, at: usize, out: &mut dyn Sink) -> Option<&'static str> {
+    pub(crate) fn abandon_value(&mut self, at: usize, out: &mut dyn EventSink) -> Option<&'static str> {
         let missing = match self.state {
-            State::Skip | State::Broken => None,
-            State::Source | State::Rest => Some("a closing bracket"),
+            ScannerState::Skip | ScannerState::Broken => None,
+            ScannerState::Source | ScannerState::Rest => Some("a closing bracket"),
             _ => Some("`}`"),
         };
-        if matches!(self.state, State::Text(_) | State::Source | State::Rest | State::Fenced(..)) {
-            out.event(Event::ArgEnd { index: self.index, lead: "", at });
+        if matches!(
+            self.state,
+            ScannerState::Text(_) | ScannerState::Source | ScannerState::Rest | ScannerState::Fenced(..)
+        ) {
+            out.push_event(Event::ArgEnd { index: self.index, lead: "", at });
         }
-        self.state = State::Broken;
+        self.state = ScannerState::Broken;
         missing
     }
 
     /// Whether the arguments, or a value among them, must begin next.
     pub(crate) fn wants_value(&self) -> bool {
-        matches!(self.state, State::Start | State::Value)
+        matches!(self.state, ScannerState::Start | ScannerState::Value)
     }
 
     /// Whether the text so far is whole. Nothing may be pushed afterwards.
-    pub fn finish(&mut self, out: &mut dyn Sink) -> Whole {
+    pub fn finish(&mut self, out: &mut dyn EventSink) -> ScanOutcome {
         match self.state {
-            State::Start | State::End => Whole::Yes,
-            State::Null(_) => {
-                self.broken(0, "the arguments are no JSON object", out);
-                Whole::Broken
+            ScannerState::Start | ScannerState::End => ScanOutcome::Complete,
+            ScannerState::Null(_) => {
+                self.report_malformed(0, "the arguments are no JSON object", out);
+                ScanOutcome::Broken
             }
-            State::Skip | State::Broken => Whole::Broken,
-            _ => Whole::No,
+            ScannerState::Skip | ScannerState::Broken => ScanOutcome::Broken,
+            _ => ScanOutcome::Incomplete,
         }
     }
 
-    fn ended(&self) -> bool {
-        matches!(self.state, State::End | State::Broken)
+    fn has_ended(&self) -> bool {
+        matches!(self.state, ScannerState::End | ScannerState::Broken)
     }
 
     /// Reads a piece that may hold anything, up to a guarded byte or, inside a longer text, the end of the value.
     #[inline(never)]
-    fn read(&mut self, chunk: &str, from: usize, pass: bool, out: &mut dyn Sink) -> usize {
+    fn read_piece(&mut self, chunk: &str, from: usize, pass: bool, out: &mut dyn EventSink) -> usize {
         let mut at = from;
         while let Some(&byte) = chunk.as_bytes().get(at) {
             let pass = pass && at == from;
-            if self.ended() && (self.state == State::Broken || self.origin == Origin::Text) {
+            if self.has_ended() && (self.state == ScannerState::Broken || self.origin == SpanOrigin::Text) {
                 break;
             }
             let next = match self.state {
-                State::Key | State::Text(_) if self.strings.escape != Escape::None => self.escaped(byte, at, out),
-                State::Key | State::Text(_) => self.string(chunk, at, out),
-                State::Source | State::Rest | State::Skip => {
-                    let (next, guarded) = self.source(chunk, at, pass, out);
+                ScannerState::Key | ScannerState::Text(_) if self.strings.escape != EscapeState::None => {
+                    self.read_escape(byte, at, out)
+                }
+                ScannerState::Key | ScannerState::Text(_) => self.read_string(chunk, at, out),
+                ScannerState::Source | ScannerState::Rest | ScannerState::Skip => {
+                    let (next, guarded) = self.read_source(chunk, at, pass, out);
                     if guarded {
                         at = next;
                         break;
                     }
                     next
                 }
-                State::Fenced(fence, ticks) => self.fenced(chunk, at, (fence, ticks), out),
+                ScannerState::Fenced(fence, ticks) => self.read_fence(chunk, at, (fence, ticks), out),
                 _ if self.guard.contains(&byte) && !pass => break,
-                _ => self.token(byte, at, out),
+                _ => self.read_token(byte, at, out),
             };
-            self.remember(chunk.get(at..next).unwrap_or_default());
+            self.remember_source(chunk.get(at..next).unwrap_or_default());
             at = next;
         }
         // Before an escape that is broken off.
-        self.deliver("", out);
+        self.emit_decoded("", out);
         at
     }
 
     /// Keeps the source of what may turn out to be the rest.
-    fn remember(&mut self, source: &str) {
-        if !matches!(self.state, State::FirstKey | State::Key | State::Colon | State::Value) || source.is_empty() {
+    fn remember_source(&mut self, source: &str) {
+        if !matches!(self.state, ScannerState::FirstKey | ScannerState::Key | ScannerState::Colon | ScannerState::Value)
+            || source.is_empty()
+        {
             return;
         }
         let head = self.head.get_or_insert_default();
@@ -273,170 +280,174 @@ impl ArgumentScanner {
     }
 
     /// Forgets the head; one that was too long is told. Returns what was kept of its source, and the key.
-    fn behead(&mut self, at: usize, out: &mut dyn Sink) -> (String, String) {
+    fn take_key(&mut self, at: usize, out: &mut dyn EventSink) -> (String, String) {
         let Some(head) = self.head.take() else { return Default::default() };
         if head.over {
             let message = format!("the key of an argument is longer than {HEAD_CAP} bytes");
-            self.tell(Fault::error(FaultKind::Limit, self.span(at), message), out);
+            self.emit_fault(Fault::error(FaultKind::Limit, self.span_at(at), message), out);
             return Default::default();
         }
         (head.source, head.key)
     }
 
     /// One byte between values: punctuation, white space, or the first byte of something.
-    fn token(&mut self, byte: u8, at: usize, out: &mut dyn Sink) -> usize {
+    fn read_token(&mut self, byte: u8, at: usize, out: &mut dyn EventSink) -> usize {
         let next = at + 1;
-        if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') && !matches!(self.state, State::Null(_)) {
+        if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') && !matches!(self.state, ScannerState::Null(_)) {
             return next;
         }
         self.state = match (self.state, byte) {
-            (State::Start, b'{') => State::FirstKey,
-            (State::Start, b'`') => return self.begin_fence(at, out),
-            (State::Start, b'n') => State::Null(1),
-            (State::Start, b'"') => {
-                self.open(ArgForm::String, next, out);
-                State::Text(true)
+            (ScannerState::Start, b'{') => ScannerState::FirstKey,
+            (ScannerState::Start, b'`') => return self.begin_fence(at, out),
+            (ScannerState::Start, b'n') => ScannerState::Null(1),
+            (ScannerState::Start, b'"') => {
+                self.open_argument(ArgForm::String, next, out);
+                ScannerState::Text(true)
             }
-            (State::Null(1), b'u') => State::Null(2),
-            (State::Null(2), b'l') => State::Null(3),
-            (State::Null(3), b'l') => State::End,
-            (State::FirstKey, b'}') | (State::Comma, b'}') => State::End,
-            (State::FirstKey | State::NextKey, b'"') => State::Key,
-            (State::FirstKey | State::NextKey, _) => return self.rest(at, out),
-            (State::Colon, b':') => State::Value,
-            (State::Comma, b',') => State::NextKey,
-            (State::Value, _) => return self.value(byte, at, out),
-            (state, _) => return self.unexpected((state, byte), at, out),
+            (ScannerState::Null(1), b'u') => ScannerState::Null(2),
+            (ScannerState::Null(2), b'l') => ScannerState::Null(3),
+            (ScannerState::Null(3), b'l') => ScannerState::End,
+            (ScannerState::FirstKey, b'}') | (ScannerState::Comma, b'}') => ScannerState::End,
+            (ScannerState::FirstKey | ScannerState::NextKey, b'"') => ScannerState::Key,
+            (ScannerState::FirstKey | ScannerState::NextKey, _) => return self.begin_rest(at, out),
+            (ScannerState::Colon, b':') => ScannerState::Value,
+            (ScannerState::Comma, b',') => ScannerState::NextKey,
+            (ScannerState::Value, _) => return self.begin_value(byte, at, out),
+            (state, _) => return self.report_unexpected((state, byte), at, out),
         };
         next
     }
 
-    fn value(&mut self, byte: u8, at: usize, out: &mut dyn Sink) -> usize {
+    fn begin_value(&mut self, byte: u8, at: usize, out: &mut dyn EventSink) -> usize {
         match byte {
             b'"' => {
-                self.open(ArgForm::String, at + 1, out);
-                self.state = State::Text(false);
+                self.open_argument(ArgForm::String, at + 1, out);
+                self.state = ScannerState::Text(false);
                 at + 1
             }
             b'{' | b'[' | b'-' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
-                self.open(ArgForm::Json, at, out);
-                self.balance = Balance::value();
-                self.state = State::Source;
+                self.open_argument(ArgForm::Json, at, out);
+                self.balance = BalanceScanner::at_value();
+                self.state = ScannerState::Source;
                 at
             }
             b',' | b'}' | b']' => {
-                self.broken(at, &format!("a value was expected after `:`, found {}", shown(byte)), out);
-                self.skip(Balance::inside(1, true));
+                self.report_malformed(
+                    at,
+                    &format!("a value was expected after `:`, found {}", describe_byte(byte)),
+                    out,
+                );
+                self.skip_value(BalanceScanner::inside_brackets(1, true));
                 at
             }
-            _ => self.rest(at, out),
+            _ => self.begin_rest(at, out),
         }
     }
 
     /// What cannot be read in any way. The text is followed to the object's end, which may matter to what stands behind it.
-    fn unexpected(&mut self, (state, byte): (State, u8), at: usize, out: &mut dyn Sink) -> usize {
-        self.broken(at, &format!("{}, found {}", expectation(state), shown(byte)), out);
+    fn report_unexpected(&mut self, (state, byte): (ScannerState, u8), at: usize, out: &mut dyn EventSink) -> usize {
+        self.report_malformed(at, &format!("{}, found {}", expected_text(state), describe_byte(byte)), out);
         match state {
-            State::Start => self.skip(Balance::value()),
-            State::Null(_) => self.skip(Balance::inside(0, false)),
-            State::End => self.state = State::Broken,
-            _ => self.skip(Balance::inside(1, false)),
+            ScannerState::Start => self.skip_value(BalanceScanner::at_value()),
+            ScannerState::Null(_) => self.skip_value(BalanceScanner::inside_brackets(0, false)),
+            ScannerState::End => self.state = ScannerState::Broken,
+            _ => self.skip_value(BalanceScanner::inside_brackets(1, false)),
         }
         at
     }
 
-    fn skip(&mut self, balance: Balance) {
+    fn skip_value(&mut self, balance: BalanceScanner) {
         self.balance = balance;
-        self.state = State::Skip;
+        self.state = ScannerState::Skip;
     }
 
     /// Strict reading stops here: begins the argument that holds the rest of the object.
-    fn rest(&mut self, at: usize, out: &mut dyn Sink) -> usize {
-        let (head, _) = self.behead(at, out);
+    fn begin_rest(&mut self, at: usize, out: &mut dyn EventSink) -> usize {
+        let (head, _) = self.take_key(at, out);
         let start = (self.offset + at).saturating_sub(head.len());
-        out.event(Event::ArgStart { index: self.index, name: "", form: ArgForm::Json, at: start });
+        out.push_event(Event::ArgStart { index: self.index, name: "", form: ArgForm::Json, at: start });
         if !head.is_empty() {
-            out.event(Event::ArgDelta { index: self.index, text: &head });
+            out.push_event(Event::ArgDelta { index: self.index, text: &head });
         }
-        if self.state != State::Start {
-            self.balance = Balance::inside(1, true);
+        if self.state != ScannerState::Start {
+            self.balance = BalanceScanner::inside_brackets(1, true);
         }
-        self.state = State::Rest;
+        self.state = ScannerState::Rest;
         at
     }
 
-    fn open(&mut self, form: ArgForm, at: usize, out: &mut dyn Sink) {
-        let (_, key) = self.behead(at, out);
+    fn open_argument(&mut self, form: ArgForm, at: usize, out: &mut dyn EventSink) {
+        let (_, key) = self.take_key(at, out);
         let at = self.offset + at;
         if !self.keys.insert(&key) {
             let message = format!("the argument `{key}` is given twice");
             let fault = Fault::error(FaultKind::DoubledArgument, Span::new(at, at), message);
-            self.tell(fault.in_argument(key.as_str()).hint("give it once"), out);
+            self.emit_fault(fault.in_argument(key.as_str()).with_hint("give it once"), out);
         }
-        out.event(Event::ArgStart { index: self.index, name: &key, form, at });
+        out.push_event(Event::ArgStart { index: self.index, name: &key, form, at });
     }
 
-    fn close(&mut self, at: usize, out: &mut dyn Sink) {
-        out.event(Event::ArgEnd { index: self.index, lead: "", at: self.offset + at });
+    fn close_argument(&mut self, at: usize, out: &mut dyn EventSink) {
+        out.push_event(Event::ArgEnd { index: self.index, lead: "", at: self.offset + at });
     }
 
     /// Source text that is passed on or over, up to its end, the chunk's, or a guarded byte (`true`).
-    fn source(&mut self, chunk: &str, from: usize, pass: bool, out: &mut dyn Sink) -> (usize, bool) {
+    fn read_source(&mut self, chunk: &str, from: usize, pass: bool, out: &mut dyn EventSink) -> (usize, bool) {
         let stop = self.balance.scan(chunk.as_bytes(), from, self.guard, pass);
         let to = match stop {
-            Stop::End(at) | Stop::Guard(at) => at,
-            Stop::More => chunk.len(),
+            ScanStop::End(at) | ScanStop::Guard(at) => at,
+            ScanStop::More => chunk.len(),
         };
-        if let Some(text) = chunk.get(from..to).filter(|text| !text.is_empty() && self.state != State::Skip) {
-            out.event(Event::ArgDelta { index: self.index, text });
+        if let Some(text) = chunk.get(from..to).filter(|text| !text.is_empty() && self.state != ScannerState::Skip) {
+            out.push_event(Event::ArgDelta { index: self.index, text });
         }
-        if let Stop::End(_) = stop {
-            if self.state != State::Skip {
-                self.close(to, out);
+        if let ScanStop::End(_) = stop {
+            if self.state != ScannerState::Skip {
+                self.close_argument(to, out);
             }
             self.state = match self.state {
-                State::Source => State::Comma,
-                State::Rest => State::End,
-                _ => State::Broken,
+                ScannerState::Source => ScannerState::Comma,
+                ScannerState::Rest => ScannerState::End,
+                _ => ScannerState::Broken,
             };
         }
-        (to, matches!(stop, Stop::Guard(_)))
+        (to, matches!(stop, ScanStop::Guard(_)))
     }
 
-    fn warn(&mut self, fault: Fault, out: &mut dyn Sink) {
+    fn emit_warning(&mut self, fault: Fault, out: &mut dyn EventSink) {
         // What was decoded before the mistake goes out before the fault, however the text was cut into chunks.
-        self.deliver("", out);
-        self.tell(fault, out);
+        self.emit_decoded("", out);
+        self.emit_fault(fault, out);
     }
 
-    fn broken(&self, at: usize, message: &str, out: &mut dyn Sink) {
+    fn report_malformed(&self, at: usize, message: &str, out: &mut dyn EventSink) {
         let message = format!("the arguments are no valid JSON: {message}");
-        let fault = Fault::error(FaultKind::MalformedJson, self.span(at), message);
-        self.tell(fault.hint("write one JSON object, for example {\"path\": \"a.txt\"}"), out);
+        let fault = Fault::error(FaultKind::MalformedJson, self.span_at(at), message);
+        self.emit_fault(fault.with_hint("write one JSON object, for example {\"path\": \"a.txt\"}"), out);
     }
 
-    fn span(&self, at: usize) -> Span {
+    fn span_at(&self, at: usize) -> Span {
         Span::new(self.offset + at, self.offset + at + 1)
     }
 
-    fn tell(&self, fault: Fault, out: &mut dyn Sink) {
+    fn emit_fault(&self, fault: Fault, out: &mut dyn EventSink) {
         let fault = Fault { origin: self.origin, ..fault.in_call(self.index) };
-        out.event(Event::Fault(&fault));
+        out.push_event(Event::Fault(&fault));
     }
 }
 
-fn expectation(state: State) -> &'static str {
+fn expected_text(state: ScannerState) -> &'static str {
     match state {
-        State::Start | State::Null(_) => "an object `{…}` was expected",
-        State::Colon => "`:` was expected after the key",
-        State::Comma => "`,` or `}` was expected after the value",
-        State::End => "nothing was expected after the arguments",
+        ScannerState::Start | ScannerState::Null(_) => "an object `{…}` was expected",
+        ScannerState::Colon => "`:` was expected after the key",
+        ScannerState::Comma => "`,` or `}` was expected after the value",
+        ScannerState::End => "nothing was expected after the arguments",
         _ => "a key in double quotes or `}` was expected",
     }
 }
 
 /// A byte in words.
-fn shown(byte: u8) -> String {
+fn describe_byte(byte: u8) -> String {
     match byte {
         b'`' => "a backtick".to_owned(),
         _ if byte.is_ascii_graphic() => format!("`{}`", char::from(byte)),
@@ -447,14 +458,14 @@ fn shown(byte: u8) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ArgumentScanner, Read, Whole};
-    use crate::event::{Event, Sink};
-    use crate::{Draft, Origin};
+    use super::{ArgumentScanner, ScanOutcome, ScanProgress};
+    use crate::event::{Event, EventSink};
+    use crate::{DraftResponse, SpanOrigin};
 
     /// Scans `text` in chunks of `size` bytes (at character boundaries) and writes what came out in one line.
     fn scan(text: &str, size: usize) -> String {
-        let mut draft = Draft::default();
-        draft.event(Event::CallStart { index: 0, id: None, name: "f", dialect: None, at: 0, name_at: 0 });
+        let mut draft = DraftResponse::default();
+        draft.push_event(Event::CallStart { index: 0, id: None, name: "f", dialect: None, at: 0, name_at: 0 });
         let mut scanner = ArgumentScanner::new(0);
         let mut from = 0;
         while from < text.len() {
@@ -464,7 +475,7 @@ mod tests {
         }
         let whole = scanner.finish(&mut draft);
         let mut line = String::new();
-        for argument in &draft.call(0).unwrap().arguments {
+        for argument in &draft.call_by_index(0).unwrap().arguments {
             line += &format!("{}:{:?}={}", argument.name, argument.form, argument.text.escape_debug());
             line += if argument.partial { "… " } else { " " };
         }
@@ -472,9 +483,9 @@ mod tests {
             line += &format!("{}@{} ", fault.kind.name(), fault.span.start);
         }
         line + match whole {
-            Whole::Yes => "whole",
-            Whole::No => "cut",
-            Whole::Broken => "broken",
+            ScanOutcome::Complete => "whole",
+            ScanOutcome::Incomplete => "cut",
+            ScanOutcome::Broken => "broken",
         }
     }
 
@@ -596,13 +607,13 @@ mod tests {
         ] {
             let text = marked.replace('|', "");
             for size in 1..=text.len() {
-                let mut draft = Draft::default();
-                draft.event(Event::CallStart { index: 0, id: None, name: "f", dialect: None, at: 0, name_at: 0 });
-                let mut scanner = ArgumentScanner::embedded(0, *b"<<");
+                let mut draft = DraftResponse::default();
+                draft.push_event(Event::CallStart { index: 0, id: None, name: "f", dialect: None, at: 0, name_at: 0 });
+                let mut scanner = ArgumentScanner::embedded_in_text(0, *b"<<");
                 let (mut from, mut end) = (0, None);
                 while from < text.len() && end.is_none() {
                     let to = (from + size).min(text.len());
-                    if let Read::Ended(at) =
+                    if let ScanProgress::Ended(at) =
                         scanner.read_value((text.get(from..to).unwrap(), 10 + from), false, &mut draft)
                     {
                         end = Some(from + at);
@@ -612,7 +623,7 @@ mod tests {
                 assert_eq!(end, marked.find('|'), "in chunks of {size}: {marked}");
                 let places: String = draft.faults.iter().map(|fault| format!("{} ", fault.span.start)).collect();
                 assert_eq!(places, faults, "in chunks of {size}: {marked}");
-                assert!(draft.faults.iter().all(|fault| fault.origin == Origin::Text));
+                assert!(draft.faults.iter().all(|fault| fault.origin == SpanOrigin::Text));
             }
         }
     }

@@ -14,12 +14,12 @@
 //!   else goes out at once, so that a screen shows a file while it is written. Where the chunks are
 //!   cut never changes what comes out.
 //! * **Dialects are tables, not parsers.** Spellings differ in their markers and agree in everything hard: when a value
-//!   ends, what is only a mention, what a cut call is. One [`Reader`] with a handful of machines reads them all; a dialect
+//!   ends, what is only a mention, what a cut call is. One [`CallReader`] with a handful of machines reads them all; a dialect
 //!   ([`dialect`]) is a row of markers and a spec whose examples are its tests.
 //! * **Reading never fails and never judges.** Any bytes give events and [`Fault`]s with positions. Whether a call may run
 //!   is for the gates (`sabir-check`) to say, for every spelling in the same way.
 //!
-//! A whole example: a stream in chunks, shown while it comes, collected in a [`Draft`].
+//! A whole example: a stream in chunks, shown while it comes, collected in a [`DraftResponse`].
 //!
 //! ```
 //! use sabir_call::dialect::Selection;
@@ -50,7 +50,7 @@
 //!
 //! Native calls take the same road: a wire feeds their argument text to a [`json::ArgumentScanner`], and past the events
 //! nobody needs to know how a call was spelled. For a model that can only write, [`render_request`] teaches the tools in
-//! words and [`Prompted`] reads the calls out of the answer.
+//! words and [`PromptedSink`] reads the calls out of the answer.
 
 mod cost;
 pub mod dialect;
@@ -59,27 +59,27 @@ mod event;
 mod fault;
 mod history;
 pub mod json;
-mod lanes;
 mod message;
 mod model;
-mod names;
 mod prompt;
 mod prompted;
 mod reader;
 pub mod redact;
+mod small_name_set;
+mod swar;
 mod tool;
 
-pub use cost::{BYTES_PER_TOKEN, Cost, Dollars, DollarsError, Prices};
-pub use draft::{Draft, DraftArgument, DraftCall, DraftPart, DraftState};
-pub use event::{ArgForm, Certainty, Cut, Event, Mark, MarkRole, Sink, StopReason, Usage};
-pub use fault::{Fault, FaultKind, Origin, Place, Severity, Span};
+pub use cost::{BYTES_PER_TOKEN, Cost, Dollars, DollarsError, TokenPrices};
+pub use draft::{DraftArgument, DraftCall, DraftPart, DraftResponse, DraftState};
+pub use event::{ArgForm, Certainty, Event, EventSink, MarkupRole, MarkupSpan, StopReason, Truncation, Usage};
+pub use fault::{Fault, FaultKind, Severity, SourcePosition, Span, SpanOrigin};
 pub use history::History;
-pub use message::{Call, CallId, CallResult, Ending, Image, Message, Opaque, Part, Role};
+pub use message::{Call, CallId, CallResult, Image, Message, MessagePart, OpaqueState, Role, ToolResultStatus};
 pub use model::{
-    Answer, Cache, Effort, Format, Model, ModelError, ModelErrorKind, Parallel, Protocol, Request, Sampling, Server,
-    Thinking, ToolChoice, Wishes,
+    CacheControl, McpServerInfo, Model, ModelError, ModelErrorKind, ParallelCalls, ReasoningConfig, ReasoningEffort,
+    Request, RequestOptions, ResponseFormat, ResponseFuture, SamplingParams, ToolChoice, ToolProtocol,
 };
-pub use prompt::{Lesson, render_example};
-pub use prompted::{Prompted, render_message, render_request, render_result};
-pub use reader::Reader;
-pub use tool::{Argument, ToolError, ToolSet, ToolSpec, nearest, type_of};
+pub use prompt::{ToolInstructions, render_example};
+pub use prompted::{PromptedSink, render_message, render_request, render_result};
+pub use reader::CallReader;
+pub use tool::{ArgumentSpec, ToolError, ToolSet, ToolSpec, json_type_name, nearest_candidate};

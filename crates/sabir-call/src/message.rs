@@ -48,14 +48,14 @@ pub struct Message {
     /// Who wrote it.
     pub role: Role,
     /// Its parts, in the order in which they were written.
-    pub parts: Vec<Part>,
+    pub parts: Vec<MessagePart>,
 }
 
 /// One part of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Part {
+pub enum MessagePart {
     /// Words.
     Text {
         /// The words, as written.
@@ -67,7 +67,7 @@ pub enum Part {
         text: String,
         /// Provider state that must go back unchanged for the reasoning to be accepted again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        opaque: Option<Opaque>,
+        opaque: Option<OpaqueState>,
     },
     /// A picture.
     Image(Image),
@@ -81,7 +81,7 @@ pub enum Part {
     /// The one result of a call.
     Result(CallResult),
     /// Provider state that is no thought (a server-side tool's block, say).
-    Opaque(Opaque),
+    Opaque(OpaqueState),
 }
 
 /// A picture, as it travels.
@@ -110,7 +110,7 @@ pub struct Call {
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ending {
+pub enum ToolResultStatus {
     /// The tool ran and succeeded.
     Done,
     /// The tool ran and failed.
@@ -123,7 +123,7 @@ pub enum Ending {
     Interrupted,
 }
 
-impl Ending {
+impl ToolResultStatus {
     /// Whether the model should read the content as an error.
     pub fn is_error(self) -> bool {
         self != Self::Done
@@ -138,7 +138,7 @@ pub struct CallResult {
     /// The tool's name, repeated because prompted protocols pair results by name and order.
     pub name: String,
     /// How it ended.
-    pub ending: Ending,
+    pub ending: ToolResultStatus,
     /// What the model reads.
     pub content: String,
     /// Pictures that belong to it. A wire that has no room for them in a result puts them right behind it.
@@ -148,7 +148,7 @@ pub struct CallResult {
 
 /// Provider state that Sabir does not interpret and sends back unchanged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Opaque {
+pub struct OpaqueState {
     /// The wire that understands it, for example `anthropic`. Other wires leave it out.
     pub wire: String,
     /// The state itself, in that wire's own form.
@@ -158,24 +158,24 @@ pub struct Opaque {
 impl Message {
     /// A user message of one text.
     pub fn user(text: impl Into<String>) -> Self {
-        Self { role: Role::User, parts: vec![Part::text(text)] }
+        Self { role: Role::User, parts: vec![MessagePart::text(text)] }
     }
 
     /// An assistant message of one text.
     pub fn assistant(text: impl Into<String>) -> Self {
-        Self { role: Role::Assistant, parts: vec![Part::text(text)] }
+        Self { role: Role::Assistant, parts: vec![MessagePart::text(text)] }
     }
 
     /// The calls of this message, in order.
     pub fn calls(&self) -> impl Iterator<Item = &Call> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Call(call) => Some(call),
+            MessagePart::Call(call) => Some(call),
             _ => None,
         })
     }
 }
 
-impl Part {
+impl MessagePart {
     /// A text part.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }

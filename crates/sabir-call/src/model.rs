@@ -9,15 +9,15 @@ use std::pin::Pin;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::event::Sink;
+use crate::event::EventSink;
 use crate::history::History;
-use crate::message::Opaque;
+use crate::message::OpaqueState;
 use crate::tool::{ToolSet, ToolSpec};
 
 /// How calls are asked for. Resolved once when a task starts, then locked for the task.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Protocol {
+pub enum ToolProtocol {
     /// The provider's own tool calling.
     #[default]
     Native,
@@ -25,7 +25,7 @@ pub enum Protocol {
     Prompted(String),
 }
 
-impl Protocol {
+impl ToolProtocol {
     /// `native`, or the dialect's name.
     pub fn name(&self) -> &str {
         match self {
@@ -62,27 +62,27 @@ pub struct Request {
     /// The tools on offer.
     pub tools: ToolSet,
     /// Servers whose tools are reached through other tools; prompted protocols describe them.
-    pub servers: Vec<Server>,
+    pub servers: Vec<McpServerInfo>,
     /// Whether to call.
-    pub choice: ToolChoice,
+    pub tool_choice: ToolChoice,
     /// Whether one response may hold several calls.
-    pub parallel: Parallel,
+    pub parallel_calls: ParallelCalls,
     /// How calls are asked for.
-    pub protocol: Protocol,
+    pub protocol: ToolProtocol,
     /// The most tokens to answer with; `None`: the provider's default, or the wire's if it insists on one.
-    pub max_output: Option<u64>,
+    pub max_output_tokens: Option<u64>,
     /// How tokens are chosen, and where the answer ends.
-    pub sampling: Sampling,
+    pub sampling: SamplingParams,
     /// How much to think before answering.
-    pub thinking: Thinking,
+    pub reasoning: ReasoningConfig,
     /// What else is wished of the answer.
-    pub wishes: Wishes,
+    pub options: RequestOptions,
 }
 
 /// How tokens are chosen, and where the answer ends. `None`: the provider's default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Sampling {
+pub struct SamplingParams {
     /// The temperature.
     pub temperature: Option<f64>,
     /// The share of the likeliest tokens that is chosen from, from 0 to 1.
@@ -102,9 +102,9 @@ pub struct Sampling {
 /// What else a request wishes of its answer. A wire that has no word for a wish leaves it out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Wishes {
+pub struct RequestOptions {
     /// The form of the answer's words.
-    pub format: Format,
+    pub format: ResponseFormat,
     /// How long the answer's words should be, in the provider's words (`low`, `medium`, `high`).
     pub verbosity: Option<String>,
     /// Who asks: a stable name that says nothing of the person.
@@ -114,17 +114,17 @@ pub struct Wishes {
     /// What requests with the same beginning share, so that one provider's machine has it cached.
     pub cache_key: Option<String>,
     /// Whether the client marked what may be cached.
-    pub cache: Cache,
+    pub cache: CacheControl,
     /// The tools whose arguments the provider is to hold to their schema.
     pub strict: Vec<String>,
     /// Tools of a provider's own, in its wire's form. One with the name of a tool on offer is that tool, as its wire says it.
-    pub native: Vec<Opaque>,
+    pub native: Vec<OpaqueState>,
 }
 
 /// The form of an answer's words.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Format {
+pub enum ResponseFormat {
     /// Any words.
     #[default]
     Text,
@@ -144,7 +144,7 @@ pub enum Format {
 /// Whether a client marked what may be cached. Where the marks stand is the wire's affair.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Cache {
+pub enum CacheControl {
     /// No mark.
     #[default]
     Unmarked,
@@ -155,14 +155,14 @@ pub enum Cache {
 /// How much a model thinks before it answers. A wire that has no word for a wish takes its nearest one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Thinking {
+pub enum ReasoningConfig {
     /// As the provider likes: nothing is said of it.
     #[default]
     Default,
     /// Not at all, where the model can be told so.
     Off,
     /// So much.
-    Effort(Effort),
+    Effort(ReasoningEffort),
     /// At most so many tokens.
     Tokens(u64),
 }
@@ -170,7 +170,7 @@ pub enum Thinking {
 /// How much to think, in the words that most wires have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Effort {
+pub enum ReasoningEffort {
     /// As little as can be.
     Minimal,
     /// A little.
@@ -184,7 +184,7 @@ pub enum Effort {
 /// A connected MCP server, as a prompt describes it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Server {
+pub struct McpServerInfo {
     /// The name under which its tools are called.
     pub name: String,
     /// What the server says about itself.
@@ -198,7 +198,7 @@ pub struct Server {
 /// How many calls one response may hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Parallel {
+pub enum ParallelCalls {
     /// Several.
     #[default]
     Many,
@@ -250,8 +250,8 @@ impl ModelErrorKind {
     }
 }
 
-/// The future that [`Model::answer`] returns.
-pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<(), ModelError>> + Send + 'a>>;
+/// The future that [`Model::stream_response`] returns.
+pub type ResponseFuture<'a> = Pin<Box<dyn Future<Output = Result<(), ModelError>> + Send + 'a>>;
 
 /// A source of tokens.
 pub trait Model: Send + Sync {
@@ -260,5 +260,5 @@ pub trait Model: Send + Sync {
     /// Text, thoughts, calls and faults are in their final form: prompted dialects have been parsed. Every call that was
     /// opened has been closed or cut when the future ends, whether with success or an error. A request that fails before
     /// its first event may be retried inside; after the first event it is not.
-    fn answer<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn Sink + Send)) -> Answer<'a>;
+    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a>;
 }

@@ -5,53 +5,58 @@
 
 use serde_json::Value;
 
-use crate::dialect::{Dialect, dialect};
-use crate::model::{Parallel, Protocol, Request, Server, ToolChoice};
-use crate::tool::{Argument, ToolSet, ToolSpec};
+use crate::dialect::{Dialect, find_dialect};
+use crate::model::{McpServerInfo, ParallelCalls, Request, ToolChoice, ToolProtocol};
+use crate::tool::{ArgumentSpec, ToolSet, ToolSpec};
 
 /// What is taught.
 #[derive(Debug, Clone, Copy)]
-pub struct Lesson<'a> {
+pub struct ToolInstructions<'a> {
     /// The tools.
     pub tools: &'a ToolSet,
     /// Connected MCP servers.
-    pub servers: &'a [Server],
+    pub servers: &'a [McpServerInfo],
     /// How many calls a message may hold.
-    pub parallel: Parallel,
+    pub parallel_calls: ParallelCalls,
     /// Whether to call.
-    pub choice: &'a ToolChoice,
+    pub tool_choice: &'a ToolChoice,
 }
 
-impl<'a> Lesson<'a> {
+impl<'a> ToolInstructions<'a> {
     /// The lesson of a request.
-    pub fn of(request: &'a Request) -> Self {
-        Self { tools: &request.tools, servers: &request.servers, parallel: request.parallel, choice: &request.choice }
+    pub fn for_request(request: &'a Request) -> Self {
+        Self {
+            tools: &request.tools,
+            servers: &request.servers,
+            parallel_calls: request.parallel_calls,
+            tool_choice: &request.tool_choice,
+        }
     }
 
     /// The prompt that teaches the tools in a dialect: the syntax, the tools, how to use them, the connected servers, and
     /// how to edit files where the tools for it are there. Empty where there is nothing to teach.
-    pub fn teach(&self, dialect: &Dialect) -> String {
-        if self.tools.is_empty() || *self.choice == ToolChoice::None {
+    pub fn render_prompt(&self, dialect: &Dialect) -> String {
+        if self.tools.is_empty() || *self.tool_choice == ToolChoice::None {
             return String::new();
         }
         let mut text = String::from("# Tools\n\nYou act by calling tools. ");
-        text.push_str(&dialect.lesson());
+        text.push_str(&dialect.render_instructions());
         text.push_str("\n\nThese examples show the form only; call the tools below.\n\n");
         for tool in self.tools {
-            describe(tool, dialect, &mut text);
+            write_tool(tool, dialect, &mut text);
         }
-        self.guide(dialect, &mut text);
-        self.introduce_servers(&mut text);
-        self.explain_edits(&mut text);
+        self.write_usage_rules(dialect, &mut text);
+        self.write_servers(&mut text);
+        self.write_edit_rules(&mut text);
         text
     }
 
-    fn guide(&self, dialect: &Dialect, text: &mut String) {
+    fn write_usage_rules(&self, dialect: &Dialect, text: &mut String) {
         text.push_str("# How to use the tools\n\n");
         text.push_str("- Think first, in <thinking> tags: what do you know, what is missing, which tool brings it?\n");
-        text.push_str(match self.parallel {
-            Parallel::One => "- One call a message. Put it at the end, after any words, and stop there.\n",
-            Parallel::Many => {
+        text.push_str(match self.parallel_calls {
+            ParallelCalls::One => "- One call a message. Put it at the end, after any words, and stop there.\n",
+            ParallelCalls::Many => {
                 "- A message may hold several calls that do not need each other's results. Put them at the end, after any \
                  words, and stop there.\n"
             }
@@ -60,9 +65,9 @@ impl<'a> Lesson<'a> {
             "- Wait for the results; never write them yourself or assume that a call succeeded.\n\
              - Give each required argument, each at most once, with real values: no placeholders.\n",
         );
-        text.push_str(&format!("- {}, and put no code fence around a call.\n", dialect.care()));
+        text.push_str(&format!("- {}, and put no code fence around a call.\n", dialect.escaping_rule()));
         text.push_str("- To show a call without making it, put it in a code fence with words behind it.\n");
-        match self.choice {
+        match self.tool_choice {
             ToolChoice::Required => text.push_str("- This message must contain a call.\n"),
             ToolChoice::Tool(name) => text.push_str(&format!("- This message must call `{name}`.\n")),
             _ => {}
@@ -70,7 +75,7 @@ impl<'a> Lesson<'a> {
         text.push('\n');
     }
 
-    fn introduce_servers(&self, text: &mut String) {
+    fn write_servers(&self, text: &mut String) {
         if self.servers.is_empty() {
             return;
         }
@@ -90,7 +95,7 @@ impl<'a> Lesson<'a> {
         }
     }
 
-    fn explain_edits(&self, text: &mut String) {
+    fn write_edit_rules(&self, text: &mut String) {
         const TOOLS: [(&str, &str); 3] = [
             (
                 "replace_in_file",
@@ -100,8 +105,8 @@ impl<'a> Lesson<'a> {
             ("edit_file", "an old_string that matches the file exactly, just long enough to be unique"),
             ("apply_patch", "short hunks whose lines match the file exactly, each just long enough to be unique"),
         ];
-        let offered = TOOLS.iter().find(|(name, _)| self.tools.offers(name));
-        if let Some((name, how)) = offered.filter(|_| self.tools.offers("write_to_file")) {
+        let offered = TOOLS.iter().find(|(name, _)| self.tools.is_tool_offered(name));
+        if let Some((name, how)) = offered.filter(|_| self.tools.is_tool_offered("write_to_file")) {
             text.push_str(&format!(
                 "# Editing files\n\n\
                  Prefer {name} for changes to an existing file: {how}. Use write_to_file for new files, or where most of a file \
@@ -112,36 +117,36 @@ impl<'a> Lesson<'a> {
     }
 }
 
-fn describe(tool: &ToolSpec, dialect: &Dialect, text: &mut String) {
+fn write_tool(tool: &ToolSpec, dialect: &Dialect, text: &mut String) {
     text.push_str(&format!("## {}\n\n{}\n", tool.name, tool.description.trim()));
-    let mut arguments = tool.arguments().peekable();
+    let mut arguments = tool.declared_arguments().peekable();
     if arguments.peek().is_some() {
         text.push_str("\nArguments:\n");
     }
     for argument in arguments {
         let need = if argument.required { "required" } else { "optional" };
-        text.push_str(&format!("- {} ({}, {need})", argument.name, kind(argument)));
+        text.push_str(&format!("- {} ({}, {need})", argument.name, describe_type(argument)));
         let description = argument.description().trim();
         text.push_str(&if description.is_empty() { "\n".to_owned() } else { format!(": {description}\n") });
     }
-    text.push_str(&format!("\nUsage:\n{}\n\n", dialect.example(tool)));
+    text.push_str(&format!("\nUsage:\n{}\n\n", dialect.render_example(tool)));
 }
 
 /// The types of an argument in words; closed lists of values in full.
-fn kind(argument: Argument<'_>) -> String {
+fn describe_type(argument: ArgumentSpec<'_>) -> String {
     if let Some(values) = argument.schema.get("enum").and_then(Value::as_array) {
         let values: Vec<_> =
             values.iter().map(|value| value.as_str().map_or(value.to_string(), str::to_owned)).collect();
         return format!("one of {}", values.join(", "));
     }
-    let types = argument.types();
+    let types = argument.type_names();
     if types.is_empty() { "any".to_owned() } else { types.join(" or ") }
 }
 
 /// A minimal correct call of the tool, as the protocol spells it.
-pub fn render_example(protocol: &Protocol, tool: &ToolSpec) -> String {
+pub fn render_example(protocol: &ToolProtocol, tool: &ToolSpec) -> String {
     match protocol {
-        Protocol::Prompted(name) if let Some(dialect) = dialect(name) => dialect.example(tool),
+        ToolProtocol::Prompted(name) if let Some(dialect) = find_dialect(name) => dialect.render_example(tool),
         _ => Value::Object(crate::dialect::example_arguments(tool)).to_string(),
     }
 }

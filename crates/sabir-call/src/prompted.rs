@@ -1,6 +1,6 @@
 //! Prompted calling: a request with tools becomes a request of words alone, and the words that come back become calls.
 //!
-//! [`render_request`] teaches the tools and writes earlier calls and results as text; [`Prompted`] is a sink that parses
+//! [`render_request`] teaches the tools and writes earlier calls and results as text; [`PromptedSink`] is a sink that parses
 //! text events and passes everything else on. Between the two stands any model that can only write.
 //!
 //! Nothing in a rendered history can be mistaken for markup: calls read back as they were
@@ -8,18 +8,18 @@
 //! put into a fence; a result stands between tags whose name holds a number that does not occur in it, so that no content
 //! can close it.
 
-use crate::dialect::{Dialect, Selection};
-use crate::draft::Draft;
-use crate::event::{Cut, Event, Sink, StopReason};
-use crate::message::{Call, CallResult, Ending, Image, Message, Part, Role};
-use crate::model::{Protocol, Request, ToolChoice, Wishes};
-use crate::prompt::Lesson;
-use crate::reader::Reader;
+use crate::dialect::{Dialect, DialectSelection};
+use crate::draft::DraftResponse;
+use crate::event::{Event, EventSink, StopReason, Truncation};
+use crate::message::{Call, CallResult, Image, Message, MessagePart, Role, ToolResultStatus};
+use crate::model::{Request, RequestOptions, ToolChoice, ToolProtocol};
+use crate::prompt::ToolInstructions;
+use crate::reader::CallReader;
 use crate::tool::ToolSet;
 
 /// The request as a model without tool calling gets it: the tools taught in the system prompt, the history in words.
 pub fn render_request(request: &Request, dialect: &Dialect) -> Request {
-    let lesson = Lesson::of(request).teach(dialect);
+    let lesson = ToolInstructions::for_request(request).render_prompt(dialect);
     let system = match (request.system.trim_end(), lesson.as_str()) {
         ("", lesson) => lesson.to_owned(),
         (system, "") => system.to_owned(),
@@ -30,11 +30,11 @@ pub fn render_request(request: &Request, dialect: &Dialect) -> Request {
         messages: request.messages.iter().map(|message| render_message(message, dialect, &request.tools)).collect(),
         tools: ToolSet::default(),
         servers: Vec::new(),
-        choice: ToolChoice::Auto,
-        protocol: Protocol::Native,
+        tool_choice: ToolChoice::Auto,
+        protocol: ToolProtocol::Native,
         model: request.model.clone(),
         sampling: request.sampling.clone(),
-        wishes: Wishes { strict: Vec::new(), native: Vec::new(), ..request.wishes.clone() },
+        options: RequestOptions { strict: Vec::new(), native: Vec::new(), ..request.options.clone() },
         ..*request
     }
 }
@@ -45,48 +45,50 @@ pub fn render_message(message: &Message, dialect: &Dialect, tools: &ToolSet) -> 
     let mut words = String::new();
     let mut calls: Vec<&Call> = Vec::new();
     for part in &message.parts {
-        if !matches!(part, Part::Call(_)) {
+        if !matches!(part, MessagePart::Call(_)) {
             write_calls(&mut calls, dialect, tools, &mut words);
         }
         match part {
-            Part::Text { text } if message.role == Role::Assistant => append(&mut words, &guard(text, dialect, tools)),
-            Part::Text { text } => append(&mut words, text),
-            Part::Call(call) => calls.push(call),
-            Part::Result(result) => {
-                append(&mut words, &render_result(result));
-                show(&result.images, &mut words, &mut parts);
+            MessagePart::Text { text } if message.role == Role::Assistant => {
+                append_paragraph(&mut words, &fence_if_call(text, dialect, tools))
             }
-            Part::Image(image) => show(std::slice::from_ref(image), &mut words, &mut parts),
-            Part::ImageUrl { .. } => {
-                parts.extend((!words.is_empty()).then(|| Part::text(std::mem::take(&mut words))));
+            MessagePart::Text { text } => append_paragraph(&mut words, text),
+            MessagePart::Call(call) => calls.push(call),
+            MessagePart::Result(result) => {
+                append_paragraph(&mut words, &render_result(result));
+                push_images(&result.images, &mut words, &mut parts);
+            }
+            MessagePart::Image(image) => push_images(std::slice::from_ref(image), &mut words, &mut parts),
+            MessagePart::ImageUrl { .. } => {
+                parts.extend((!words.is_empty()).then(|| MessagePart::text(std::mem::take(&mut words))));
                 parts.push(part.clone());
             }
-            Part::Thought { .. } | Part::Opaque(_) => {}
+            MessagePart::Thought { .. } | MessagePart::Opaque(_) => {}
         }
     }
     write_calls(&mut calls, dialect, tools, &mut words);
     if !words.is_empty() || parts.is_empty() {
         // Providers refuse empty messages.
-        parts.push(Part::text(if words.is_empty() { "(no words)".to_owned() } else { words }));
+        parts.push(MessagePart::text(if words.is_empty() { "(no words)".to_owned() } else { words }));
     }
     Message { role: message.role, parts }
 }
 
 fn write_calls(calls: &mut Vec<&Call>, dialect: &Dialect, tools: &ToolSet, words: &mut String) {
     if !calls.is_empty() {
-        append(words, &dialect.render_calls(calls.drain(..), tools));
+        append_paragraph(words, &dialect.render_calls(calls.drain(..), tools));
     }
 }
 
 /// Puts images behind the words so far.
-fn show(images: &[Image], words: &mut String, parts: &mut Vec<Part>) {
+fn push_images(images: &[Image], words: &mut String, parts: &mut Vec<MessagePart>) {
     if !images.is_empty() && !words.is_empty() {
-        parts.push(Part::text(std::mem::take(words)));
+        parts.push(MessagePart::text(std::mem::take(words)));
     }
-    parts.extend(images.iter().cloned().map(Part::Image));
+    parts.extend(images.iter().cloned().map(MessagePart::Image));
 }
 
-fn append(words: &mut String, text: &str) {
+fn append_paragraph(words: &mut String, text: &str) {
     if !words.is_empty() && !text.is_empty() {
         words.push_str("\n\n");
     }
@@ -96,11 +98,11 @@ fn append(words: &mut String, text: &str) {
 /// A result in words: which tool, how it ended, and the content between tags that it cannot close.
 pub fn render_result(result: &CallResult) -> String {
     let ending = match result.ending {
-        Ending::Done => "",
-        Ending::Failed => ", failed",
-        Ending::Rejected => ", not run: the call was not understood",
-        Ending::Denied => ", not run: denied",
-        Ending::Interrupted => ", interrupted",
+        ToolResultStatus::Done => "",
+        ToolResultStatus::Failed => ", failed",
+        ToolResultStatus::Rejected => ", not run: the call was not understood",
+        ToolResultStatus::Denied => ", not run: denied",
+        ToolResultStatus::Interrupted => ", interrupted",
     };
     let mut number =
         result.content.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
@@ -113,11 +115,12 @@ pub fn render_result(result: &CallResult) -> String {
 }
 
 /// An assistant's words, in a fence where they would read as a call.
-fn guard(text: &str, dialect: &Dialect, tools: &ToolSet) -> String {
-    let mut draft = Draft::default();
-    let mut reader = Reader::new(Selection::from_name(dialect.name).unwrap_or(Selection::AUTO), tools);
+fn fence_if_call(text: &str, dialect: &Dialect, tools: &ToolSet) -> String {
+    let mut draft = DraftResponse::default();
+    let mut reader =
+        CallReader::new(DialectSelection::from_name(dialect.name).unwrap_or(DialectSelection::AUTO), tools);
     reader.push(text, &mut draft);
-    reader.finish(Cut::Ended, &mut draft);
+    reader.finish(Truncation::Ended, &mut draft);
     if draft.calls().next().is_none() {
         return text.to_owned();
     }
@@ -132,16 +135,16 @@ fn guard(text: &str, dialect: &Dialect, tools: &ToolSet) -> String {
 /// Native calls that come all the same pass through; indexes of all kinds are counted together. The source, in which
 /// positions count, is thoughts and text in the order in which they came.
 #[derive(Debug)]
-pub struct Prompted<S> {
-    reader: Reader,
-    thoughts: Reader,
-    out: Numbered<S>,
-    stop: Cut,
+pub struct PromptedSink<S> {
+    reader: CallReader,
+    thoughts: CallReader,
+    out: RenumberingSink<S>,
+    stop: Truncation,
 }
 
 /// Keeps the indexes of two sources apart.
 #[derive(Debug)]
-struct Numbered<S> {
+struct RenumberingSink<S> {
     out: S,
     next: u32,
     text: Vec<(u32, u32)>,
@@ -149,38 +152,38 @@ struct Numbered<S> {
     native: Vec<(u32, u32)>,
 }
 
-impl<S: Sink> Prompted<S> {
+impl<S: EventSink> PromptedSink<S> {
     /// Reads the dialects of `selection`.
-    pub fn new(selection: Selection, tools: &ToolSet, out: S) -> Self {
-        let out = Numbered { out, next: 0, text: Vec::new(), thoughts: Vec::new(), native: Vec::new() };
-        let reader = Reader::new(selection, tools);
-        Self { thoughts: reader.twin(), reader, out, stop: Cut::Ended }
+    pub fn new(selection: DialectSelection, tools: &ToolSet, out: S) -> Self {
+        let out = RenumberingSink { out, next: 0, text: Vec::new(), thoughts: Vec::new(), native: Vec::new() };
+        let reader = CallReader::new(selection, tools);
+        Self { thoughts: reader.reasoning_reader(), reader, out, stop: Truncation::Ended }
     }
 
     /// Ends the answer: a call that is still open in the text is cut, by the output limit if that was the provider's
     /// reason to stop, else by `why`. Returns the sink.
-    pub fn finish(mut self, why: Cut) -> S {
-        let why = if why == Cut::Ended { self.stop } else { why };
+    pub fn finish(mut self, why: Truncation) -> S {
+        let why = if why == Truncation::Ended { self.stop } else { why };
         let out = &mut self.out;
-        self.thoughts.finish(why, &mut |event: Event<'_>| out.pass(event, Source::Thought));
-        self.reader.finish(why, &mut |event: Event<'_>| out.pass(event, Source::Text));
+        self.thoughts.finish(why, &mut |event: Event<'_>| out.forward_event(event, EventSource::Thought));
+        self.reader.finish(why, &mut |event: Event<'_>| out.forward_event(event, EventSource::Text));
         self.out.out
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum EventSource {
     Text,
     Thought,
     Native,
 }
 
-impl<S: Sink> Numbered<S> {
-    fn pass(&mut self, event: Event<'_>, source: Source) {
+impl<S: EventSink> RenumberingSink<S> {
+    fn forward_event(&mut self, event: Event<'_>, source: EventSource) {
         let known = match source {
-            Source::Text => &mut self.text,
-            Source::Thought => &mut self.thoughts,
-            Source::Native => &mut self.native,
+            EventSource::Text => &mut self.text,
+            EventSource::Thought => &mut self.thoughts,
+            EventSource::Native => &mut self.native,
         };
         let mut number = |index: u32| match known.iter().rev().find(|(from, _)| *from == index) {
             Some((_, to)) => *to,
@@ -202,35 +205,35 @@ impl<S: Sink> Numbered<S> {
             Event::Fault(fault) => {
                 let mut fault = fault.clone();
                 fault.call = fault.call.map(number);
-                return self.out.event(Event::Fault(&fault));
+                return self.out.push_event(Event::Fault(&fault));
             }
             other => other,
         };
-        self.out.event(event);
+        self.out.push_event(event);
     }
 }
 
-impl<S: Sink> Sink for Prompted<S> {
-    fn event(&mut self, event: Event<'_>) {
+impl<S: EventSink> EventSink for PromptedSink<S> {
+    fn push_event(&mut self, event: Event<'_>) {
         let out = &mut self.out;
         match event {
             Event::Text { text } => {
-                out.pass(Event::Source { text }, Source::Text);
-                self.reader.push(text, &mut |event: Event<'_>| out.pass(event, Source::Text));
-                self.thoughts.pass(text.len());
+                out.forward_event(Event::Source { text }, EventSource::Text);
+                self.reader.push(text, &mut |event: Event<'_>| out.forward_event(event, EventSource::Text));
+                self.thoughts.skip_bytes(text.len());
             }
             Event::Thought { text } => {
-                out.pass(Event::Source { text }, Source::Thought);
-                self.thoughts.push(text, &mut |event: Event<'_>| out.pass(event, Source::Thought));
-                self.reader.pass(text.len());
+                out.forward_event(Event::Source { text }, EventSource::Thought);
+                self.thoughts.push(text, &mut |event: Event<'_>| out.forward_event(event, EventSource::Thought));
+                self.reader.skip_bytes(text.len());
             }
             Event::Stop { reason, raw } => {
                 if reason == StopReason::Length {
-                    self.stop = Cut::Limit;
+                    self.stop = Truncation::Limit;
                 }
-                out.pass(Event::Stop { reason, raw }, Source::Native);
+                out.forward_event(Event::Stop { reason, raw }, EventSource::Native);
             }
-            other => out.pass(other, Source::Native),
+            other => out.forward_event(other, EventSource::Native),
         }
     }
 }

@@ -28,22 +28,22 @@
 //! is prose. A value ends at its closing tag only where that is followed by the call's close or by another argument
 //! (`reader/call.rs`).
 
+mod ambiguity;
+mod bare_call_guess;
 mod buffer;
 mod call;
-mod doubt;
-mod follow;
-mod form;
+mod diagnostics;
 mod gemma;
-mod guess;
-mod look;
+mod marker_dispatch;
 mod markers;
-mod opening;
 mod payload;
+mod pending_open;
 mod prose;
 mod python;
 mod region;
-mod report;
+mod scan;
 mod tag;
+mod tag_form;
 mod thought;
 mod triggers;
 mod utf8;
@@ -52,22 +52,22 @@ mod vocabulary;
 
 use std::sync::Arc;
 
-use crate::dialect::Selection;
-use crate::event::{Cut, Event, Sink};
+use crate::dialect::DialectSelection;
+use crate::event::{Event, EventSink, Truncation};
 use crate::fault::{Fault, FaultKind, Span};
 use crate::tool::ToolSet;
 
-use buffer::Buffer;
-use call::Open;
-use follow::Heading;
-use guess::Guess;
-use look::Look;
-use opening::Opening;
-use prose::Prose;
-use region::{Machine, Region, Taken, View};
-use report::Past;
-use thought::Thought;
-use utf8::Utf8;
+use bare_call_guess::BareCallGuess;
+use buffer::LazyBuffer;
+use call::OpenTagCall;
+use diagnostics::ReaderDiagnostics;
+use marker_dispatch::CallHeader;
+use pending_open::PendingOpen;
+use prose::ProseTracker;
+use region::{AnyRegionParser, RegionParser, RegionProgress, TextView};
+use scan::TriggerMatch;
+use thought::ThoughtBlock;
+use utf8::Utf8Decoder;
 use vocabulary::Vocabulary;
 
 /// White space that is held behind a tag or a call before the reader stops waiting for what follows, in bytes.
@@ -82,81 +82,81 @@ const SPARE: usize = 8;
 
 /// Reads assistant text.
 #[derive(Debug)]
-pub struct Reader {
+pub struct CallReader {
     vocabulary: Arc<Vocabulary>,
-    state: State,
-    prose: Prose,
-    utf8: Utf8,
+    state: ReaderState,
+    prose: ProseTracker,
+    utf8: Utf8Decoder,
     /// The first text has come.
     begun: bool,
     /// Text that could not be decided in the last push.
     hold: String,
     /// A tag, with the white space behind it, that what follows will decide.
-    held: Buffer,
+    held: LazyBuffer,
     /// White space behind a call.
-    blank: Buffer,
+    blank: LazyBuffer,
     /// Offset of the window's first byte.
     offset: usize,
-    past: Past,
+    diagnostics: ReaderDiagnostics,
     /// The name of the wrapper that we are in.
     wrapped: Option<Box<str>>,
     /// The thought in which a call of special tokens stands.
-    inside: Option<Box<Thought>>,
+    inside: Option<Box<ThoughtBlock>>,
 }
 
 #[derive(Debug)]
-enum State {
+enum ReaderState {
     Prose,
     /// Behind a call.
     Gap,
     /// Inside a thought.
-    Thought(Box<Thought>),
+    Thought(Box<ThoughtBlock>),
     /// Behind a marker that may open a call.
-    Opening(Box<Opening>),
+    Opening(Box<PendingOpen>),
     /// Behind a marker, before the JSON that its name stands before.
-    Heading(Box<Heading>),
+    Heading(Box<CallHeader>),
     /// Inside a call in tags.
-    Call(Box<Open>),
+    Call(Box<OpenTagCall>),
     /// Inside a region that another machine reads.
-    Region(Machine),
+    Region(AnyRegionParser),
     /// Inside what may turn out to be calls without any marker.
-    Guess(Box<Guess>),
+    Guess(Box<BareCallGuess>),
 }
 
 /// The text that is looked at: what was held, and the new chunk.
 #[derive(Debug, Clone, Copy)]
-struct Window<'w> {
+struct TextWindow<'w> {
     text: &'w str,
     /// No more will come.
     last: bool,
 }
 
 /// What a state did with the window.
-enum Step {
+enum ReaderStep {
     /// Went on to this byte.
     To(usize),
     /// Went as far as this byte and needs more text.
     Wait(usize),
 }
 
-impl Reader {
+impl CallReader {
     /// A reader for the dialects of `selection` and the tools on offer. Without tools nothing is a call.
-    pub fn new(selection: Selection, tools: &ToolSet) -> Self {
-        Self::over(Arc::new(Vocabulary::new(selection, tools)), State::Prose)
+    pub fn new(selection: DialectSelection, tools: &ToolSet) -> Self {
+        Self::with_vocabulary(Arc::new(Vocabulary::new(selection, tools)), ReaderState::Prose)
     }
 
-    fn over(vocabulary: Arc<Vocabulary>, state: State) -> Self {
+    fn with_vocabulary(vocabulary: Arc<Vocabulary>, state: ReaderState) -> Self {
         Self {
             vocabulary,
             state,
-            prose: Prose::default(),
-            utf8: Utf8::default(),
+            prose: ProseTracker::default(),
+            utf8: Utf8Decoder::default(),
             begun: false,
             hold: String::new(),
-            held: Buffer::default(),
-            blank: Buffer::default(),
+            held: LazyBuffer::default(),
+            blank: LazyBuffer::default(),
             offset: 0,
-            past: Past::default(),
+            diagnostics: ReaderDiagnostics::default(),
             wrapped: None,
             inside: None,
         }
@@ -164,26 +164,29 @@ impl Reader {
 
     /// A reader for reasoning that a wire tells apart from the text. All of it is a thought; only calls in special tokens,
     /// which nobody writes by accident, are read out of it.
-    pub fn reasoning(selection: Selection, tools: &ToolSet) -> Self {
-        Self::over(Arc::new(Vocabulary::new(selection, tools)), State::Thought(Box::new(Thought::endless())))
+    pub fn for_reasoning(selection: DialectSelection, tools: &ToolSet) -> Self {
+        Self::with_vocabulary(
+            Arc::new(Vocabulary::new(selection, tools)),
+            ReaderState::Thought(Box::new(ThoughtBlock::whole_text())),
+        )
     }
 
     /// The reader of the reasoning that belongs to the text which this one reads.
-    pub(crate) fn twin(&self) -> Self {
-        Self::over(Arc::clone(&self.vocabulary), State::Thought(Box::new(Thought::endless())))
+    pub(crate) fn reasoning_reader(&self) -> Self {
+        Self::with_vocabulary(Arc::clone(&self.vocabulary), ReaderState::Thought(Box::new(ThoughtBlock::whole_text())))
     }
 
     /// So many bytes of the source belonged to something else: positions count on behind them.
-    pub(crate) fn pass(&mut self, bytes: usize) {
+    pub(crate) fn skip_bytes(&mut self, bytes: usize) {
         self.offset = self.offset.saturating_add(bytes);
     }
 
     /// Takes the next bytes; a character may be cut anywhere. Invalid UTF-8 becomes U+FFFD, with a warning.
-    pub fn push_bytes(&mut self, chunk: &[u8], out: &mut dyn Sink) {
+    pub fn push_bytes(&mut self, chunk: &[u8], out: &mut dyn EventSink) {
         let mut utf8 = std::mem::take(&mut self.utf8);
         utf8.push(chunk, |text, invalid| {
             if invalid {
-                self.invalid(out);
+                self.report_invalid_utf8(out);
             }
             self.push(text, out);
         });
@@ -192,26 +195,26 @@ impl Reader {
 
     /// Takes the next piece of text.
     #[inline]
-    pub fn push(&mut self, chunk: &str, out: &mut dyn Sink) {
+    pub fn push(&mut self, chunk: &str, out: &mut dyn EventSink) {
         // Nearly all of a stream is the inside of values.
         let taken = match &mut self.state {
-            State::Call(open) if self.hold.is_empty() => open.take(chunk, &self.vocabulary, out),
-            State::Region(region) if self.hold.is_empty() => region.take(chunk, out),
+            ReaderState::Call(open) if self.hold.is_empty() => open.take_chunk(chunk, &self.vocabulary, out),
+            ReaderState::Region(region) if self.hold.is_empty() => region.take_chunk(chunk, out),
             _ => false,
         };
         if taken {
             self.offset += chunk.len();
         } else {
-            self.read(chunk, out);
+            self.read_chunk(chunk, out);
         }
     }
 
     /// Takes a piece of text that may hold anything. Apart from [`Self::push`], so that this costs nothing where it is not needed.
     #[inline(never)]
-    fn read(&mut self, chunk: &str, out: &mut dyn Sink) {
-        let chunk = if self.begun { chunk } else { self.unmark(chunk) };
+    fn read_chunk(&mut self, chunk: &str, out: &mut dyn EventSink) {
+        let chunk = if self.begun { chunk } else { self.strip_bom(chunk) };
         if self.hold.is_empty() {
-            let taken = self.run(Window { text: chunk, last: false }, out);
+            let taken = self.run_states(TextWindow { text: chunk, last: false }, out);
             self.hold.push_str(chunk.get(taken..).unwrap_or_default());
         } else {
             let mut text = std::mem::take(&mut self.hold);
@@ -220,7 +223,7 @@ impl Reader {
             }
             text.push_str(chunk);
             let state = std::mem::discriminant(&self.state);
-            let taken = self.run(Window { text: &text, last: false }, out);
+            let taken = self.run_states(TextWindow { text: &text, last: false }, out);
             text.drain(..taken);
             // What is held in front of a value is mostly longer than what is held inside: that memory is given back.
             let same = state == std::mem::discriminant(&self.state) && text.capacity() <= chunk.len() + SPARE;
@@ -231,7 +234,7 @@ impl Reader {
     }
 
     /// The first text, without a mark of the byte order, which says nothing of the text.
-    fn unmark<'t>(&mut self, chunk: &'t str) -> &'t str {
+    fn strip_bom<'t>(&mut self, chunk: &'t str) -> &'t str {
         self.begun = !chunk.is_empty();
         let text = chunk.strip_prefix('\u{feff}').unwrap_or(chunk);
         self.offset += chunk.len() - text.len();
@@ -239,48 +242,50 @@ impl Reader {
     }
 
     /// Ends the text. `why` is what a call that is still open is cut by. Nothing may be pushed afterwards.
-    pub fn finish(&mut self, why: Cut, out: &mut dyn Sink) {
+    pub fn finish(&mut self, why: Truncation, out: &mut dyn EventSink) {
         if std::mem::take(&mut self.utf8).is_cut() {
-            self.invalid(out);
+            self.report_invalid_utf8(out);
             self.push("\u{fffd}", out);
         }
         let text = std::mem::take(&mut self.hold);
-        let taken = self.run(Window { text: &text, last: true }, out);
+        let taken = self.run_states(TextWindow { text: &text, last: true }, out);
         self.offset += text.len() - taken;
-        match std::mem::replace(&mut self.state, State::Prose) {
-            State::Prose | State::Gap => {}
-            State::Thought(thought) => self.past.unclosed_thought(*thought, out),
-            State::Opening(opening) => self.cut_opening(*opening, why, text.get(taken..).unwrap_or_default(), out),
-            State::Heading(heading) => self.cut_heading(*heading, why, text.get(taken..).unwrap_or_default(), out),
-            State::Call(open) => self.cut_call(*open, why, out),
-            State::Region(mut region) => {
-                region.cut(why, self.offset, out);
-                self.past.calls = region.next_index();
+        match std::mem::replace(&mut self.state, ReaderState::Prose) {
+            ReaderState::Prose | ReaderState::Gap => {}
+            ReaderState::Thought(thought) => self.diagnostics.report_unclosed_thought(*thought, out),
+            ReaderState::Opening(opening) => {
+                self.cut_opening(*opening, why, text.get(taken..).unwrap_or_default(), out)
             }
-            State::Guess(guess) => self.end_guess(*guess, why, out),
+            ReaderState::Heading(heading) => self.cut_header(*heading, why, text.get(taken..).unwrap_or_default(), out),
+            ReaderState::Call(open) => self.cut_call(*open, why, out),
+            ReaderState::Region(mut region) => {
+                region.cut_region(why, self.offset, out);
+                self.diagnostics.calls = region.next_index();
+            }
+            ReaderState::Guess(guess) => self.end_guess(*guess, why, out),
         }
-        self.past.report(out);
+        self.diagnostics.report_missed_calls(out);
     }
 
-    fn run(&mut self, window: Window<'_>, out: &mut dyn Sink) -> usize {
+    fn run_states(&mut self, window: TextWindow<'_>, out: &mut dyn EventSink) -> usize {
         let mut at = 0;
         while at < window.text.len() {
             let step = match &self.state {
-                State::Prose => self.prose(window, at, out),
-                State::Gap => self.gap(window, at),
-                State::Thought(thought) => {
+                ReaderState::Prose => self.read_prose(window, at, out),
+                ReaderState::Gap => self.read_gap(window, at),
+                ReaderState::Thought(thought) => {
                     let thought = **thought;
-                    self.thought(window, at, thought, out)
+                    self.read_thought(window, at, thought, out)
                 }
-                State::Opening(_) => self.opening(window, at, out),
-                State::Heading(_) => self.heading(window, at, out),
-                State::Call(_) => self.call(window, at, out),
-                State::Region(_) => self.region(window, at, out),
-                State::Guess(_) => self.guess(window, at, out),
+                ReaderState::Opening(_) => self.read_opening(window, at, out),
+                ReaderState::Heading(_) => self.read_header(window, at, out),
+                ReaderState::Call(_) => self.read_call(window, at, out),
+                ReaderState::Region(_) => self.read_region(window, at, out),
+                ReaderState::Guess(_) => self.read_guess(window, at, out),
             };
             match step {
-                Step::To(next) => at = next,
-                Step::Wait(next) => {
+                ReaderStep::To(next) => at = next,
+                ReaderStep::Wait(next) => {
                     at = next;
                     break;
                 }
@@ -291,66 +296,66 @@ impl Reader {
     }
 
     /// Prose, up to a marker that may be more than that.
-    fn prose(&mut self, window: Window<'_>, from: usize, out: &mut dyn Sink) -> Step {
+    fn read_prose(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
         let mut at = from;
         let mut said = from;
         let look = loop {
-            at += self.prose.skip(window.from(at), &self.vocabulary.triggers);
-            let rest = window.from(at);
+            at += self.prose.skip_to_trigger(window.text_from(at), &self.vocabulary.triggers);
+            let rest = window.text_from(at);
             if rest.is_empty() {
-                self.say(window.from(said), out);
-                return Step::To(window.text.len());
+                self.emit_prose(window.text_from(said), out);
+                return ReaderStep::To(window.text.len());
             }
-            let look = self.look(rest, at, window.last);
-            let text = matches!(look, Look::Text);
-            if !text || self.past.has_notes() {
-                self.say(window.between(said, at), out);
+            let look = self.scan_trigger(rest, at, window.last);
+            let text = matches!(look, TriggerMatch::Text);
+            if !text || self.diagnostics.has_notes() {
+                self.emit_prose(window.text_between(said, at), out);
                 said = at;
             }
-            self.past.tell(out);
+            self.diagnostics.emit_notes(out);
             if !text {
                 break look;
             }
-            self.prose.byte(rest.as_bytes().first().copied().unwrap_or_default());
+            self.prose.push_byte(rest.as_bytes().first().copied().unwrap_or_default());
             at += 1;
         };
         let (state, len) = match look {
-            Look::Text | Look::Wait => return Step::Wait(at),
-            Look::Malformed(opening, fault, len) => {
+            TriggerMatch::Text | TriggerMatch::Wait => return ReaderStep::Wait(at),
+            TriggerMatch::Malformed(opening, fault, len) => {
                 self.malformed_call(&opening, *fault, out);
-                return Step::To(at + len);
+                return ReaderStep::To(at + len);
             }
-            Look::Skip(len) => {
+            TriggerMatch::Skip(len) => {
                 self.blank.clear();
-                self.prose.refresh();
-                (State::Gap, len)
+                self.prose.mark_fresh();
+                (ReaderState::Gap, len)
             }
-            Look::Frame(len) => {
+            TriggerMatch::Frame(len) => {
                 self.begin_message();
-                (State::Prose, len)
+                (ReaderState::Prose, len)
             }
-            Look::Thought(thought, len) => (State::Thought(Box::new(thought)), len),
-            Look::Open(opening, len) => {
+            TriggerMatch::Thought(thought, len) => (ReaderState::Thought(Box::new(thought)), len),
+            TriggerMatch::Open(opening, len) => {
                 self.held.clear();
-                self.held.push_str(window.between(at, at + len));
-                (State::Opening(Box::new(opening)), len)
+                self.held.push_str(window.text_between(at, at + len));
+                (ReaderState::Opening(Box::new(opening)), len)
             }
-            Look::Guess(guess) => (State::Guess(Box::new(guess)), 0),
+            TriggerMatch::Guess(guess) => (ReaderState::Guess(Box::new(guess)), 0),
         };
         self.state = state;
-        Step::To(at + len)
+        ReaderStep::To(at + len)
     }
 
     /// Goes on in a region.
-    fn region(&mut self, window: Window<'_>, from: usize, out: &mut dyn Sink) -> Step {
-        let State::Region(region) = &mut self.state else { return Step::To(from) };
-        let view = View { text: window.from(from), offset: self.offset + from, last: window.last };
-        match region.read(view, out) {
-            Taken::More(taken) => Step::Wait(from + taken),
-            Taken::Over(taken) => {
-                self.past.calls = region.next_index();
-                self.state = self.outside();
-                Step::To(from + taken)
+    fn read_region(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
+        let ReaderState::Region(region) = &mut self.state else { return ReaderStep::To(from) };
+        let view = TextView { text: window.text_from(from), offset: self.offset + from, last: window.last };
+        match region.parse_view(view, out) {
+            RegionProgress::More(taken) => ReaderStep::Wait(from + taken),
+            RegionProgress::Over(taken) => {
+                self.diagnostics.calls = region.next_index();
+                self.state = self.state_after_call();
+                ReaderStep::To(from + taken)
             }
         }
     }
@@ -358,59 +363,59 @@ impl Reader {
     /// A message begins: its first line is the start of a line, whatever stood before.
     fn begin_message(&mut self) {
         self.blank.clear();
-        self.prose.begin();
+        self.prose.begin_message();
     }
 
     /// Where the text goes on behind a call: in the thought that it stood in, or outside.
-    fn outside(&mut self) -> State {
-        self.inside.take().map_or(State::Gap, State::Thought)
+    fn state_after_call(&mut self) -> ReaderState {
+        self.inside.take().map_or(ReaderState::Gap, ReaderState::Thought)
     }
 
     /// White space behind a call: no text if another call or nothing follows.
-    fn gap(&mut self, window: Window<'_>, from: usize) -> Step {
-        let rest = window.from(from);
-        let taken = take_blank(rest, &mut self.blank);
+    fn read_gap(&mut self, window: TextWindow<'_>, from: usize) -> ReaderStep {
+        let rest = window.text_from(from);
+        let taken = take_whitespace(rest, &mut self.blank);
         if taken < rest.len() {
-            self.state = State::Prose;
-            self.prose.resume();
+            self.state = ReaderState::Prose;
+            self.prose.resume_line();
             // What white space says of lines, its end says. All of it may have been read before, behind another thought.
             let end = self.blank.len().saturating_sub(BLANK_END);
-            self.prose.read(self.blank.get(end..).unwrap_or_default());
+            self.prose.read_text(self.blank.get(end..).unwrap_or_default());
         }
-        Step::To(from + taken)
+        ReaderStep::To(from + taken)
     }
 
     /// Emits prose, after the white space that turned out to belong to it.
-    fn say(&mut self, text: &str, out: &mut dyn Sink) {
+    fn emit_prose(&mut self, text: &str, out: &mut dyn EventSink) {
         if text.is_empty() {
             return;
         }
         if !self.blank.is_empty() {
-            out.event(Event::Text { text: &self.blank });
+            out.push_event(Event::Text { text: &self.blank });
             self.blank.clear();
         }
-        out.event(Event::Text { text });
+        out.push_event(Event::Text { text });
     }
 
-    fn invalid(&self, out: &mut dyn Sink) {
+    fn report_invalid_utf8(&self, out: &mut dyn EventSink) {
         let at = self.offset + self.hold.len();
         let message = "bytes that are no UTF-8 were replaced by U+FFFD";
-        out.event(Event::Fault(&Fault::warning(FaultKind::InvalidUtf8, Span::new(at, at + 3), message)));
+        out.push_event(Event::Fault(&Fault::warning(FaultKind::InvalidUtf8, Span::new(at, at + 3), message)));
     }
 }
 
-impl<'w> Window<'w> {
-    fn from(self, at: usize) -> &'w str {
+impl<'w> TextWindow<'w> {
+    fn text_from(self, at: usize) -> &'w str {
         self.text.get(at..).unwrap_or_default()
     }
 
-    fn between(self, from: usize, to: usize) -> &'w str {
+    fn text_between(self, from: usize, to: usize) -> &'w str {
         self.text.get(from..to).unwrap_or_default()
     }
 }
 
 /// Moves white space from the start of `rest` to `held`, up to [`BLANK_CAP`] bytes in all.
-fn take_blank(rest: &str, held: &mut Buffer) -> usize {
+fn take_whitespace(rest: &str, held: &mut LazyBuffer) -> usize {
     let room = BLANK_CAP.saturating_sub(held.len());
     let taken = rest.bytes().take(room).take_while(u8::is_ascii_whitespace).count();
     held.push_str(rest.get(..taken).unwrap_or_default());

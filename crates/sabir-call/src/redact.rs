@@ -24,11 +24,11 @@
 //! assert_eq!(shown, redact::text(&said));
 //! ```
 
-mod shapes;
+mod secret_patterns;
 
 use std::borrow::Cow;
 
-use shapes::{Look, Rest, Secret};
+use secret_patterns::{SecretMatch, SecretRest, SecretScan};
 
 /// How many bytes before a text decide about its beginning.
 const CONTEXT: usize = 24;
@@ -45,12 +45,12 @@ pub struct Redactor {
     /// With fewer bytes than these no new look is worth it.
     patience: usize,
     /// What still belongs to the last secret.
-    rest: Rest,
+    rest: SecretRest,
 }
 
 /// A piece of a text without its secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Piece<'a> {
+pub enum RedactedPiece<'a> {
     /// Nothing secret.
     Plain(&'a [u8]),
     /// A secret begins; this many bytes of it are known.
@@ -65,41 +65,41 @@ pub enum Piece<'a> {
 }
 
 /// The text without secrets.
-pub fn text(text: &str) -> Cow<'_, str> {
+pub fn redact_text(text: &str) -> Cow<'_, str> {
     let (mut shown, mut found) = (Vec::new(), false);
     let mut redactor = Redactor::default();
-    let mut take = |piece: Piece<'_>| {
-        found |= !matches!(piece, Piece::Plain(_));
-        piece.write(&mut shown);
+    let mut take = |piece: RedactedPiece<'_>| {
+        found |= !matches!(piece, RedactedPiece::Plain(_));
+        piece.write_to(&mut shown);
     };
     redactor.push(text.as_bytes(), &mut take);
-    redactor.end(&mut take);
+    redactor.finish(&mut take);
     if found { Cow::Owned(String::from_utf8_lossy(&shown).into_owned()) } else { Cow::Borrowed(text) }
 }
 
 /// A JSON text with the secrets taken out of its strings, whatever is escaped in them. Everything else stays as it is. What is no
 /// JSON is taken as text as far as that is so.
-pub fn json(json: &str) -> Cow<'_, str> {
+pub fn redact_json(json: &str) -> Cow<'_, str> {
     let mut shown = String::new();
     // Up to here it is in `shown`.
     let (mut copied, mut from) = (0, 0);
-    while let Some((begin, end)) = literal(json.as_bytes(), from) {
+    while let Some((begin, end)) = next_literal(json.as_bytes(), from) {
         from = end;
         let Some(quoted) = json.get(begin..end) else { break };
-        if let Some(changed) = redacted(quoted) {
+        if let Some(changed) = redact_literal(quoted) {
             shown.push_str(json.get(copied..begin).unwrap_or_default());
             shown.push_str(&changed);
             copied = end;
         }
     }
     if from == 0 {
-        return text(json);
+        return redact_text(json);
     }
     if copied == 0 { Cow::Borrowed(json) } else { Cow::Owned(shown + json.get(copied..).unwrap_or_default()) }
 }
 
 /// Where the next string literal begins and ends, quotes included; one that does not end, at the end.
-fn literal(json: &[u8], from: usize) -> Option<(usize, usize)> {
+fn next_literal(json: &[u8], from: usize) -> Option<(usize, usize)> {
     let begin = from + memchr::memchr(b'"', json.get(from..)?)?;
     let mut at = begin + 1;
     while let Some(next) = memchr::memchr2(b'"', b'\\', json.get(at..).unwrap_or_default()) {
@@ -113,17 +113,17 @@ fn literal(json: &[u8], from: usize) -> Option<(usize, usize)> {
 }
 
 /// A literal without its secrets; `None`: it holds none.
-fn redacted(literal: &str) -> Option<String> {
+fn redact_literal(literal: &str) -> Option<String> {
     let decoded = if literal.contains('\\') { serde_json::from_str::<String>(literal).ok() } else { None };
     match decoded {
-        Some(decoded) => match text(&decoded) {
+        Some(decoded) => match redact_text(&decoded) {
             Cow::Borrowed(_) => None,
             Cow::Owned(changed) => serde_json::to_string(&changed).ok(),
         },
         None => {
             let inner = literal.strip_prefix('"').unwrap_or(literal);
             let (inner, close) = inner.strip_suffix('"').map_or((inner, ""), |inner| (inner, "\""));
-            match text(inner) {
+            match redact_text(inner) {
                 Cow::Borrowed(_) => None,
                 Cow::Owned(changed) => Some(format!("\"{changed}{close}")),
             }
@@ -133,70 +133,70 @@ fn redacted(literal: &str) -> Option<String> {
 
 impl Redactor {
     /// The next piece of a text, as far as it is certain.
-    pub fn text(&mut self, piece: &str) -> String {
+    pub fn redact_piece(&mut self, piece: &str) -> String {
         let mut shown = Vec::new();
-        self.push(piece.as_bytes(), &mut |piece| piece.write(&mut shown));
+        self.push(piece.as_bytes(), &mut |piece| piece.write_to(&mut shown));
         String::from_utf8_lossy(&shown).into_owned()
     }
 
     /// What was held, at the end of a text. The next piece begins another one.
-    pub fn rest(&mut self) -> String {
+    pub fn finish_text(&mut self) -> String {
         let mut shown = Vec::new();
-        self.end(&mut |piece| piece.write(&mut shown));
+        self.finish(&mut |piece| piece.write_to(&mut shown));
         String::from_utf8_lossy(&shown).into_owned()
     }
 
     /// Takes more bytes and passes on what is certain, in order, each byte in exactly one piece.
-    pub fn push(&mut self, bytes: &[u8], take: &mut impl FnMut(Piece<'_>)) {
+    pub fn push(&mut self, bytes: &[u8], take: &mut impl FnMut(RedactedPiece<'_>)) {
         self.held.extend_from_slice(bytes);
         if self.held.len() >= self.patience {
-            self.go_on(false, take);
+            self.process_held(false, take);
         }
     }
 
     /// Passes on all that was held: the text is over.
-    pub fn end(&mut self, take: &mut impl FnMut(Piece<'_>)) {
-        self.go_on(true, take);
+    pub fn finish(&mut self, take: &mut impl FnMut(RedactedPiece<'_>)) {
+        self.process_held(true, take);
         *self = Self::default();
     }
 
     /// How many bytes are held.
-    pub fn held(&self) -> usize {
+    pub fn held_bytes(&self) -> usize {
         self.held.len() - self.at
     }
 
-    fn go_on(&mut self, ended: bool, take: &mut impl FnMut(Piece<'_>)) {
+    fn process_held(&mut self, ended: bool, take: &mut impl FnMut(RedactedPiece<'_>)) {
         let mut undecided = false;
         while self.at < self.held.len() && !undecided {
-            let more = self.rest.take(self.held.get(self.at..).unwrap_or_default());
+            let more = self.rest.take_bytes(self.held.get(self.at..).unwrap_or_default());
             if more > 0 {
-                take(Piece::More(more));
+                take(RedactedPiece::More(more));
                 self.at += more;
                 self.fresh = self.at;
                 continue;
             }
-            self.rest = Rest::Nothing;
-            undecided = self.plain(ended, take);
+            self.rest = SecretRest::Nothing;
+            undecided = self.emit_plain(ended, take);
         }
         let known = self.at.saturating_sub(CONTEXT);
         self.held.drain(..known);
         (self.at, self.fresh) = (self.at - known, self.fresh.saturating_sub(known));
         // Looked at anew only when there is a good part more of it, so that single bytes cost no more than one chunk.
-        let held = self.held();
+        let held = self.held_bytes();
         self.patience = if undecided { self.held.len() + 1 + held / 4 } else { 0 };
     }
 
     /// Passes on what stands before the next secret, and its beginning. Says whether something may become one.
-    fn plain(&mut self, ended: bool, take: &mut impl FnMut(Piece<'_>)) -> bool {
-        let (begin, secret, undecided) = self.next(ended);
+    fn emit_plain(&mut self, ended: bool, take: &mut impl FnMut(RedactedPiece<'_>)) -> bool {
+        let (begin, secret, undecided) = self.find_next(ended);
         let plain = begin + secret.as_ref().map_or(0, |secret| secret.from);
         match self.held.get(self.at..plain) {
-            Some(bytes) if !bytes.is_empty() => take(Piece::Plain(bytes)),
+            Some(bytes) if !bytes.is_empty() => take(RedactedPiece::Plain(bytes)),
             _ => {}
         }
         self.at = plain;
-        if let Some(Secret { name, from, to, rest }) = secret {
-            take(Piece::Secret { name, bytes: to - from });
+        if let Some(SecretMatch { name, from, to, rest }) = secret {
+            take(RedactedPiece::Secret { name, bytes: to - from });
             self.at = begin + to;
             (self.fresh, self.rest) = (self.at, rest);
         }
@@ -204,34 +204,34 @@ impl Redactor {
     }
 
     /// Where the next secret is, or what may become one; else the end.
-    fn next(&self, ended: bool) -> (usize, Option<Secret>, bool) {
+    fn find_next(&self, ended: bool) -> (usize, Option<SecretMatch>, bool) {
         let mut at = self.at;
         while let Some(rest) = self.held.get(at..) {
-            let Some(next) = rest.iter().position(|byte| shapes::may_begin(*byte)) else { break };
+            let Some(next) = rest.iter().position(|byte| secret_patterns::may_begin(*byte)) else { break };
             at += next;
-            match shapes::look(self.held.get(self.fresh..).unwrap_or_default(), at - self.fresh, ended) {
-                Look::Nothing => at += 1,
-                Look::Undecided => return (at, None, true),
-                Look::Secret(secret) => return (at, Some(secret), false),
+            match secret_patterns::match_at(self.held.get(self.fresh..).unwrap_or_default(), at - self.fresh, ended) {
+                SecretScan::Nothing => at += 1,
+                SecretScan::Undecided => return (at, None, true),
+                SecretScan::Secret(secret) => return (at, Some(secret), false),
             }
         }
         (self.held.len(), None, false)
     }
 }
 
-impl Piece<'_> {
+impl RedactedPiece<'_> {
     /// Appends it, or the sign that stands for it.
-    pub fn write(self, to: &mut Vec<u8>) {
+    pub fn write_to(self, to: &mut Vec<u8>) {
         match self {
             Self::Plain(bytes) => to.extend_from_slice(bytes),
-            Self::Secret { name, .. } => to.extend_from_slice(sign(name).as_bytes()),
+            Self::Secret { name, .. } => to.extend_from_slice(redaction_marker(name).as_bytes()),
             Self::More(_) => {}
         }
     }
 }
 
 /// What stands where a secret was.
-pub fn sign(name: &str) -> String {
+pub fn redaction_marker(name: &str) -> String {
     format!("[redacted: {name}]")
 }
 

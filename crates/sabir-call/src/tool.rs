@@ -26,7 +26,7 @@ pub struct ToolSpec {
 
 /// What a schema says about one argument, as far as prompts and parsers need it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Argument<'a> {
+pub struct ArgumentSpec<'a> {
     /// The argument's name.
     pub name: &'a str,
     /// Whether the schema requires it.
@@ -37,10 +37,10 @@ pub struct Argument<'a> {
 
 /// The tools of one request. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct ToolSet(Arc<Inner>);
+pub struct ToolSet(Arc<ToolSetInner>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct ToolSetInner {
     /// Those that are offered come first.
     specs: Vec<ToolSpec>,
     offered: usize,
@@ -72,10 +72,10 @@ impl ToolSpec {
     }
 
     /// The declared arguments, in the schema's order.
-    pub fn arguments(&self) -> impl Iterator<Item = Argument<'_>> {
+    pub fn declared_arguments(&self) -> impl Iterator<Item = ArgumentSpec<'_>> {
         let required = self.parameters.get("required").and_then(Value::as_array);
         let properties = self.parameters.get("properties").and_then(Value::as_object);
-        properties.into_iter().flatten().map(move |(name, schema)| Argument {
+        properties.into_iter().flatten().map(move |(name, schema)| ArgumentSpec {
             name,
             required: required.is_some_and(|list| list.iter().any(|item| item == name)),
             schema,
@@ -83,8 +83,8 @@ impl ToolSpec {
     }
 
     /// One declared argument.
-    pub fn argument(&self, name: &str) -> Option<Argument<'_>> {
-        self.arguments().find(|argument| argument.name == name)
+    pub fn find_argument(&self, name: &str) -> Option<ArgumentSpec<'_>> {
+        self.declared_arguments().find(|argument| argument.name == name)
     }
 
     fn validate(&self) -> Result<(), ToolError> {
@@ -100,29 +100,29 @@ impl ToolSpec {
     }
 }
 
-impl Argument<'_> {
+impl ArgumentSpec<'_> {
     /// The type names that the schema allows at the top (`string`, `integer`, …); empty where it says nothing.
     ///
     /// Looks through `type` (one name or a list), `enum`, `const`, and one level of `anyOf` and `oneOf`.
-    pub fn types(&self) -> Vec<&str> {
-        fn collect<'v>(schema: &'v Value, into: &mut Vec<&'v str>, depth: u8) {
+    pub fn type_names(&self) -> Vec<&str> {
+        fn collect_types<'v>(schema: &'v Value, into: &mut Vec<&'v str>, depth: u8) {
             match schema.get("type") {
                 Some(Value::String(name)) => into.push(name),
                 Some(Value::Array(names)) => into.extend(names.iter().filter_map(Value::as_str)),
                 _ => {}
             }
             let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten().chain(schema.get("const"));
-            into.extend(listed.map(|value| -> &'v str { type_of(value) }));
+            into.extend(listed.map(|value| -> &'v str { json_type_name(value) }));
             for key in ["anyOf", "oneOf"] {
                 for branch in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
                     if depth > 0 {
-                        collect(branch, into, depth - 1);
+                        collect_types(branch, into, depth - 1);
                     }
                 }
             }
         }
         let mut types = Vec::new();
-        collect(self.schema, &mut types, 1);
+        collect_types(self.schema, &mut types, 1);
         types.sort_unstable();
         types.dedup();
         types
@@ -163,7 +163,7 @@ impl ToolSet {
                 return Err(ToolError::Doubled(spec.name.clone()));
             }
         }
-        Ok(Self(Arc::new(Inner { specs, offered, by_name })))
+        Ok(Self(Arc::new(ToolSetInner { specs, offered, by_name })))
     }
 
     /// Reads a JSON array of `{name, description, parameters}`.
@@ -185,12 +185,12 @@ impl ToolSet {
     }
 
     /// All tools that are understood: first those that are offered.
-    pub fn known(&self) -> std::slice::Iter<'_, ToolSpec> {
+    pub fn all_tools(&self) -> std::slice::Iter<'_, ToolSpec> {
         self.0.specs.iter()
     }
 
     /// Whether a tool of that exact name is offered.
-    pub fn offers(&self, name: &str) -> bool {
+    pub fn is_tool_offered(&self, name: &str) -> bool {
         self.0.by_name.get(name).is_some_and(|index| *index < self.0.offered)
     }
 
@@ -201,8 +201,8 @@ impl ToolSet {
 
     /// The declared name nearest to `name`, if one is near enough to be worth naming (Jaro-Winkler of the lower-cased
     /// names at least 0.8).
-    pub fn nearest(&self, name: &str) -> Option<&str> {
-        nearest(name, self.iter().map(|spec| spec.name.as_str()))
+    pub fn nearest_name(&self, name: &str) -> Option<&str> {
+        nearest_candidate(name, self.iter().map(|spec| spec.name.as_str()))
     }
 }
 
@@ -216,7 +216,7 @@ impl<'a> IntoIterator for &'a ToolSet {
 }
 
 /// The candidate nearest to `name` (Jaro-Winkler of the lower-cased names at least 0.8), the first of equals.
-pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest_candidate<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = name.to_lowercase();
     let mut best: Option<(&str, f64)> = None;
     for candidate in candidates {
@@ -229,7 +229,7 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 }
 
 /// The JSON Schema name of a value's type.
-pub fn type_of(value: &Value) -> &'static str {
+pub fn json_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",

@@ -10,9 +10,9 @@
     reason = "a test that fails by panicking is doing its work"
 )]
 
-use sabir_call::dialect::{Dialect, Selection, dialects};
+use sabir_call::dialect::{Dialect, DialectSelection, all_dialects};
 use sabir_call::json::ArgumentScanner;
-use sabir_call::{Call, CallId, Event, Reader, ToolSet};
+use sabir_call::{Call, CallId, CallReader, Event, ToolSet};
 
 /// Source code with what makes work: comparisons, tags that mean nothing, quotes, line feeds, and words cut anywhere.
 const CODE: &str = "fn max<T: Ord>(a: &T, b: &T) -> bool {\n    // <b>bold</b> \"quoted\" \\ größer\n    a < b && f(\"<div id='x'>\")\n}\n\n";
@@ -37,7 +37,7 @@ fn values_between_tags() {
     let opening =
         ["<write>\n<path>a</path>\n<content>\n", "<function_calls><invoke name=\"write\"><parameter name=\"content\">"];
     for (opening, size) in opening.into_iter().flat_map(|opening| [1, 4, 16, 64, 256].map(|size| (opening, size))) {
-        let mut reader = Reader::new(Selection::AUTO, &tools);
+        let mut reader = CallReader::new(DialectSelection::AUTO, &tools);
         let text = format!("{opening}{}", CODE.repeat(400));
         let mut deltas = 0;
         let count = pushes_that_allocate(&text, size, &mut |chunk| {
@@ -59,7 +59,7 @@ fn values_in_json() {
         "<tool_call>\n{\"name\": \"write\", \"thought\": ",
     ];
     for (opening, size) in openings.into_iter().flat_map(|opening| [1, 4, 16, 64, 256].map(|size| (opening, size))) {
-        let mut reader = Reader::new(Selection::AUTO, &tools);
+        let mut reader = CallReader::new(DialectSelection::AUTO, &tools);
         let mut events = 0;
         let count = pushes_that_allocate(&format!("{opening}{value}"), size, &mut |chunk| {
             reader.push(chunk, &mut |_: Event<'_>| events += 1);
@@ -73,7 +73,7 @@ fn values_in_json() {
 fn prose() {
     let tools = ToolSet::from_json(r#"[{"name": "read", "parameters": {}}]"#).unwrap();
     for size in [1, 4, 16, 64] {
-        let mut reader = Reader::new(Selection::AUTO, &tools);
+        let mut reader = CallReader::new(DialectSelection::AUTO, &tools);
         let count =
             pushes_that_allocate(&CODE.repeat(400), size, &mut |chunk| reader.push(chunk, &mut |_: Event<'_>| {}));
         assert_eq!(count, 0, "in chunks of {size}");
@@ -91,7 +91,7 @@ fn strings_of_native_calls() {
 }
 
 /// What a reader holds in the middle of a value, beside the vocabulary of its tools: its own size and what it has taken.
-fn state(dialect: &Dialect, selection: Selection, size: usize) -> usize {
+fn state(dialect: &Dialect, selection: DialectSelection, size: usize) -> usize {
     let tools = r#"[{"name": "write_to_file", "parameters": {"properties": {"path": {"type": "string"}, "content": {"type": "string"}}}}]"#;
     let tools = ToolSet::from_json(tools).unwrap();
     let mut arguments = serde_json::Map::new();
@@ -100,7 +100,7 @@ fn state(dialect: &Dialect, selection: Selection, size: usize) -> usize {
     let call = Call { id: CallId::new("1"), name: "write_to_file".to_owned(), arguments, dialect: None };
     let text = dialect.render_calls([&call], &tools);
     let mut rest = &text[..text.floor_char_boundary(text.len() / 2)];
-    let mut reader = Reader::new(selection, &tools);
+    let mut reader = CallReader::new(selection, &tools);
     let mut inside = 0;
     let taken = allocation_counter::measure(|| {
         while !rest.is_empty() {
@@ -110,15 +110,15 @@ fn state(dialect: &Dialect, selection: Selection, size: usize) -> usize {
         }
     });
     assert!(inside > text.len() / size / 4, "{}: {inside} deltas of {size} bytes", dialect.name);
-    size_of::<Reader>() + usize::try_from(taken.bytes_current).unwrap()
+    size_of::<CallReader>() + usize::try_from(taken.bytes_current).unwrap()
 }
 
 #[test]
 fn state_is_small() {
     let mut too_large = String::new();
-    for dialect in dialects() {
+    for dialect in all_dialects() {
         for size in [4, 16, 64] {
-            let own = state(dialect, Selection::from_name(dialect.name).unwrap(), size);
+            let own = state(dialect, DialectSelection::from_name(dialect.name).unwrap(), size);
             // What is put together from escapes, and what is read again with its rest, is at most as long as a chunk, and
             // empty between most pushes.
             if own > 512 + if size > 16 { 2 * size } else { 0 } {

@@ -11,8 +11,10 @@
 use std::sync::Mutex;
 
 use proptest::prelude::*;
-use sabir_call::dialect::{DefineError, Dialect, DialectTable, Selection, define, dialect, dialects};
-use sabir_call::{Call, CallId, Cut, Draft, DraftState, Reader, ToolSet};
+use sabir_call::dialect::{
+    DefineError, Dialect, DialectSelection, DialectTable, all_dialects, define_dialect, find_dialect,
+};
+use sabir_call::{Call, CallId, CallReader, DraftResponse, DraftState, ToolSet, Truncation};
 use serde_json::{Map, Value, json};
 
 /// What is defined by one test is heard by all, so that they take turns.
@@ -44,13 +46,13 @@ fn calls(contents: &[&str]) -> Vec<Call> {
     contents.iter().map(one).collect()
 }
 
-fn read(selection: Selection, text: &str, size: usize) -> Draft {
+fn read(selection: DialectSelection, text: &str, size: usize) -> DraftResponse {
     let tools = tools();
-    let (mut draft, mut reader) = (Draft::default(), Reader::new(selection, &tools));
+    let (mut draft, mut reader) = (DraftResponse::default(), CallReader::new(selection, &tools));
     for chunk in text.as_bytes().chunks(size) {
         reader.push_bytes(chunk, &mut draft);
     }
-    reader.finish(Cut::Ended, &mut draft);
+    reader.finish(Truncation::Ended, &mut draft);
     draft
 }
 
@@ -58,7 +60,7 @@ fn read(selection: Selection, text: &str, size: usize) -> Draft {
 fn there_and_back(made: &'static Dialect, contents: &[&str]) {
     let written = made.render_calls(&calls(contents), &tools());
     let text = format!("Words.\n\n{written}");
-    for selection in [Selection::from(made), Selection::AUTO] {
+    for selection in [DialectSelection::from(made), DialectSelection::AUTO] {
         let whole = read(selection, &text, text.len());
         for size in [1, 2, 3, 7] {
             assert_eq!(read(selection, &text, size), whole, "chunks of {size}: {text}");
@@ -118,24 +120,24 @@ fn every_machine_and_key() {
     let _turn = TURNS.lock();
     for (name, row) in rows() {
         let row = table(row, name);
-        let made = define(&row).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(made.is_defined() && dialect(name).is_some());
-        assert_eq!(define(&row).unwrap().name, name, "the same table is the same dialect");
+        let made = define_dialect(&row).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(made.is_defined() && find_dialect(name).is_some());
+        assert_eq!(define_dialect(&row).unwrap().name, name, "the same table is the same dialect");
         there_and_back(made, &["plain"]);
         there_and_back(made, &["a < b && \"c\"\n", "</acme></do></with></py>\n</g>"]);
         there_and_back(made, &["\n\n", "{\"name\": 1}]", "x</act>\r\n<act>"]);
-        assert!(made.example(tools().get("write_to_file").unwrap()).contains("write_to_file"), "{name}");
+        assert!(made.render_example(tools().get("write_to_file").unwrap()).contains("write_to_file"), "{name}");
     }
 }
 
 fn refused(row: Value) -> DefineError {
-    define(&serde_json::from_value(row.clone()).unwrap()).expect_err(&row.to_string())
+    define_dialect(&serde_json::from_value(row.clone()).unwrap()).expect_err(&row.to_string())
 }
 
 #[test]
 fn what_cannot_be_a_dialect() {
     let _turn = TURNS.lock();
-    let before = dialects().len();
+    let before = all_dialects().len();
     for name in ["", "auto", "native", "Acme", "a b", "a-b", "é"] {
         let error = refused(json!({"name": name, "machine": "json", "open": "<acme>"}));
         assert!(matches!(error, DefineError::Name(_)), "{name}: {error}");
@@ -166,14 +168,14 @@ fn what_cannot_be_a_dialect() {
         &long,
     ] {
         let error = refused(json!({"name": "x", "machine": "json", "open": marker}));
-        assert_eq!(error.key(), Some("open"), "{marker}: {error}");
+        assert_eq!(error.table_key(), Some("open"), "{marker}: {error}");
     }
     let error = refused(json!({"name": "x", "machine": "json", "open": "<a>", "json": {"name_key": "verb"}}));
     assert!(matches!(error, DefineError::Unreadable { .. }), "what no rule sees, the trial does: {error}");
     for unknown in [json!({"machine": "json", "opens": "<a>"}), json!({"machine": "harmony"}), json!({"open": "<a>"})] {
         assert!(serde_json::from_value::<DialectTable>(unknown.clone()).is_err(), "{unknown}");
     }
-    assert_eq!(dialects().len(), before, "what is refused leaves nothing behind");
+    assert_eq!(all_dialects().len(), before, "what is refused leaves nothing behind");
 }
 
 #[test]
@@ -206,7 +208,7 @@ fn the_key_that_is_wrong_is_named() {
         let mut row = row;
         row["name"] = json!("x");
         let error = refused(row.clone());
-        assert_eq!(error.key(), Some(key), "{row}: {error}");
+        assert_eq!(error.table_key(), Some(key), "{row}: {error}");
         assert!(error.to_string().contains('`'), "{error}");
     }
 }
@@ -214,10 +216,11 @@ fn the_key_that_is_wrong_is_named() {
 #[test]
 fn a_dialect_that_would_never_be_heard() {
     let _turn = TURNS.lock();
-    define(&table(json!({"machine": "tagged", "tags": {"call": "sing", "argument": "with"}}), "t_first")).unwrap();
+    define_dialect(&table(json!({"machine": "tagged", "tags": {"call": "sing", "argument": "with"}}), "t_first"))
+        .unwrap();
     let row =
         table(json!({"machine": "tagged", "tags": {"call": "sing", "argument": "with", "name_in": "="}}), "t_second");
-    let error = define(&row).unwrap_err();
+    let error = define_dialect(&row).unwrap_err();
     assert!(matches!(&error, DefineError::Unheard { .. }), "{error}");
 }
 
@@ -229,9 +232,9 @@ fn no_dialect_takes_calls_from_another() {
                            "json": {"head_end": "<|tool_call_argument_begin|>"}}),
         "t_thief",
     );
-    let error = define(&row).unwrap_err();
+    let error = define_dialect(&row).unwrap_err();
     assert!(matches!(&error, DefineError::Clash { other, .. } if other == "kimi"), "{error}");
-    assert!(dialect("t_thief").is_none());
+    assert!(find_dialect("t_thief").is_none());
 }
 
 proptest! {
@@ -247,8 +250,8 @@ proptest! {
             2 => json!({"machine": "python", "open": open, "close": close}),
             _ => json!({"machine": "gemma", "open": open, "close": close, "quote": end}),
         };
-        let name = format!("p{}", dialects().len());
-        if let Ok(made) = define(&table(row, &name)) {
+        let name = format!("p{}", all_dialects().len());
+        if let Ok(made) = define_dialect(&table(row, &name)) {
             there_and_back(made, &["plain", &format!("{open}x{close}{end}\n\"'\\")]);
         }
     }

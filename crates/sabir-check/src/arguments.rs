@@ -6,168 +6,189 @@ use std::collections::HashSet;
 use sabir_call::{ArgForm, DraftArgument, Fault, FaultKind, ToolSpec};
 use serde_json::Value;
 
-use crate::coerce::{self, Reading};
-use crate::misspelt;
-use crate::notes::{Notes, is_placeholder, is_placeholder_value, meant, placeholder};
-use crate::repair::{Repairs, Slot, shortened};
-use crate::rest;
-use crate::schema::{Shape, Types};
+use crate::call_diagnostics::{
+    CallDiagnostics, is_placeholder, is_placeholder_value, placeholder_fault, suggestion_hint,
+};
+use crate::coerce::{self, CoercedValue};
+use crate::misspelling;
+use crate::repair::{RepairSet, UndeclaredArgument, shorten_text};
+use crate::schema::{JsonTypes, SchemaView};
+use crate::trailing_arguments;
 
 /// With so many names too many no slip of the pen can be made out, and nobody waits for it.
-const CROWD: usize = 64;
+const MAX_EXTRA_NAMES: usize = 64;
 
 /// One argument that was read.
-pub(crate) struct Given<'a> {
+pub(crate) struct TypedArgument<'a> {
     /// Its declared name.
     pub(crate) name: String,
     pub(crate) value: Value,
     /// What the model wrote.
     pub(crate) written: Cow<'a, DraftArgument>,
     /// The other reading of a string in a union.
-    pub(crate) other: Option<Reading>,
+    pub(crate) alternative: Option<CoercedValue>,
 }
 
 /// Reads the arguments of a call of a known tool.
-pub(crate) struct Reader<'t> {
+pub(crate) struct ArgumentReader<'t> {
     pub(crate) tool: &'t ToolSpec,
-    pub(crate) repairs: Repairs,
+    pub(crate) repairs: RepairSet,
 }
 
-impl Reader<'_> {
+impl ArgumentReader<'_> {
     /// The gate "arguments complete", and coercion.
-    pub(crate) fn read<'d>(&self, notes: &mut Notes<'d>) -> Vec<Given<'d>> {
-        let shape = Shape::new(&self.tool.parameters);
-        let (declared, required) = (shape.names(), shape.required());
-        notes.name_near(&declared);
-        let written = rest::resolve(notes, self.repairs);
+    pub(crate) fn read_arguments<'d>(&self, notes: &mut CallDiagnostics<'d>) -> Vec<TypedArgument<'d>> {
+        let shape = SchemaView::new(&self.tool.parameters);
+        let (declared, required) = (shape.property_names(), shape.required_names());
+        notes.suggest_near_names(&declared);
+        let written = trailing_arguments::resolve_arguments(notes, self.repairs);
         let names: Vec<String> = written.iter().map(|argument| argument.name.clone()).collect();
         let spelled: Vec<&str> = names.iter().map(String::as_str).collect();
-        let slot =
-            |name| Slot { name, declared: &declared, required: &required, given: &spelled, closed: shape.closed() };
-        let crowded = spelled.len() > declared.len() + CROWD;
-        let mut given: Vec<Given<'d>> = Vec::new();
+        let slot = |name| UndeclaredArgument {
+            name,
+            declared: &declared,
+            required: &required,
+            given: &spelled,
+            closed: shape.is_closed(),
+        };
+        let crowded = spelled.len() > declared.len() + MAX_EXTRA_NAMES;
+        let mut given: Vec<TypedArgument<'d>> = Vec::new();
         let mut seen = HashSet::new();
         for (argument, spelling) in written.into_iter().zip(&names) {
             let mut name = argument.name.clone();
             if !declared.contains(&name.as_str()) {
-                let meant = if crowded { None } else { self.repairs.argument(&slot(spelling)) };
+                let meant = if crowded { None } else { self.repairs.resolve_argument(&slot(spelling)) };
                 if let Some((rule, meant)) = meant {
-                    notes.repair(rule, argument.span, &name, &meant);
+                    notes.push_repair(rule, argument.span, &name, &meant);
                     name = meant;
-                } else if let Some(fault) = misspelt::json_in_tag(&argument, &declared, notes) {
+                } else if let Some(fault) = misspelling::json_in_tag_fault(&argument, &declared, notes) {
                     notes.push(fault);
-                } else if let Some(fault) = self.unknown(&argument, shape, notes) {
+                } else if let Some(fault) = self.unknown_argument_fault(&argument, shape, notes) {
                     notes.push(fault);
                 }
             }
             if !seen.insert(name.clone()) {
-                let message = format!("`{}` is given twice; one value was expected", shortened(&name));
-                let fault = notes.fault(FaultKind::DoubledArgument, notes.argument_name(&argument), message);
-                notes.push(fault.in_argument(name).hint("give it once; the first value was kept, and nothing was run"));
+                let message = format!("`{}` is given twice; one value was expected", shorten_text(&name));
+                let fault = notes.new_fault(FaultKind::DoubledArgument, notes.argument_name_span(&argument), message);
+                notes.push(
+                    fault.in_argument(name).with_hint("give it once; the first value was kept, and nothing was run"),
+                );
                 continue;
             }
-            given.extend(self.value(name, argument, shape, notes));
+            given.extend(self.coerce_argument(name, argument, shape, notes));
         }
-        if !notes.unread() && !notes.is_swallowed() {
-            self.missing(&given, shape, notes);
+        if !notes.is_unreadable() && !notes.has_json_in_tag() {
+            self.report_missing(&given, shape, notes);
         }
         given
     }
 
-    fn unknown(&self, argument: &DraftArgument, shape: Shape<'_>, notes: &Notes<'_>) -> Option<Fault> {
+    fn unknown_argument_fault(
+        &self,
+        argument: &DraftArgument,
+        shape: SchemaView<'_>,
+        notes: &CallDiagnostics<'_>,
+    ) -> Option<Fault> {
         if is_placeholder(&argument.name) {
-            return Some(placeholder(notes, argument));
+            return Some(placeholder_fault(notes, argument));
         }
-        if !shape.closed() {
+        if !shape.is_closed() {
             return None;
         }
-        let name = shortened(&argument.name);
+        let name = shorten_text(&argument.name);
         let message = format!("`{}` has no argument `{name}`", self.tool.name);
-        let fault = notes.fault(FaultKind::UnknownArgument, notes.argument_name(argument), message);
-        Some(fault.in_argument(argument.name.clone()).hint(meant(&argument.name, &shape.names())))
+        let fault = notes.new_fault(FaultKind::UnknownArgument, notes.argument_name_span(argument), message);
+        Some(
+            fault
+                .in_argument(argument.name.clone())
+                .with_hint(suggestion_hint(&argument.name, &shape.property_names())),
+        )
     }
 
-    fn missing(&self, given: &[Given<'_>], shape: Shape<'_>, notes: &mut Notes<'_>) {
-        let declared = shape.names();
+    fn report_missing(&self, given: &[TypedArgument<'_>], shape: SchemaView<'_>, notes: &mut CallDiagnostics<'_>) {
+        let declared = shape.property_names();
         let stray: Vec<&str> =
             given.iter().map(|given| given.name.as_str()).filter(|name| !declared.contains(name)).collect();
         let gone: Vec<&str> =
-            shape.required().into_iter().filter(|name| !given.iter().any(|given| given.name == *name)).collect();
-        if let Some(fault) = misspelt::all_in_one(given, &gone, &declared, notes) {
+            shape.required_names().into_iter().filter(|name| !given.iter().any(|given| given.name == *name)).collect();
+        if let Some(fault) = misspelling::combined_arguments_fault(given, &gone, &declared, notes) {
             return notes.push(fault);
         }
         for name in gone {
-            let expected =
-                shape.property(name).types().map_or_else(String::new, |types| format!(" ({})", types.words()));
+            let expected = shape
+                .property_schema(name)
+                .allowed_types()
+                .map_or_else(String::new, |types| format!(" ({})", types.describe_types()));
             let message = format!("`{}` needs the argument `{name}`{expected}, which is missing", self.tool.name);
-            let fault = notes.fault(FaultKind::MissingArgument, notes.name_span(), message).in_argument(name);
-            notes.push(match sabir_call::nearest(name, stray.iter().copied()) {
-                Some(near) => fault.hint(format!("`{near}` was given; did you mean `{name}`?")),
-                None => fault.hint(format!("add `{name}`")),
+            let fault = notes.new_fault(FaultKind::MissingArgument, notes.name_span(), message).in_argument(name);
+            notes.push(match sabir_call::nearest_candidate(name, stray.iter().copied()) {
+                Some(near) => fault.with_hint(format!("`{near}` was given; did you mean `{name}`?")),
+                None => fault.with_hint(format!("add `{name}`")),
             });
         }
     }
 
     /// Coerces one value. A value that may still grow is shown as text and never judged.
-    fn value<'d>(
+    fn coerce_argument<'d>(
         &self,
         name: String,
         written: Cow<'d, DraftArgument>,
-        shape: Shape<'_>,
-        notes: &mut Notes<'_>,
-    ) -> Option<Given<'d>> {
-        let written = misspelt::before_stranger(written, notes);
+        shape: SchemaView<'_>,
+        notes: &mut CallDiagnostics<'_>,
+    ) -> Option<TypedArgument<'d>> {
+        let written = misspelling::truncate_at_unknown(written, notes);
         let text = written.text.as_str();
         if written.partial {
             let shown = written.form != ArgForm::Json;
             let value = Value::String(text.to_owned());
-            return shown.then_some(Given { name, value, written, other: None });
+            return shown.then_some(TypedArgument { name, value, written, alternative: None });
         }
         if written.form != ArgForm::Json && is_placeholder_value(text) {
-            let message = format!("`{name}` holds `{}`, a placeholder of the instructions", shortened(text.trim()));
-            let fault = notes.fault(FaultKind::Placeholder, written.span, message);
-            notes.push(fault.in_argument(name.clone()).hint("put the real value in its place"));
+            let message = format!("`{name}` holds `{}`, a placeholder of the instructions", shorten_text(text.trim()));
+            let fault = notes.new_fault(FaultKind::Placeholder, written.span, message);
+            notes.push(fault.in_argument(name.clone()).with_hint("put the real value in its place"));
         }
-        notes.faults.extend(misspelt::entities(&name, &written, notes));
-        let (declared, optional) = (shape.names(), !shape.required().contains(&name.as_str()));
-        let shape = shape.property(&name);
-        let types = shape.types();
+        notes.faults.extend(misspelling::entity_warning(&name, &written, notes));
+        let (declared, optional) = (shape.property_names(), !shape.required_names().contains(&name.as_str()));
+        let shape = shape.property_schema(&name);
+        let types = shape.allowed_types();
         let null = written.form == ArgForm::Json && text.trim() == "null";
-        let left_out = null && optional && types.is_some_and(|types| !types.has(Types::NULL));
-        if left_out && self.repairs.has("null_argument") {
-            notes.repair("null_argument", written.span, text, "");
+        let left_out = null && optional && types.is_some_and(|types| !types.has(JsonTypes::NULL));
+        if left_out && self.repairs.has_rule("null_argument") {
+            notes.push_repair("null_argument", written.span, text, "");
             return None;
         }
-        let value = match coerce::read(text, written.form, shape, types, self.repairs) {
-            Ok(Reading { value, rules }) => {
+        let value = match coerce::coerce_value(text, written.form, shape, types, self.repairs) {
+            Ok(CoercedValue { value, rules }) => {
                 for rule in rules {
-                    notes.repair(rule, written.span, text, &value.to_string());
+                    notes.push_repair(rule, written.span, text, &value.to_string());
                 }
                 value
             }
             Err(mismatch) => {
-                let wanted = misspelt::Wanted { name: &name, shape, declared: &declared };
-                notes.push(misspelt::misread(&wanted, &written, mismatch, notes));
+                let wanted = misspelling::ExpectedArgument { name: &name, shape, declared: &declared };
+                notes.push(misspelling::mismatch_fault(&wanted, &written, mismatch, notes));
                 Value::String(text.to_owned())
             }
         };
-        let others = types.filter(|types| types.has(Types::STRING)).map(|types| types.without(Types::STRING));
+        let others = types.filter(|types| types.has(JsonTypes::STRING)).map(|types| types.without(JsonTypes::STRING));
         let other = others.filter(|types| !types.is_empty() && written.form != ArgForm::Json);
-        let other = other.and_then(|types| coerce::read(text, written.form, shape, Some(types), self.repairs).ok());
-        Some(Given { name, value, written, other })
+        let other =
+            other.and_then(|types| coerce::coerce_value(text, written.form, shape, Some(types), self.repairs).ok());
+        Some(TypedArgument { name, value, written, alternative: other })
     }
 }
 
 /// A value as JSON, cut after some eighty characters: feedback never repeats a whole file.
-pub(crate) fn excerpt(value: &Value) -> String {
+pub(crate) fn json_excerpt(value: &Value) -> String {
     match value {
         // A long string is cut before it is written, not after.
-        Value::String(text) => Value::String(capped(text)).to_string(),
-        other => capped(&other.to_string()),
+        Value::String(text) => Value::String(truncate_excerpt(text)).to_string(),
+        other => truncate_excerpt(&other.to_string()),
     }
 }
 
-pub(crate) fn capped(text: &str) -> String {
+pub(crate) fn truncate_excerpt(text: &str) -> String {
     const CHARS: usize = 80;
     match text.char_indices().nth(CHARS) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),

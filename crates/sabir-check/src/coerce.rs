@@ -35,102 +35,104 @@ use std::collections::HashMap;
 use sabir_call::ArgForm;
 use serde_json::{Map, Number, Value};
 
-use crate::element::{Element, elements};
-use crate::relaxed::{self, Broken};
-use crate::repair::{Repairs, Text};
-use crate::schema::{Shape, Types};
+use crate::lenient_json::{self, JsonSyntaxError};
+use crate::repair::{MistypedText, RepairSet};
+use crate::schema::{JsonTypes, SchemaView};
+use crate::xml_element::{XmlElement, parse_elements};
 
 /// What MiniMax M3 writes before every tag, nested ones included.
-const MARKER: &str = "]<]minimax[>[";
+const MINIMAX_MARKER: &str = "]<]minimax[>[";
 /// How deep nested elements are read; what lies deeper stays text.
-const DEPTH: u8 = 16;
+const MAX_DEPTH: u8 = 16;
 
 /// A value, and the rules that it took.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Reading {
+pub(crate) struct CoercedValue {
     pub(crate) value: Value,
     pub(crate) rules: Vec<&'static str>,
 }
 
 /// Why a text cannot be read as the schema wants it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Mismatch {
+pub(crate) enum CoercionError {
     /// It has another type; these were expected.
-    Type(Types),
+    Type(JsonTypes),
     /// It begins like JSON and is none, or gives a key twice. Offsets count in the text.
-    Json(Broken),
+    Json(JsonSyntaxError),
 }
 
-impl Reading {
-    fn plain(value: Value) -> Self {
+impl CoercedValue {
+    fn without_rules(value: Value) -> Self {
         Self { value, rules: Vec::new() }
     }
 }
 
 /// Reads `text` as a value of one of `types` (`None`: anything).
-pub(crate) fn read(
+pub(crate) fn coerce_value(
     text: &str,
     form: ArgForm,
-    shape: Shape<'_>,
-    types: Option<Types>,
-    repairs: Repairs,
-) -> Result<Reading, Mismatch> {
-    let no_string = types.is_some_and(|types| !types.has(Types::STRING));
-    if no_string && let Some((rule, inner, start)) = repairs.unfenced(text) {
+    shape: SchemaView<'_>,
+    types: Option<JsonTypes>,
+    repairs: RepairSet,
+) -> Result<CoercedValue, CoercionError> {
+    let no_string = types.is_some_and(|types| !types.has(JsonTypes::STRING));
+    if no_string && let Some((rule, inner, start)) = repairs.strip_code_fence(text) {
         // One fence: what stands in it is no fence again.
-        return match read(inner, form, shape, types, repairs.without(rule).unwrap_or(repairs)) {
-            Ok(Reading { value, mut rules }) => {
+        return match coerce_value(inner, form, shape, types, repairs.without_rule(rule).unwrap_or(repairs)) {
+            Ok(CoercedValue { value, mut rules }) => {
                 rules.insert(0, rule);
-                Ok(Reading { value, rules })
+                Ok(CoercedValue { value, rules })
             }
-            Err(Mismatch::Json(broken)) => Err(Mismatch::Json(Broken { at: start + broken.at, ..broken })),
+            Err(CoercionError::Json(broken)) => {
+                Err(CoercionError::Json(JsonSyntaxError { at: start + broken.at, ..broken }))
+            }
             Err(mismatch) => Err(mismatch),
         };
     }
     if form == ArgForm::Json {
-        let reading = json(text, repairs)?;
-        return Ok(Reading { value: whole(reading.value, types), ..reading });
+        let reading = parse_json(text, repairs)?;
+        return Ok(CoercedValue { value: normalize_integer(reading.value, types), ..reading });
     }
-    let Some(types) = types.filter(|types| !types.has(Types::STRING)) else {
-        return Ok(Reading::plain(Value::String(text.to_owned())));
+    let Some(types) = types.filter(|types| !types.has(JsonTypes::STRING)) else {
+        return Ok(CoercedValue::without_rules(Value::String(text.to_owned())));
     };
     if form == ArgForm::Raw {
-        if let Some(value) = scalar(text, types) {
-            return Ok(Reading::plain(value));
+        if let Some(value) = parse_scalar(text, types) {
+            return Ok(CoercedValue::without_rules(value));
         }
-        let nests = types.has(Types::ARRAY) || types.has(Types::OBJECT);
-        if nests && let Some(reading) = structure(text, shape, types, repairs)? {
+        let nests = types.has(JsonTypes::ARRAY) || types.has(JsonTypes::OBJECT);
+        if nests && let Some(reading) = parse_structure(text, shape, types, repairs)? {
             return Ok(reading);
         }
     }
-    let repaired = repairs.value(&Text { text, form, types });
-    repaired.map(|(rule, value)| Reading { value, rules: vec![rule] }).ok_or(Mismatch::Type(types))
+    let repaired = repairs.repair_value(&MistypedText { text, form, types });
+    repaired.map(|(rule, value)| CoercedValue { value, rules: vec![rule] }).ok_or(CoercionError::Type(types))
 }
 
 /// Reads a null, a boolean or a number in exactly the documented spellings.
-pub(crate) fn scalar(text: &str, types: Types) -> Option<Value> {
+pub(crate) fn parse_scalar(text: &str, types: JsonTypes) -> Option<Value> {
     match text {
-        "null" | "None" => return types.has(Types::NULL).then_some(Value::Null),
-        "true" | "True" => return types.has(Types::BOOLEAN).then_some(Value::Bool(true)),
-        "false" | "False" => return types.has(Types::BOOLEAN).then_some(Value::Bool(false)),
+        "null" | "None" => return types.has(JsonTypes::NULL).then_some(Value::Null),
+        "true" | "True" => return types.has(JsonTypes::BOOLEAN).then_some(Value::Bool(true)),
+        "false" | "False" => return types.has(JsonTypes::BOOLEAN).then_some(Value::Bool(false)),
         _ => {}
     }
     // The parser of numbers would also skip white space, which is a repair's business.
     if !text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) || !text.ends_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
-    if relaxed::wide(text).is_some() {
+    if lenient_json::find_wide_integer(text).is_some() {
         return None;
     }
     let number: Number = serde_json::from_str(text).ok()?;
-    if types.has(Types::NUMBER) {
+    if types.has(JsonTypes::NUMBER) {
         return Some(Value::Number(number));
     }
-    integer(&number).filter(|_| types.has(Types::INTEGER)).map(Value::Number)
+    to_integer(&number).filter(|_| types.has(JsonTypes::INTEGER)).map(Value::Number)
 }
 
 /// The number without its `.0`; `None` where it is not whole, or too large for a float to be exact.
-fn integer(number: &Number) -> Option<Number> {
+fn to_integer(number: &Number) -> Option<Number> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if !number.is_f64() {
         return Some(number.clone());
@@ -141,68 +143,79 @@ fn integer(number: &Number) -> Option<Number> {
 }
 
 /// Writes `10.0` as `10` where an integer is wanted.
-fn whole(value: Value, types: Option<Types>) -> Value {
+fn normalize_integer(value: Value, types: Option<JsonTypes>) -> Value {
     match &value {
-        Value::Number(number) if types.is_some_and(|types| types.has(Types::INTEGER) && !types.has(Types::NUMBER)) => {
-            integer(number).map_or(value, Value::Number)
+        Value::Number(number)
+            if types.is_some_and(|types| types.has(JsonTypes::INTEGER) && !types.has(JsonTypes::NUMBER)) =>
+        {
+            to_integer(number).map_or(value, Value::Number)
         }
         _ => value,
     }
 }
 
-fn json(text: &str, repairs: Repairs) -> Result<Reading, Mismatch> {
-    let broken = match relaxed::strict(text) {
-        Ok(value) => return Ok(Reading::plain(value)),
+fn parse_json(text: &str, repairs: RepairSet) -> Result<CoercedValue, CoercionError> {
+    let broken = match lenient_json::parse_strict(text) {
+        Ok(value) => return Ok(CoercedValue::without_rules(value)),
         Err(broken) => broken,
     };
     // What no repair mends is said of the first byte that none mends.
-    let read = if broken.doubled { Err(broken) } else { repairs.json(text) };
-    let read = read.and_then(|(rules, relaxed)| Ok(Reading { value: relaxed.once()?, rules }));
-    read.map_err(Mismatch::Json)
+    let read = if broken.is_duplicate_key { Err(broken) } else { repairs.repair_json(text) };
+    let read = read.and_then(|(rules, relaxed)| Ok(CoercedValue { value: relaxed.reject_duplicate_keys()?, rules }));
+    read.map_err(CoercionError::Json)
 }
 
 /// Reads an array or an object; `None` where the text begins like neither.
-fn structure(text: &str, shape: Shape<'_>, types: Types, repairs: Repairs) -> Result<Option<Reading>, Mismatch> {
+fn parse_structure(
+    text: &str,
+    shape: SchemaView<'_>,
+    types: JsonTypes,
+    repairs: RepairSet,
+) -> Result<Option<CoercedValue>, CoercionError> {
     let start = text.trim_ascii_start();
     if start.is_empty() {
-        let empty = if types.has(Types::ARRAY) { Value::Array(Vec::new()) } else { Value::Object(Map::new()) };
-        return Ok(Some(Reading::plain(empty)));
+        let empty = if types.has(JsonTypes::ARRAY) { Value::Array(Vec::new()) } else { Value::Object(Map::new()) };
+        return Ok(Some(CoercedValue::without_rules(empty)));
     }
     if start.starts_with(['{', '[']) {
-        return json(text, repairs).map(Some);
+        return parse_json(text, repairs).map(Some);
     }
-    let unmarked = start.starts_with(MARKER).then(|| start.replace(MARKER, ""));
+    let unmarked = start.starts_with(MINIMAX_MARKER).then(|| start.replace(MINIMAX_MARKER, ""));
     let text = unmarked.as_deref().unwrap_or(start);
-    let children = if text.starts_with('<') { elements(text) } else { None };
+    let children = if text.starts_with('<') { parse_elements(text) } else { None };
     Ok(children.map(|children| {
-        let list = types.has(Types::ARRAY);
-        Reading::plain(if list { array(&children, shape, DEPTH) } else { object(&children, shape, DEPTH).into() })
+        let list = types.has(JsonTypes::ARRAY);
+        CoercedValue::without_rules(if list {
+            build_array(&children, shape, MAX_DEPTH)
+        } else {
+            build_object(&children, shape, MAX_DEPTH).into()
+        })
     }))
 }
 
 /// What a text of nothing but elements would be between tags; `None` where it is none, or means no value of these types.
-pub(crate) fn tagged(text: &str, shape: Shape<'_>, types: Types) -> Option<Value> {
-    let children = elements(text).filter(|children| !children.is_empty())?;
-    match (types.has(Types::ARRAY), types.has(Types::OBJECT), children.as_slice()) {
-        (true, _, children) => Some(array(children, shape, DEPTH)),
-        (_, true, children) => Some(object(children, shape, DEPTH).into()),
-        (_, _, [child]) => scalar(child.text().trim(), types),
+pub(crate) fn parse_tagged(text: &str, shape: SchemaView<'_>, types: JsonTypes) -> Option<Value> {
+    let children = parse_elements(text).filter(|children| !children.is_empty())?;
+    match (types.has(JsonTypes::ARRAY), types.has(JsonTypes::OBJECT), children.as_slice()) {
+        (true, _, children) => Some(build_array(children, shape, MAX_DEPTH)),
+        (_, true, children) => Some(build_object(children, shape, MAX_DEPTH).into()),
+        (_, _, [child]) => parse_scalar(child.text().trim(), types),
         _ => None,
     }
 }
 
-fn array(children: &[Element<'_>], shape: Shape<'_>, depth: u8) -> Value {
-    let items = shape.items();
-    let known = items.names();
+fn build_array(children: &[XmlElement<'_>], shape: SchemaView<'_>, depth: u8) -> Value {
+    let items = shape.item_schema();
+    let known = items.property_names();
     let bare = !children.is_empty() && children.iter().all(|child| known.contains(&child.name));
-    if bare && items.types().is_some_and(|types| types.has(Types::OBJECT)) {
-        return Value::Array(vec![object(children, items, depth).into()]);
+    if bare && items.allowed_types().is_some_and(|types| types.has(JsonTypes::OBJECT)) {
+        return Value::Array(vec![build_object(children, items, depth).into()]);
     }
-    Value::Array(children.iter().map(|child| value(child, items, depth)).collect())
+    Value::Array(children.iter().map(|child| coerce_element(child, items, depth)).collect())
 }
 
-fn object(children: &[Element<'_>], shape: Shape<'_>, depth: u8) -> Map<String, Value> {
-    let mut groups: Vec<(&str, Vec<&Element<'_>>)> = Vec::new();
+fn build_object(children: &[XmlElement<'_>], shape: SchemaView<'_>, depth: u8) -> Map<String, Value> {
+    let mut groups: Vec<(&str, Vec<&XmlElement<'_>>)> = Vec::new();
     let mut known = HashMap::new();
     for child in children {
         let index = *known.entry(child.name).or_insert(groups.len());
@@ -211,14 +224,14 @@ fn object(children: &[Element<'_>], shape: Shape<'_>, depth: u8) -> Map<String, 
             None => groups.push((child.name, vec![child])),
         }
     }
-    let property = |(name, group): (&str, Vec<&Element<'_>>)| {
-        let shape = shape.property(name);
+    let property = |(name, group): (&str, Vec<&XmlElement<'_>>)| {
+        let shape = shape.property_schema(name);
         let read = match group.as_slice() {
-            [child] => value(child, shape, depth),
+            [child] => coerce_element(child, shape, depth),
             _ => {
-                let list = shape.types().is_some_and(|types| types.has(Types::ARRAY));
-                let shape = if list { shape.items() } else { shape };
-                Value::Array(group.iter().map(|child| value(child, shape, depth)).collect())
+                let list = shape.allowed_types().is_some_and(|types| types.has(JsonTypes::ARRAY));
+                let shape = if list { shape.item_schema() } else { shape };
+                Value::Array(group.iter().map(|child| coerce_element(child, shape, depth)).collect())
             }
         };
         (name.to_owned(), read)
@@ -227,42 +240,42 @@ fn object(children: &[Element<'_>], shape: Shape<'_>, depth: u8) -> Map<String, 
 }
 
 /// The value of one element; its text where nothing else fits.
-fn value(element: &Element<'_>, shape: Shape<'_>, depth: u8) -> Value {
+fn coerce_element(element: &XmlElement<'_>, shape: SchemaView<'_>, depth: u8) -> Value {
     let text = || Value::String(element.text().to_owned());
-    let Some(types) = shape.types().filter(|types| !types.has(Types::STRING)) else { return text() };
+    let Some(types) = shape.allowed_types().filter(|types| !types.has(JsonTypes::STRING)) else { return text() };
     let Some(depth) = depth.checked_sub(1) else { return text() };
     let trimmed = element.text().trim_ascii();
-    if let Some(value) = scalar(trimmed, types) {
+    if let Some(value) = parse_scalar(trimmed, types) {
         return value;
     }
     if trimmed.starts_with(['{', '[']) {
-        return relaxed::strict(trimmed).unwrap_or_else(|_| text());
+        return lenient_json::parse_strict(trimmed).unwrap_or_else(|_| text());
     }
-    let children = element.children();
+    let children = element.child_elements();
     match children {
-        Some(children) if types.has(Types::ARRAY) => array(&children, shape, depth),
-        None if types.has(Types::ARRAY) => {
+        Some(children) if types.has(JsonTypes::ARRAY) => build_array(&children, shape, depth),
+        None if types.has(JsonTypes::ARRAY) => {
             // One child of a list property that is no list itself is its only item.
-            let items = shape.items();
-            Value::Array(vec![value(element, items, depth)])
+            let items = shape.item_schema();
+            Value::Array(vec![coerce_element(element, items, depth)])
         }
-        children if types.has(Types::OBJECT) => {
-            let inner = children.map(|children| object(&children, shape, depth));
-            with_attributes(element, inner, shape).map_or_else(text, Value::Object)
+        children if types.has(JsonTypes::OBJECT) => {
+            let inner = children.map(|children| build_object(&children, shape, depth));
+            merge_attributes(element, inner, shape).map_or_else(text, Value::Object)
         }
         _ => text(),
     }
 }
 
 /// An object's element: its attributes, and its properties or its text. `None`: text alone makes no object.
-fn with_attributes(
-    element: &Element<'_>,
+fn merge_attributes(
+    element: &XmlElement<'_>,
     inner: Option<Map<String, Value>>,
-    shape: Shape<'_>,
+    shape: SchemaView<'_>,
 ) -> Option<Map<String, Value>> {
     let attribute = |(name, text): &(&str, &str)| {
-        let types = shape.property(name).types().filter(|types| !types.has(Types::STRING));
-        let value = types.and_then(|types| scalar(text, types));
+        let types = shape.property_schema(name).allowed_types().filter(|types| !types.has(JsonTypes::STRING));
+        let value = types.and_then(|types| parse_scalar(text, types));
         ((*name).to_owned(), value.unwrap_or_else(|| Value::String((*text).to_owned())))
     };
     let mut object: Map<String, Value> = element.attributes.iter().map(attribute).collect();
@@ -270,9 +283,10 @@ fn with_attributes(
         object.extend(inner);
         return Some(object);
     }
-    let names = shape.names();
+    let names = shape.property_names();
     let usual = ["text", "content", "value"].into_iter().find(|name| names.contains(name));
-    let is_string = |name: &&str| shape.property(name).types().is_some_and(|types| types.has(Types::STRING));
+    let is_string =
+        |name: &&str| shape.property_schema(name).allowed_types().is_some_and(|types| types.has(JsonTypes::STRING));
     let only = || {
         let mut free = names.iter().copied().filter(|name| !object.contains_key(*name)).filter(is_string);
         free.next().filter(|_| free.next().is_none())
@@ -291,17 +305,17 @@ mod tests {
     use sabir_call::ArgForm;
     use serde_json::{Value, json};
 
-    use super::{Mismatch, read};
-    use crate::repair::Repairs;
-    use crate::schema::Shape;
+    use super::{CoercionError, coerce_value};
+    use crate::repair::RepairSet;
+    use crate::schema::SchemaView;
 
     fn coerce(text: &str, form: ArgForm, schema: &Value) -> String {
-        let shape = Shape::new(schema);
-        match read(text, form, shape, shape.types(), Repairs::all()) {
+        let shape = SchemaView::new(schema);
+        match coerce_value(text, form, shape, shape.allowed_types(), RepairSet::all()) {
             Ok(reading) if reading.rules.is_empty() => reading.value.to_string(),
             Ok(reading) => format!("{} ({})", reading.value, reading.rules.join(", ")),
-            Err(Mismatch::Type(types)) => format!("not {}", types.words()),
-            Err(Mismatch::Json(broken)) => format!("{} @{}", broken.message, broken.at),
+            Err(CoercionError::Type(types)) => format!("not {}", types.describe_types()),
+            Err(CoercionError::Json(broken)) => format!("{} @{}", broken.message, broken.at),
         }
     }
 
@@ -317,7 +331,7 @@ mod tests {
             "items": {"type": "array", "items": {"type": "object", "properties": {"qty": {"type": "integer"}}}}}});
         let text =
             "§<city>a</city>§<zip>7§</zip>§<items>§<item>§<qty>2§</qty>§</item>§<item>§<qty>5§</qty>§</item>§</items>";
-        let marked = |text: &str| text.replace('§', super::MARKER).replace("a<", "a]<]minimax[>[<");
+        let marked = |text: &str| text.replace('§', super::MINIMAX_MARKER).replace("a<", "a]<]minimax[>[<");
         let expected = r#"{"city":"a","zip":7,"items":[{"qty":2},{"qty":5}]}"#;
         assert_eq!(coerce(&marked(text), ArgForm::Raw, &order), expected);
         let words = marked("§<city>a</city>");

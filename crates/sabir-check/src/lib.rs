@@ -6,7 +6,7 @@
 //! rules ([`RULES`]), each on the record with what stood there before; everything else is a [`Fault`](sabir_call::Fault)
 //! that says where, what was expected and what was found. All faults are collected, since a model that learns of one
 //! mistake at a time pays a turn for each. [`feedback`] puts them into words for it, and into
-//! other words where the same mistake comes again ([`Repetition`]).
+//! other words where the same mistake comes again ([`RepeatTracker`]).
 //!
 //! ```
 //! use sabir_call::{ArgForm, Draft, Event, Protocol, Sink, ToolSet};
@@ -48,25 +48,25 @@
 //! ```
 
 mod arguments;
+mod call_diagnostics;
 mod coerce;
-mod element;
 mod feedback;
 mod gate;
-mod lesson;
+mod hints;
+mod lenient_json;
 pub mod lint;
-mod misspelt;
-mod near;
-mod notes;
-mod relaxed;
+mod misspelling;
 mod repair;
 mod repetition;
-mod rest;
 mod schema;
+mod similar_name;
+mod trailing_arguments;
 mod typing;
 mod validate;
+mod xml_element;
 
-pub use feedback::{Audience, CAP as FEEDBACK_CAP, feedback};
-pub use gate::{CallState, Checked, Checker};
-pub use repair::{RULES, Repair, Repairs, Rule};
-pub use repetition::{Repetition, Told};
-pub use typing::{Passage, Typed};
+pub use feedback::{CAP as FEEDBACK_CAP, FeedbackContext, render_feedback};
+pub use gate::{CallChecker, CallState, CheckedCall};
+pub use repair::{RULES, Repair, RepairRule, RepairSet};
+pub use repetition::{CheckedOutcome, RepeatTracker};
+pub use typing::{CoercionOutcome, StreamingMode};

@@ -13,28 +13,28 @@
 //! ```
 
 mod names;
+mod prompting;
+mod round_trip;
 mod schemas;
-mod teaching;
-mod trial;
 
-use sabir_call::dialect::{Dialect, dialects};
+use sabir_call::dialect::{Dialect, all_dialects};
 use sabir_call::{Severity, ToolSet, ToolSpec};
 use serde::Serialize;
 use serde_json::Value;
 
 /// One rule.
 #[derive(Debug)]
-pub struct Lint {
+pub struct LintRule {
     /// The name, part of the public contract.
     pub name: &'static str,
     /// One sentence: what is found, and why it matters.
     pub doc: &'static str,
-    check: fn(&Tools<'_>, &mut Findings),
+    check: fn(&LintInput<'_>, &mut LintFindings),
 }
 
 /// One thing that a rule found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct LintFinding {
     /// The rule; a row of [`LINTS`].
     pub lint: &'static str,
     /// Errors make a tool unusable.
@@ -53,100 +53,112 @@ pub struct Finding {
 
 /// Whom the tools are for.
 #[derive(Debug, Clone)]
-pub struct Scope {
+pub struct LintScope {
     dialects: Vec<&'static Dialect>,
     wires: bool,
 }
 
 /// Every rule.
-pub static LINTS: [Lint; 24] = [
-    Lint {
+pub static LINTS: [LintRule; 24] = [
+    LintRule {
         name: "not_a_tool",
         doc: "An element that is no tool: no name, or a key of the wrong type.",
         check: names::not_a_tool,
     },
-    Lint { name: "doubled_name", doc: "Two tools of one name: no call says which is meant.", check: names::doubled },
-    Lint {
+    LintRule {
+        name: "doubled_name",
+        doc: "Two tools of one name: no call says which is meant.",
+        check: names::doubled_name,
+    },
+    LintRule {
         name: "unwritable_name",
         doc: "A tool's name with characters that no dialect holds.",
-        check: names::unwritable,
+        check: names::unwritable_name,
     },
-    Lint {
+    LintRule {
         name: "wire_name",
         doc: "A tool's name that OpenAI and Anthropic refuse: other than `^[a-zA-Z0-9_-]{1,64}$`.",
-        check: names::wire,
+        check: names::wire_name,
     },
-    Lint {
+    LintRule {
         name: "reserved_name",
         doc: "A tool or argument named like a tag that means something by itself (`thinking`, `invoke`, `tool_call`).",
-        check: names::reserved,
+        check: names::reserved_name,
     },
-    Lint {
+    LintRule {
         name: "argument_like_tool",
         doc: "An argument named like a tool, where both are tags: in prose nobody can tell which is meant.",
         check: names::argument_like_tool,
     },
-    Lint { name: "case_collision", doc: "Names that differ only in case.", check: names::case_collision },
-    Lint { name: "near_names", doc: "Names so near that a model will mix them up.", check: names::near },
-    Lint { name: "empty_argument", doc: "An argument without a name.", check: names::empty_argument },
-    Lint { name: "python_keyword", doc: "A name that is a keyword of Python.", check: names::python_keyword },
-    Lint { name: "python_identifier", doc: "A name that Python cannot write.", check: names::python_identifier },
-    Lint {
+    LintRule { name: "case_collision", doc: "Names that differ only in case.", check: names::case_collision },
+    LintRule { name: "near_names", doc: "Names so near that a model will mix them up.", check: names::near_names },
+    LintRule { name: "empty_argument", doc: "An argument without a name.", check: names::empty_argument },
+    LintRule { name: "python_keyword", doc: "A name that is a keyword of Python.", check: names::python_keyword },
+    LintRule { name: "python_identifier", doc: "A name that Python cannot write.", check: names::python_identifier },
+    LintRule {
         name: "unreadable_call",
         doc: "A tool whose calls a dialect cannot read back: rendered as it is taught, the call is not understood.",
-        check: trial::unreadable,
+        check: round_trip::unreadable_call,
     },
-    Lint { name: "no_object_schema", doc: "Parameters that are no schema of an object.", check: schemas::no_object },
-    Lint { name: "invalid_schema", doc: "Parameters that are no valid JSON Schema.", check: schemas::invalid },
-    Lint {
+    LintRule {
+        name: "no_object_schema",
+        doc: "Parameters that are no schema of an object.",
+        check: schemas::no_object_schema,
+    },
+    LintRule {
+        name: "invalid_schema",
+        doc: "Parameters that are no valid JSON Schema.",
+        check: schemas::invalid_schema,
+    },
+    LintRule {
         name: "outside_reference",
         doc: "A `$ref` to another document: nothing is ever fetched.",
         check: schemas::outside_reference,
     },
-    Lint { name: "missing_type", doc: "A schema that does not say its type.", check: schemas::missing_type },
-    Lint {
+    LintRule { name: "missing_type", doc: "A schema that does not say its type.", check: schemas::missing_type },
+    LintRule {
         name: "top_level_union",
         doc: "`oneOf`, `anyOf` or `allOf` at the top of the parameters, which wires refuse.",
         check: schemas::top_level_union,
     },
-    Lint {
+    LintRule {
         name: "pattern_properties",
         doc: "Arguments by pattern: no model can be told their names.",
-        check: schemas::patterns,
+        check: schemas::pattern_properties,
     },
-    Lint { name: "untyped_array", doc: "An array that does not say what it holds.", check: schemas::untyped_array },
-    Lint {
+    LintRule { name: "untyped_array", doc: "An array that does not say what it holds.", check: schemas::untyped_array },
+    LintRule {
         name: "hard_in_tags",
         doc: "A value that raw tags carry only by convention: an object, or a string that could be another type too.",
         check: schemas::hard_in_tags,
     },
-    Lint {
+    LintRule {
         name: "undeclared_required",
         doc: "A required argument that is not declared.",
         check: schemas::undeclared_required,
     },
-    Lint {
+    LintRule {
         name: "contradiction",
         doc: "An `enum`, `default` or example that the schema itself refuses.",
         check: schemas::contradiction,
     },
-    Lint {
+    LintRule {
         name: "missing_description",
         doc: "A tool or an argument without a description, or a tool without an example.",
-        check: teaching::missing,
+        check: prompting::missing_description,
     },
-    Lint {
+    LintRule {
         name: "prompt_size",
         doc: "A prompt of more than 3,000 tokens (bytes / 4), paid for with every request.",
-        check: teaching::size,
+        check: prompting::prompt_size,
     },
 ];
 
 /// Everything that the rules find in a list of tools (`[{name, description, parameters, examples}]`), in the order of the
 /// list, errors first where they share a place.
-pub fn lint(tools: &Value, scope: &Scope) -> Vec<Finding> {
-    let tools = Tools::new(tools, scope);
-    let mut findings = Findings::default();
+pub fn lint_tools(tools: &Value, scope: &LintScope) -> Vec<LintFinding> {
+    let tools = LintInput::new(tools, scope);
+    let mut findings = LintFindings::default();
     for lint in &LINTS {
         findings.lint = lint.name;
         (lint.check)(&tools, &mut findings);
@@ -156,33 +168,33 @@ pub fn lint(tools: &Value, scope: &Scope) -> Vec<Finding> {
     found.into_iter().map(|(_, finding)| finding).collect()
 }
 
-impl Scope {
+impl LintScope {
     /// Every dialect and every wire.
     pub fn all() -> Self {
-        Self { dialects: dialects(), wires: true }
+        Self { dialects: all_dialects(), wires: true }
     }
 
     /// One dialect, and no wire.
-    pub fn only(dialect: &'static Dialect) -> Self {
+    pub fn for_dialect(dialect: &'static Dialect) -> Self {
         Self { dialects: vec![dialect], wires: false }
     }
 
     /// The names of the dialects of which this holds.
-    fn names(&self, holds: impl Fn(&Dialect) -> bool) -> Vec<&'static str> {
+    fn dialect_names(&self, holds: impl Fn(&Dialect) -> bool) -> Vec<&'static str> {
         self.dialects.iter().filter(|dialect| holds(dialect)).map(|dialect| dialect.name).collect()
     }
 }
 
 /// What the rules look at.
-struct Tools<'a> {
-    list: Vec<Item<'a>>,
-    scope: &'a Scope,
+struct LintInput<'a> {
+    list: Vec<ToolEntry<'a>>,
+    scope: &'a LintScope,
     /// Those that can be offered at all.
     set: ToolSet,
 }
 
 /// One element of the list.
-struct Item<'a> {
+struct ToolEntry<'a> {
     at: usize,
     raw: &'a Value,
     spec: Result<ToolSpec, String>,
@@ -190,16 +202,16 @@ struct Item<'a> {
 
 /// What was found so far, each with the tool's place in the list.
 #[derive(Default)]
-struct Findings {
+struct LintFindings {
     lint: &'static str,
-    found: Vec<(usize, Finding)>,
+    found: Vec<(usize, LintFinding)>,
 }
 
-impl<'a> Tools<'a> {
-    fn new(tools: &'a Value, scope: &'a Scope) -> Self {
+impl<'a> LintInput<'a> {
+    fn new(tools: &'a Value, scope: &'a LintScope) -> Self {
         let read = |(at, raw): (usize, &'a Value)| {
             let spec = serde_json::from_value::<ToolSpec>(raw.clone()).map_err(|error| error.to_string());
-            Item { at, raw, spec }
+            ToolEntry { at, raw, spec }
         };
         let list: Vec<_> = tools.as_array().into_iter().flatten().enumerate().map(read).collect();
         let mut usable: Vec<ToolSpec> = Vec::new();
@@ -212,30 +224,30 @@ impl<'a> Tools<'a> {
     }
 
     /// The elements that are tools.
-    fn specs(&self) -> impl Iterator<Item = (usize, &ToolSpec)> {
+    fn tool_specs(&self) -> impl Iterator<Item = (usize, &ToolSpec)> {
         self.list.iter().filter_map(|item| Some((item.at, item.spec.as_ref().ok()?)))
     }
 }
 
-impl Findings {
+impl LintFindings {
     /// Notes a finding at a place below the tool at that index.
-    fn push(&mut self, at: usize, tool: &str, path: &str, about: About) {
-        let About { severity, dialects, message, hint } = about;
+    fn push(&mut self, at: usize, tool: &str, path: &str, about: FindingDetails) {
+        let FindingDetails { severity, dialects, message, hint } = about;
         let tool = Some(tool.to_owned()).filter(|name| !name.is_empty());
         let pointer = format!("/{at}{path}");
-        self.found.push((at, Finding { lint: self.lint, severity, tool, pointer, dialects, message, hint }));
+        self.found.push((at, LintFinding { lint: self.lint, severity, tool, pointer, dialects, message, hint }));
     }
 }
 
 /// What there is to say of a place.
-struct About {
+struct FindingDetails {
     severity: Severity,
     dialects: Vec<&'static str>,
     message: String,
     hint: String,
 }
 
-impl About {
+impl FindingDetails {
     fn error(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { severity: Severity::Error, dialects: Vec::new(), message: message.into(), hint: hint.into() }
     }
@@ -244,17 +256,17 @@ impl About {
         Self { severity: Severity::Warning, ..Self::error(message, hint) }
     }
 
-    fn within(self, dialects: Vec<&'static str>) -> Self {
+    fn with_dialects(self, dialects: Vec<&'static str>) -> Self {
         Self { dialects, ..self }
     }
 }
 
 /// A key as a part of a JSON pointer.
-fn part(key: &str) -> String {
+fn pointer_segment(key: &str) -> String {
     format!("/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
 /// Where an argument is declared, below its tool.
 fn argument_path(name: &str) -> String {
-    format!("/parameters/properties{}", part(name))
+    format!("/parameters/properties{}", pointer_segment(name))
 }

@@ -29,10 +29,10 @@ use sabir_call::{ArgForm, Span, ToolSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::coerce::scalar;
-use crate::near::near;
-use crate::relaxed::{self, Broken, Relaxed, Slip};
-use crate::schema::{Shape, Types};
+use crate::coerce::parse_scalar;
+use crate::lenient_json::{self, JsonSlip, JsonSyntaxError, LenientJson};
+use crate::schema::{JsonTypes, SchemaView};
+use crate::similar_name::find_similar_name;
 
 /// What a rule changed, for the audit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,30 +49,30 @@ pub struct Repair {
 
 /// One named rule.
 #[derive(Debug)]
-pub struct Rule {
+pub struct RepairRule {
     /// The name, part of the public contract.
     pub name: &'static str,
     /// One sentence: what is read as what.
     pub doc: &'static str,
-    stage: Stage,
+    stage: RepairStage,
 }
 
 /// Where in the gates a rule applies, and what it does there.
 #[derive(Debug)]
-enum Stage {
-    Tool(fn(&Called<'_>) -> Option<String>),
-    Argument(fn(&Slot<'_>) -> Option<String>),
+enum RepairStage {
+    Tool(fn(&UndeclaredTool<'_>) -> Option<String>),
+    Argument(fn(&UndeclaredArgument<'_>) -> Option<String>),
     Fence,
     /// An argument that is null and may not be.
     Null,
-    Value(fn(&Text<'_>) -> Option<Value>),
-    Json(Slip),
+    Value(fn(&MistypedText<'_>) -> Option<Value>),
+    Json(JsonSlip),
     /// The parser reads it, with a warning.
     Parser,
 }
 
 /// A call of a tool that is not declared.
-pub(crate) struct Called<'a> {
+pub(crate) struct UndeclaredTool<'a> {
     pub(crate) name: &'a str,
     pub(crate) tools: &'a ToolSet,
     /// The names of the arguments that it gives.
@@ -80,7 +80,7 @@ pub(crate) struct Called<'a> {
 }
 
 /// An argument whose name is not declared.
-pub(crate) struct Slot<'a> {
+pub(crate) struct UndeclaredArgument<'a> {
     pub(crate) name: &'a str,
     /// The names that the tool declares.
     pub(crate) declared: &'a [&'a str],
@@ -93,98 +93,102 @@ pub(crate) struct Slot<'a> {
 }
 
 /// A value that does not have a type that the schema allows.
-pub(crate) struct Text<'a> {
+pub(crate) struct MistypedText<'a> {
     pub(crate) text: &'a str,
     pub(crate) form: ArgForm,
-    pub(crate) types: Types,
+    pub(crate) types: JsonTypes,
 }
 
 /// Every rule.
-pub static RULES: [Rule; 15] = [
-    Rule {
+pub static RULES: [RepairRule; 15] = [
+    RepairRule {
         name: "wrong_case_name",
         doc: "A tool's name in the wrong case (`Read_File` for `read_file`), where only one tool has these letters.",
-        stage: Stage::Tool(wrong_case_name),
+        stage: RepairStage::Tool(wrong_case_name),
     },
-    Rule {
+    RepairRule {
         name: "near_name",
         doc: "A tool's name of the same letters with other things between the words (`readFile`, `read-file` for `read_file`), where no other tool has them and the call gives only arguments of that tool, and all that it requires.",
-        stage: Stage::Tool(near_name),
+        stage: RepairStage::Tool(near_name),
     },
-    Rule {
+    RepairRule {
         name: "wrong_case_argument",
         doc: "An argument's name in the wrong case (`Path` for `path`), where only one argument has these letters and it is not given.",
-        stage: Stage::Argument(wrong_case_argument),
+        stage: RepairStage::Argument(wrong_case_argument),
     },
-    Rule {
+    RepairRule {
         name: "argument_alias",
         doc: "A usual other name (`cmd`, `bash`, `shell`, `script` for `command`; `operation` for `action`; `file`, `filename`, `file_path`, `filepath` for `path`; `text`, `contents` for `content`) of a required argument that is missing.",
-        stage: Stage::Argument(argument_alias),
+        stage: RepairStage::Argument(argument_alias),
     },
-    Rule {
+    RepairRule {
         name: "near_argument",
         doc: "An argument's name of the same letters with other things between the words (`startLine` for `start_line`), where no other argument has them and the one that is meant is not given.",
-        stage: Stage::Argument(near_argument),
+        stage: RepairStage::Argument(near_argument),
     },
-    Rule {
+    RepairRule {
         name: "null_argument",
         doc: "`null` for an argument that may be left out and may not be null: it is read as left out.",
-        stage: Stage::Null,
+        stage: RepairStage::Null,
     },
-    Rule {
+    RepairRule {
         name: "fenced_json",
         doc: "Arguments, or a value that is no string, in a code fence: what stands in the fence is read.",
-        stage: Stage::Fence,
+        stage: RepairStage::Fence,
     },
-    Rule {
+    RepairRule {
         name: "double_encoding",
         doc: "Arguments, an object or an array written as a JSON string that holds their JSON text.",
-        stage: Stage::Value(double_encoding),
+        stage: RepairStage::Value(double_encoding),
     },
-    Rule {
+    RepairRule {
         name: "stringified_value",
         doc: "A number, a boolean or null written as a JSON string (`\"10\"` for `10`).",
-        stage: Stage::Value(stringified_value),
+        stage: RepairStage::Value(stringified_value),
     },
-    Rule {
+    RepairRule {
         name: "trimmed_scalar",
         doc: "White space around a number, a boolean or null between tags.",
-        stage: Stage::Value(trimmed_scalar),
+        stage: RepairStage::Value(trimmed_scalar),
     },
-    Rule {
+    RepairRule {
         name: "trailing_comma",
         doc: "A comma before `}` or `]` in JSON, be it in a value or around the call.",
-        stage: Stage::Json(Slip::TrailingComma),
+        stage: RepairStage::Json(JsonSlip::TrailingComma),
     },
-    Rule {
+    RepairRule {
         name: "single_quotes",
         doc: "JSON strings in single quotes, be they values or the keys around them.",
-        stage: Stage::Json(Slip::SingleQuotes),
+        stage: RepairStage::Json(JsonSlip::SingleQuotes),
     },
-    Rule {
+    RepairRule {
         name: "extra_bracket",
         doc: "One closing brace too many behind a call in JSON, right before what closes or separates the calls.",
-        stage: Stage::Parser,
+        stage: RepairStage::Parser,
     },
-    Rule { name: "python_literal", doc: "`True`, `False` or `None` in JSON.", stage: Stage::Json(Slip::PythonLiteral) },
-    Rule {
+    RepairRule {
+        name: "python_literal",
+        doc: "`True`, `False` or `None` in JSON.",
+        stage: RepairStage::Json(JsonSlip::PythonLiteral),
+    },
+    RepairRule {
         name: "control_character",
         doc: "A raw line feed, tab or other control character inside a JSON string, or a raw line feed in a Python string that may hold none.",
-        stage: Stage::Json(Slip::ControlCharacter),
+        stage: RepairStage::Json(JsonSlip::ControlCharacter),
     },
 ];
 
 /// The rules that are switched on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Repairs(u32);
+pub struct RepairSet(u32);
 
-impl Default for Repairs {
+impl Default for RepairSet {
     fn default() -> Self {
         Self::all()
     }
 }
 
-impl Repairs {
+impl RepairSet {
     /// Every rule.
     pub fn all() -> Self {
         Self(u32::MAX)
@@ -197,71 +201,71 @@ impl Repairs {
 
     /// Without the rule of that name; `None` where no rule has it.
     #[must_use]
-    pub fn without(self, name: &str) -> Option<Self> {
-        bit(name).map(|bit| Self(self.0 & !bit))
+    pub fn without_rule(self, name: &str) -> Option<Self> {
+        rule_bit(name).map(|bit| Self(self.0 & !bit))
     }
 
     /// With the rule of that name; `None` where no rule has it.
     #[must_use]
-    pub fn with(self, name: &str) -> Option<Self> {
-        bit(name).map(|bit| Self(self.0 | bit))
+    pub fn with_rule(self, name: &str) -> Option<Self> {
+        rule_bit(name).map(|bit| Self(self.0 | bit))
     }
 
     /// Whether the rule of that name is on.
-    pub fn has(self, name: &str) -> bool {
-        bit(name).is_some_and(|bit| self.0 & bit != 0)
+    pub fn has_rule(self, name: &str) -> bool {
+        rule_bit(name).is_some_and(|bit| self.0 & bit != 0)
     }
 
-    fn rules(self) -> impl Iterator<Item = &'static Rule> {
+    fn active_rules(self) -> impl Iterator<Item = &'static RepairRule> {
         RULES.iter().enumerate().filter(move |(index, _)| self.0 & (1 << index) != 0).map(|(_, rule)| rule)
     }
 
     /// The declared tool that an unknown name means.
-    pub(crate) fn tool(self, called: &Called<'_>) -> Option<(&'static str, String)> {
-        self.rules().find_map(|rule| match rule.stage {
-            Stage::Tool(apply) => Some((rule.name, apply(called)?)),
+    pub(crate) fn resolve_tool(self, called: &UndeclaredTool<'_>) -> Option<(&'static str, String)> {
+        self.active_rules().find_map(|rule| match rule.stage {
+            RepairStage::Tool(apply) => Some((rule.name, apply(called)?)),
             _ => None,
         })
     }
 
     /// The declared argument that an unknown name means.
-    pub(crate) fn argument(self, slot: &Slot<'_>) -> Option<(&'static str, String)> {
-        self.rules().find_map(|rule| match rule.stage {
-            Stage::Argument(apply) => Some((rule.name, apply(slot)?)),
+    pub(crate) fn resolve_argument(self, slot: &UndeclaredArgument<'_>) -> Option<(&'static str, String)> {
+        self.active_rules().find_map(|rule| match rule.stage {
+            RepairStage::Argument(apply) => Some((rule.name, apply(slot)?)),
             _ => None,
         })
     }
 
     /// The value that a text of the wrong type means.
-    pub(crate) fn value(self, text: &Text<'_>) -> Option<(&'static str, Value)> {
-        self.rules().find_map(|rule| match rule.stage {
-            Stage::Value(apply) => Some((rule.name, apply(text)?)),
+    pub(crate) fn repair_value(self, text: &MistypedText<'_>) -> Option<(&'static str, Value)> {
+        self.active_rules().find_map(|rule| match rule.stage {
+            RepairStage::Value(apply) => Some((rule.name, apply(text)?)),
             _ => None,
         })
     }
 
     /// What stands in the code fence that a text consists of, and its offset in the text.
-    pub(crate) fn unfenced(self, text: &str) -> Option<(&'static str, &str, usize)> {
-        let rule = self.rules().find(|rule| matches!(rule.stage, Stage::Fence))?;
-        let (inner, at) = unfenced(text)?;
+    pub(crate) fn strip_code_fence(self, text: &str) -> Option<(&'static str, &str, usize)> {
+        let rule = self.active_rules().find(|rule| matches!(rule.stage, RepairStage::Fence))?;
+        let (inner, at) = split_code_fence(text)?;
         Some((rule.name, inner, at))
     }
 
     /// What slovenly JSON means, and the rules that it took.
-    pub(crate) fn json(self, text: &str) -> Result<(Vec<&'static str>, Relaxed), Broken> {
-        let slips = self.rules().filter_map(|rule| match rule.stage {
-            Stage::Json(slip) => Some((slip, rule.name)),
+    pub(crate) fn repair_json(self, text: &str) -> Result<(Vec<&'static str>, LenientJson), JsonSyntaxError> {
+        let slips = self.active_rules().filter_map(|rule| match rule.stage {
+            RepairStage::Json(slip) => Some((slip, rule.name)),
             _ => None,
         });
-        let (allowed, names): (Vec<Slip>, Vec<&str>) = slips.unzip();
-        let relaxed = relaxed::read(text, &allowed)?;
+        let (allowed, names): (Vec<JsonSlip>, Vec<&str>) = slips.unzip();
+        let relaxed = lenient_json::parse_lenient(text, &allowed)?;
         let used = allowed.iter().zip(names).filter(|(slip, _)| relaxed.slips.contains(slip));
         Ok((used.map(|(_, name)| name).collect(), relaxed))
     }
 }
 
 /// A text for audits and messages, cut after some two hundred bytes.
-pub(crate) fn shortened(text: &str) -> String {
+pub(crate) fn shorten_text(text: &str) -> String {
     const BYTES: usize = 200;
     let end = text.floor_char_boundary(BYTES);
     match text.get(..end) {
@@ -270,42 +274,43 @@ pub(crate) fn shortened(text: &str) -> String {
     }
 }
 
-fn bit(name: &str) -> Option<u32> {
+fn rule_bit(name: &str) -> Option<u32> {
     RULES.iter().position(|rule| rule.name == name).map(|index| 1 << index)
 }
 
 /// The one candidate that differs from `name` in case only.
-fn same_letters<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+fn match_ignoring_case<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let lower = name.to_lowercase();
     let mut same = candidates.filter(|candidate| candidate.to_lowercase() == lower);
     same.next().filter(|_| same.next().is_none())
 }
 
-fn wrong_case_name(called: &Called<'_>) -> Option<String> {
-    same_letters(called.name, called.tools.known().map(|tool| tool.name.as_str())).map(str::to_owned)
+fn wrong_case_name(called: &UndeclaredTool<'_>) -> Option<String> {
+    match_ignoring_case(called.name, called.tools.all_tools().map(|tool| tool.name.as_str())).map(str::to_owned)
 }
 
-fn near_name(called: &Called<'_>) -> Option<String> {
-    let name = near(called.name, called.tools.known().map(|tool| tool.name.as_str()))?;
+fn near_name(called: &UndeclaredTool<'_>) -> Option<String> {
+    let name = find_similar_name(called.name, called.tools.all_tools().map(|tool| tool.name.as_str()))?;
     let tool = called.tools.get(name)?;
-    let shape = Shape::new(&tool.parameters);
-    let declared = shape.names();
+    let shape = SchemaView::new(&tool.parameters);
+    let declared = shape.property_names();
     let fits = called.given.iter().all(|given| declared.contains(given))
-        && shape.required().iter().all(|required| called.given.contains(required));
+        && shape.required_names().iter().all(|required| called.given.contains(required));
     fits.then(|| name.to_owned())
 }
 
-fn wrong_case_argument(slot: &Slot<'_>) -> Option<String> {
-    let target = same_letters(slot.name, slot.declared.iter().copied())?;
+fn wrong_case_argument(slot: &UndeclaredArgument<'_>) -> Option<String> {
+    let target = match_ignoring_case(slot.name, slot.declared.iter().copied())?;
     // `Path` and `PATH` together would be two values for one argument.
     let rivals = slot.given.iter().filter(|given| given.to_lowercase() == target.to_lowercase());
     (rivals.count() == 1).then(|| target.to_owned())
 }
 
-fn near_argument(slot: &Slot<'_>) -> Option<String> {
-    let target = near(slot.name, slot.declared.iter().copied()).filter(|_| slot.closed)?;
+fn near_argument(slot: &UndeclaredArgument<'_>) -> Option<String> {
+    let target = find_similar_name(slot.name, slot.declared.iter().copied()).filter(|_| slot.closed)?;
     // Two names that mean one argument would be two values for it.
-    let means = |given: &&str| *given == target || near(given, slot.declared.iter().copied()) == Some(target);
+    let means =
+        |given: &&str| *given == target || find_similar_name(given, slot.declared.iter().copied()) == Some(target);
     let rivals = slot.given.iter().filter(|given| means(given)).count();
     (rivals == 1).then(|| target.to_owned())
 }
@@ -318,7 +323,7 @@ const ALIASES: [(&str, &[&str]); 4] = [
     ("content", &["text", "contents"]),
 ];
 
-fn argument_alias(slot: &Slot<'_>) -> Option<String> {
+fn argument_alias(slot: &UndeclaredArgument<'_>) -> Option<String> {
     let (target, aliases) = ALIASES.iter().find(|(_, aliases)| aliases.contains(&slot.name))?;
     let wanted = slot.required.contains(target) && !slot.given.contains(target);
     let undeclared = |given: &&&str| aliases.contains(*given) && !slot.declared.contains(*given);
@@ -327,7 +332,7 @@ fn argument_alias(slot: &Slot<'_>) -> Option<String> {
 }
 
 /// The inside of a fence of three or more backticks, marked `json` or not at all, that is the whole of the text.
-fn unfenced(text: &str) -> Option<(&str, usize)> {
+fn split_code_fence(text: &str) -> Option<(&str, usize)> {
     let begins = text.len() - text.trim_start().len();
     let (_, fenced) = text.trim_end().split_at_checked(begins)?;
     let ticks = fenced.len() - fenced.trim_start_matches('`').len();
@@ -340,33 +345,34 @@ fn unfenced(text: &str) -> Option<(&str, usize)> {
     known.then(|| (inner.trim(), at))
 }
 
-fn stringified_value(text: &Text<'_>) -> Option<Value> {
+fn stringified_value(text: &MistypedText<'_>) -> Option<Value> {
     if text.form != ArgForm::String {
         return None;
     }
     // Only JSON's own spelling: in a JSON string nobody means `True`.
     let value: Value = serde_json::from_str(text.text).ok()?;
     let exact = text.text.trim_ascii() == text.text;
-    scalar(text.text, text.types).filter(|_| exact && !value.is_array() && !value.is_object())
+    parse_scalar(text.text, text.types).filter(|_| exact && !value.is_array() && !value.is_object())
 }
 
-fn double_encoding(text: &Text<'_>) -> Option<Value> {
+fn double_encoding(text: &MistypedText<'_>) -> Option<Value> {
     if text.form != ArgForm::String {
         return None;
     }
-    let value = relaxed::strict(text.text).ok()?;
-    let fits = value.is_array() && text.types.has(Types::ARRAY) || value.is_object() && text.types.has(Types::OBJECT);
+    let value = lenient_json::parse_strict(text.text).ok()?;
+    let fits =
+        value.is_array() && text.types.has(JsonTypes::ARRAY) || value.is_object() && text.types.has(JsonTypes::OBJECT);
     fits.then_some(value)
 }
 
-fn trimmed_scalar(text: &Text<'_>) -> Option<Value> {
+fn trimmed_scalar(text: &MistypedText<'_>) -> Option<Value> {
     let trimmed = text.text.trim();
-    if text.form != ArgForm::Raw || trimmed == text.text { None } else { scalar(trimmed, text.types) }
+    if text.form != ArgForm::Raw || trimmed == text.text { None } else { parse_scalar(trimmed, text.types) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{RULES, Repairs, unfenced};
+    use super::{RULES, RepairSet, split_code_fence};
 
     #[test]
     fn fences() {
@@ -386,7 +392,7 @@ mod tests {
             ("", None),
         ];
         for (text, expected) in rows {
-            assert_eq!(unfenced(text), expected, "{text:?}");
+            assert_eq!(split_code_fence(text), expected, "{text:?}");
         }
     }
 
@@ -402,11 +408,11 @@ mod tests {
 
     #[test]
     fn rules_can_be_switched() {
-        let repairs = Repairs::all().without("single_quotes").unwrap();
-        assert!(!repairs.has("single_quotes") && repairs.has("trailing_comma"));
-        assert!(repairs.json("['a']").is_err());
-        assert!(repairs.with("single_quotes").unwrap().json("['a']").is_ok());
-        assert!(Repairs::none().with("trailing_comma").unwrap().json("[1,]").is_ok());
-        assert!(Repairs::all().without("no_such_rule").is_none());
+        let repairs = RepairSet::all().without_rule("single_quotes").unwrap();
+        assert!(!repairs.has_rule("single_quotes") && repairs.has_rule("trailing_comma"));
+        assert!(repairs.repair_json("['a']").is_err());
+        assert!(repairs.with_rule("single_quotes").unwrap().repair_json("['a']").is_ok());
+        assert!(RepairSet::none().with_rule("trailing_comma").unwrap().repair_json("[1,]").is_ok());
+        assert!(RepairSet::all().without_rule("no_such_rule").is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! Repetition: how often a model has been told of the same mistake.
 //!
-//! Words that did not help once seldom help again. Whoever speaks to a model keeps a [`Repetition`], asks
+//! Words that did not help once seldom help again. Whoever speaks to a model keeps a [`RepeatTracker`], asks
 //! [`feedback`](crate::feedback) with it, and notes in it what a message held. It follows from the checked calls alone, so
 //! whoever keeps those can build it anew.
 
@@ -8,18 +8,18 @@ use std::collections::{HashMap, HashSet};
 
 use sabir_call::{Fault, FaultKind, Severity};
 
-use crate::repair::shortened;
+use crate::repair::shorten_text;
 
 /// The most mistakes that are remembered; further ones always count as new.
-const MOST: usize = 256;
+const MAX_MISTAKES: usize = 256;
 
 /// The mistakes that a model has been told of, counted by tool, kind and argument.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Repetition(HashMap<Mistake, u32>);
+pub struct RepeatTracker(HashMap<MistakeKey, u32>);
 
 /// What came of one call of a message.
 #[derive(Debug, Clone, Copy)]
-pub struct Told<'a> {
+pub struct CheckedOutcome<'a> {
     /// The tool; empty for faults that belong to no call.
     pub tool: &'a str,
     /// Whether the call passed the gates.
@@ -29,38 +29,38 @@ pub struct Told<'a> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Mistake {
+struct MistakeKey {
     tool: String,
     kind: FaultKind,
     argument: Option<String>,
 }
 
-impl Mistake {
-    fn of(tool: &str, fault: &Fault) -> Self {
-        Self { tool: shortened(tool), kind: fault.kind, argument: fault.argument.as_deref().map(shortened) }
+impl MistakeKey {
+    fn for_fault(tool: &str, fault: &Fault) -> Self {
+        Self { tool: shorten_text(tool), kind: fault.kind, argument: fault.argument.as_deref().map(shorten_text) }
     }
 }
 
-impl Repetition {
+impl RepeatTracker {
     /// In how many messages this mistake was noted since a call of the tool last passed.
-    pub fn times(&self, tool: &str, fault: &Fault) -> u32 {
-        self.0.get(&Mistake::of(tool, fault)).copied().unwrap_or_default()
+    pub fn repeat_count(&self, tool: &str, fault: &Fault) -> u32 {
+        self.0.get(&MistakeKey::for_fault(tool, fault)).copied().unwrap_or_default()
     }
 
     /// Notes one message. A mistake counts once, however many of its calls share it. A call that passed clears what was
     /// noted of its tool, and of faults that belonged to no call.
-    pub fn note<'a>(&mut self, message: impl IntoIterator<Item = Told<'a>>) {
+    pub fn record_message<'a>(&mut self, message: impl IntoIterator<Item = CheckedOutcome<'a>>) {
         let (passed, stopped): (Vec<_>, Vec<_>) = message.into_iter().partition(|told| told.passed);
-        let passed: HashSet<String> = passed.iter().map(|told| shortened(told.tool)).collect();
+        let passed: HashSet<String> = passed.iter().map(|told| shorten_text(told.tool)).collect();
         if !passed.is_empty() {
             self.0.retain(|mistake, _| !mistake.tool.is_empty() && !passed.contains(&mistake.tool));
         }
         let errors = stopped.iter().flat_map(|told| {
             let errors = told.faults.iter().filter(|fault| fault.severity == Severity::Error);
-            errors.map(|fault| Mistake::of(told.tool, fault))
+            errors.map(|fault| MistakeKey::for_fault(told.tool, fault))
         });
         for mistake in errors.collect::<HashSet<_>>() {
-            if self.0.len() < MOST || self.0.contains_key(&mistake) {
+            if self.0.len() < MAX_MISTAKES || self.0.contains_key(&mistake) {
                 let count = self.0.entry(mistake).or_default();
                 *count = count.saturating_add(1);
             }
@@ -72,7 +72,7 @@ impl Repetition {
 mod tests {
     use sabir_call::{Fault, FaultKind, Severity, Span};
 
-    use super::{MOST, Repetition, Told};
+    use super::{CheckedOutcome, MAX_MISTAKES, RepeatTracker};
 
     fn fault(argument: &str) -> Fault {
         Fault::error(FaultKind::WrongType, Span::default(), "m").in_argument(argument)
@@ -81,32 +81,46 @@ mod tests {
     #[test]
     fn mistakes_are_counted_by_message_and_cleared_by_success() {
         let faults = [fault("a"), fault("a"), Fault { severity: Severity::Warning, ..fault("w") }];
-        let (bad, good) =
-            (Told { tool: "t", passed: false, faults: &faults }, Told { tool: "t", passed: true, faults: &[] });
-        let mut told = Repetition::default();
-        told.note([bad, bad]);
-        told.note([bad, Told { tool: "u", ..bad }, Told { tool: "", ..bad }]);
+        let (bad, good) = (
+            CheckedOutcome { tool: "t", passed: false, faults: &faults },
+            CheckedOutcome { tool: "t", passed: true, faults: &[] },
+        );
+        let mut told = RepeatTracker::default();
+        told.record_message([bad, bad]);
+        told.record_message([bad, CheckedOutcome { tool: "u", ..bad }, CheckedOutcome { tool: "", ..bad }]);
         assert_eq!(
-            (told.times("t", &fault("a")), told.times("u", &fault("a")), told.times("", &fault("a"))),
+            (
+                told.repeat_count("t", &fault("a")),
+                told.repeat_count("u", &fault("a")),
+                told.repeat_count("", &fault("a"))
+            ),
             (2, 1, 1)
         );
-        assert_eq!((told.times("t", &fault("b")), told.times("t", &fault("w"))), (0, 0));
-        told.note([good]);
+        assert_eq!((told.repeat_count("t", &fault("b")), told.repeat_count("t", &fault("w"))), (0, 0));
+        told.record_message([good]);
         assert_eq!(
-            (told.times("t", &fault("a")), told.times("u", &fault("a")), told.times("", &fault("a"))),
+            (
+                told.repeat_count("t", &fault("a")),
+                told.repeat_count("u", &fault("a")),
+                told.repeat_count("", &fault("a"))
+            ),
             (0, 1, 0)
         );
-        told.note([good, bad]);
-        assert_eq!(told.times("t", &fault("a")), 1);
+        told.record_message([good, bad]);
+        assert_eq!(told.repeat_count("t", &fault("a")), 1);
     }
 
     #[test]
     fn memory_is_bounded() {
-        let mut told = Repetition::default();
-        for number in 0..2 * MOST {
-            told.note([Told { tool: "t", passed: false, faults: &[fault(&format!("{number}{}", "x".repeat(1000)))] }]);
+        let mut told = RepeatTracker::default();
+        for number in 0..2 * MAX_MISTAKES {
+            told.record_message([CheckedOutcome {
+                tool: "t",
+                passed: false,
+                faults: &[fault(&format!("{number}{}", "x".repeat(1000)))],
+            }]);
         }
-        assert_eq!(told.0.len(), MOST);
+        assert_eq!(told.0.len(), MAX_MISTAKES);
         assert!(told.0.keys().all(|mistake| mistake.argument.as_ref().is_some_and(|name| name.len() < 300)));
     }
 }

@@ -1,9 +1,9 @@
 //! Reading a tool's JSON Schema: which arguments and types it declares, and what it says of a typed value.
 //!
-//! Two readers share this file. Coercion needs to know what a schema *allows* before there is a value ([`Shape`]);
-//! validation needs a compiled validator of the whole schema, so that `$ref` works ([`Compiled`]).
+//! Two readers share this file. Coercion needs to know what a schema *allows* before there is a value ([`SchemaView`]);
+//! validation needs a compiled validator of the whole schema, so that `$ref` works ([`CompiledSchema`]).
 //!
-//! Supported in a [`Shape`]: `type`, `enum`, `const`, `properties`, `items`, `required`, `additionalProperties`, local
+//! Supported in a [`SchemaView`]: `type`, `enum`, `const`, `properties`, `items`, `required`, `additionalProperties`, local
 //! `$ref` (`#` and `#/…`), and all of these through `allOf`, `anyOf` and `oneOf`. Unsupported, hence read as "anything":
 //! `$anchor`, `$dynamicRef`, `if`, `not`, `prefixItems`. Every walk has a budget, since schemas come from other people's
 //! servers and may refer to themselves.
@@ -14,19 +14,19 @@ use jsonschema::Validator;
 use serde_json::{Map, Value};
 
 /// How many schema nodes one question may look at.
-const BUDGET: u32 = 512;
+const MAX_SCHEMA_NODES: u32 = 512;
 
 static ANYTHING: Value = Value::Bool(true);
 
 /// A set of JSON types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Types(u8);
+pub(crate) struct JsonTypes(u8);
 
-impl Types {
+impl JsonTypes {
     pub(crate) const NULL: Self = Self(1);
     pub(crate) const BOOLEAN: Self = Self(2);
     pub(crate) const INTEGER: Self = Self(4);
-    /// Numbers that need not be whole. A schema's `number` is this and [`Types::INTEGER`].
+    /// Numbers that need not be whole. A schema's `number` is this and [`JsonTypes::INTEGER`].
     pub(crate) const NUMBER: Self = Self(8);
     pub(crate) const STRING: Self = Self(16);
     pub(crate) const ARRAY: Self = Self(32);
@@ -45,20 +45,20 @@ impl Types {
         self.0 == 0
     }
 
-    fn and(self, other: Self) -> Self {
+    fn intersect_with(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    fn or(self, other: Self) -> Self {
+    fn union_with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    fn named(name: &str) -> Self {
+    fn from_name(name: &str) -> Self {
         match name {
             "null" => Self::NULL,
             "boolean" => Self::BOOLEAN,
             "integer" => Self::INTEGER,
-            "number" => Self::NUMBER.or(Self::INTEGER),
+            "number" => Self::NUMBER.union_with(Self::INTEGER),
             "string" => Self::STRING,
             "array" => Self::ARRAY,
             "object" => Self::OBJECT,
@@ -67,15 +67,15 @@ impl Types {
         }
     }
 
-    fn of(value: &Value) -> Self {
-        Self::named(sabir_call::type_of(value)).without(match value {
+    fn of_value(value: &Value) -> Self {
+        Self::from_name(sabir_call::json_type_name(value)).without(match value {
             Value::Number(number) if number.is_f64() => Self::INTEGER,
             _ => Self(0),
         })
     }
 
     /// `an integer or null`: the set in words.
-    pub(crate) fn words(self) -> String {
+    pub(crate) fn describe_types(self) -> String {
         let whole = if self.has(Self::NUMBER) { "" } else { "an integer" };
         let rows = [
             (Self::STRING, "a string"),
@@ -94,29 +94,29 @@ impl Types {
 
 /// A place in a tool's schema, with the whole schema at hand for `$ref`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape<'a> {
+pub(crate) struct SchemaView<'a> {
     root: &'a Value,
     at: &'a Value,
 }
 
 /// Which branches of a schema a question concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Branches {
+enum BranchMode {
     /// What holds in any case: `$ref` and `allOf`.
     Certain,
     /// Also what may hold: `anyOf` and `oneOf`.
     Possible,
 }
 
-impl<'a> Shape<'a> {
+impl<'a> SchemaView<'a> {
     pub(crate) fn new(root: &'a Value) -> Self {
         Self { root, at: root }
     }
 
     /// The types that are allowed; `None` where the schema declares none (or contradicts itself).
-    pub(crate) fn types(self) -> Option<Types> {
-        let types = self.types_of(self.at, &mut BUDGET.clone());
-        (types != Types::ALL && !types.is_empty()).then_some(types)
+    pub(crate) fn allowed_types(self) -> Option<JsonTypes> {
+        let types = self.types_of(self.at, &mut MAX_SCHEMA_NODES.clone());
+        (types != JsonTypes::ALL && !types.is_empty()).then_some(types)
     }
 
     /// Whether every string is allowed, which is certain only where one branch of the schema says no more than that.
@@ -131,28 +131,28 @@ impl<'a> Shape<'a> {
         };
         let around =
             |object: &Map<String, Value>| object.keys().all(|key| key == "anyOf" || WORDS.contains(&key.as_str()));
-        let branch = || list(self.at, "anyOf").any(plain) && self.at.get("type").is_none();
+        let branch = || list_subschemas(self.at, "anyOf").any(plain) && self.at.get("type").is_none();
         plain(self.at) || (self.at.as_object().is_some_and(around) && branch())
     }
 
     /// The schema of a property; anything where none is declared.
-    pub(crate) fn property(self, name: &str) -> Self {
-        let parts = self.parts(Branches::Possible);
+    pub(crate) fn property_schema(self, name: &str) -> Self {
+        let parts = self.schema_parts(BranchMode::Possible);
         let declared = parts.iter().find_map(|part| part.get("properties")?.get(name));
         let other = || parts.iter().find_map(|part| part.get("additionalProperties").filter(|other| other.is_object()));
-        self.to(declared.or_else(other).unwrap_or(&ANYTHING))
+        self.with_node(declared.or_else(other).unwrap_or(&ANYTHING))
     }
 
     /// The schema of an array's items; anything where none is declared.
-    pub(crate) fn items(self) -> Self {
-        let parts = self.parts(Branches::Possible);
-        self.to(parts.iter().find_map(|part| part.get("items")).unwrap_or(&ANYTHING))
+    pub(crate) fn item_schema(self) -> Self {
+        let parts = self.schema_parts(BranchMode::Possible);
+        self.with_node(parts.iter().find_map(|part| part.get("items")).unwrap_or(&ANYTHING))
     }
 
     /// The declared properties, in order.
-    pub(crate) fn names(self) -> Vec<&'a str> {
+    pub(crate) fn property_names(self) -> Vec<&'a str> {
         let mut names = Vec::new();
-        for part in self.parts(Branches::Possible) {
+        for part in self.schema_parts(BranchMode::Possible) {
             for name in part.get("properties").and_then(Value::as_object).into_iter().flat_map(|all| all.keys()) {
                 if !names.contains(&name.as_str()) {
                     names.push(name);
@@ -163,9 +163,9 @@ impl<'a> Shape<'a> {
     }
 
     /// The properties that are required in any case.
-    pub(crate) fn required(self) -> Vec<&'a str> {
+    pub(crate) fn required_names(self) -> Vec<&'a str> {
         let mut names = Vec::new();
-        for part in self.parts(Branches::Certain) {
+        for part in self.schema_parts(BranchMode::Certain) {
             for name in part.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
                 if !names.contains(&name) {
                     names.push(name);
@@ -180,91 +180,93 @@ impl<'a> Shape<'a> {
     /// JSON Schema leaves an object open unless it says otherwise. A tool is the other way round: what it does not declare
     /// it does not read, so an argument too many is a misunderstanding. Open is what says so (`additionalProperties`,
     /// `patternProperties`) and what declares no properties at all.
-    pub(crate) fn closed(self) -> bool {
-        let parts = self.parts(Branches::Possible);
+    pub(crate) fn is_closed(self) -> bool {
+        let parts = self.schema_parts(BranchMode::Possible);
         let says = |key: &str, is: fn(&Value) -> bool| parts.iter().any(|part| part.get(key).is_some_and(is));
         let open =
             says("additionalProperties", |value| *value != Value::Bool(false)) || says("patternProperties", |_| true);
         !open && (says("properties", |_| true) || says("additionalProperties", |value| *value == Value::Bool(false)))
     }
 
-    fn to(self, at: &'a Value) -> Self {
+    fn with_node(self, at: &'a Value) -> Self {
         Self { at, ..self }
     }
 
-    fn types_of(self, schema: &Value, budget: &mut u32) -> Types {
+    fn types_of(self, schema: &Value, budget: &mut u32) -> JsonTypes {
         if *budget == 0 {
-            return Types::ALL;
+            return JsonTypes::ALL;
         }
         *budget -= 1;
-        let union = |types: &mut dyn Iterator<Item = Types>| types.fold(Types(0), Types::or);
+        let union = |types: &mut dyn Iterator<Item = JsonTypes>| types.fold(JsonTypes(0), JsonTypes::union_with);
         let mut types = match schema.get("type") {
-            Some(Value::String(name)) => Types::named(name),
-            Some(Value::Array(names)) => union(&mut names.iter().filter_map(Value::as_str).map(Types::named)),
-            _ => Types::ALL,
+            Some(Value::String(name)) => JsonTypes::from_name(name),
+            Some(Value::Array(names)) => union(&mut names.iter().filter_map(Value::as_str).map(JsonTypes::from_name)),
+            _ => JsonTypes::ALL,
         };
         if let Some(values) = schema.get("enum").and_then(Value::as_array) {
-            types = types.and(union(&mut values.iter().map(Types::of)));
+            types = types.intersect_with(union(&mut values.iter().map(JsonTypes::of_value)));
         }
         if let Some(value) = schema.get("const") {
-            types = types.and(Types::of(value));
+            types = types.intersect_with(JsonTypes::of_value(value));
         }
-        if let Some(target) = self.target(schema) {
-            types = types.and(self.types_of(target, budget));
+        if let Some(target) = self.resolve_reference(schema) {
+            types = types.intersect_with(self.types_of(target, budget));
         }
-        for branch in list(schema, "allOf") {
-            types = types.and(self.types_of(branch, budget));
+        for branch in list_subschemas(schema, "allOf") {
+            types = types.intersect_with(self.types_of(branch, budget));
         }
         for key in ["anyOf", "oneOf"] {
             if schema.get(key).is_some_and(Value::is_array) {
-                types = types.and(union(&mut list(schema, key).map(|branch| self.types_of(branch, budget))));
+                types = types.intersect_with(union(
+                    &mut list_subschemas(schema, key).map(|branch| self.types_of(branch, budget)),
+                ));
             }
         }
         match types {
-            Types::ALL if schema.get("properties").is_some() => Types::OBJECT,
-            Types::ALL if schema.get("items").is_some() => Types::ARRAY,
+            JsonTypes::ALL if schema.get("properties").is_some() => JsonTypes::OBJECT,
+            JsonTypes::ALL if schema.get("items").is_some() => JsonTypes::ARRAY,
             types => types,
         }
     }
 
     /// This schema and those it is made of, nearest first.
-    fn parts(self, branches: Branches) -> Vec<&'a Value> {
+    fn schema_parts(self, branches: BranchMode) -> Vec<&'a Value> {
         let mut parts = vec![self.at];
         let mut next = 0;
         while let Some(&part) = parts.get(next) {
             next += 1;
-            parts.extend(self.target(part));
-            parts.extend(list(part, "allOf"));
-            if branches == Branches::Possible {
-                parts.extend(list(part, "anyOf").chain(list(part, "oneOf")));
+            parts.extend(self.resolve_reference(part));
+            parts.extend(list_subschemas(part, "allOf"));
+            if branches == BranchMode::Possible {
+                parts.extend(list_subschemas(part, "anyOf").chain(list_subschemas(part, "oneOf")));
             }
-            parts.truncate(BUDGET as usize);
+            parts.truncate(MAX_SCHEMA_NODES as usize);
         }
         parts
     }
 
-    fn target(self, schema: &Value) -> Option<&'a Value> {
+    fn resolve_reference(self, schema: &Value) -> Option<&'a Value> {
         let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
         self.root.pointer(pointer)
     }
 }
 
-fn list<'v>(schema: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
+fn list_subschemas<'v>(schema: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
     schema.get(key).and_then(Value::as_array).into_iter().flatten()
 }
 
 /// A tool's schema, ready to validate.
 #[derive(Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledSchema {
     validator: Result<Validator, String>,
-    told: AtomicBool,
+    is_reported: AtomicBool,
 }
 
-impl Compiled {
+impl CompiledSchema {
     /// Compiles. Nothing is ever fetched: a reference to another document makes the schema invalid.
     pub(crate) fn new(schema: &Value) -> Self {
         let validator = jsonschema::options().offline().build(schema).map_err(|error| error.masked().to_string());
-        Self { validator, told: AtomicBool::new(false) }
+        Self { validator, is_reported: AtomicBool::new(false) }
     }
 
     /// The validator; `None` where the schema is invalid.
@@ -273,9 +275,9 @@ impl Compiled {
     }
 
     /// What is wrong with the schema, the first time that somebody asks.
-    pub(crate) fn complaint(&self) -> Option<&str> {
+    pub(crate) fn take_error(&self) -> Option<&str> {
         let complaint = self.validator.as_ref().err()?;
-        (!self.told.swap(true, Ordering::Relaxed)).then_some(complaint)
+        (!self.is_reported.swap(true, Ordering::Relaxed)).then_some(complaint)
     }
 }
 
@@ -283,13 +285,13 @@ impl Compiled {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Compiled, Shape};
+    use super::{CompiledSchema, SchemaView};
 
     fn check(schema: Value, expected: &str) {
-        let shape = Shape::new(&schema);
-        let types = shape.types().map_or("anything".to_owned(), super::Types::words);
-        let closed = if shape.closed() { "closed" } else { "open" };
-        let (names, required) = (shape.names().join(","), shape.required().join(","));
+        let shape = SchemaView::new(&schema);
+        let types = shape.allowed_types().map_or("anything".to_owned(), super::JsonTypes::describe_types);
+        let closed = if shape.is_closed() { "closed" } else { "open" };
+        let (names, required) = (shape.property_names().join(","), shape.required_names().join(","));
         assert_eq!(format!("{types}; {closed}; {names}; {required}"), expected, "{schema}");
     }
 
@@ -325,11 +327,11 @@ mod tests {
 
     #[test]
     fn an_invalid_schema_complains_once() {
-        let compiled = Compiled::new(&json!({"type": "strin"}));
+        let compiled = CompiledSchema::new(&json!({"type": "strin"}));
         assert!(compiled.validator().is_none());
-        assert!(compiled.complaint().is_some());
-        assert!(compiled.complaint().is_none());
-        assert!(Compiled::new(&json!({"$ref": "https://example.com/s.json"})).validator().is_none());
-        assert!(Compiled::new(&json!({"type": "string"})).complaint().is_none());
+        assert!(compiled.take_error().is_some());
+        assert!(compiled.take_error().is_none());
+        assert!(CompiledSchema::new(&json!({"$ref": "https://example.com/s.json"})).validator().is_none());
+        assert!(CompiledSchema::new(&json!({"type": "string"})).take_error().is_none());
     }
 }

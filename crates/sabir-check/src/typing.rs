@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | the call's name | the tool, where `wrong_case_name` or no rule at all finds it |
 //! | an argument's name, and those before it | the argument that is meant |
-//! | its form, and the first byte of JSON | whether it leaves as it comes ([`Passage`]) |
+//! | its form, and the first byte of JSON | whether it leaves as it comes ([`StreamingMode`]) |
 //! | its text | the value |
 //!
 //! Unsupported, since they need the whole call: `near_name`; a declared argument that comes behind another name for it; the
@@ -19,16 +19,16 @@ use sabir_call::{ArgForm, DraftArgument, Span, ToolSpec};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use crate::coerce::{self, Reading};
-use crate::gate::Checker;
-use crate::repair::{Called, Slot};
-use crate::rest;
-use crate::schema::{Shape, Types};
-use crate::validate::refused;
+use crate::coerce::{self, CoercedValue};
+use crate::gate::CallChecker;
+use crate::repair::{UndeclaredArgument, UndeclaredTool};
+use crate::schema::{JsonTypes, SchemaView};
+use crate::trailing_arguments;
+use crate::validate::is_argument_refused;
 
 /// How an argument may leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Passage {
+pub enum StreamingMode {
     /// As a string, piece by piece.
     Text,
     /// As the JSON that it is, piece by piece, as long as that is strict JSON: the parsers do not look at it closely.
@@ -39,7 +39,7 @@ pub enum Passage {
 
 /// What a whole text means.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Typed {
+pub enum CoercionOutcome {
     /// This value, and the rules that it took.
     Value(Value, Vec<&'static str>),
     /// What is written: JSON for an argument that came as such, else a string. That the schema refuses it is not said here.
@@ -50,90 +50,111 @@ pub enum Typed {
     LeftOut(&'static str),
 }
 
-impl Checker {
+impl CallChecker {
     /// The tool that a name means, whatever its arguments will be, and the rule that it took.
-    pub fn meant_tool(&self, name: &str) -> Option<(&ToolSpec, Option<&'static str>)> {
+    pub fn guess_tool(&self, name: &str) -> Option<(&ToolSpec, Option<&'static str>)> {
         if let Some(tool) = self.tools().get(name) {
             return Some((tool, None));
         }
-        let called = Called { name, tools: self.tools(), given: &[] };
-        let (rule, meant) = self.repairs().tool(&called).filter(|(rule, _)| *rule == "wrong_case_name")?;
+        let called = UndeclaredTool { name, tools: self.tools(), given: &[] };
+        let (rule, meant) = self.repairs().resolve_tool(&called).filter(|(rule, _)| *rule == "wrong_case_name")?;
         Some((self.tools().get(&meant)?, Some(rule)))
     }
 
     /// The argument of the tool that an undeclared name means, behind arguments of these names, and the rule that it took.
-    pub fn meant_argument(&self, tool: &ToolSpec, name: &str, before: &[String]) -> Option<(&'static str, String)> {
-        let shape = Shape::new(&tool.parameters);
-        let (declared, required) = (shape.names(), shape.required());
+    pub fn guess_argument(&self, tool: &ToolSpec, name: &str, before: &[String]) -> Option<(&'static str, String)> {
+        let shape = SchemaView::new(&tool.parameters);
+        let (declared, required) = (shape.property_names(), shape.required_names());
         if declared.contains(&name) {
             return None;
         }
         let given: Vec<&str> = before.iter().map(String::as_str).chain([name]).collect();
-        let slot = Slot { name, declared: &declared, required: &required, given: &given, closed: shape.closed() };
+        let slot = UndeclaredArgument {
+            name,
+            declared: &declared,
+            required: &required,
+            given: &given,
+            closed: shape.is_closed(),
+        };
         // What is given already can be meant by no other name.
-        self.repairs().argument(&slot).filter(|(_, meant)| !before.contains(meant))
+        self.repairs().resolve_argument(&slot).filter(|(_, meant)| !before.contains(meant))
     }
 
     /// How an argument may leave. `first`: the first byte of its text that is no white space, for JSON; what is not known yet
     /// makes it wait.
-    pub fn passage(&self, tool: &ToolSpec, argument: &str, form: ArgForm, first: Option<u8>) -> Passage {
-        let shape = Shape::new(&tool.parameters).property(argument);
-        let types = shape.types();
-        let may = |one: Types| types.is_none_or(|types| types.has(one));
+    pub fn streaming_mode(&self, tool: &ToolSpec, argument: &str, form: ArgForm, first: Option<u8>) -> StreamingMode {
+        let shape = SchemaView::new(&tool.parameters).property_schema(argument);
+        let types = shape.allowed_types();
+        let may = |one: JsonTypes| types.is_none_or(|types| types.has(one));
         match (form, first) {
-            (ArgForm::Json, Some(b'[')) if may(Types::ARRAY) => Passage::Json,
-            (ArgForm::Json, Some(b'{')) if may(Types::OBJECT) => Passage::Json,
-            (ArgForm::Json, _) => Passage::Whole,
-            _ if types.is_none_or(|types| types == Types::STRING) || shape.is_free_text() => Passage::Text,
-            _ => Passage::Whole,
+            (ArgForm::Json, Some(b'[')) if may(JsonTypes::ARRAY) => StreamingMode::Json,
+            (ArgForm::Json, Some(b'{')) if may(JsonTypes::OBJECT) => StreamingMode::Json,
+            (ArgForm::Json, _) => StreamingMode::Whole,
+            _ if types.is_none_or(|types| types == JsonTypes::STRING) || shape.is_free_text() => StreamingMode::Text,
+            _ => StreamingMode::Whole,
         }
     }
 
     /// What the whole text of an argument means: the value that the gates would give it.
-    pub fn typed(&self, tool: &ToolSpec, argument: &str, form: ArgForm, text: &str) -> Typed {
-        let whole = Shape::new(&tool.parameters);
-        let shape = whole.property(argument);
-        let types = shape.types();
-        let null = form == ArgForm::Json && text.trim() == "null" && !whole.required().contains(&argument);
-        if null && types.is_some_and(|types| !types.has(Types::NULL)) && self.repairs().has("null_argument") {
-            return Typed::LeftOut("null_argument");
+    pub fn coerce_argument(&self, tool: &ToolSpec, argument: &str, form: ArgForm, text: &str) -> CoercionOutcome {
+        let whole = SchemaView::new(&tool.parameters);
+        let shape = whole.property_schema(argument);
+        let types = shape.allowed_types();
+        let null = form == ArgForm::Json && text.trim() == "null" && !whole.required_names().contains(&argument);
+        if null && types.is_some_and(|types| !types.has(JsonTypes::NULL)) && self.repairs().has_rule("null_argument") {
+            return CoercionOutcome::LeftOut("null_argument");
         }
-        let read = |types| coerce::read(text, form, shape, types, self.repairs());
-        let others = types.filter(|types| types.has(Types::STRING) && form != ArgForm::Json);
-        let others = others.map(|types| types.without(Types::STRING)).filter(|types| !types.is_empty());
+        let read = |types| coerce::coerce_value(text, form, shape, types, self.repairs());
+        let others = types.filter(|types| types.has(JsonTypes::STRING) && form != ArgForm::Json);
+        let others = others.map(|types| types.without(JsonTypes::STRING)).filter(|types| !types.is_empty());
         if let Some(others) = others {
-            let refused = |value: &Value| self.refuses(tool, argument, value);
+            let refused = |value: &Value| self.is_refused(tool, argument, value);
             let other = || read(Some(others)).ok().filter(|other| !refused(&other.value));
             let other = if refused(&Value::from(text)) { other() } else { None };
-            return other.map_or(Typed::AsWritten, |Reading { value, rules }| Typed::Value(value, rules));
+            return other.map_or(CoercionOutcome::AsWritten, |CoercedValue { value, rules }| {
+                CoercionOutcome::Value(value, rules)
+            });
         }
         match read(types) {
-            Ok(Reading { value, rules }) if rules.is_empty() && is_written(form, text, &value) => Typed::AsWritten,
-            Ok(Reading { value, rules }) => Typed::Value(value, rules),
-            Err(_) if form == ArgForm::Json && serde_json::from_str::<IgnoredAny>(text).is_err() => Typed::Unreadable,
-            Err(_) => Typed::AsWritten,
+            Ok(CoercedValue { value, rules }) if rules.is_empty() && is_unchanged(form, text, &value) => {
+                CoercionOutcome::AsWritten
+            }
+            Ok(CoercedValue { value, rules }) => CoercionOutcome::Value(value, rules),
+            Err(_) if form == ArgForm::Json && serde_json::from_str::<IgnoredAny>(text).is_err() => {
+                CoercionOutcome::Unreadable
+            }
+            Err(_) => CoercionOutcome::AsWritten,
         }
     }
 
     /// The arguments in the text of an argument without a name, which is where arguments stopped being strict JSON, and the
     /// rules that it took. `first`: none were read before it. `None`: it cannot be read.
-    pub fn rest(&self, form: ArgForm, text: &str, first: bool) -> Option<(Vec<&'static str>, Vec<DraftArgument>)> {
+    pub fn parse_trailing_arguments(
+        &self,
+        form: ArgForm,
+        text: &str,
+        first: bool,
+    ) -> Option<(Vec<&'static str>, Vec<DraftArgument>)> {
         let (name, text, span) = (String::new(), text.to_owned(), Span::default());
         let argument = DraftArgument { name, form, text, partial: false, span };
-        let read = if first { rest::whole(&argument, self.repairs()) } else { rest::behind(&argument, self.repairs()) };
+        let read = if first {
+            trailing_arguments::parse_all_arguments(&argument, self.repairs())
+        } else {
+            trailing_arguments::parse_trailing_arguments(&argument, self.repairs())
+        };
         read.ok()
     }
 
     /// Whether the tool's schema refuses this value of the argument.
-    fn refuses(&self, tool: &ToolSpec, argument: &str, value: &Value) -> bool {
+    fn is_refused(&self, tool: &ToolSpec, argument: &str, value: &Value) -> bool {
         let arguments = Value::Object(Map::from_iter([(argument.to_owned(), value.clone())]));
-        let validator = self.compiled(tool).and_then(|compiled| compiled.validator());
-        validator.is_some_and(|validator| refused(validator, &arguments, argument))
+        let validator = self.compiled_schema(tool).and_then(|compiled| compiled.validator());
+        validator.is_some_and(|validator| is_argument_refused(validator, &arguments, argument))
     }
 }
 
 /// Whether the value says nothing but what is written.
-fn is_written(form: ArgForm, text: &str, value: &Value) -> bool {
+fn is_unchanged(form: ArgForm, text: &str, value: &Value) -> bool {
     match form {
         ArgForm::Json => serde_json::from_str::<Value>(text).is_ok_and(|written| written == *value),
         _ => value.as_str() == Some(text),
@@ -147,27 +168,27 @@ mod tests {
 
     use super::*;
 
-    fn checker() -> Checker {
+    fn checker() -> CallChecker {
         let tools = json!([{"name": "edit", "parameters": {"type": "object", "properties": {
             "path": {"type": "string"}, "count": {"type": "integer"}, "all": {"type": "boolean"},
             "list": {"type": "array", "items": {"type": "string"}}, "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
             "mode": {"enum": ["fast", 1, true]}, "any": {}}, "required": ["path"]}}]);
-        Checker::new(ToolSet::from_json(&tools.to_string()).unwrap())
+        CallChecker::new(ToolSet::from_json(&tools.to_string()).unwrap())
     }
 
     #[test]
     fn names_are_known_at_their_start() {
         let checker = checker();
-        let tool = |name| checker.meant_tool(name).map(|(tool, rule)| (tool.name.clone(), rule));
+        let tool = |name| checker.guess_tool(name).map(|(tool, rule)| (tool.name.clone(), rule));
         assert_eq!(tool("edit"), Some(("edit".to_owned(), None)));
         assert_eq!(tool("Edit"), Some(("edit".to_owned(), Some("wrong_case_name"))));
         // Only the arguments could tell whether it is meant.
         assert_eq!((tool("e-dit"), tool("erase")), (None, None));
 
-        let (edit, _) = checker.meant_tool("edit").unwrap();
+        let (edit, _) = checker.guess_tool("edit").unwrap();
         let check = |name: &str, before: &[&str], expected: Option<(&'static str, &str)>| {
             let before: Vec<String> = before.iter().map(ToString::to_string).collect();
-            let meant = checker.meant_argument(edit, name, &before);
+            let meant = checker.guess_argument(edit, name, &before);
             assert_eq!(meant, expected.map(|(rule, meant)| (rule, meant.to_owned())), "{name}");
         };
         check("path", &[], None);
@@ -182,60 +203,60 @@ mod tests {
     fn what_needs_its_end_waits() {
         use ArgForm::{Json, Raw, String};
         let checker = checker();
-        let (edit, _) = checker.meant_tool("edit").unwrap();
-        let check = |argument: &str, form: ArgForm, first: Option<u8>, expected: Passage| {
-            assert_eq!(checker.passage(edit, argument, form, first), expected, "{argument} {form:?}");
+        let (edit, _) = checker.guess_tool("edit").unwrap();
+        let check = |argument: &str, form: ArgForm, first: Option<u8>, expected: StreamingMode| {
+            assert_eq!(checker.streaming_mode(edit, argument, form, first), expected, "{argument} {form:?}");
         };
         for form in [Raw, String] {
-            check("path", form, None, Passage::Text);
-            check("note", form, None, Passage::Text);
-            check("any", form, None, Passage::Text);
-            check("unknown", form, None, Passage::Text);
-            check("mode", form, None, Passage::Whole);
-            check("count", form, None, Passage::Whole);
-            check("list", form, None, Passage::Whole);
+            check("path", form, None, StreamingMode::Text);
+            check("note", form, None, StreamingMode::Text);
+            check("any", form, None, StreamingMode::Text);
+            check("unknown", form, None, StreamingMode::Text);
+            check("mode", form, None, StreamingMode::Whole);
+            check("count", form, None, StreamingMode::Whole);
+            check("list", form, None, StreamingMode::Whole);
         }
-        check("list", Json, Some(b'['), Passage::Json);
-        check("any", Json, Some(b'{'), Passage::Json);
-        check("list", Json, Some(b'{'), Passage::Whole);
-        check("path", Json, Some(b'1'), Passage::Whole);
+        check("list", Json, Some(b'['), StreamingMode::Json);
+        check("any", Json, Some(b'{'), StreamingMode::Json);
+        check("list", Json, Some(b'{'), StreamingMode::Whole);
+        check("path", Json, Some(b'1'), StreamingMode::Whole);
     }
 
     #[test]
     fn values_are_those_of_the_gates() {
         use ArgForm::{Json, Raw, String};
         let checker = checker();
-        let (edit, _) = checker.meant_tool("edit").unwrap();
-        let check = |argument: &str, form: ArgForm, text: &str, expected: Typed| {
-            assert_eq!(checker.typed(edit, argument, form, text), expected, "{argument} {form:?} {text}");
+        let (edit, _) = checker.guess_tool("edit").unwrap();
+        let check = |argument: &str, form: ArgForm, text: &str, expected: CoercionOutcome| {
+            assert_eq!(checker.coerce_argument(edit, argument, form, text), expected, "{argument} {form:?} {text}");
         };
-        let value = |value: Value, rules: &[&'static str]| Typed::Value(value, rules.to_vec());
+        let value = |value: Value, rules: &[&'static str]| CoercionOutcome::Value(value, rules.to_vec());
         check("count", Raw, "3", value(json!(3), &[]));
         check("count", Raw, " 3", value(json!(3), &["trimmed_scalar"]));
-        check("count", Raw, "three", Typed::AsWritten);
+        check("count", Raw, "three", CoercionOutcome::AsWritten);
         check("count", String, "3", value(json!(3), &["stringified_value"]));
-        check("count", Json, "3", Typed::AsWritten);
+        check("count", Json, "3", CoercionOutcome::AsWritten);
         check("count", Json, "3.0", value(json!(3), &[]));
-        check("count", Json, "123456789012345678901234567890", Typed::AsWritten);
-        check("count", Json, "null", Typed::LeftOut("null_argument"));
-        check("path", Json, "null", Typed::AsWritten);
-        check("count", Json, "oops", Typed::Unreadable);
+        check("count", Json, "123456789012345678901234567890", CoercionOutcome::AsWritten);
+        check("count", Json, "null", CoercionOutcome::LeftOut("null_argument"));
+        check("path", Json, "null", CoercionOutcome::AsWritten);
+        check("count", Json, "oops", CoercionOutcome::Unreadable);
         check("list", Json, "[1,]", value(json!([1]), &["trailing_comma"]));
-        check("list", Json, r#"[{"a": 1, "a": 2}]"#, Typed::AsWritten);
+        check("list", Json, r#"[{"a": 1, "a": 2}]"#, CoercionOutcome::AsWritten);
         check("all", Raw, "True", value(json!(true), &[]));
         check("list", String, "[\"a\"]", value(json!(["a"]), &["double_encoding"]));
         check("list", Raw, "<i>a</i><i>b</i>", value(json!(["a", "b"]), &[]));
-        check("note", Raw, "null", Typed::AsWritten);
-        check("mode", Raw, "fast", Typed::AsWritten);
+        check("note", Raw, "null", CoercionOutcome::AsWritten);
+        check("mode", Raw, "fast", CoercionOutcome::AsWritten);
         check("mode", Raw, "1", value(json!(1), &[]));
-        check("mode", Raw, "slow", Typed::AsWritten);
+        check("mode", Raw, "slow", CoercionOutcome::AsWritten);
     }
 
     #[test]
     fn a_rest_is_read_with_the_rules() {
         let checker = checker();
         let read = |form, text: &str, first| {
-            let (rules, arguments) = checker.rest(form, text, first)?;
+            let (rules, arguments) = checker.parse_trailing_arguments(form, text, first)?;
             let arguments = arguments.iter().map(|argument| format!("{}={}", argument.name, argument.text));
             Some((rules, arguments.collect::<Vec<_>>().join(" ")))
         };

@@ -4,40 +4,43 @@ use std::collections::HashSet;
 
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{ValidationError, Validator};
-use sabir_call::{Fault, FaultKind, type_of};
+use sabir_call::{Fault, FaultKind, json_type_name};
 use serde_json::{Map, Value};
 
-use crate::arguments::{Given, capped, excerpt};
-use crate::notes::{Notes, names};
-use crate::repair::shortened;
+use crate::arguments::{TypedArgument, json_excerpt, truncate_excerpt};
+use crate::call_diagnostics::{CallDiagnostics, quote_names};
+use crate::repair::shorten_text;
 
 /// The most faults that validation may add to one call; a long array can be wrong in every item.
-const SHOWN: usize = 16;
+const MAX_FAULTS: usize = 16;
 
 /// Runs the validator over typed arguments, tries the other readings of refused strings, and notes what stays wrong.
-pub(crate) fn validate(
+pub(crate) fn validate_arguments(
     validator: &Validator,
-    given: &[Given<'_>],
+    given: &[TypedArgument<'_>],
     arguments: &mut Map<String, Value>,
-    notes: &mut Notes<'_>,
+    notes: &mut CallDiagnostics<'_>,
 ) {
     let mut value = Value::Object(std::mem::take(arguments));
     for given in given {
-        let Some(other) = given.other.as_ref().filter(|_| refused(validator, &value, &given.name)) else { continue };
+        let Some(other) = given.alternative.as_ref().filter(|_| is_argument_refused(validator, &value, &given.name))
+        else {
+            continue;
+        };
         let Some(place) = value.get_mut(&given.name) else { continue };
         let string = std::mem::replace(place, other.value.clone());
-        if refused(validator, &value, &given.name) {
+        if is_argument_refused(validator, &value, &given.name) {
             if let Some(place) = value.get_mut(&given.name) {
                 *place = string;
             }
             continue;
         }
         for rule in &other.rules {
-            notes.repair(rule, given.written.span, &given.written.text, &other.value.to_string());
+            notes.push_repair(rule, given.written.span, &given.written.text, &other.value.to_string());
         }
     }
-    for error in validator.iter_errors(&value).take(SHOWN) {
-        if let Some(fault) = invalid(&error, given, notes) {
+    for error in validator.iter_errors(&value).take(MAX_FAULTS) {
+        if let Some(fault) = validation_fault(&error, given, notes) {
             notes.faults.push(fault);
         }
     }
@@ -47,12 +50,12 @@ pub(crate) fn validate(
 }
 
 /// Whether the validator refuses the argument of that name.
-pub(crate) fn refused(validator: &Validator, value: &Value, name: &str) -> bool {
-    validator.iter_errors(value).any(|error| split(error.instance_path().as_str()).0 == name)
+pub(crate) fn is_argument_refused(validator: &Validator, value: &Value, name: &str) -> bool {
+    validator.iter_errors(value).any(|error| split_pointer(error.instance_path().as_str()).0 == name)
 }
 
 /// The argument's name and the JSON pointer inside its value.
-fn split(pointer: &str) -> (String, &str) {
+fn split_pointer(pointer: &str) -> (String, &str) {
     let rest = pointer.strip_prefix('/').unwrap_or(pointer);
     let end = rest.find('/').unwrap_or(rest.len());
     let (name, inside) = rest.split_at_checked(end).unwrap_or((rest, ""));
@@ -60,58 +63,64 @@ fn split(pointer: &str) -> (String, &str) {
 }
 
 /// The fault of a validation error; `None` where an earlier gate has said it.
-fn invalid(error: &ValidationError<'_>, given: &[Given<'_>], notes: &Notes<'_>) -> Option<Fault> {
+fn validation_fault(
+    error: &ValidationError<'_>,
+    given: &[TypedArgument<'_>],
+    notes: &CallDiagnostics<'_>,
+) -> Option<Fault> {
     let pointer = error.instance_path().as_str();
-    let found = excerpt(error.instance());
+    let found = json_excerpt(error.instance());
     if pointer.is_empty() {
-        return whole_invalid(error, notes);
+        return arguments_fault(error, notes);
     }
-    let (name, inside) = split(pointer);
-    if notes.wrong(&name) && inside.is_empty() {
+    let (name, inside) = split_pointer(pointer);
+    if notes.has_error_for(&name) && inside.is_empty() {
         return None;
     }
     let span = given.iter().find(|given| given.name == name).map_or(notes.call.span, |given| given.written.span);
-    let place = if inside.is_empty() { format!("`{name}`") } else { format!("`{name}` at `{}`", shortened(inside)) };
+    let place = if inside.is_empty() { format!("`{name}`") } else { format!("`{name}` at `{}`", shorten_text(inside)) };
     let (kind, message, hint) = match error.kind() {
         ValidationErrorKind::Type { kind } => {
             let expected = match kind {
                 TypeKind::Single(one) => one.to_string(),
                 TypeKind::Multiple(set) => set.iter().map(|one| one.to_string()).collect::<Vec<_>>().join(" or "),
             };
-            let kind = type_of(error.instance());
+            let kind = json_type_name(error.instance());
             let found = if kind == found { found } else { format!("{kind} {found}") };
-            let message = format!("{place} must be {}, but is {found}", article(&expected));
-            (FaultKind::WrongType, message, Some(format!("write {} there", article(&expected))))
+            let message = format!("{place} must be {}, but is {found}", with_article(&expected));
+            (FaultKind::WrongType, message, Some(format!("write {} there", with_article(&expected))))
         }
         ValidationErrorKind::Enum { options } => {
-            let message = format!("{place} must be one of {}, but is {found}", excerpt(options));
+            let message = format!("{place} must be one of {}, but is {found}", json_excerpt(options));
             let options = options.as_array().into_iter().flatten().filter_map(Value::as_str);
-            let near = error.instance().as_str().and_then(|value| sabir_call::nearest(value, options));
+            let near = error.instance().as_str().and_then(|value| sabir_call::nearest_candidate(value, options));
             (FaultKind::InvalidValue, message, near.map(|near| format!("did you mean `{near}`?")))
         }
         ValidationErrorKind::Required { property } => {
             let property = property.as_str().unwrap_or_default();
-            let message = format!("{place} needs `{}`, but is {found}", shortened(property));
-            (FaultKind::InvalidValue, message, Some(format!("add `{}`", shortened(property))))
+            let message = format!("{place} needs `{}`, but is {found}", shorten_text(property));
+            (FaultKind::InvalidValue, message, Some(format!("add `{}`", shorten_text(property))))
         }
         ValidationErrorKind::AdditionalProperties { unexpected } => {
-            let message = format!("{place} must not have {}", names(unexpected.iter().map(String::as_str)));
+            let message = format!("{place} must not have {}", quote_names(unexpected.iter().map(String::as_str)));
             (FaultKind::InvalidValue, message, Some("leave out what is not declared".to_owned()))
         }
-        _ => {
-            (FaultKind::InvalidValue, format!("{place}: {}; found {found}", capped(&error.masked().to_string())), None)
-        }
+        _ => (
+            FaultKind::InvalidValue,
+            format!("{place}: {}; found {found}", truncate_excerpt(&error.masked().to_string())),
+            None,
+        ),
     };
-    let mut fault = notes.fault(kind, span, message).in_argument(name);
+    let mut fault = notes.new_fault(kind, span, message).in_argument(name);
     fault.hint = hint;
     Some(fault)
 }
 
 /// An error about the arguments as a whole.
-fn whole_invalid(error: &ValidationError<'_>, notes: &Notes<'_>) -> Option<Fault> {
+fn arguments_fault(error: &ValidationError<'_>, notes: &CallDiagnostics<'_>) -> Option<Fault> {
     let told = match error.kind() {
         ValidationErrorKind::Required { property } => {
-            notes.is_swallowed() || property.as_str().is_some_and(|name| notes.wrong(name))
+            notes.has_json_in_tag() || property.as_str().is_some_and(|name| notes.has_error_for(name))
         }
         ValidationErrorKind::AdditionalProperties { unexpected } => {
             let wrong: HashSet<&str> = notes.errors().filter_map(|fault| fault.argument.as_deref()).collect();
@@ -119,11 +128,11 @@ fn whole_invalid(error: &ValidationError<'_>, notes: &Notes<'_>) -> Option<Fault
         }
         _ => false,
     };
-    let message = format!("the arguments: {}", capped(&error.masked_with("they").to_string()));
-    (!told).then(|| notes.fault(FaultKind::InvalidValue, notes.name_span(), message))
+    let message = format!("the arguments: {}", truncate_excerpt(&error.masked_with("they").to_string()));
+    (!told).then(|| notes.new_fault(FaultKind::InvalidValue, notes.name_span(), message))
 }
 
-fn article(word: &str) -> String {
+fn with_article(word: &str) -> String {
     match word {
         "null" => word.to_owned(),
         _ if word.starts_with(['a', 'e', 'i', 'o', 'u']) => format!("an {word}"),

@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which may panic like the tests")]
 
-use sabir_call::dialect::{Selection, dialects};
-use sabir_call::{ArgForm, Cut, Draft, Event, Protocol, Reader, Sink, ToolSet};
-use sabir_check::{Audience, CallState, Checked, Checker, FEEDBACK_CAP, Repetition, Told, feedback};
+use sabir_call::dialect::{DialectSelection, all_dialects};
+use sabir_call::{ArgForm, CallReader, DraftResponse, Event, EventSink, ToolProtocol, ToolSet, Truncation};
+use sabir_check::{
+    CallChecker, CallState, CheckedCall, CheckedOutcome, FEEDBACK_CAP, FeedbackContext, RepeatTracker, render_feedback,
+};
 
 const TOOLS: &str = r#"[
  {"name": "read_file", "parameters": {"type": "object", "required": ["path"], "properties":
@@ -20,23 +22,23 @@ const TOOLS: &str = r#"[
 ]"#;
 
 /// A draft of one call whose arguments are raw.
-fn draft(name: &str, arguments: &[(&str, &str)], end: Option<Cut>) -> Draft {
-    let mut draft = Draft::default();
-    draft.event(Event::CallStart { index: 0, id: None, name, dialect: Some("cline"), at: 0, name_at: 1 });
+fn draft(name: &str, arguments: &[(&str, &str)], end: Option<Truncation>) -> DraftResponse {
+    let mut draft = DraftResponse::default();
+    draft.push_event(Event::CallStart { index: 0, id: None, name, dialect: Some("cline"), at: 0, name_at: 1 });
     for (name, text) in arguments {
-        draft.event(Event::ArgStart { index: 0, name, form: ArgForm::Raw, at: 2 });
-        draft.event(Event::ArgDelta { index: 0, text });
-        draft.event(Event::ArgEnd { index: 0, lead: "", at: 2 });
+        draft.push_event(Event::ArgStart { index: 0, name, form: ArgForm::Raw, at: 2 });
+        draft.push_event(Event::ArgDelta { index: 0, text });
+        draft.push_event(Event::ArgEnd { index: 0, lead: "", at: 2 });
     }
-    draft.event(match end {
+    draft.push_event(match end {
         None => Event::CallEnd { index: 0, at: 3 },
         Some(why) => Event::CallCut { index: 0, why, at: 3 },
     });
     draft
 }
 
-fn note(told: &mut Repetition, checked: &[Checked]) {
-    told.note(checked.iter().map(|call| Told {
+fn note(told: &mut RepeatTracker, checked: &[CheckedCall]) {
+    told.record_message(checked.iter().map(|call| CheckedOutcome {
         tool: &call.name,
         passed: call.state == CallState::Complete,
         faults: &call.faults,
@@ -44,12 +46,14 @@ fn note(told: &mut Repetition, checked: &[Checked]) {
 }
 
 /// What a model is told of the same call, the first, the second and the third time.
-fn times(protocol: &Protocol, name: &str, arguments: &[(&str, &str)], end: Option<Cut>) -> [String; 3] {
+fn times(protocol: &ToolProtocol, name: &str, arguments: &[(&str, &str)], end: Option<Truncation>) -> [String; 3] {
     let tools = ToolSet::from_json(TOOLS).unwrap();
-    let checked = Checker::new(tools.clone()).check_all(&draft(name, arguments, end));
-    let mut told = Repetition::default();
+    let checked = CallChecker::new(tools.clone()).check_all(&draft(name, arguments, end));
+    let mut told = RepeatTracker::default();
     [(); 3].map(|()| {
-        let words = feedback(&checked, &[], "<call>", &Audience { protocol, tools: &tools, told: &told }).unwrap();
+        let words =
+            render_feedback(&checked, &[], "<call>", &FeedbackContext { protocol, tools: &tools, repetition: &told })
+                .unwrap();
         assert!(words.len() <= FEEDBACK_CAP);
         note(&mut told, &checked);
         words
@@ -58,7 +62,7 @@ fn times(protocol: &Protocol, name: &str, arguments: &[(&str, &str)], end: Optio
 
 #[test]
 fn the_same_mistake_is_told_in_other_words() {
-    let native = Protocol::Native;
+    let native = ToolProtocol::Native;
     let [first, second, third] = times(&native, "read_file", &[("path", "src/a.rs"), ("start_line", "ten")], None);
     assert_eq!(
         first,
@@ -99,7 +103,7 @@ fn a_shown_call_holds_only_what_was_good_and_short() {
         ("writ_to_fil", &[("path", "a.rs"), ("content", "b")], r#"{"path":"a.rs","content":"b"}"#),
     ];
     for (tool, arguments, expected) in rows {
-        let [_, second, third] = times(&Protocol::Native, tool, arguments, None);
+        let [_, second, third] = times(&ToolProtocol::Native, tool, arguments, None);
         assert_eq!(second.lines().last().unwrap(), expected, "{second}");
         assert!(!third.contains(&long) && !second.contains(&long));
     }
@@ -108,7 +112,8 @@ fn a_shown_call_holds_only_what_was_good_and_short() {
 #[test]
 fn the_third_time_another_way_is_shown() {
     let long = "line\n".repeat(2_000);
-    let cut = times(&Protocol::Native, "write_to_file", &[("path", "a"), ("content", &long)], Some(Cut::Limit));
+    let cut =
+        times(&ToolProtocol::Native, "write_to_file", &[("path", "a"), ("content", &long)], Some(Truncation::Limit));
     assert!(cut.iter().all(|words| !words.contains("line\\nline\\nline\\nline\\nline\\nline")));
     let rows = [
         (
@@ -116,12 +121,12 @@ fn the_third_time_another_way_is_shown() {
             "- write a short beginning with `write_to_file`, then add the rest in pieces, with `replace_in_file`\n- ask the user",
         ),
         (
-            &times(&Protocol::Native, "write_to_file", &[("path", "a")], None),
+            &times(&ToolProtocol::Native, "write_to_file", &[("path", "a")], None),
             "- if the file is there, change only the lines that differ, with `replace_in_file`\n- ask",
         ),
-        (&times(&Protocol::Native, "replace_in_file", &[("path", "a")], None), "with `write_to_file`\n- ask"),
-        (&times(&Protocol::Native, "grep", &[], None), "- use a tool that there is: `read_file`, `write_to_file`"),
-        (&times(&Protocol::Native, "ask_followup_question", &[], None), "- make the smallest call"),
+        (&times(&ToolProtocol::Native, "replace_in_file", &[("path", "a")], None), "with `write_to_file`\n- ask"),
+        (&times(&ToolProtocol::Native, "grep", &[], None), "- use a tool that there is: `read_file`, `write_to_file`"),
+        (&times(&ToolProtocol::Native, "ask_followup_question", &[], None), "- make the smallest call"),
     ];
     for (words, expected) in rows {
         assert!(words[2].contains(expected), "{}", words[2]);
@@ -132,18 +137,23 @@ fn the_third_time_another_way_is_shown() {
 #[test]
 fn a_call_that_passes_ends_the_count() {
     let tools = ToolSet::from_json(TOOLS).unwrap();
-    let checker = Checker::new(tools.clone());
+    let checker = CallChecker::new(tools.clone());
     let (bad, good) = (draft("read_file", &[], None), draft("read_file", &[("path", "a")], None));
     let (bad, good) = (checker.check_all(&bad), checker.check_all(&good));
-    let mut told = Repetition::default();
+    let mut told = RepeatTracker::default();
     for (note_good, expected) in
         [(false, ""), (false, "2nd"), (true, ""), (false, "2nd"), (false, "3rd"), (false, "4th")]
     {
         if note_good {
             note(&mut told, &good);
         }
-        let words =
-            feedback(&bad, &[], "", &Audience { protocol: &Protocol::Native, tools: &tools, told: &told }).unwrap();
+        let words = render_feedback(
+            &bad,
+            &[],
+            "",
+            &FeedbackContext { protocol: &ToolProtocol::Native, tools: &tools, repetition: &told },
+        )
+        .unwrap();
         let head = words.lines().next().unwrap();
         assert_eq!(head.split_once("for the ").map_or("", |(_, time)| time.split(' ').next().unwrap()), expected);
         note(&mut told, &bad);
@@ -153,8 +163,8 @@ fn a_call_that_passes_ends_the_count() {
 #[test]
 fn what_is_shown_is_right_in_the_dialect_that_is_spoken() {
     let tools = ToolSet::from_json(TOOLS).unwrap();
-    for dialect in dialects() {
-        let protocol = Protocol::Prompted(dialect.name.to_owned());
+    for dialect in all_dialects() {
+        let protocol = ToolProtocol::Prompted(dialect.name.to_owned());
         let calls: [(&str, &[(&str, &str)]); 3] = [
             ("plan", &[("title", "a & b \"c\" > d"), ("items", "[\"x\", \"y's\"]"), ("done", "no")]),
             ("write_to_file", &[("path", "a.rs")]),
@@ -164,11 +174,11 @@ fn what_is_shown_is_right_in_the_dialect_that_is_spoken() {
             for words in times(&protocol, name, arguments, None) {
                 let (_, shown) = words.split_once("A correct call of ").unwrap();
                 let (tool, shown) = shown.split_once(":\n").unwrap();
-                let mut draft = Draft::default();
-                let mut reader = Reader::new(Selection::from_name(dialect.name).unwrap(), &tools);
+                let mut draft = DraftResponse::default();
+                let mut reader = CallReader::new(DialectSelection::from_name(dialect.name).unwrap(), &tools);
                 reader.push(shown, &mut draft);
-                reader.finish(Cut::Ended, &mut draft);
-                let checked = Checker::new(tools.clone()).check_all(&draft);
+                reader.finish(Truncation::Ended, &mut draft);
+                let checked = CallChecker::new(tools.clone()).check_all(&draft);
                 let [call] = &checked[..] else { panic!("{}: {shown}", dialect.name) };
                 assert_eq!((format!("`{}`", call.name).as_str(), call.state), (tool, CallState::Complete), "{shown}");
                 assert_eq!((call.repairs.len(), draft.faults.len()), (0, 0), "{shown}");

@@ -7,8 +7,13 @@
     reason = "helpers of tests, which may panic like the tests"
 )]
 
-use sabir_call::{ArgForm, Cut, Draft, Event, Fault, FaultKind, Parallel, Protocol, Sink, Span, StopReason, ToolSet};
-use sabir_check::{Audience, CallState, Checked, Checker, FEEDBACK_CAP, Repairs, Repetition, feedback};
+use sabir_call::{
+    ArgForm, DraftResponse, Event, EventSink, Fault, FaultKind, ParallelCalls, Span, StopReason, ToolProtocol, ToolSet,
+    Truncation,
+};
+use sabir_check::{
+    CallChecker, CallState, CheckedCall, FEEDBACK_CAP, FeedbackContext, RepairSet, RepeatTracker, render_feedback,
+};
 
 const TOOLS: &str = r##"[
  {"name": "read_file", "parameters": {"type": "object", "additionalProperties": false, "required": ["path"], "properties":
@@ -35,10 +40,10 @@ fn tools() -> ToolSet {
 }
 
 /// A draft of one call. Each argument is `name=raw text`, `name:=string` or `name:json`.
-fn draft(name: &str, arguments: &[&str], end: Option<Cut>) -> Draft {
-    let mut draft = Draft::default();
+fn draft(name: &str, arguments: &[&str], end: Option<Truncation>) -> DraftResponse {
+    let mut draft = DraftResponse::default();
     let mut at = 10;
-    draft.event(Event::CallStart { index: 0, id: None, name, dialect: Some("cline"), at: 0, name_at: 1 });
+    draft.push_event(Event::CallStart { index: 0, id: None, name, dialect: Some("cline"), at: 0, name_at: 1 });
     for (position, argument) in arguments.iter().enumerate() {
         let (name, rest) = argument.split_at(argument.find(['=', ':']).unwrap());
         let (form, text) = match (rest.strip_prefix(":="), rest.strip_prefix('=')) {
@@ -46,23 +51,23 @@ fn draft(name: &str, arguments: &[&str], end: Option<Cut>) -> Draft {
             (_, Some(text)) => (ArgForm::Raw, text),
             _ => (ArgForm::Json, &rest[1..]),
         };
-        draft.event(Event::ArgStart { index: 0, name, form, at });
+        draft.push_event(Event::ArgStart { index: 0, name, form, at });
         if !text.is_empty() {
-            draft.event(Event::ArgDelta { index: 0, text });
+            draft.push_event(Event::ArgDelta { index: 0, text });
         }
         at += text.len();
         if end.is_none() || position + 1 < arguments.len() {
-            draft.event(Event::ArgEnd { index: 0, lead: "", at });
+            draft.push_event(Event::ArgEnd { index: 0, lead: "", at });
         }
     }
-    draft.event(match end {
+    draft.push_event(match end {
         None => Event::CallEnd { index: 0, at },
         Some(why) => Event::CallCut { index: 0, why, at },
     });
     draft
 }
 
-fn line(checked: &Checked) -> String {
+fn line(checked: &CheckedCall) -> String {
     let mut line = match checked.state {
         CallState::Complete => "runs".to_owned(),
         CallState::Rejected => "rejected".to_owned(),
@@ -82,7 +87,7 @@ fn line(checked: &Checked) -> String {
 #[track_caller]
 fn check(name: &str, arguments: &[&str], expected: &str) {
     let draft = draft(name, arguments, None);
-    assert_eq!(line(&Checker::new(tools()).check_all(&draft)[0]), expected);
+    assert_eq!(line(&CallChecker::new(tools()).check_all(&draft)[0]), expected);
 }
 
 #[test]
@@ -147,7 +152,7 @@ fn names_of_tools() {
         &["PARAM_NAME=PARAM_VALUE"],
         "rejected TOOL_NAME {\"PARAM_NAME\":\"PARAM_VALUE\"}\n  placeholder@1: `TOOL_NAME` is a placeholder of the instructions, not a tool [put the name of a tool in its place]\n  placeholder@10: `PARAM_NAME` is a placeholder of the instructions, not an argument [put the name of an argument in its place]",
     );
-    let checked = Checker::new(ToolSet::default()).check_all(&draft("x", &[], None));
+    let checked = CallChecker::new(ToolSet::default()).check_all(&draft("x", &[], None));
     assert_eq!(
         line(&checked[0]),
         "rejected x {}\n  unknown_tool@1: `x` was called, but no tools are available [answer in words]"
@@ -208,12 +213,12 @@ fn values_that_the_schema_refuses() {
         "rejected read_file {\"path\":\"a\",\"start_line\":\"ten\"}\n  wrong_type@11: `start_line` must be an integer, but is \"ten\" [write an integer in `start_line`]",
     );
     check("read_file", &["path=a", "start_line:null"], r#"runs read_file {"path":"a"} +null_argument"#);
-    let strict = Checker::new(tools()).with_repairs(Repairs::all().without("null_argument").unwrap());
+    let strict = CallChecker::new(tools()).with_repairs(RepairSet::all().without_rule("null_argument").unwrap());
     assert_eq!(
         line(&strict.check_all(&draft("read_file", &["path=a", "start_line:null"], None))[0]),
         "rejected read_file {\"path\":\"a\",\"start_line\":null}\n  wrong_type@11: `start_line` must be an integer, but is null [write an integer there]"
     );
-    let required = &Checker::new(tools()).check_all(&draft("read_file", &["path:null"], None))[0];
+    let required = &CallChecker::new(tools()).check_all(&draft("read_file", &["path:null"], None))[0];
     assert_eq!((required.state, required.repairs.len()), (CallState::Rejected, 0), "{required:?}");
     check("read_file", &["path=a", "start_line= 7 "], r#"runs read_file {"path":"a","start_line":7} +trimmed_scalar"#);
     check(
@@ -256,22 +261,23 @@ fn near_names_are_read_only_where_nothing_else_can_be_meant() {
     check("read_file", &["path=a", "startLine=3"], r#"runs read_file {"path":"a","start_line":3} +near_argument"#);
     // Arguments that are not exactly the tool's own speak for another tool.
     for arguments in [&["path=a", "mode=x"][..], &["Path=a"], &[], &["start_line=1"]] {
-        let checked = &Checker::new(tools()).check_all(&draft("readFile", arguments, None))[0];
+        let checked = &CallChecker::new(tools()).check_all(&draft("readFile", arguments, None))[0];
         assert_eq!((checked.name.as_str(), checked.state), ("readFile", CallState::Rejected), "{arguments:?}");
         assert_eq!(checked.faults[0].hint.as_deref(), Some("did you mean `read_file`?"));
     }
     // Two spellings of one argument are two values.
     for arguments in [["path=a", "start_line=1", "startLine=2"], ["path=a", "start-line=1", "startLine=2"]] {
-        let checked = &Checker::new(tools()).check_all(&draft("read_file", &arguments, None))[0];
+        let checked = &CallChecker::new(tools()).check_all(&draft("read_file", &arguments, None))[0];
         assert_eq!(checked.state, CallState::Rejected, "{arguments:?}");
     }
     // A tool that takes any arguments takes those that are nearly its own.
     let open = r#"[{"name": "put", "parameters": {"type": "object", "properties": {"start_line": {}}, "additionalProperties": true}}]"#;
-    let checked = &Checker::new(ToolSet::from_json(open).unwrap()).check_all(&draft("put", &["startLine=1"], None))[0];
+    let checked =
+        &CallChecker::new(ToolSet::from_json(open).unwrap()).check_all(&draft("put", &["startLine=1"], None))[0];
     assert_eq!(line(checked), r#"runs put {"startLine":"1"}"#);
     let risky = r#"[{"name": "read_file"}, {"name": "read_files"}, {"name": "delete_file"}, {"name": "set_mode"}]"#;
     for name in ["read_fil", "read_filez", "delte_fil", "get_mode", "set_mod"] {
-        let checked = &Checker::new(ToolSet::from_json(risky).unwrap()).check_all(&draft(name, &[], None))[0];
+        let checked = &CallChecker::new(ToolSet::from_json(risky).unwrap()).check_all(&draft(name, &[], None))[0];
         assert_eq!(checked.state, CallState::Rejected, "{name}");
     }
 }
@@ -281,7 +287,7 @@ fn many_names_are_all_told() {
     let names: Vec<String> =
         (0..20_000).map(|n| format!("PATH{n}=x")).chain([format!("{}=x", "p".repeat(1 << 20))]).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let checked = &Checker::new(tools()).check_all(&draft("read_file", &names, None))[0];
+    let checked = &CallChecker::new(tools()).check_all(&draft("read_file", &names, None))[0];
     assert_eq!((checked.state, checked.faults.len()), (CallState::Rejected, names.len() + 1));
 }
 
@@ -310,7 +316,7 @@ fn json_in_a_tag_is_told_as_such() {
         "rejected read_file {\"path\":\"a\",\"start_line\":\"{\\\"start_line\\\": 3}\"}\n  json_in_tag@11: `start_line` holds arguments as one JSON object, where a tag for each was expected; found \"{\\\"start_line\\\": 3}\" [write `start_line` in a tag of its own, with nothing but the value in it]",
     );
     // Where nothing is missing the text may be meant.
-    let checked = &Checker::new(tools()).check_all(&draft("read_file", &["path={\"path\": \"a\"}"], None))[0];
+    let checked = &CallChecker::new(tools()).check_all(&draft("read_file", &["path={\"path\": \"a\"}"], None))[0];
     assert!(
         line(checked).starts_with("runs read_file {\"path\":\"{\\\"path\\\": \\\"a\\\"}\"}\n  json_in_tag@10"),
         "{}",
@@ -357,7 +363,7 @@ fn a_key_given_twice_in_a_value_is_no_value() {
     );
     for value in [":{\"a\": [{\"b\": 1, \"b\": 1}]}", "={'a': 1, 'a': 1}", ":={\"a\": 1, \"a\": 2}"] {
         let arguments = ["server_name=s", "tool_name=t", &format!("arguments{value}")];
-        let checked = &Checker::new(tools()).check_all(&draft("use_mcp_tool", &arguments, None))[0];
+        let checked = &CallChecker::new(tools()).check_all(&draft("use_mcp_tool", &arguments, None))[0];
         assert_eq!(checked.state, CallState::Rejected, "{value}");
     }
 }
@@ -369,12 +375,15 @@ type Rest = (&'static [&'static str], &'static str, &'static str);
 fn check_rests(rows: &[Rest]) {
     for (read, rest, expected) in rows {
         let arguments: Vec<&str> = read.iter().copied().chain([*rest]).collect();
-        let checked = &Checker::new(tools()).check_all(&draft("write_to_file", &arguments, None))[0];
+        let checked = &CallChecker::new(tools()).check_all(&draft("write_to_file", &arguments, None))[0];
         assert_eq!(line(checked), *expected, "{rest}");
-        let without =
-            Checker::new(tools()).with_repairs(Repairs::none()).check_all(&draft("write_to_file", &arguments, None));
+        let without = CallChecker::new(tools()).with_repairs(RepairSet::none()).check_all(&draft(
+            "write_to_file",
+            &arguments,
+            None,
+        ));
         assert_eq!(without[0].state, CallState::Rejected, "{rest}");
-        let cut = Checker::new(tools()).check_all(&draft("write_to_file", &arguments, Some(Cut::Ended)));
+        let cut = CallChecker::new(tools()).check_all(&draft("write_to_file", &arguments, Some(Truncation::Ended)));
         assert_eq!((cut[0].state, cut[0].repairs.len()), (CallState::Cut, 0), "{rest}");
     }
 }
@@ -466,8 +475,8 @@ fn a_comma_that_is_missing_before_the_rest_is_seen_in_the_text() {
         [("{\"path\": 1, 'a': 2}", CallState::Complete), ("{\"path\": 1 'a': 2}", CallState::Rejected)]
     {
         let (one, rest) = (source.find('1').unwrap(), source.find('\'').unwrap());
-        let mut draft = Draft { source: source.to_owned(), ..Draft::default() };
-        draft.event(Event::CallStart {
+        let mut draft = DraftResponse { source: source.to_owned(), ..DraftResponse::default() };
+        draft.push_event(Event::CallStart {
             index: 0,
             id: None,
             name: "anything",
@@ -476,29 +485,32 @@ fn a_comma_that_is_missing_before_the_rest_is_seen_in_the_text() {
             name_at: 0,
         });
         for (name, at, end) in [("path", one, one + 1), ("", rest, source.len())] {
-            draft.event(Event::ArgStart { index: 0, name, form: ArgForm::Json, at });
-            draft.event(Event::ArgDelta { index: 0, text: &source[at..end] });
-            draft.event(Event::ArgEnd { index: 0, lead: "", at: end });
+            draft.push_event(Event::ArgStart { index: 0, name, form: ArgForm::Json, at });
+            draft.push_event(Event::ArgDelta { index: 0, text: &source[at..end] });
+            draft.push_event(Event::ArgEnd { index: 0, lead: "", at: end });
         }
-        draft.event(Event::CallEnd { index: 0, at: source.len() });
-        let checked = &Checker::new(tools()).check_all(&draft)[0];
+        draft.push_event(Event::CallEnd { index: 0, at: source.len() });
+        let checked = &CallChecker::new(tools()).check_all(&draft)[0];
         assert_eq!(checked.state, state, "{}", line(checked));
     }
 }
 
 /// Two calls, with the words before, between and after them.
-fn two_calls(words: [&str; 3]) -> Draft {
+fn two_calls(words: [&str; 3]) -> DraftResponse {
     let call = "<get_time></get_time>";
-    let mut draft = Draft { source: format!("{}{call}{}{call}{}", words[0], words[1], words[2]), ..Draft::default() };
+    let mut draft = DraftResponse {
+        source: format!("{}{call}{}{call}{}", words[0], words[1], words[2]),
+        ..DraftResponse::default()
+    };
     let mut at = 0;
     for (index, words) in words.iter().enumerate() {
         if !words.is_empty() {
-            draft.event(Event::Text { text: words.strip_prefix("</function_calls>").unwrap_or(words) });
+            draft.push_event(Event::Text { text: words.strip_prefix("</function_calls>").unwrap_or(words) });
         }
         at += words.len();
         if index < 2 {
             let index = u32::try_from(index).unwrap();
-            draft.event(Event::CallStart {
+            draft.push_event(Event::CallStart {
                 index,
                 id: None,
                 name: "get_time",
@@ -507,7 +519,7 @@ fn two_calls(words: [&str; 3]) -> Draft {
                 name_at: at + 1,
             });
             at += call.len();
-            draft.event(Event::CallEnd { index, at });
+            draft.push_event(Event::CallEnd { index, at });
         }
     }
     draft
@@ -516,7 +528,7 @@ fn two_calls(words: [&str; 3]) -> Draft {
 #[test]
 fn calls_after_the_first_are_rejected_where_one_is_allowed() {
     let draft = two_calls(["a ", " ", ""]);
-    let one = Checker::new(tools()).with_parallel(Parallel::One).check_all(&draft);
+    let one = CallChecker::new(tools()).with_parallel(ParallelCalls::One).check_all(&draft);
     assert_eq!(
         one.iter().map(line).collect::<Vec<_>>(),
         [
@@ -524,14 +536,14 @@ fn calls_after_the_first_are_rejected_where_one_is_allowed() {
             "rejected get_time {}\n  extra_call@25: one call was expected in a message, and `get_time` came before this one; it was not run [make one call, wait for its result, then make the next]",
         ]
     );
-    assert!(Checker::new(tools()).check_all(&draft).iter().all(|call| call.state == CallState::Complete));
+    assert!(CallChecker::new(tools()).check_all(&draft).iter().all(|call| call.state == CallState::Complete));
 }
 
 #[test]
 fn words_behind_a_broken_call_may_belong_to_it() {
     let mut draft = two_calls(["", "", "and so on"]);
-    draft.event(Event::Fault(&Fault::error(FaultKind::MalformedJson, Span::new(30, 31), "m").in_call(1)));
-    assert_eq!(Checker::new(tools()).loose(&draft), []);
+    draft.push_event(Event::Fault(&Fault::error(FaultKind::MalformedJson, Span::new(30, 31), "m").in_call(1)));
+    assert_eq!(CallChecker::new(tools()).unattached_faults(&draft), []);
 }
 
 #[test]
@@ -545,7 +557,7 @@ fn words_after_the_last_call_are_told_where_they_stand() {
     ];
     for (words, expected) in rows {
         let draft = two_calls(words);
-        let loose = Checker::new(tools()).loose(&draft);
+        let loose = CallChecker::new(tools()).unattached_faults(&draft);
         let found = loose.first().map(|fault| {
             assert_eq!((fault.kind, fault.severity), (FaultKind::TextAfterCall, sabir_call::Severity::Warning));
             &draft.source[fault.span.start..fault.span.end]
@@ -564,7 +576,7 @@ fn entities_are_told_and_kept() {
     // Whoever writes raw characters too means what stands there; so does a JSON string.
     for command in ["=sed 's/&/\\&amp;/g' a", "=echo '<p>&lt;</p>'", ":=a &amp;&amp; b", "=a & b", "=a &amp b"] {
         let draft = draft("execute_command", &[&format!("command{command}")], None);
-        assert_eq!(Checker::new(tools()).check_all(&draft)[0].faults, [], "{command}");
+        assert_eq!(CallChecker::new(tools()).check_all(&draft)[0].faults, [], "{command}");
     }
 }
 
@@ -584,13 +596,14 @@ fn whole_numbers_that_would_lose_their_last_digits() {
         ("[1, {'n': 18446744073709551616,}]", Some(10)),
     ];
     for (json, place) in rows {
-        let judged = line(&Checker::new(tools()).check_all(&draft("anything", &[&format!("x:{json}")], None))[0]);
+        let judged = line(&CallChecker::new(tools()).check_all(&draft("anything", &[&format!("x:{json}")], None))[0]);
         let fault = place.map(|at| format!("malformed_json@{}: `x` is no valid JSON: a whole number", 10 + at));
         assert!(fault.as_ref().is_none_or(|fault| judged.contains(fault)), "{json}: {judged}");
         assert_eq!(judged.starts_with("runs"), fault.is_none(), "{json}: {judged}");
     }
     let raw = line(
-        &Checker::new(tools()).check_all(&draft("read_file", &["path=a", "start_line=18446744073709551616"], None))[0],
+        &CallChecker::new(tools()).check_all(&draft("read_file", &["path=a", "start_line=18446744073709551616"], None))
+            [0],
     );
     assert!(raw.contains("wrong_type@11"), "{raw}");
 }
@@ -620,7 +633,7 @@ fn whole_arguments_in_one_text() {
         "rejected read_file {\"path\":\"a\"} +double_encoding\n  doubled_argument@33: `path` is given twice; one value was expected [give it once; the first value was kept, and nothing was run]",
     );
     for text in [r#":={"path": "a"#, ":=", ":=[1]", ":=null", ":{'path': 'a", ":{'path': 'a', 'path': 'b'}"] {
-        let checked = Checker::new(tools()).check_all(&draft("read_file", &[text], None));
+        let checked = CallChecker::new(tools()).check_all(&draft("read_file", &[text], None));
         assert_eq!((checked[0].state, checked[0].faults.len()), (CallState::Rejected, 1), "{text}");
     }
 }
@@ -639,10 +652,10 @@ fn repairs_can_be_switched_off() {
     ];
     for (rule, tool, argument) in rows {
         let draft = draft(tool, &[argument], None);
-        let with = &Checker::new(tools()).check_all(&draft)[0];
+        let with = &CallChecker::new(tools()).check_all(&draft)[0];
         assert_eq!(with.repairs.iter().map(|repair| repair.rule.clone()).collect::<Vec<_>>(), [rule]);
         assert_eq!((with.state, with.repairs[0].before.is_empty()), (CallState::Complete, false), "{rule}");
-        let without = Checker::new(tools()).with_repairs(Repairs::all().without(rule).unwrap());
+        let without = CallChecker::new(tools()).with_repairs(RepairSet::all().without_rule(rule).unwrap());
         assert_eq!(without.check_all(&draft)[0].state, CallState::Rejected, "{rule}");
     }
 }
@@ -650,49 +663,50 @@ fn repairs_can_be_switched_off() {
 #[test]
 fn cut_calls_never_run() {
     let cut = |why| {
-        line(&Checker::new(tools()).check_all(&draft("write_to_file", &["path=a", "content=half"], Some(why)))[0])
+        line(&CallChecker::new(tools()).check_all(&draft("write_to_file", &["path=a", "content=half"], Some(why)))[0])
     };
     assert_eq!(
-        cut(Cut::Ended),
+        cut(Truncation::Ended),
         "cut write_to_file {\"path\":\"a\",\"content\":\"half\"}\n  cut_call@15: the call of `write_to_file` was cut inside `content`, 4 bytes into its value: the message ended there; it was not run [write the whole call again and close it]",
     );
-    assert!(cut(Cut::Limit).contains("output limit was reached there; it was not run [write less in one call"));
-    assert!(cut(Cut::Broken).contains("the connection broke"));
-    assert!(cut(Cut::Cancelled).contains("the user stopped it"));
+    assert!(cut(Truncation::Limit).contains("output limit was reached there; it was not run [write less in one call"));
+    assert!(cut(Truncation::Broken).contains("the connection broke"));
+    assert!(cut(Truncation::Cancelled).contains("the user stopped it"));
     // The text alone cannot tell a limit from an end; the provider's stop reason can.
-    let mut limited = draft("read_file", &["start_line=te"], Some(Cut::Ended));
-    limited.event(Event::Stop { reason: StopReason::Length, raw: "max_tokens" });
-    limited.event(Event::Fault(&Fault::error(FaultKind::CutCall, Span::new(1, 2), "the parser's own").in_call(0)));
-    let checked = &Checker::new(tools()).check_all(&limited)[0];
+    let mut limited = draft("read_file", &["start_line=te"], Some(Truncation::Ended));
+    limited.push_event(Event::Stop { reason: StopReason::Length, raw: "max_tokens" });
+    limited.push_event(Event::Fault(&Fault::error(FaultKind::CutCall, Span::new(1, 2), "the parser's own").in_call(0)));
+    let checked = &CallChecker::new(tools()).check_all(&limited)[0];
     assert_eq!(checked.faults.len(), 1, "no fault about a value that may still grow, and one about the cut");
     assert!(checked.faults[0].message.contains("the output limit"));
     // A call that is still open is no better.
-    let mut open = Draft::default();
-    open.event(Event::CallStart { index: 0, id: None, name: "get_time", dialect: None, at: 0, name_at: 0 });
-    assert_eq!(Checker::new(tools()).check_all(&open)[0].state, CallState::Cut);
+    let mut open = DraftResponse::default();
+    open.push_event(Event::CallStart { index: 0, id: None, name: "get_time", dialect: None, at: 0, name_at: 0 });
+    assert_eq!(CallChecker::new(tools()).check_all(&open)[0].state, CallState::Cut);
 }
 
 #[test]
 fn the_parsers_faults_count_and_are_not_repeated() {
     let mut doubled = draft("read_file", &["path=a", "path=b"], None);
     let fault = Fault::error(FaultKind::DoubledArgument, Span::new(3, 4), "twice").in_call(0).in_argument("path");
-    doubled.event(Event::Fault(&fault));
+    doubled.push_event(Event::Fault(&fault));
     assert_eq!(
-        line(&Checker::new(tools()).check_all(&doubled)[0]),
+        line(&CallChecker::new(tools()).check_all(&doubled)[0]),
         "rejected read_file {\"path\":\"a\"}\n  doubled_argument@3: twice []"
     );
     let mut nameless = draft("", &[], None);
-    nameless.event(Event::Fault(&Fault::error(FaultKind::MissingName, Span::new(0, 1), "no name").in_call(0)));
-    assert_eq!(line(&Checker::new(tools()).check_all(&nameless)[0]), "rejected  {}\n  missing_name@0: no name []");
+    nameless.push_event(Event::Fault(&Fault::error(FaultKind::MissingName, Span::new(0, 1), "no name").in_call(0)));
+    assert_eq!(line(&CallChecker::new(tools()).check_all(&nameless)[0]), "rejected  {}\n  missing_name@0: no name []");
     let mut stray = draft("get_time", &[], None);
-    stray.event(Event::Fault(&Fault::warning(FaultKind::MissingWrapper, Span::new(0, 1), "no wrapper").in_call(0)));
-    assert_eq!(Checker::new(tools()).check_all(&stray)[0].state, CallState::Complete);
-    stray.event(Event::Fault(&Fault::error(FaultKind::WrongClose, Span::new(0, 1), "wrong close").in_call(0)));
-    assert_eq!(Checker::new(tools()).check_all(&stray)[0].state, CallState::Rejected);
+    stray
+        .push_event(Event::Fault(&Fault::warning(FaultKind::MissingWrapper, Span::new(0, 1), "no wrapper").in_call(0)));
+    assert_eq!(CallChecker::new(tools()).check_all(&stray)[0].state, CallState::Complete);
+    stray.push_event(Event::Fault(&Fault::error(FaultKind::WrongClose, Span::new(0, 1), "wrong close").in_call(0)));
+    assert_eq!(CallChecker::new(tools()).check_all(&stray)[0].state, CallState::Rejected);
     let mut broken = draft("read_file", &[], None);
-    broken.event(Event::Fault(&Fault::error(FaultKind::MalformedJson, Span::new(0, 1), "no JSON").in_call(0)));
+    broken.push_event(Event::Fault(&Fault::error(FaultKind::MalformedJson, Span::new(0, 1), "no JSON").in_call(0)));
     assert_eq!(
-        Checker::new(tools()).check_all(&broken)[0].faults.len(),
+        CallChecker::new(tools()).check_all(&broken)[0].faults.len(),
         1,
         "what is missing from broken text is unknown"
     );
@@ -700,7 +714,7 @@ fn the_parsers_faults_count_and_are_not_repeated() {
 
 #[test]
 fn an_invalid_schema_is_said_once() {
-    let checker = Checker::new(tools());
+    let checker = CallChecker::new(tools());
     let draft = draft("broken", &["a=1"], None);
     assert!(
         line(&checker.check_all(&draft)[0])
@@ -712,16 +726,16 @@ fn an_invalid_schema_is_said_once() {
 #[test]
 fn checkers_are_shared_between_threads() {
     fn shared<T: Send + Sync + Clone>(_: &T) {}
-    shared(&Checker::new(tools()));
+    shared(&CallChecker::new(tools()));
 }
 
-fn words(source: &str, draft: &Draft, protocol: &Protocol) -> Option<String> {
+fn words(source: &str, draft: &DraftResponse, protocol: &ToolProtocol) -> Option<String> {
     let tools = tools();
-    feedback(
-        &Checker::new(tools.clone()).check_all(draft),
+    render_feedback(
+        &CallChecker::new(tools.clone()).check_all(draft),
         &draft.faults,
         source,
-        &Audience { protocol, tools: &tools, told: &Repetition::default() },
+        &FeedbackContext { protocol, tools: &tools, repetition: &RepeatTracker::default() },
     )
 }
 
@@ -729,30 +743,30 @@ fn words(source: &str, draft: &Draft, protocol: &Protocol) -> Option<String> {
 fn feedback_says_what_to_do() {
     let source = "<red_fil>";
     let draft_of = |name: &str| draft(name, &["path=a"], None);
-    let text = words(source, &draft_of("red_fil"), &Protocol::Prompted("cline".to_owned())).unwrap();
+    let text = words(source, &draft_of("red_fil"), &ToolProtocol::Prompted("cline".to_owned())).unwrap();
     let expected = "Your call 1 (`red_fil`) was not run.\nerror[unknown_tool]: there is no tool `red_fil`\n --> line 1, column 2\n  |\n1 | <red_fil>\n  |  ^^^^^^^\n  = hint: did you mean `read_file`?\nA correct call of `read_file`:\n<read_file>";
     assert!(text.starts_with(expected), "{text}");
-    assert_eq!(words(source, &draft_of("read_file"), &Protocol::Native), None);
-    let native = words(source, &draft_of("red_fil"), &Protocol::Native).unwrap();
+    assert_eq!(words(source, &draft_of("read_file"), &ToolProtocol::Native), None);
+    let native = words(source, &draft_of("red_fil"), &ToolProtocol::Native).unwrap();
     assert!(native.ends_with("Correct arguments of `read_file`:\n{\"path\":\"text\"}\n"), "{native}");
 }
 
 #[test]
 fn feedback_on_a_cut_call_has_no_example() {
-    let draft = draft("write_to_file", &["path=a", "content=half"], Some(Cut::Limit));
-    let text = words("", &draft, &Protocol::Prompted("cline".to_owned())).unwrap();
+    let draft = draft("write_to_file", &["path=a", "content=half"], Some(Truncation::Limit));
+    let text = words("", &draft, &ToolProtocol::Prompted("cline".to_owned())).unwrap();
     assert!(text.contains("output limit") && text.contains("smaller pieces"), "{text}");
     assert!(!text.contains("correct call"), "{text}");
 }
 
 #[test]
 fn feedback_covers_faults_of_no_call() {
-    let mut draft = Draft::default();
-    draft.event(Event::Fault(&Fault::warning(FaultKind::MissingWrapper, Span::new(0, 1), "warned")));
-    assert_eq!(words("<x>", &draft, &Protocol::Native), None);
+    let mut draft = DraftResponse::default();
+    draft.push_event(Event::Fault(&Fault::warning(FaultKind::MissingWrapper, Span::new(0, 1), "warned")));
+    assert_eq!(words("<x>", &draft, &ToolProtocol::Native), None);
     let fault = Fault::error(FaultKind::MissingName, Span::new(0, 3), "a name is missing");
-    draft.event(Event::Fault(&fault.hint("name a tool, such as `get_time`")));
-    let text = words("<x>", &draft, &Protocol::Prompted("invoke".to_owned())).unwrap();
+    draft.push_event(Event::Fault(&fault.with_hint("name a tool, such as `get_time`")));
+    let text = words("<x>", &draft, &ToolProtocol::Prompted("invoke".to_owned())).unwrap();
     assert!(text.contains("^^^") && text.contains("get_time\""), "{text}");
 }
 
@@ -760,9 +774,9 @@ fn feedback_covers_faults_of_no_call() {
 fn feedback_is_capped_and_holds_no_file() {
     let file = "é🌍x".repeat(4_000);
     let content = format!("content:{}", serde_json::to_string(&[&file]).unwrap());
-    let mut draft = Draft::default();
+    let mut draft = DraftResponse::default();
     for index in 0..40 {
-        draft.event(Event::CallStart {
+        draft.push_event(Event::CallStart {
             index,
             id: None,
             name: "write_to_file",
@@ -774,14 +788,14 @@ fn feedback_is_capped_and_holds_no_file() {
         for (name, form, text) in
             [("path", ArgForm::Json, "1"), ("content", ArgForm::Json, json), (&file, ArgForm::Raw, "x")]
         {
-            draft.event(Event::ArgStart { index, name, form, at: 5 });
-            draft.event(Event::ArgDelta { index, text });
-            draft.event(Event::ArgEnd { index, lead: "", at: 6 });
+            draft.push_event(Event::ArgStart { index, name, form, at: 5 });
+            draft.push_event(Event::ArgDelta { index, text });
+            draft.push_event(Event::ArgEnd { index, lead: "", at: 6 });
         }
-        draft.event(Event::CallEnd { index, at: 9 });
+        draft.push_event(Event::CallEnd { index, at: 9 });
     }
     for source in ["", file.as_str()] {
-        let text = words(source, &draft, &Protocol::Prompted("cline".to_owned())).unwrap();
+        let text = words(source, &draft, &ToolProtocol::Prompted("cline".to_owned())).unwrap();
         assert!(text.len() <= FEEDBACK_CAP && text.contains("of 40 shown"), "{text}");
     }
 }

@@ -7,8 +7,8 @@
 )]
 
 use sabir_call::Severity;
-use sabir_call::dialect::dialect;
-use sabir_check::lint::{LINTS, Scope, lint};
+use sabir_call::dialect::find_dialect;
+use sabir_check::lint::{LINTS, LintScope, lint_tools};
 use serde_json::{Value, json};
 
 /// A tool that is right.
@@ -27,18 +27,18 @@ fn with(pointer: &str, value: Value) -> Value {
 }
 
 /// `error lint /pointer` of each finding, in order.
-fn lines(tools: &Value, scope: &Scope) -> Vec<String> {
-    let line = |finding: &sabir_check::lint::Finding| {
+fn lines(tools: &Value, scope: &LintScope) -> Vec<String> {
+    let line = |finding: &sabir_check::lint::LintFinding| {
         let severity = if finding.severity == Severity::Error { "error" } else { "warning" };
         format!("{severity} {} {}", finding.lint, finding.pointer)
     };
-    let mut lines: Vec<_> = lint(tools, scope).iter().map(line).collect();
+    let mut lines: Vec<_> = lint_tools(tools, scope).iter().map(line).collect();
     lines.dedup();
     lines
 }
 
 fn check(tools: Value, expected: &[&str]) {
-    assert_eq!(lines(&tools, &Scope::all()), expected, "{tools}");
+    assert_eq!(lines(&tools, &LintScope::all()), expected, "{tools}");
 }
 
 #[test]
@@ -76,13 +76,13 @@ fn names() {
 #[test]
 fn reserved_names() {
     for name in ["invoke", "tool_call", "function_calls"] {
-        let found = lines(&json!([good(name)]), &Scope::all());
+        let found = lines(&json!([good(name)]), &LintScope::all());
         assert!(found.contains(&"warning reserved_name /0/name".to_owned()), "{name}: {found:?}");
     }
-    let found = lines(&json!([good("thinking")]), &Scope::all());
+    let found = lines(&json!([good("thinking")]), &LintScope::all());
     assert!(found.contains(&"error reserved_name /0/name".to_owned()), "{found:?}");
     // Where no name is a tag, none collides with one.
-    assert_eq!(lines(&json!([good("thinking")]), &Scope::only(dialect("kimi").unwrap())), [""; 0]);
+    assert_eq!(lines(&json!([good("thinking")]), &LintScope::for_dialect(find_dialect("kimi").unwrap())), [""; 0]);
 }
 
 #[test]
@@ -164,22 +164,22 @@ fn arguments_that_no_dialect_holds() {
         json!([{"name": "f", "description": "F.", "examples": [{}], "parameters": {
             "type": "object", "properties": {argument: {"type": "string", "description": "x"}}}}])
     };
-    let found = lint(&tool("a b<"), &Scope::all());
+    let found = lint_tools(&tool("a b<"), &LintScope::all());
     let unread = found.iter().find(|finding| finding.lint == "unreadable_call").unwrap();
     assert_eq!(unread.pointer, "/0/parameters/properties/a b<");
     assert!(unread.dialects.contains(&"cline") && !unread.dialects.contains(&"hermes"), "{:?}", unread.dialects);
-    let found = lines(&tool(""), &Scope::all());
+    let found = lines(&tool(""), &LintScope::all());
     assert!(found.contains(&"error empty_argument /0/parameters/properties".to_owned()), "{found:?}");
-    assert!(lines(&tool("a/b~c"), &Scope::all()).iter().any(|line| line.ends_with("/a~1b~0c")));
+    assert!(lines(&tool("a/b~c"), &LintScope::all()).iter().any(|line| line.ends_with("/a~1b~0c")));
 }
 
 #[test]
 fn one_dialect_alone() {
-    let hermes = Scope::only(dialect("hermes").unwrap());
+    let hermes = LintScope::for_dialect(find_dialect("hermes").unwrap());
     assert_eq!(lines(&json!([good("a-b")]), &hermes), [""; 0]);
     assert_eq!(lines(&json!([good(&"a".repeat(65))]), &hermes), [""; 0]);
     assert_eq!(
-        lines(&json!([good("class")]), &Scope::only(dialect("pythonic").unwrap())),
+        lines(&json!([good("class")]), &LintScope::for_dialect(find_dialect("pythonic").unwrap())),
         ["warning python_keyword /0/name"]
     );
 }

@@ -1,8 +1,8 @@
 //! Odd schemas and odd texts: tools come from other people's servers, and texts from models.
 
 use proptest::prelude::*;
-use sabir_call::{ArgForm, Draft, Event, Protocol, Sink, ToolSet, ToolSpec};
-use sabir_check::{Audience, CallState, Checker, FEEDBACK_CAP, Repetition, feedback};
+use sabir_call::{ArgForm, DraftResponse, Event, EventSink, ToolProtocol, ToolSet, ToolSpec};
+use sabir_check::{CallChecker, CallState, FEEDBACK_CAP, FeedbackContext, RepeatTracker, render_feedback};
 use serde_json::{Value, json};
 
 fn property() -> impl Strategy<Value = Value> {
@@ -43,17 +43,17 @@ proptest! {
     ) {
         let parameters = json!({"type": "object", "properties": {"a": a, "b": b}, "required": ["a"]});
         let tools = ToolSet::new(vec![ToolSpec::new("t", "", parameters)]).unwrap();
-        let mut draft = Draft::default();
-        draft.event(Event::CallStart { index: 0, id: None, name: "t", dialect: Some("cline"), at: 0, name_at: 0 });
+        let mut draft = DraftResponse::default();
+        draft.push_event(Event::CallStart { index: 0, id: None, name: "t", dialect: Some("cline"), at: 0, name_at: 0 });
         for (name, form, text) in &arguments {
             let form = [ArgForm::Raw, ArgForm::String, ArgForm::Json][usize::from(*form)];
-            draft.event(Event::ArgStart { index: 0, name, form, at: 0 });
-            draft.event(Event::ArgDelta { index: 0, text });
-            draft.event(Event::ArgEnd { index: 0, lead: "", at: text.len() });
+            draft.push_event(Event::ArgStart { index: 0, name, form, at: 0 });
+            draft.push_event(Event::ArgDelta { index: 0, text });
+            draft.push_event(Event::ArgEnd { index: 0, lead: "", at: text.len() });
         }
-        draft.event(Event::CallEnd { index: 0, at: 0 });
-        let checked = Checker::new(tools.clone()).check_all(&draft);
-        let words = feedback(&checked, &draft.faults, "<t>", &Audience { protocol: &Protocol::Native, tools: &tools, told: &Repetition::default() });
+        draft.push_event(Event::CallEnd { index: 0, at: 0 });
+        let checked = CallChecker::new(tools.clone()).check_all(&draft);
+        let words = render_feedback(&checked, &draft.faults, "<t>", &FeedbackContext { protocol: &ToolProtocol::Native, tools: &tools, repetition: &RepeatTracker::default() });
         prop_assert_eq!(words.is_none(), checked[0].state == CallState::Complete);
         prop_assert!(words.is_none_or(|words| words.len() <= FEEDBACK_CAP));
         // What runs has its required argument, and none twice.

@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which may panic like the tests")]
 
-use sabir_call::dialect::Selection;
-use sabir_call::{Cut, Draft, Protocol, Reader, ToolSet};
-use sabir_check::{Audience, CallState, Checker, Repairs, Repetition, feedback};
+use sabir_call::dialect::DialectSelection;
+use sabir_call::{CallReader, DraftResponse, ToolProtocol, ToolSet, Truncation};
+use sabir_check::{CallChecker, CallState, FeedbackContext, RepairSet, RepeatTracker, render_feedback};
 
 const TOOLS: &str = r#"[
  {"name": "read_file", "parameters": {"type": "object", "required": ["path"], "properties":
@@ -18,23 +18,23 @@ const TOOLS: &str = r#"[
 /// What would run, one call a line; else the feedback's first two lines.
 fn gated(dialect: &str, text: &str) -> String {
     let tools = ToolSet::from_json(TOOLS).unwrap();
-    let mut draft = Draft::default();
-    let mut reader = Reader::new(Selection::from_name(dialect).unwrap(), &tools);
+    let mut draft = DraftResponse::default();
+    let mut reader = CallReader::new(DialectSelection::from_name(dialect).unwrap(), &tools);
     reader.push(text, &mut draft);
-    reader.finish(Cut::Ended, &mut draft);
-    let checked = Checker::new(tools.clone()).check_all(&draft);
-    let protocol = Protocol::Prompted(dialect.to_owned());
-    if let Some(words) = feedback(
+    reader.finish(Truncation::Ended, &mut draft);
+    let checked = CallChecker::new(tools.clone()).check_all(&draft);
+    let protocol = ToolProtocol::Prompted(dialect.to_owned());
+    if let Some(words) = render_feedback(
         &checked,
         &draft.faults,
         text,
-        &Audience { protocol: &protocol, tools: &tools, told: &Repetition::default() },
+        &FeedbackContext { protocol: &protocol, tools: &tools, repetition: &RepeatTracker::default() },
     ) {
         return words.lines().take(2).collect::<Vec<_>>().join(" ");
     }
     assert!(checked.iter().all(|call| call.state == CallState::Complete));
     let line =
-        |call: &sabir_check::Checked| format!("{} {}", call.name, serde_json::to_string(&call.arguments).unwrap());
+        |call: &sabir_check::CheckedCall| format!("{} {}", call.name, serde_json::to_string(&call.arguments).unwrap());
     checked.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
@@ -80,14 +80,14 @@ fn calls_through_reader_and_gates() {
 /// The first fault of the first call, as a compiler would print it.
 fn diagnosed(dialect: &str, text: &str) -> String {
     let tools = ToolSet::from_json(TOOLS).unwrap();
-    let mut draft = Draft::default();
-    let mut reader = Reader::new(Selection::from_name(dialect).unwrap(), &tools);
+    let mut draft = DraftResponse::default();
+    let mut reader = CallReader::new(DialectSelection::from_name(dialect).unwrap(), &tools);
     reader.push(text, &mut draft);
-    reader.finish(Cut::Ended, &mut draft);
+    reader.finish(Truncation::Ended, &mut draft);
     draft.source = text.to_owned();
-    let checked = Checker::new(tools).check_all(&draft);
+    let checked = CallChecker::new(tools).check_all(&draft);
     let fault = checked.first().unwrap().faults.first().unwrap();
-    fault.diagnostic(text).lines().skip(3).take(2).collect::<Vec<_>>().join("\n")
+    fault.render_diagnostic(text).lines().skip(3).take(2).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -130,15 +130,15 @@ fn the_caret_stands_under_what_is_wrong() {
 fn every_mistake_is_told_at_once_with_what_was_meant() {
     let tools = ToolSet::from_json(TOOLS).unwrap();
     let text = "<read_file>\n<pth>x</pth>\n<start_line>ten</start_line>\n</read_file>\nDone.";
-    let mut draft = Draft::default();
-    let mut reader = Reader::new(Selection::from_name("cline").unwrap(), &tools);
+    let mut draft = DraftResponse::default();
+    let mut reader = CallReader::new(DialectSelection::from_name("cline").unwrap(), &tools);
     reader.push(text, &mut draft);
-    reader.finish(Cut::Ended, &mut draft);
+    reader.finish(Truncation::Ended, &mut draft);
     draft.source = text.to_owned();
-    let checker = Checker::new(tools);
-    let (checked, loose) = (checker.check_all(&draft), checker.loose(&draft));
+    let checker = CallChecker::new(tools);
+    let (checked, loose) = (checker.check_all(&draft), checker.unattached_faults(&draft));
     let told = |fault: &sabir_call::Fault| {
-        let place = fault.place(text);
+        let place = fault.position_in(text);
         format!("{} {}:{} {}", fault.kind.name(), place.line, place.column, fault.hint.as_deref().unwrap_or_default())
     };
     let mut lines: Vec<String> = checked.iter().flat_map(|call| &call.faults).chain(&loose).map(told).collect();
@@ -155,14 +155,14 @@ fn every_mistake_is_told_at_once_with_what_was_meant() {
 }
 
 /// What was made of the first call, with these repairs: its state, its repairs and its errors.
-fn judged(dialect: &str, text: &str, repairs: Repairs) -> String {
+fn judged(dialect: &str, text: &str, repairs: RepairSet) -> String {
     let tools = ToolSet::from_json(TOOLS).unwrap();
-    let mut draft = Draft::default();
-    let mut reader = Reader::new(Selection::from_name(dialect).unwrap(), &tools);
+    let mut draft = DraftResponse::default();
+    let mut reader = CallReader::new(DialectSelection::from_name(dialect).unwrap(), &tools);
     reader.push(text, &mut draft);
-    reader.finish(Cut::Ended, &mut draft);
+    reader.finish(Truncation::Ended, &mut draft);
     draft.source = text.to_owned();
-    let checked = Checker::new(tools).with_repairs(repairs).check_all(&draft);
+    let checked = CallChecker::new(tools).with_repairs(repairs).check_all(&draft);
     let call = checked.first().unwrap();
     let mut line = format!("{:?}", call.state);
     for repair in &call.repairs {
@@ -215,9 +215,9 @@ fn slips_that_parsers_forgive_are_on_the_record_and_can_be_switched_off() {
         ),
     ];
     for (dialect, text, with, rule, without) in rows {
-        assert_eq!(judged(dialect, text, Repairs::all()), with, "{text}");
-        assert_eq!(judged(dialect, text, Repairs::all().without(rule).unwrap()), without, "{text}");
-        assert_eq!(judged(dialect, text, Repairs::none()), without, "{text}");
+        assert_eq!(judged(dialect, text, RepairSet::all()), with, "{text}");
+        assert_eq!(judged(dialect, text, RepairSet::all().without_rule(rule).unwrap()), without, "{text}");
+        assert_eq!(judged(dialect, text, RepairSet::none()), without, "{text}");
     }
 }
 
@@ -246,18 +246,18 @@ fn feedback_holds_no_pattern_and_shows_the_dialect_that_was_tried() {
     for (dialect, text, expected) in rows {
         let text = text.replace('@', "<TAG").replace('#', "TAG").replace("TAG", "invok");
         let (read, protocol) = match dialect {
-            "native" => ("auto", Protocol::Native),
-            other => (other, Protocol::Prompted(other.to_owned())),
+            "native" => ("auto", ToolProtocol::Native),
+            other => (other, ToolProtocol::Prompted(other.to_owned())),
         };
-        let mut draft = Draft::default();
-        let mut reader = Reader::new(Selection::from_name(read).unwrap(), &tools);
+        let mut draft = DraftResponse::default();
+        let mut reader = CallReader::new(DialectSelection::from_name(read).unwrap(), &tools);
         reader.push(&text, &mut draft);
-        reader.finish(Cut::Ended, &mut draft);
+        reader.finish(Truncation::Ended, &mut draft);
         draft.source.clone_from(&text);
-        let checker = Checker::new(tools.clone());
-        let (checked, loose) = (checker.check_all(&draft), checker.loose(&draft));
-        let audience = Audience { protocol: &protocol, tools: &tools, told: &Repetition::default() };
-        let words = feedback(&checked, &loose, &text, &audience).unwrap_or_default();
+        let checker = CallChecker::new(tools.clone());
+        let (checked, loose) = (checker.check_all(&draft), checker.unattached_faults(&draft));
+        let audience = FeedbackContext { protocol: &protocol, tools: &tools, repetition: &RepeatTracker::default() };
+        let words = render_feedback(&checked, &loose, &text, &audience).unwrap_or_default();
         assert!(words.contains(expected), "{dialect} {text}\n{words}");
         assert!(!words.contains("…>") && !words.contains("=\"…\"") && !words.contains("=\"value\""), "{words}");
     }

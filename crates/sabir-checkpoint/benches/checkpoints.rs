@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use divan::{Bencher, black_box};
-use sabir_checkpoint::{Caps, Checkpoints, Mark, Scope};
-use sabir_workspace::{Expect, ListOptions, WorkPath, Workspace};
+use sabir_checkpoint::{CheckpointCall, CheckpointStore, SnapshotScope, StoreLimits};
+use sabir_workspace::{ListOptions, WorkPath, Workspace, WritePrecondition};
 use tempfile::TempDir;
 
 fn main() {
@@ -18,7 +18,7 @@ fn main() {
 struct Ground {
     _folders: [TempDir; 2],
     workspace: Arc<Workspace>,
-    checkpoints: Checkpoints,
+    checkpoints: CheckpointStore,
 }
 
 impl Ground {
@@ -30,22 +30,23 @@ impl Ground {
             fs::write(folder.join(number.to_string()), format!("{number}\n").repeat(100)).unwrap();
         }
         let workspace = Arc::new(Workspace::open(work.path()).unwrap());
-        let checkpoints = Checkpoints::new(data.path().into(), Arc::clone(&workspace), Caps::default(), Vec::new());
+        let checkpoints =
+            CheckpointStore::new(data.path().into(), Arc::clone(&workspace), StoreLimits::default(), Vec::new());
         Self { _folders: [work, data], workspace, checkpoints }
     }
 
-    fn call(&self, scope: &Scope, act: impl FnOnce()) {
+    fn call(&self, scope: &SnapshotScope, act: impl FnOnce()) {
         // Later than any file, so that files count as quiet.
-        let mark = Mark { task: "t".to_owned(), time_ms: 4_000_000_000_000, ..Mark::default() };
+        let mark = CheckpointCall { task: "t".to_owned(), time_ms: 4_000_000_000_000, ..CheckpointCall::default() };
         let stop = AtomicBool::new(false);
-        let id = self.checkpoints.take(mark, scope, &stop).unwrap();
+        let id = self.checkpoints.take_snapshot(mark, scope, &stop).unwrap();
         act();
-        self.checkpoints.seal(id, 4_000_000_000_000, &stop).unwrap();
+        self.checkpoints.seal_checkpoint(id, 4_000_000_000_000, &stop).unwrap();
     }
 
     fn write(&self, number: u64) -> WorkPath {
-        let path = self.workspace.path("0/0/0").unwrap();
-        self.workspace.write(&path, format!("{number}\n").repeat(100).as_bytes(), Expect::Any).unwrap();
+        let path = self.workspace.parse_path("0/0/0").unwrap();
+        self.workspace.write_file(&path, format!("{number}\n").repeat(100).as_bytes(), WritePrecondition::Any).unwrap();
         path
     }
 }
@@ -54,20 +55,20 @@ impl Ground {
 fn listing(bencher: Bencher<'_, '_>, files: usize) {
     let ground = Ground::new(files);
     let options = ListOptions { recursive: true, max_entries: usize::MAX, ..ListOptions::default() };
-    bencher.bench_local(|| black_box(ground.workspace.list(&WorkPath::root(), &options).unwrap()));
+    bencher.bench_local(|| black_box(ground.workspace.list_folder(&WorkPath::root(), &options).unwrap()));
 }
 
 #[divan::bench(args = [1_000, 50_000], sample_count = 1)]
 fn first_command(bencher: Bencher<'_, '_>, files: usize) {
     let ground = Ground::new(files);
-    bencher.bench_local(|| ground.call(&Scope::All, || {}));
+    bencher.bench_local(|| ground.call(&SnapshotScope::All, || {}));
 }
 
 #[divan::bench(args = [1_000, 50_000], sample_count = 10)]
 fn command(bencher: Bencher<'_, '_>, files: usize) {
     let ground = Ground::new(files);
-    ground.call(&Scope::All, || {});
-    bencher.bench_local(|| ground.call(&Scope::All, || {}));
+    ground.call(&SnapshotScope::All, || {});
+    bencher.bench_local(|| ground.call(&SnapshotScope::All, || {}));
 }
 
 #[divan::bench(sample_count = 50)]
@@ -83,7 +84,7 @@ fn write(bencher: Bencher<'_, '_>) {
 #[divan::bench(args = [1_000, 50_000], sample_count = 50)]
 fn write_with_checkpoint(bencher: Bencher<'_, '_>, files: usize) {
     let ground = Ground::new(files);
-    let scope = Scope::Files(vec![ground.write(0)]);
+    let scope = SnapshotScope::Files(vec![ground.write(0)]);
     let mut number = 0;
     bencher.bench_local(|| {
         number += 1;

@@ -4,76 +4,82 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::error::CheckpointError;
-use super::object::{Node, ObjectId, Places, Tree};
-use super::store::Store;
+use super::object::{ObjectId, PathStates, TreeEntries, TreeNode};
+use super::store::ObjectStore;
 
 /// One path that is not what it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Difference {
+pub struct PathDifference {
     /// From the workspace folder.
     pub path: PathBuf,
     /// What was there; `None`: nothing.
-    pub before: Option<Node>,
+    pub before: Option<TreeNode>,
     /// What is there; `None`: nothing.
-    pub after: Option<Node>,
+    pub after: Option<TreeNode>,
 }
 
 /// A state of the workspace, as far as it was looked at.
 #[derive(Debug, Clone)]
-pub(super) enum State {
+pub(super) enum WorkspaceState {
     /// All of it: the root's tree.
     Whole(ObjectId),
     /// Single paths.
-    Places(Places),
+    Paths(PathStates),
 }
 
 /// Where trees are read from: the store, and what was looked at just now.
-pub(super) struct Trees<'a> {
-    pub(super) store: &'a Store,
-    pub(super) memory: &'a HashMap<ObjectId, Tree>,
+pub(super) struct TreeReader<'a> {
+    pub(super) store: &'a ObjectStore,
+    pub(super) memory: &'a HashMap<ObjectId, TreeEntries>,
 }
 
-impl Trees<'_> {
-    pub(super) fn tree(&self, id: &ObjectId) -> Result<Tree, CheckpointError> {
-        self.memory.get(id).cloned().map_or_else(|| self.store.tree(id), Ok)
+impl TreeReader<'_> {
+    pub(super) fn load_tree(&self, id: &ObjectId) -> Result<TreeEntries, CheckpointError> {
+        self.memory.get(id).cloned().map_or_else(|| self.store.load_tree(id), Ok)
     }
 
     /// Every path that differs, sorted; folders before what they hold.
-    pub(super) fn differences(&self, before: &State, after: &State) -> Result<Vec<Difference>, CheckpointError> {
+    pub(super) fn diff_states(
+        &self,
+        before: &WorkspaceState,
+        after: &WorkspaceState,
+    ) -> Result<Vec<PathDifference>, CheckpointError> {
         let mut found = Vec::new();
         match (before, after) {
-            (State::Whole(before), State::Whole(after)) => {
-                self.trees(Path::new(""), Some(before), Some(after), &mut found)?;
+            (WorkspaceState::Whole(before), WorkspaceState::Whole(after)) => {
+                self.diff_trees(Path::new(""), Some(before), Some(after), &mut found)?;
             }
-            (State::Places(before), State::Places(after)) => self.rows(Path::new(""), (before, after), &mut found)?,
+            (WorkspaceState::Paths(before), WorkspaceState::Paths(after)) => {
+                self.diff_path_states(Path::new(""), (before, after), &mut found)?
+            }
             // A seal looks at what its checkpoint looked at.
             _ => {}
         }
         Ok(found)
     }
 
-    fn trees(
+    fn diff_trees(
         &self,
         path: &Path,
         before: Option<&ObjectId>,
         after: Option<&ObjectId>,
-        found: &mut Vec<Difference>,
+        found: &mut Vec<PathDifference>,
     ) -> Result<(), CheckpointError> {
         if before == after {
             return Ok(());
         }
-        let rows = |id: Option<&ObjectId>| -> Result<Places, CheckpointError> {
-            let tree = id.map_or(Ok(Tree::new()), |id| self.tree(id))?;
+        let rows = |id: Option<&ObjectId>| -> Result<PathStates, CheckpointError> {
+            let tree = id.map_or(Ok(TreeEntries::new()), |id| self.load_tree(id))?;
             Ok(tree.into_iter().map(|(name, node)| (name, Some(node))).collect())
         };
-        self.rows(path, (&rows(before)?, &rows(after)?), found)
+        self.diff_path_states(path, (&rows(before)?, &rows(after)?), found)
     }
 
-    fn rows(
+    fn diff_path_states(
         &self,
         path: &Path,
-        (before, after): (&Places, &Places),
-        found: &mut Vec<Difference>,
+        (before, after): (&PathStates, &PathStates),
+        found: &mut Vec<PathDifference>,
     ) -> Result<(), CheckpointError> {
         let (mut before, mut after) = (before.iter().peekable(), after.iter().peekable());
         loop {
@@ -86,60 +92,60 @@ impl Trees<'_> {
             let old = if order.is_le() { before.next() } else { None };
             let new = if order.is_ge() { after.next() } else { None };
             let Some((name, _)) = old.or(new) else { return Ok(()) };
-            let node = |row: Option<&(PathBuf, Option<Node>)>| row.and_then(|(_, node)| node.clone());
-            self.pair(path.join(name), (node(old), node(new)), found)?;
+            let node = |row: Option<&(PathBuf, Option<TreeNode>)>| row.and_then(|(_, node)| node.clone());
+            self.diff_nodes(path.join(name), (node(old), node(new)), found)?;
         }
     }
 
-    fn pair(
+    fn diff_nodes(
         &self,
         path: PathBuf,
-        (before, after): (Option<Node>, Option<Node>),
-        found: &mut Vec<Difference>,
+        (before, after): (Option<TreeNode>, Option<TreeNode>),
+        found: &mut Vec<PathDifference>,
     ) -> Result<(), CheckpointError> {
         let inside = (tree_of(before.as_ref()), tree_of(after.as_ref()));
-        let unknown = [&before, &after].iter().any(|node| matches!(node, Some(Node::NotKept { folder: true, .. })));
+        let unknown = [&before, &after].iter().any(|node| matches!(node, Some(TreeNode::Omitted { folder: true, .. })));
         let alike = match (&before, &after) {
-            (Some(before), Some(after)) => before.same(after),
+            (Some(before), Some(after)) => before.is_same_entry(after),
             (None, None) => true,
             _ => false,
         };
         // A folder that was looked at alone on one side says nothing of what it holds.
-        let alone = [&before, &after].iter().any(|node| matches!(node, Some(Node::Folder { tree: None, .. })));
+        let alone = [&before, &after].iter().any(|node| matches!(node, Some(TreeNode::Folder { tree: None, .. })));
         if !alike {
-            found.push(Difference { path: path.clone(), before, after });
+            found.push(PathDifference { path: path.clone(), before, after });
         }
-        if unknown || alone { Ok(()) } else { self.trees(&path, inside.0.as_ref(), inside.1.as_ref(), found) }
+        if unknown || alone { Ok(()) } else { self.diff_trees(&path, inside.0.as_ref(), inside.1.as_ref(), found) }
     }
 
     /// What stands at a path of a whole state.
-    pub(super) fn find(&self, root: &ObjectId, path: &Path) -> Result<Option<Node>, CheckpointError> {
-        let mut tree = self.tree(root)?;
+    pub(super) fn find_node(&self, root: &ObjectId, path: &Path) -> Result<Option<TreeNode>, CheckpointError> {
+        let mut tree = self.load_tree(root)?;
         let mut names = path.iter().peekable();
         while let Some(name) = names.next() {
             let found = tree.into_iter().find(|(known, _)| known.as_os_str() == name).map(|(_, node)| node);
             match (found, names.peek()) {
                 (found, None) => return Ok(found),
-                (Some(Node::Folder { tree: Some(id), .. }), Some(_)) => tree = self.tree(&id)?,
+                (Some(TreeNode::Folder { tree: Some(id), .. }), Some(_)) => tree = self.load_tree(&id)?,
                 // Nothing is known of what such a folder holds.
-                (Some(left @ Node::NotKept { folder: true, .. }), Some(_)) => return Ok(Some(left)),
+                (Some(left @ TreeNode::Omitted { folder: true, .. }), Some(_)) => return Ok(Some(left)),
                 _ => return Ok(None),
             }
         }
-        Ok(Some(Node::Folder { mode: 0o755, tree: Some(*root) }))
+        Ok(Some(TreeNode::Folder { mode: 0o755, tree: Some(*root) }))
     }
 
     /// A node and all below it, as rows.
-    pub(super) fn below(&self, path: &Path, node: Option<Node>) -> Result<Places, CheckpointError> {
+    pub(super) fn list_below(&self, path: &Path, node: Option<TreeNode>) -> Result<PathStates, CheckpointError> {
         let mut found = Vec::new();
-        self.pair(path.to_path_buf(), (None, node), &mut found)?;
+        self.diff_nodes(path.to_path_buf(), (None, node), &mut found)?;
         Ok(found.into_iter().map(|difference| (difference.path, difference.after)).collect())
     }
 }
 
-fn tree_of(node: Option<&Node>) -> Option<ObjectId> {
+fn tree_of(node: Option<&TreeNode>) -> Option<ObjectId> {
     match node {
-        Some(Node::Folder { tree, .. }) => *tree,
+        Some(TreeNode::Folder { tree, .. }) => *tree,
         _ => None,
     }
 }

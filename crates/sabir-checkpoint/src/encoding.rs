@@ -9,49 +9,49 @@ use super::object::ObjectId;
 
 /// Writes to the end of a buffer.
 #[derive(Debug, Default)]
-pub(super) struct Writer(pub(super) Vec<u8>);
+pub(super) struct ByteWriter(pub(super) Vec<u8>);
 
 /// Reads from the start of a slice. `None` where it is too short or malformed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reader<'a> {
+pub(super) struct ByteReader<'a> {
     rest: &'a [u8],
     at: usize,
 }
 
-impl Writer {
-    pub(super) fn u8(&mut self, number: u8) {
+impl ByteWriter {
+    pub(super) fn write_u8(&mut self, number: u8) {
         self.0.push(number);
     }
 
-    pub(super) fn u32(&mut self, number: u32) {
+    pub(super) fn write_u32(&mut self, number: u32) {
         self.0.extend_from_slice(&number.to_le_bytes());
     }
 
-    pub(super) fn u64(&mut self, number: u64) {
+    pub(super) fn write_u64(&mut self, number: u64) {
         self.0.extend_from_slice(&number.to_le_bytes());
     }
 
-    pub(super) fn id(&mut self, id: ObjectId) {
-        self.0.extend_from_slice(id.bytes());
+    pub(super) fn write_id(&mut self, id: ObjectId) {
+        self.0.extend_from_slice(id.as_bytes());
     }
 
     /// What is longer than four gigabytes cannot come here: objects are capped far below.
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+    pub(super) fn write_bytes(&mut self, bytes: &[u8]) {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        self.u32(length);
+        self.write_u32(length);
         self.0.extend_from_slice(bytes.get(..length as usize).unwrap_or(bytes));
     }
 
-    pub(super) fn text(&mut self, text: &str) {
-        self.bytes(text.as_bytes());
+    pub(super) fn write_text(&mut self, text: &str) {
+        self.write_bytes(text.as_bytes());
     }
 
-    pub(super) fn path(&mut self, path: &Path) {
-        self.bytes(path.as_os_str().as_bytes());
+    pub(super) fn write_path(&mut self, path: &Path) {
+        self.write_bytes(path.as_os_str().as_bytes());
     }
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, at: 0 }
     }
@@ -65,39 +65,39 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    pub(super) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+    pub(super) fn take_bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(count)?;
         self.rest = rest;
         self.at += count;
         Some(taken)
     }
 
-    pub(super) fn u8(&mut self) -> Option<u8> {
-        self.take(1)?.first().copied()
+    pub(super) fn read_u8(&mut self) -> Option<u8> {
+        self.take_bytes(1)?.first().copied()
     }
 
-    pub(super) fn u32(&mut self) -> Option<u32> {
-        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    pub(super) fn read_u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take_bytes(4)?.try_into().ok()?))
     }
 
-    pub(super) fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    pub(super) fn read_u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take_bytes(8)?.try_into().ok()?))
     }
 
-    pub(super) fn id(&mut self) -> Option<ObjectId> {
-        Some(ObjectId::from_bytes(self.take(32)?.try_into().ok()?))
+    pub(super) fn read_id(&mut self) -> Option<ObjectId> {
+        Some(ObjectId::from_bytes(self.take_bytes(32)?.try_into().ok()?))
     }
 
-    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
-        let length = self.u32()? as usize;
-        self.take(length)
+    pub(super) fn read_bytes(&mut self) -> Option<&'a [u8]> {
+        let length = self.read_u32()? as usize;
+        self.take_bytes(length)
     }
 
-    pub(super) fn text(&mut self) -> Option<String> {
-        String::from_utf8(self.bytes()?.to_vec()).ok()
+    pub(super) fn read_text(&mut self) -> Option<String> {
+        String::from_utf8(self.read_bytes()?.to_vec()).ok()
     }
 
-    pub(super) fn path(&mut self) -> Option<PathBuf> {
-        Some(OsString::from_vec(self.bytes()?.to_vec()).into())
+    pub(super) fn read_path(&mut self) -> Option<PathBuf> {
+        Some(OsString::from_vec(self.read_bytes()?.to_vec()).into())
     }
 }

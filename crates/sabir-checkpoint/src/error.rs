@@ -21,7 +21,7 @@ pub enum CheckpointError {
     },
     /// The store was written by another version of this program.
     #[error("`{}` has a format that this version does not know; use the version that wrote it, or delete its folder", path.display())]
-    Format {
+    UnknownFormat {
         /// The file.
         path: PathBuf,
     },
@@ -54,7 +54,7 @@ pub enum CheckpointError {
     },
     /// The task has changed nothing, or not so often, or what it changed has been gone back on.
     #[error("the task {task} has no changing call left to go back on, or not so many; `sabir checkpoints` lists them")]
-    Nothing {
+    NothingToUndo {
         /// The task.
         task: String,
     },
@@ -63,7 +63,7 @@ pub enum CheckpointError {
     Stale,
     /// A path is not known at that call.
     #[error("`{}` is in no checkpoint since that call", path.display())]
-    Unseen {
+    UnknownPath {
         /// The path in the workspace.
         path: PathBuf,
     },
@@ -80,7 +80,7 @@ pub enum CheckpointError {
 
 impl CheckpointError {
     /// For `map_err`: the action and the file are known before the error is.
-    pub(super) fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
+    pub(super) fn io_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::Io { action, path: path.clone(), source }
     }

@@ -1,14 +1,14 @@
 //! Checkpoints: what the workspace held before a call changed it, and the way back.
 //!
-//! A [`Checkpoints`] is a store in a folder of its own, outside of the workspace, and it only ever reads the workspace until
+//! A [`CheckpointStore`] is a store in a folder of its own, outside of the workspace, and it only ever reads the workspace until
 //! somebody goes back. It needs no version control and has no part in any: a repository's own files are files like others,
 //! nested repositories and submodules among them.
 //!
-//! [`take`](Checkpoints::take) keeps what is there before a call, [`seal`](Checkpoints::seal) what the call left. Both are needed:
+//! [`take_snapshot`](CheckpointStore::take_snapshot) keeps what is there before a call, [`seal_checkpoint`](CheckpointStore::seal_checkpoint) what the call left. Both are needed:
 //! only what a call changed is ever gone back on, and what somebody else has changed since can be told from it.
 //!
 //! Contents and folders are objects, known by their SHA-256 ([`ObjectId`]), so what is unchanged costs nothing, and a file that
-//! looks as it did is not read again. Every cap is in [`Caps`]; what is over one is recorded as [`Node::NotKept`], with the reason,
+//! looks as it did is not read again. Every cap is in [`StoreLimits`]; what is over one is recorded as [`TreeNode::Omitted`], with the reason,
 //! and never touched on the way back.
 //!
 //! Whatever happens in between, `kill -9` or a full disk, checkpoints that were taken can be gone back to, and a way back that
@@ -57,39 +57,39 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sabir_workspace::{WorkPath, Workspace};
 
-mod back;
 mod compare;
+mod diff_text;
 mod encoding;
 mod error;
-mod ignored;
+mod gitignore;
 mod log;
-mod look;
 mod object;
 mod pack;
-mod plan;
 mod prune;
-mod shown;
+mod restore;
+mod restore_plan;
+mod snapshot;
 mod stamps;
 mod store;
-mod stores;
+mod store_cleanup;
 
-pub use back::Restored;
-pub use compare::Difference;
+pub use compare::PathDifference;
+pub use diff_text::display_path;
 pub use error::CheckpointError;
-pub use object::{Node, NotKept, ObjectId};
-pub use plan::{Goal, Hindrance, Item, Plan};
-pub use shown::name;
-pub use stores::prune_stores;
+pub use object::{ObjectId, OmitReason, TreeNode};
+pub use restore::RestoreOutcome;
+pub use restore_plan::{RestoreConflict, RestoreItem, RestorePlan, RestorePoint};
+pub use store_cleanup::prune_stores;
 
-use compare::State;
-use log::{Durable, Record};
-use look::{Keep, Look};
-use stamps::Stamps;
-use store::{Lock, Store};
+use compare::WorkspaceState;
+use log::{AppendDurability, LogRecord};
+use snapshot::{SnapshotScanner, SnapshotTarget};
+use stamps::StampCache;
+use store::{ObjectStore, StoreLock};
 
 /// How much is kept. Everything over a cap is recorded as not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Caps {
+pub struct StoreLimits {
     /// The most that the store takes on disk, in bytes. A checkpoint may hold a quarter of it.
     pub store_bytes: u64,
     /// The largest file, in bytes.
@@ -104,7 +104,7 @@ pub struct Caps {
 
 /// Which call a checkpoint is for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Mark {
+pub struct CheckpointCall {
     /// The task.
     pub task: String,
     /// The call's id.
@@ -119,7 +119,7 @@ pub struct Mark {
 
 /// What a call may change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scope {
+pub enum SnapshotScope {
     /// These files, and the folders above them where they are missing.
     Files(Vec<WorkPath>),
     /// Anything in the workspace.
@@ -134,31 +134,31 @@ pub struct Checkpoint {
     /// Counted in the task, from 1. Calls that changed nothing are not counted.
     pub number: u32,
     /// Which call it is for.
-    pub mark: Mark,
+    pub mark: CheckpointCall,
     /// What was done.
-    pub what: What,
+    pub kind: CheckpointKind,
     whole: bool,
     before: ObjectId,
-    after: Option<After>,
+    after: Option<StateAfter>,
 }
 
 /// What was done behind a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum CheckpointKind {
     /// A call of a tool.
     Call,
     /// Everything since the call of this number was gone back on.
-    Back {
+    Restore {
         /// The first call that was gone back on.
         to: u32,
     },
     /// Some paths were brought back.
-    Part,
+    PartialRestore,
 }
 
 /// What a call left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct After {
+struct StateAfter {
     root: ObjectId,
     /// Whether it was looked at only when the next call began, because the process was gone.
     late: bool,
@@ -166,31 +166,31 @@ struct After {
 
 /// What a seal found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sealed {
+pub enum SealOutcome {
     /// The call changed nothing; its checkpoint is removed.
-    Nothing,
+    Unchanged,
     /// The call changed something.
     Changed,
 }
 
 /// The checkpoints of one workspace folder. All methods block.
 #[derive(Debug)]
-pub struct Checkpoints {
+pub struct CheckpointStore {
     root: PathBuf,
     workspace: Arc<Workspace>,
-    caps: Caps,
+    caps: StoreLimits,
     /// Folders that are left out, by path, until the first look finds out which they are.
     apart: Vec<PathBuf>,
-    state: Mutex<(Store, Option<Stamps>)>,
+    state: Mutex<(ObjectStore, Option<StampCache>)>,
 }
 
 /// A store that nobody else works on.
-struct Work<'a> {
-    _lock: Lock,
-    state: MutexGuard<'a, (Store, Option<Stamps>)>,
+struct LockedStore<'a> {
+    _lock: StoreLock,
+    state: MutexGuard<'a, (ObjectStore, Option<StampCache>)>,
 }
 
-impl Default for Caps {
+impl Default for StoreLimits {
     /// 2 GiB in all, 32 MiB a file, 200,000 entries; 5,000 entries and 64 MiB in an ignored folder.
     fn default() -> Self {
         Self {
@@ -203,7 +203,7 @@ impl Default for Caps {
     }
 }
 
-impl Caps {
+impl StoreLimits {
     fn checkpoint_bytes(&self) -> u64 {
         self.store_bytes / 4
     }
@@ -223,12 +223,12 @@ impl Checkpoint {
     }
 }
 
-impl Checkpoints {
+impl CheckpointStore {
     /// The store in the folder `root`, which is made when the first checkpoint is taken; nothing is touched here. `apart`: folders
     /// that are left out wherever the workspace holds them, as the one where this program keeps its own files.
     #[must_use]
-    pub fn new(root: PathBuf, workspace: Arc<Workspace>, caps: Caps, apart: Vec<PathBuf>) -> Self {
-        let state = Mutex::new((Store::new(root.clone()), None));
+    pub fn new(root: PathBuf, workspace: Arc<Workspace>, caps: StoreLimits, apart: Vec<PathBuf>) -> Self {
+        let state = Mutex::new((ObjectStore::new(root.clone()), None));
         Self { root, workspace, caps, apart, state }
     }
 
@@ -237,29 +237,34 @@ impl Checkpoints {
     /// `stop` is looked at in every folder: whoever sets it gets [`CheckpointError::Cancelled`], and nothing is kept.
     ///
     /// # Errors
-    /// [`CheckpointError::Io`], [`Format`](CheckpointError::Format) and [`Cancelled`](CheckpointError::Cancelled).
-    pub fn take(&self, mark: Mark, scope: &Scope, stop: &AtomicBool) -> Result<u64, CheckpointError> {
-        let mut work = self.work_create()?;
-        self.seal_left(&mut work, &mark, stop)?;
+    /// [`CheckpointError::Io`], [`UnknownFormat`](CheckpointError::UnknownFormat) and [`Cancelled`](CheckpointError::Cancelled).
+    pub fn take_snapshot(
+        &self,
+        mark: CheckpointCall,
+        scope: &SnapshotScope,
+        stop: &AtomicBool,
+    ) -> Result<u64, CheckpointError> {
+        let mut work = self.lock_or_create()?;
+        self.seal_leftovers(&mut work, &mark, stop)?;
         self.make_room(&mut work, &mark.task, None)?;
-        self.take_for(&mut work, (mark, What::Call), scope, stop)
+        self.take_snapshot_in(&mut work, (mark, CheckpointKind::Call), scope, stop)
     }
 
     /// Keeps what a call left.
     ///
     /// # Errors
-    /// As [`take`](Self::take). The checkpoint stays, unsealed.
-    pub fn seal(&self, id: u64, time_ms: u64, stop: &AtomicBool) -> Result<Sealed, CheckpointError> {
-        let Some(mut work) = self.work()? else { return Ok(Sealed::Nothing) };
-        self.seal_in(&mut work, (id, time_ms), false, stop)
+    /// As [`take_snapshot`](Self::take_snapshot). The checkpoint stays, unsealed.
+    pub fn seal_checkpoint(&self, id: u64, time_ms: u64, stop: &AtomicBool) -> Result<SealOutcome, CheckpointError> {
+        let Some(mut work) = self.lock_existing()? else { return Ok(SealOutcome::Unchanged) };
+        self.seal_checkpoint_in(&mut work, (id, time_ms), false, stop)
     }
 
     /// The checkpoints of a task, or of all, the oldest first.
     ///
     /// # Errors
-    /// [`CheckpointError::Io`] and [`Format`](CheckpointError::Format).
-    pub fn list(&self, task: Option<&str>) -> Result<Vec<Checkpoint>, CheckpointError> {
-        let Some(work) = self.work()? else { return Ok(Vec::new()) };
+    /// [`CheckpointError::Io`] and [`UnknownFormat`](CheckpointError::UnknownFormat).
+    pub fn list_checkpoints(&self, task: Option<&str>) -> Result<Vec<Checkpoint>, CheckpointError> {
+        let Some(work) = self.lock_existing()? else { return Ok(Vec::new()) };
         let wanted = |checkpoint: &&Checkpoint| task.is_none_or(|task| checkpoint.mark.task == task);
         Ok(work.store().checkpoints.iter().filter(wanted).cloned().collect())
     }
@@ -267,51 +272,51 @@ impl Checkpoints {
     /// Up to which number the checkpoints of a task were removed, if any were.
     ///
     /// # Errors
-    /// As [`list`](Self::list).
-    pub fn pruned(&self, task: &str) -> Result<Option<u32>, CheckpointError> {
-        Ok(self.work()?.and_then(|work| work.store().pruned.get(task).copied()))
+    /// As [`list_checkpoints`](Self::list_checkpoints).
+    pub fn pruned_through(&self, task: &str) -> Result<Option<u32>, CheckpointError> {
+        Ok(self.lock_existing()?.and_then(|work| work.store().pruned.get(task).copied()))
     }
 
     /// What the store takes on disk, in bytes.
     ///
     /// # Errors
-    /// As [`list`](Self::list).
-    pub fn size(&self) -> Result<u64, CheckpointError> {
-        Ok(self.work()?.map_or(0, |work| work.store().size()))
+    /// As [`list_checkpoints`](Self::list_checkpoints).
+    pub fn disk_bytes(&self) -> Result<u64, CheckpointError> {
+        Ok(self.lock_existing()?.map_or(0, |work| work.store().total_bytes()))
     }
 
     /// The bytes of a file that a checkpoint holds.
     ///
     /// # Errors
-    /// [`CheckpointError::Damaged`], and those of [`list`](Self::list).
-    pub fn content(&self, id: &ObjectId) -> Result<Vec<u8>, CheckpointError> {
-        let work = self.work()?.ok_or_else(|| CheckpointError::Damaged { object: id.to_string() })?;
-        work.store().get(id)
+    /// [`CheckpointError::Damaged`], and those of [`list_checkpoints`](Self::list_checkpoints).
+    pub fn read_content(&self, id: &ObjectId) -> Result<Vec<u8>, CheckpointError> {
+        let work = self.lock_existing()?.ok_or_else(|| CheckpointError::Damaged { object: id.to_string() })?;
+        work.store().read_object(id)
     }
 
-    fn work(&self) -> Result<Option<Work<'_>>, CheckpointError> {
-        self.locked(false)
+    fn lock_existing(&self) -> Result<Option<LockedStore<'_>>, CheckpointError> {
+        self.lock_store(false)
     }
 
-    fn work_create(&self) -> Result<Work<'_>, CheckpointError> {
-        let missing = || CheckpointError::io("lock", &self.root)(std::io::ErrorKind::NotFound.into());
-        self.locked(true)?.ok_or_else(missing)
+    fn lock_or_create(&self) -> Result<LockedStore<'_>, CheckpointError> {
+        let missing = || CheckpointError::io_error("lock", &self.root)(std::io::ErrorKind::NotFound.into());
+        self.lock_store(true)?.ok_or_else(missing)
     }
 
-    fn locked(&self, create: bool) -> Result<Option<Work<'_>>, CheckpointError> {
+    fn lock_store(&self, create: bool) -> Result<Option<LockedStore<'_>>, CheckpointError> {
         // The mutex first: the lock of the file system does not tell one caller of this process from another.
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(lock) = store::lock(&self.root, create)? else { return Ok(None) };
-        let mut work = Work { _lock: lock, state };
+        let Some(lock) = store::lock_store(&self.root, create)? else { return Ok(None) };
+        let mut work = LockedStore { _lock: lock, state };
         if create {
-            self.name_workspace()?;
+            self.write_workspace_name()?;
         }
         work.state.0.refresh()?;
         Ok(Some(work))
     }
 
     /// Writes down for people which folder the store is about.
-    fn name_workspace(&self) -> Result<(), CheckpointError> {
+    fn write_workspace_name(&self) -> Result<(), CheckpointError> {
         let path = self.root.join("workspace");
         if path.exists() {
             return Ok(());
@@ -319,146 +324,166 @@ impl Checkpoints {
         let mut options = std::fs::File::options();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
         file.and_then(|mut file| file.write_all(self.workspace.root().as_os_str().as_bytes()))
-            .map_err(CheckpointError::io("write", &path))
+            .map_err(CheckpointError::io_error("write", &path))
     }
 
-    fn take_for(
+    fn take_snapshot_in(
         &self,
-        work: &mut Work<'_>,
-        (mark, what): (Mark, What),
-        scope: &Scope,
+        work: &mut LockedStore<'_>,
+        (mark, what): (CheckpointCall, CheckpointKind),
+        scope: &SnapshotScope,
         stop: &AtomicBool,
     ) -> Result<u64, CheckpointError> {
         let before = match scope {
-            Scope::All => self.look(work, mark.time_ms, stop, |look| look.whole()),
-            Scope::Files(paths) => {
+            SnapshotScope::All => self.scan_into_store(work, mark.time_ms, stop, |look| look.scan_workspace()),
+            SnapshotScope::Files(paths) => {
                 let paths: Vec<_> = paths.iter().map(|path| path.as_path().to_path_buf()).collect();
-                let places = self.look(work, mark.time_ms, stop, |look| match what {
-                    What::Call => look.places(&paths),
-                    _ => look.alone(&paths),
+                let places = self.scan_into_store(work, mark.time_ms, stop, |look| match what {
+                    CheckpointKind::Call => look.scan_paths(&paths),
+                    _ => look.scan_paths_shallow(&paths),
                 })?;
-                work.store_mut().put_places(&places)
+                work.store_mut().put_path_states(&places)
             }
         };
         if before.is_err() {
-            work.store_mut().abandon();
+            work.store_mut().discard_pending();
         }
         let store = work.store_mut();
         let (id, number) = (store.last_id + 1, store.next_number(&mark.task));
-        let whole = matches!(scope, Scope::All);
-        let checkpoint = Checkpoint { id, number, mark, what, whole, before: before?, after: None };
-        store.commit(Record::Taken(checkpoint), Durable::Yes)?;
-        self.keep_stamps(work);
+        let whole = matches!(scope, SnapshotScope::All);
+        let checkpoint = Checkpoint { id, number, mark, kind: what, whole, before: before?, after: None };
+        store.commit(LogRecord::Taken(checkpoint), AppendDurability::Synced)?;
+        self.save_stamps(work);
         Ok(id)
     }
 
     /// What an earlier process of this task left unsealed is what is there now.
-    fn seal_left(&self, work: &mut Work<'_>, mark: &Mark, stop: &AtomicBool) -> Result<(), CheckpointError> {
+    fn seal_leftovers(
+        &self,
+        work: &mut LockedStore<'_>,
+        mark: &CheckpointCall,
+        stop: &AtomicBool,
+    ) -> Result<(), CheckpointError> {
         let unsealed = |checkpoint: &&Checkpoint| checkpoint.mark.task == mark.task && checkpoint.after.is_none();
         let left: Vec<u64> = work.store().checkpoints.iter().filter(unsealed).map(|checkpoint| checkpoint.id).collect();
-        left.into_iter().try_for_each(|id| self.seal_in(work, (id, mark.time_ms), true, stop).map(|_| ()))
+        left.into_iter().try_for_each(|id| self.seal_checkpoint_in(work, (id, mark.time_ms), true, stop).map(|_| ()))
     }
 
-    fn seal_in(
+    fn seal_checkpoint_in(
         &self,
-        work: &mut Work<'_>,
+        work: &mut LockedStore<'_>,
         (id, time_ms): (u64, u64),
         late: bool,
         stop: &AtomicBool,
-    ) -> Result<Sealed, CheckpointError> {
+    ) -> Result<SealOutcome, CheckpointError> {
         let Some(checkpoint) = work.store().checkpoints.iter().find(|checkpoint| checkpoint.id == id).cloned() else {
-            return Ok(Sealed::Nothing);
+            return Ok(SealOutcome::Unchanged);
         };
         self.make_room(work, &checkpoint.mark.task, None)?;
         let root = if checkpoint.whole {
-            self.look(work, time_ms, stop, |look| look.whole())
+            self.scan_into_store(work, time_ms, stop, |look| look.scan_workspace())
         } else {
-            let before = work.store().places(&checkpoint.before)?;
+            let before = work.store().load_path_states(&checkpoint.before)?;
             let paths: Vec<_> = before.into_iter().map(|(path, _)| path).collect();
-            let after = self.look(work, time_ms, stop, |look| match checkpoint.what {
-                What::Call => look.places(&paths),
-                _ => look.alone(&paths),
+            let after = self.scan_into_store(work, time_ms, stop, |look| match checkpoint.kind {
+                CheckpointKind::Call => look.scan_paths(&paths),
+                _ => look.scan_paths_shallow(&paths),
             })?;
-            work.store_mut().put_places(&after)
+            work.store_mut().put_path_states(&after)
         };
         if root.is_err() {
-            work.store_mut().abandon();
+            work.store_mut().discard_pending();
         }
         let root = root?;
         // A call that is taken for interrupted may still be at work, and be sealed once more.
-        if root == checkpoint.before && checkpoint.what == What::Call && !late {
-            work.store_mut().abandon();
-            work.store_mut().commit(Record::Void { id }, Durable::No)?;
-            return Ok(Sealed::Nothing);
+        if root == checkpoint.before && checkpoint.kind == CheckpointKind::Call && !late {
+            work.store_mut().discard_pending();
+            work.store_mut().commit(LogRecord::Discarded { id }, AppendDurability::Deferred)?;
+            return Ok(SealOutcome::Unchanged);
         }
-        work.store_mut().seal(id, After { root, late })?;
-        self.keep_stamps(work);
-        Ok(Sealed::Changed)
+        work.store_mut().commit_seal(id, StateAfter { root, late })?;
+        self.save_stamps(work);
+        Ok(SealOutcome::Changed)
     }
 
     /// Looks at the workspace, and puts what it sees into the store.
-    fn look<T>(
+    fn scan_into_store<T>(
         &self,
-        work: &mut Work<'_>,
+        work: &mut LockedStore<'_>,
         now_ms: u64,
         stop: &AtomicBool,
-        at: impl FnOnce(&mut Look<'_>) -> Result<T, CheckpointError>,
+        at: impl FnOnce(&mut SnapshotScanner<'_>) -> Result<T, CheckpointError>,
     ) -> Result<T, CheckpointError> {
-        let apart = self.apart();
+        let apart = self.excluded_inodes();
         let (store, stamps) = &mut *work.state;
-        let stamps = stamps.get_or_insert_with(|| Stamps::read(&self.root.join("stamps")));
+        let stamps = stamps.get_or_insert_with(|| StampCache::load_from(&self.root.join("stamps")));
         let place = (self.workspace.as_fd(), apart.as_slice());
-        let looked = at(&mut Look::new(place, Keep::Into(store), stamps, (self.caps, now_ms), stop));
+        let looked =
+            at(&mut SnapshotScanner::new(place, SnapshotTarget::Store(store), stamps, (self.caps, now_ms), stop));
         if looked.is_err() {
-            store.abandon();
+            store.discard_pending();
         }
         looked
     }
 
     /// Looks at the workspace, and keeps nothing but the folders, in memory.
-    fn look_only<T>(
+    fn scan_in_memory<T>(
         &self,
-        work: &mut Work<'_>,
-        memory: &mut std::collections::HashMap<ObjectId, object::Tree>,
-        at: impl FnOnce(&mut Look<'_>) -> Result<T, CheckpointError>,
+        work: &mut LockedStore<'_>,
+        memory: &mut std::collections::HashMap<ObjectId, object::TreeEntries>,
+        at: impl FnOnce(&mut SnapshotScanner<'_>) -> Result<T, CheckpointError>,
     ) -> Result<T, CheckpointError> {
-        let apart = self.apart();
-        let stamps = work.state.1.get_or_insert_with(|| Stamps::read(&self.root.join("stamps")));
+        let apart = self.excluded_inodes();
+        let stamps = work.state.1.get_or_insert_with(|| StampCache::load_from(&self.root.join("stamps")));
         let place = (self.workspace.as_fd(), apart.as_slice());
         // No clock is needed, since nothing of this look is remembered for another.
-        at(&mut Look::new(place, Keep::Memory(memory), stamps, (self.caps, 0), &AtomicBool::new(false)))
+        at(&mut SnapshotScanner::new(
+            place,
+            SnapshotTarget::Memory(memory),
+            stamps,
+            (self.caps, 0),
+            &AtomicBool::new(false),
+        ))
     }
 
-    fn apart(&self) -> Vec<(u64, u64)> {
+    fn excluded_inodes(&self) -> Vec<(u64, u64)> {
         let own = self.apart.iter().chain([&self.root]);
         own.filter_map(|path| std::fs::metadata(path).ok()).map(|found| (found.dev(), found.ino())).collect()
     }
 
     /// Writes the stamps when enough of them are new; to lose them costs time and nothing else.
-    fn keep_stamps(&self, work: &mut Work<'_>) {
+    fn save_stamps(&self, work: &mut LockedStore<'_>) {
         if let Some(stamps) = &mut work.state.1
-            && stamps.fresh > stamps.count() / 20
+            && stamps.fresh > stamps.file_count() / 20
         {
-            _ = stamps.write(&self.root.join("stamps"));
+            _ = stamps.save_to(&self.root.join("stamps"));
         }
     }
 
     /// The state before or after a checkpoint.
-    fn state(work: &Work<'_>, checkpoint: &Checkpoint, root: ObjectId) -> Result<State, CheckpointError> {
-        Ok(if checkpoint.whole { State::Whole(root) } else { State::Places(work.store().places(&root)?) })
+    fn load_state(
+        work: &LockedStore<'_>,
+        checkpoint: &Checkpoint,
+        root: ObjectId,
+    ) -> Result<WorkspaceState, CheckpointError> {
+        Ok(if checkpoint.whole {
+            WorkspaceState::Whole(root)
+        } else {
+            WorkspaceState::Paths(work.store().load_path_states(&root)?)
+        })
     }
 
-    fn place(&self, path: &Path) -> Option<WorkPath> {
+    fn to_work_path(&self, path: &Path) -> Option<WorkPath> {
         WorkPath::from_inside(path).filter(|path| !path.is_root())
     }
 }
 
-impl Work<'_> {
-    fn store(&self) -> &Store {
+impl LockedStore<'_> {
+    fn store(&self) -> &ObjectStore {
         &self.state.0
     }
 
-    fn store_mut(&mut self) -> &mut Store {
+    fn store_mut(&mut self) -> &mut ObjectStore {
         &mut self.state.0
     }
 }

@@ -12,27 +12,27 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::encoding::{Reader, Writer};
-use super::object::{Kind, ObjectId};
-use super::pack::Span;
-use super::{After, Checkpoint, Mark, What};
+use super::encoding::{ByteReader, ByteWriter};
+use super::object::{ObjectId, ObjectKind};
+use super::pack::ObjectSpan;
+use super::{Checkpoint, CheckpointCall, CheckpointKind, StateAfter};
 
 const HEAD: &[u8; 8] = b"SABIRLG1";
 const FRAME_BYTES: usize = 8;
 
 /// An object that stands in the log.
-pub(super) type Inline = (Kind, ObjectId, Vec<u8>);
+pub(super) type InlineObject = (ObjectKind, ObjectId, Vec<u8>);
 
 /// One thing that the log says.
 #[derive(Debug, Clone)]
-pub(super) enum Record {
+pub(super) enum LogRecord {
     Taken(Checkpoint),
     Sealed {
         id: u64,
-        after: After,
+        after: StateAfter,
     },
     /// The call changed nothing: its checkpoint is none.
-    Void {
+    Discarded {
         id: u64,
     },
     /// The checkpoints of a task up to this number were removed.
@@ -41,16 +41,16 @@ pub(super) enum Record {
         through: u32,
     },
     /// Numbers of checkpoints up to this one were given away.
-    Counted {
+    LastId {
         id: u64,
     },
 }
 
 /// What a log held.
 #[derive(Debug, Default)]
-pub(super) struct Contents {
-    pub(super) records: Vec<Record>,
-    pub(super) objects: Vec<(ObjectId, Span)>,
+pub(super) struct LogContents {
+    pub(super) records: Vec<LogRecord>,
+    pub(super) objects: Vec<(ObjectId, ObjectSpan)>,
     /// How much of the file is good.
     pub(super) good_bytes: u64,
     pub(super) inode: u64,
@@ -58,18 +58,18 @@ pub(super) struct Contents {
 
 /// Whether an append has to be on disk when it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Durable {
-    Yes,
-    No,
+pub(super) enum AppendDurability {
+    Synced,
+    Deferred,
 }
 
 /// Reads a log. `None`: the file is no log of this version. A file that is not there holds nothing.
-pub(super) fn read(path: &Path) -> io::Result<Option<Contents>> {
+pub(super) fn read_log(path: &Path) -> io::Result<Option<LogContents>> {
     let mut file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(Contents::default())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(LogContents::default())),
         opened => opened?,
     };
-    let mut contents = Contents { inode: file.metadata()?.ino(), ..Contents::default() };
+    let mut contents = LogContents { inode: file.metadata()?.ino(), ..LogContents::default() };
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     let Some(mut rest) = bytes.strip_prefix(HEAD) else {
@@ -77,10 +77,12 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Contents>> {
         return Ok(HEAD.starts_with(&bytes).then_some(contents));
     };
     contents.good_bytes = HEAD.len() as u64;
-    while let Some((payload, behind)) = frame(rest) {
+    while let Some((payload, behind)) = split_frame(rest) {
         let at = contents.good_bytes + FRAME_BYTES as u64;
-        let Some((record, objects)) = decode(payload) else { return Ok(None) };
-        contents.objects.extend(objects.into_iter().map(|(id, span)| (id, Span { offset: span.offset + at, ..span })));
+        let Some((record, objects)) = decode_frame(payload) else { return Ok(None) };
+        contents
+            .objects
+            .extend(objects.into_iter().map(|(id, span)| (id, ObjectSpan { offset: span.offset + at, ..span })));
         contents.records.push(record);
         contents.good_bytes = at + payload.len() as u64;
         rest = behind;
@@ -89,32 +91,32 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Contents>> {
 }
 
 /// Appends behind what is good of the log. Returns where the objects came to stand, and the new size in bytes.
-pub(super) fn append(
+pub(super) fn append_record(
     path: &Path,
     good_bytes: u64,
-    (record, objects): (&Record, &[Inline]),
-    durable: Durable,
-) -> io::Result<(Vec<(ObjectId, Span)>, u64)> {
+    (record, objects): (&LogRecord, &[InlineObject]),
+    durable: AppendDurability,
+) -> io::Result<(Vec<(ObjectId, ObjectSpan)>, u64)> {
     let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     let mut bytes = if good_bytes == 0 { HEAD.to_vec() } else { Vec::new() };
     let at = good_bytes + bytes.len() as u64 + FRAME_BYTES as u64;
-    let spans = encode(record, objects, &mut bytes);
+    let spans = encode_frame(record, objects, &mut bytes);
     if file.metadata()?.len() > good_bytes {
         file.set_len(good_bytes)?;
     }
     file.write_all_at(&bytes, good_bytes)?;
-    if durable == Durable::Yes {
+    if durable == AppendDurability::Synced {
         file.sync_data()?;
     }
-    let spans = spans.into_iter().map(|(id, span)| (id, Span { offset: span.offset + at, ..span })).collect();
+    let spans = spans.into_iter().map(|(id, span)| (id, ObjectSpan { offset: span.offset + at, ..span })).collect();
     Ok((spans, good_bytes + bytes.len() as u64))
 }
 
 /// Puts a log of these records in the place of the old one, without objects.
-pub(super) fn replace(path: &Path, records: &[Record]) -> io::Result<()> {
+pub(super) fn replace_log(path: &Path, records: &[LogRecord]) -> io::Result<()> {
     let mut bytes = HEAD.to_vec();
     for record in records {
-        encode(record, &[], &mut bytes);
+        encode_frame(record, &[], &mut bytes);
     }
     let temp = path.with_extension("tmp");
     let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
@@ -130,119 +132,122 @@ pub(super) fn replace(path: &Path, records: &[Record]) -> io::Result<()> {
 }
 
 /// The first frame and what is behind it.
-fn frame(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut from = Reader::new(bytes);
-    let (length, crc) = (from.u32()? as usize, from.u32()?);
-    let payload = from.take(length)?;
+fn split_frame(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut from = ByteReader::new(bytes);
+    let (length, crc) = (from.read_u32()? as usize, from.read_u32()?);
+    let payload = from.take_bytes(length)?;
     (crc32fast::hash(payload) == crc).then(|| (payload, bytes.get(FRAME_BYTES + length..).unwrap_or_default()))
 }
 
 /// Writes a frame. The spans are counted from the start of its payload.
-fn encode(record: &Record, objects: &[Inline], out: &mut Vec<u8>) -> Vec<(ObjectId, Span)> {
-    let mut payload = Writer::default();
-    record.write(&mut payload);
-    payload.u32(u32::try_from(objects.len()).unwrap_or(u32::MAX));
+fn encode_frame(record: &LogRecord, objects: &[InlineObject], out: &mut Vec<u8>) -> Vec<(ObjectId, ObjectSpan)> {
+    let mut payload = ByteWriter::default();
+    record.write_to(&mut payload);
+    payload.write_u32(u32::try_from(objects.len()).unwrap_or(u32::MAX));
     let mut spans = Vec::new();
     for (kind, id, bytes) in objects {
-        payload.u8(kind.number());
-        payload.id(*id);
+        payload.write_u8(kind.to_number());
+        payload.write_id(*id);
         let offset = payload.0.len() as u64 + 4;
-        payload.bytes(bytes);
-        spans.push((*id, Span { kind: *kind, offset, length: bytes.len() as u64 }));
+        payload.write_bytes(bytes);
+        spans.push((*id, ObjectSpan { kind: *kind, offset, length: bytes.len() as u64 }));
     }
-    let mut head = Writer::default();
-    head.u32(u32::try_from(payload.0.len()).unwrap_or(u32::MAX));
-    head.u32(crc32fast::hash(&payload.0));
+    let mut head = ByteWriter::default();
+    head.write_u32(u32::try_from(payload.0.len()).unwrap_or(u32::MAX));
+    head.write_u32(crc32fast::hash(&payload.0));
     out.extend_from_slice(&head.0);
     out.extend_from_slice(&payload.0);
     spans
 }
 
-fn decode(payload: &[u8]) -> Option<(Record, Vec<(ObjectId, Span)>)> {
-    let mut from = Reader::new(payload);
-    let record = Record::read(&mut from)?;
-    let count = from.u32()?;
+fn decode_frame(payload: &[u8]) -> Option<(LogRecord, Vec<(ObjectId, ObjectSpan)>)> {
+    let mut from = ByteReader::new(payload);
+    let record = LogRecord::read_from(&mut from)?;
+    let count = from.read_u32()?;
     let mut objects = Vec::new();
     for _ in 0..count {
-        let (kind, id) = (Kind::of(from.u8()?)?, from.id()?);
+        let (kind, id) = (ObjectKind::from_number(from.read_u8()?)?, from.read_id()?);
         let offset = from.position() as u64 + 4;
-        let length = from.bytes()?.len() as u64;
-        objects.push((id, Span { kind, offset, length }));
+        let length = from.read_bytes()?.len() as u64;
+        objects.push((id, ObjectSpan { kind, offset, length }));
     }
     Some((record, objects))
 }
 
-impl Record {
-    fn write(&self, out: &mut Writer) {
+impl LogRecord {
+    fn write_to(&self, out: &mut ByteWriter) {
         match self {
             Self::Taken(checkpoint) => {
-                out.u8(1);
-                checkpoint.write(out);
+                out.write_u8(1);
+                checkpoint.write_to(out);
             }
             Self::Sealed { id, after } => {
-                out.u8(2);
-                out.u64(*id);
-                out.id(after.root);
-                out.u8(u8::from(after.late));
+                out.write_u8(2);
+                out.write_u64(*id);
+                out.write_id(after.root);
+                out.write_u8(u8::from(after.late));
             }
-            Self::Void { id } => {
-                out.u8(3);
-                out.u64(*id);
+            Self::Discarded { id } => {
+                out.write_u8(3);
+                out.write_u64(*id);
             }
             Self::Pruned { task, through } => {
-                out.u8(4);
-                out.text(task);
-                out.u32(*through);
+                out.write_u8(4);
+                out.write_text(task);
+                out.write_u32(*through);
             }
-            Self::Counted { id } => {
-                out.u8(5);
-                out.u64(*id);
+            Self::LastId { id } => {
+                out.write_u8(5);
+                out.write_u64(*id);
             }
         }
     }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
-        Some(match from.u8()? {
-            1 => Self::Taken(Checkpoint::read(from)?),
-            2 => Self::Sealed { id: from.u64()?, after: After { root: from.id()?, late: from.u8()? == 1 } },
-            3 => Self::Void { id: from.u64()? },
-            4 => Self::Pruned { task: from.text()?, through: from.u32()? },
-            5 => Self::Counted { id: from.u64()? },
+    fn read_from(from: &mut ByteReader<'_>) -> Option<Self> {
+        Some(match from.read_u8()? {
+            1 => Self::Taken(Checkpoint::read_from(from)?),
+            2 => Self::Sealed {
+                id: from.read_u64()?,
+                after: StateAfter { root: from.read_id()?, late: from.read_u8()? == 1 },
+            },
+            3 => Self::Discarded { id: from.read_u64()? },
+            4 => Self::Pruned { task: from.read_text()?, through: from.read_u32()? },
+            5 => Self::LastId { id: from.read_u64()? },
             _ => return None,
         })
     }
 }
 
 impl Checkpoint {
-    fn write(&self, out: &mut Writer) {
-        out.u64(self.id);
-        out.u32(self.number);
+    fn write_to(&self, out: &mut ByteWriter) {
+        out.write_u64(self.id);
+        out.write_u32(self.number);
         for text in [&self.mark.task, &self.mark.call, &self.mark.tool, &self.mark.label] {
-            out.text(text);
+            out.write_text(text);
         }
-        out.u64(self.mark.time_ms);
-        match self.what {
-            What::Call => out.u8(0),
-            What::Back { to } => {
-                out.u8(1);
-                out.u32(to);
+        out.write_u64(self.mark.time_ms);
+        match self.kind {
+            CheckpointKind::Call => out.write_u8(0),
+            CheckpointKind::Restore { to } => {
+                out.write_u8(1);
+                out.write_u32(to);
             }
-            What::Part => out.u8(2),
+            CheckpointKind::PartialRestore => out.write_u8(2),
         }
-        out.u8(u8::from(self.whole));
-        out.id(self.before);
+        out.write_u8(u8::from(self.whole));
+        out.write_id(self.before);
     }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
-        let (id, number) = (from.u64()?, from.u32()?);
-        let (task, call, tool, label) = (from.text()?, from.text()?, from.text()?, from.text()?);
-        let mark = Mark { task, call, tool, label, time_ms: from.u64()? };
-        let what = match from.u8()? {
-            0 => What::Call,
-            1 => What::Back { to: from.u32()? },
-            2 => What::Part,
+    fn read_from(from: &mut ByteReader<'_>) -> Option<Self> {
+        let (id, number) = (from.read_u64()?, from.read_u32()?);
+        let (task, call, tool, label) = (from.read_text()?, from.read_text()?, from.read_text()?, from.read_text()?);
+        let mark = CheckpointCall { task, call, tool, label, time_ms: from.read_u64()? };
+        let what = match from.read_u8()? {
+            0 => CheckpointKind::Call,
+            1 => CheckpointKind::Restore { to: from.read_u32()? },
+            2 => CheckpointKind::PartialRestore,
             _ => return None,
         };
-        Some(Self { id, number, mark, what, whole: from.u8()? == 1, before: from.id()?, after: None })
+        Some(Self { id, number, mark, kind: what, whole: from.read_u8()? == 1, before: from.read_id()?, after: None })
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
-use super::encoding::{Reader, Writer};
+use super::encoding::{ByteReader, ByteWriter};
 
 /// What an object is known by: the SHA-256 of its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -14,7 +14,7 @@ pub struct ObjectId([u8; 32]);
 
 /// What stands at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Node {
+pub enum TreeNode {
     /// A regular file.
     File {
         /// Its permission bits and the sticky bit; set-user-id and set-group-id are not kept.
@@ -39,9 +39,9 @@ pub enum Node {
     /// A FIFO, a socket or a device: left alone.
     Special,
     /// Something whose content is not kept.
-    NotKept {
+    Omitted {
         /// Why.
-        why: NotKept,
+        why: OmitReason,
         /// Whether it is a folder.
         folder: bool,
         /// Of a file: its size in bytes.
@@ -53,42 +53,42 @@ pub enum Node {
 
 /// Why something is not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotKept {
+pub enum OmitReason {
     /// A file over the cap of one file.
-    Large,
+    TooLarge,
     /// A folder that the ignore files name, and that holds more than such a folder may.
     Ignored,
     /// The checkpoint holds as much as one may.
-    Full,
+    CheckpointFull,
     /// It cannot be read.
     Unreadable,
     /// Folders nested too deep.
-    Deep,
+    TooDeep,
     /// A folder of another file system.
-    Elsewhere,
+    OtherFileSystem,
 }
 
 /// A folder's content: names in the order of their bytes.
-pub(super) type Tree = Vec<(PathBuf, Node)>;
+pub(super) type TreeEntries = Vec<(PathBuf, TreeNode)>;
 /// States of single paths, sorted; `None`: nothing is there.
-pub(super) type Places = Vec<(PathBuf, Option<Node>)>;
+pub(super) type PathStates = Vec<(PathBuf, Option<TreeNode>)>;
 
 /// What kind of object it is, for those who walk them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ObjectKind {
     Content,
     Tree,
-    Places,
+    PathStates,
 }
 
 impl ObjectId {
     /// The id of these bytes.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn hash_of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    pub(super) fn bytes(&self) -> &[u8; 32] {
+    pub(super) fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
@@ -110,32 +110,33 @@ impl fmt::Debug for ObjectId {
     }
 }
 
-impl NotKept {
+impl OmitReason {
     /// The reason in words: `is …`.
     #[must_use]
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
-            Self::Large => "larger than a file that is kept",
+            Self::TooLarge => "larger than a file that is kept",
             Self::Ignored => "an ignored folder with more than such a folder may hold",
-            Self::Full => "beyond what one checkpoint may hold",
+            Self::CheckpointFull => "beyond what one checkpoint may hold",
             Self::Unreadable => "not readable",
-            Self::Deep => "in folders nested too deep",
-            Self::Elsewhere => "on another file system",
+            Self::TooDeep => "in folders nested too deep",
+            Self::OtherFileSystem => "on another file system",
         }
     }
 
-    const ALL: [Self; 6] = [Self::Large, Self::Ignored, Self::Full, Self::Unreadable, Self::Deep, Self::Elsewhere];
+    const ALL: [Self; 6] =
+        [Self::TooLarge, Self::Ignored, Self::CheckpointFull, Self::Unreadable, Self::TooDeep, Self::OtherFileSystem];
 }
 
-impl Node {
+impl TreeNode {
     /// Whether it is the same to somebody who looks at this path alone: of folders only the mode counts, since what they hold
     /// has paths of its own.
-    pub(super) fn same(&self, other: &Self) -> bool {
+    pub(super) fn is_same_entry(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Folder { mode, .. }, Self::Folder { mode: other, .. }) => mode == other,
-            (Self::NotKept { folder: true, .. }, Self::NotKept { folder: true, .. } | Self::Folder { .. })
-            | (Self::Folder { .. }, Self::NotKept { folder: true, .. }) => true,
-            (Self::NotKept { stamp, .. }, Self::NotKept { stamp: other, .. }) => stamp == other,
+            (Self::Omitted { folder: true, .. }, Self::Omitted { folder: true, .. } | Self::Folder { .. })
+            | (Self::Folder { .. }, Self::Omitted { folder: true, .. }) => true,
+            (Self::Omitted { stamp, .. }, Self::Omitted { stamp: other, .. }) => stamp == other,
             _ => self == other,
         }
     }
@@ -143,51 +144,51 @@ impl Node {
     /// Whether it is a folder, kept or not.
     #[must_use]
     pub fn is_folder(&self) -> bool {
-        matches!(self, Self::Folder { .. } | Self::NotKept { folder: true, .. })
+        matches!(self, Self::Folder { .. } | Self::Omitted { folder: true, .. })
     }
 
-    fn write(&self, out: &mut Writer) {
+    fn write_to(&self, out: &mut ByteWriter) {
         match self {
             Self::File { mode, size, content } => {
-                out.u8(1);
-                out.u32(*mode);
-                out.u64(*size);
-                out.id(*content);
+                out.write_u8(1);
+                out.write_u32(*mode);
+                out.write_u64(*size);
+                out.write_id(*content);
             }
             Self::Link { target } => {
-                out.u8(2);
-                out.path(target);
+                out.write_u8(2);
+                out.write_path(target);
             }
             Self::Folder { mode, tree } => {
-                out.u8(if tree.is_some() { 3 } else { 4 });
-                out.u32(*mode);
+                out.write_u8(if tree.is_some() { 3 } else { 4 });
+                out.write_u32(*mode);
                 if let Some(tree) = tree {
-                    out.id(*tree);
+                    out.write_id(*tree);
                 }
             }
-            Self::Special => out.u8(5),
-            Self::NotKept { why, folder, size, stamp } => {
-                out.u8(6);
-                out.u8(NotKept::ALL.iter().position(|known| known == why).map_or(0, |at| at.to_le_bytes()[0]));
-                out.u8(u8::from(*folder));
-                out.u64(*size);
-                out.u64(*stamp);
+            Self::Special => out.write_u8(5),
+            Self::Omitted { why, folder, size, stamp } => {
+                out.write_u8(6);
+                out.write_u8(OmitReason::ALL.iter().position(|known| known == why).map_or(0, |at| at.to_le_bytes()[0]));
+                out.write_u8(u8::from(*folder));
+                out.write_u64(*size);
+                out.write_u64(*stamp);
             }
         }
     }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
-        Some(match from.u8()? {
-            1 => Self::File { mode: from.u32()?, size: from.u64()?, content: from.id()? },
-            2 => Self::Link { target: from.path()? },
-            3 => Self::Folder { mode: from.u32()?, tree: Some(from.id()?) },
-            4 => Self::Folder { mode: from.u32()?, tree: None },
+    fn read_from(from: &mut ByteReader<'_>) -> Option<Self> {
+        Some(match from.read_u8()? {
+            1 => Self::File { mode: from.read_u32()?, size: from.read_u64()?, content: from.read_id()? },
+            2 => Self::Link { target: from.read_path()? },
+            3 => Self::Folder { mode: from.read_u32()?, tree: Some(from.read_id()?) },
+            4 => Self::Folder { mode: from.read_u32()?, tree: None },
             5 => Self::Special,
-            6 => Self::NotKept {
-                why: *NotKept::ALL.get(usize::from(from.u8()?))?,
-                folder: from.u8()? == 1,
-                size: from.u64()?,
-                stamp: from.u64()?,
+            6 => Self::Omitted {
+                why: *OmitReason::ALL.get(usize::from(from.read_u8()?))?,
+                folder: from.read_u8()? == 1,
+                size: from.read_u64()?,
+                stamp: from.read_u64()?,
             },
             _ => return None,
         })
@@ -195,64 +196,64 @@ impl Node {
 }
 
 /// The bytes of a folder.
-pub(super) fn write_tree(tree: &Tree) -> Vec<u8> {
-    let mut out = Writer::default();
+pub(super) fn encode_tree(tree: &TreeEntries) -> Vec<u8> {
+    let mut out = ByteWriter::default();
     for (name, node) in tree {
-        out.bytes(name.as_os_str().as_bytes());
-        node.write(&mut out);
+        out.write_bytes(name.as_os_str().as_bytes());
+        node.write_to(&mut out);
     }
     out.0
 }
 
-pub(super) fn read_tree(bytes: &[u8]) -> Option<Tree> {
-    let mut from = Reader::new(bytes);
-    let mut tree = Tree::new();
+pub(super) fn decode_tree(bytes: &[u8]) -> Option<TreeEntries> {
+    let mut from = ByteReader::new(bytes);
+    let mut tree = TreeEntries::new();
     while !from.is_empty() {
-        tree.push((from.path()?, Node::read(&mut from)?));
+        tree.push((from.read_path()?, TreeNode::read_from(&mut from)?));
     }
     Some(tree)
 }
 
 /// The bytes of the states of single paths.
-pub(super) fn write_places(places: &Places) -> Vec<u8> {
-    let mut out = Writer::default();
+pub(super) fn encode_path_states(places: &PathStates) -> Vec<u8> {
+    let mut out = ByteWriter::default();
     for (path, node) in places {
-        out.path(path);
+        out.write_path(path);
         match node {
-            Some(node) => node.write(&mut out),
-            None => out.u8(0),
+            Some(node) => node.write_to(&mut out),
+            None => out.write_u8(0),
         }
     }
     out.0
 }
 
-pub(super) fn read_places(bytes: &[u8]) -> Option<Places> {
-    let mut from = Reader::new(bytes);
-    let mut places = Places::new();
+pub(super) fn decode_path_states(bytes: &[u8]) -> Option<PathStates> {
+    let mut from = ByteReader::new(bytes);
+    let mut places = PathStates::new();
     while !from.is_empty() {
-        let path = from.path()?;
+        let path = from.read_path()?;
         let mut ahead = from;
-        let node = if ahead.u8()? == 0 {
+        let node = if ahead.read_u8()? == 0 {
             from = ahead;
             None
         } else {
-            Some(Node::read(&mut from)?)
+            Some(TreeNode::read_from(&mut from)?)
         };
         places.push((path, node));
     }
     Some(places)
 }
 
-impl Kind {
-    pub(super) fn number(self) -> u8 {
+impl ObjectKind {
+    pub(super) fn to_number(self) -> u8 {
         match self {
             Self::Content => 1,
             Self::Tree => 2,
-            Self::Places => 3,
+            Self::PathStates => 3,
         }
     }
 
-    pub(super) fn of(number: u8) -> Option<Self> {
-        [Self::Content, Self::Tree, Self::Places].into_iter().find(|kind| kind.number() == number)
+    pub(super) fn from_number(number: u8) -> Option<Self> {
+        [Self::Content, Self::Tree, Self::PathStates].into_iter().find(|kind| kind.to_number() == number)
     }
 }

@@ -14,8 +14,8 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::encoding::{Reader, Writer};
-use super::object::{Kind, ObjectId};
+use super::encoding::{ByteReader, ByteWriter};
+use super::object::{ObjectId, ObjectKind};
 
 const HEAD: &[u8; 8] = b"SABIRPK1";
 const TAIL: &[u8; 8] = b"SABIREND";
@@ -26,21 +26,21 @@ pub(super) const PACK_END: &str = ".pack";
 
 /// Where an object lies in a file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Span {
-    pub(super) kind: Kind,
+pub(super) struct ObjectSpan {
+    pub(super) kind: ObjectKind,
     pub(super) offset: u64,
     pub(super) length: u64,
 }
 
 /// What a pack holds.
-pub(super) type Index = Vec<(ObjectId, Span)>;
+pub(super) type PackIndex = Vec<(ObjectId, ObjectSpan)>;
 
 /// A pack that is being written. Dropping it unfinished removes it.
 #[derive(Debug)]
 pub(super) struct PackWriter {
     file: BufWriter<File>,
     temp: PathBuf,
-    objects: Index,
+    objects: PackIndex,
     written: u64,
     finished: bool,
 }
@@ -50,46 +50,46 @@ impl PackWriter {
         let temp = folder.join(format!("{number:08}{TEMP_END}"));
         let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
         let mut pack = Self { file: BufWriter::new(file), temp, objects: Vec::new(), written: 0, finished: false };
-        pack.put(HEAD)?;
+        pack.write_bytes(HEAD)?;
         Ok(pack)
     }
 
-    pub(super) fn add(&mut self, kind: Kind, id: ObjectId, bytes: &[u8]) -> io::Result<()> {
-        let span = Span { kind, offset: self.written, length: bytes.len() as u64 };
-        self.put(bytes)?;
+    pub(super) fn add_object(&mut self, kind: ObjectKind, id: ObjectId, bytes: &[u8]) -> io::Result<()> {
+        let span = ObjectSpan { kind, offset: self.written, length: bytes.len() as u64 };
+        self.write_bytes(bytes)?;
         self.objects.push((id, span));
         Ok(())
     }
 
     /// Makes it last under its name. Returns what it holds, and its size in bytes.
-    pub(super) fn finish(mut self, folder: &Path, number: u64) -> io::Result<(Index, u64)> {
+    pub(super) fn finish(mut self, folder: &Path, number: u64) -> io::Result<(PackIndex, u64)> {
         let at = self.written;
-        let mut index = Writer::default();
+        let mut index = ByteWriter::default();
         for (id, span) in &self.objects {
-            index.u8(span.kind.number());
-            index.id(*id);
-            index.u64(span.offset);
-            index.u64(span.length);
+            index.write_u8(span.kind.to_number());
+            index.write_id(*id);
+            index.write_u64(span.offset);
+            index.write_u64(span.length);
         }
-        let mut trailer = Writer::default();
-        trailer.u64(at);
-        trailer.u32(crc32fast::hash(&index.0));
-        self.put(&index.0)?;
-        self.put(&trailer.0)?;
-        self.put(TAIL)?;
+        let mut trailer = ByteWriter::default();
+        trailer.write_u64(at);
+        trailer.write_u32(crc32fast::hash(&index.0));
+        self.write_bytes(&index.0)?;
+        self.write_bytes(&trailer.0)?;
+        self.write_bytes(TAIL)?;
         self.file.flush()?;
         self.file.get_ref().sync_all()?;
-        std::fs::rename(&self.temp, folder.join(name(number)))?;
+        std::fs::rename(&self.temp, folder.join(pack_file_name(number)))?;
         self.finished = true;
         File::open(folder)?.sync_all()?;
         Ok((std::mem::take(&mut self.objects), self.written))
     }
 
-    pub(super) fn written(&self) -> u64 {
+    pub(super) fn bytes_written(&self) -> u64 {
         self.written
     }
 
-    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes)?;
         self.written += bytes.len() as u64;
         Ok(())
@@ -104,19 +104,19 @@ impl Drop for PackWriter {
     }
 }
 
-pub(super) fn name(number: u64) -> String {
+pub(super) fn pack_file_name(number: u64) -> String {
     format!("{number:08}{PACK_END}")
 }
 
 /// The index of a pack and its size in bytes; the index is `None` where the file is no whole pack.
-pub(super) fn read_index(path: &Path) -> io::Result<(Option<Index>, u64)> {
+pub(super) fn read_index(path: &Path) -> io::Result<(Option<PackIndex>, u64)> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
     let Some(end) = size.checked_sub(TRAILER_BYTES) else { return Ok((None, size)) };
     let mut trailer = [0; 20];
     file.read_exact_at(&mut trailer, end)?;
-    let mut from = Reader::new(&trailer);
-    let head = (from.u64(), from.u32(), from.take(8));
+    let mut from = ByteReader::new(&trailer);
+    let head = (from.read_u64(), from.read_u32(), from.take_bytes(8));
     let (Some(at), Some(crc), Some(tail)) = head else { return Ok((None, size)) };
     let Some(length) = end.checked_sub(at).filter(|length| length % ENTRY_BYTES == 0 && tail == TAIL) else {
         return Ok((None, size));
@@ -126,18 +126,20 @@ pub(super) fn read_index(path: &Path) -> io::Result<(Option<Index>, u64)> {
     if crc32fast::hash(&index) != crc {
         return Ok((None, size));
     }
-    let mut from = Reader::new(&index);
+    let mut from = ByteReader::new(&index);
     let mut objects = Vec::new();
-    while let (Some(kind), Some(id), Some(offset), Some(length)) = (from.u8(), from.id(), from.u64(), from.u64()) {
-        if let Some(kind) = Kind::of(kind) {
-            objects.push((id, Span { kind, offset, length }));
+    while let (Some(kind), Some(id), Some(offset), Some(length)) =
+        (from.read_u8(), from.read_id(), from.read_u64(), from.read_u64())
+    {
+        if let Some(kind) = ObjectKind::from_number(kind) {
+            objects.push((id, ObjectSpan { kind, offset, length }));
         }
     }
     Ok((Some(objects), size))
 }
 
 /// The bytes at a place of a file.
-pub(super) fn read_span(path: &Path, span: Span) -> io::Result<Vec<u8>> {
+pub(super) fn read_span(path: &Path, span: ObjectSpan) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     if span.offset.saturating_add(span.length) > file.metadata()?.len() {
         return Err(io::ErrorKind::UnexpectedEof.into());

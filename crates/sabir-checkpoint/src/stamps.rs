@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Stat;
 
-use super::encoding::{Reader, Writer};
+use super::encoding::{ByteReader, ByteWriter};
 use super::object::ObjectId;
 
 const HEAD: &[u8; 8] = b"SABIRST1";
@@ -20,7 +20,7 @@ const QUIET_MS: i128 = 2000;
 
 /// What a file looks like without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct FileStamp {
     size: u64,
     inode: u64,
     modified: i128,
@@ -29,22 +29,22 @@ pub(super) struct Stamp {
 
 /// A remembered file.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
+pub(super) struct StampEntry {
     pub(super) name: PathBuf,
-    pub(super) stamp: Stamp,
+    pub(super) stamp: FileStamp,
     pub(super) content: ObjectId,
 }
 
 /// The files of a workspace, by their folder, in the order of their names.
 #[derive(Debug, Default)]
-pub(super) struct Stamps {
-    pub(super) folders: HashMap<PathBuf, Vec<Known>>,
+pub(super) struct StampCache {
+    pub(super) folders: HashMap<PathBuf, Vec<StampEntry>>,
     /// How many files were read since this was written last.
     pub(super) fresh: usize,
 }
 
-impl Stamp {
-    pub(super) fn of(found: &Stat) -> Self {
+impl FileStamp {
+    pub(super) fn from_stat(found: &Stat) -> Self {
         let nanoseconds = |seconds: i64, rest: i128| i128::from(seconds) * 1_000_000_000 + rest;
         Self {
             size: found.st_size.cast_unsigned(),
@@ -60,34 +60,34 @@ impl Stamp {
     }
 
     /// A number that changes with the file.
-    pub(super) fn number(&self) -> u64 {
-        let mut out = Writer::default();
-        out.u64(self.size);
-        out.u64(self.inode);
+    pub(super) fn to_number(&self) -> u64 {
+        let mut out = ByteWriter::default();
+        out.write_u64(self.size);
+        out.write_u64(self.inode);
         out.0.extend_from_slice(&self.modified.to_le_bytes());
-        let id = ObjectId::of(&out.0);
-        id.bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        let id = ObjectId::hash_of(&out.0);
+        id.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 }
 
-impl Stamps {
+impl StampCache {
     /// What was remembered of a file, if it looks the same.
-    pub(super) fn find(&self, folder: &Path, name: &Path, stamp: Stamp) -> Option<ObjectId> {
+    pub(super) fn find_content(&self, folder: &Path, name: &Path, stamp: FileStamp) -> Option<ObjectId> {
         let known = self.folders.get(folder)?;
         let at = known.binary_search_by(|known| known.name.as_os_str().cmp(name.as_os_str())).ok()?;
         known.get(at).filter(|known| known.stamp == stamp).map(|known| known.content)
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(super) fn file_count(&self) -> usize {
         self.folders.values().map(Vec::len).sum()
     }
 
     /// Reads what was written; what is not whole is worth nothing, and no error.
-    pub(super) fn read(path: &Path) -> Self {
+    pub(super) fn load_from(path: &Path) -> Self {
         std::fs::read(path).ok().and_then(|bytes| Self::decode(&bytes)).unwrap_or_default()
     }
 
-    pub(super) fn write(&mut self, path: &Path) -> io::Result<()> {
+    pub(super) fn save_to(&mut self, path: &Path) -> io::Result<()> {
         let bytes = self.encode();
         let temp = path.with_extension("tmp");
         let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
@@ -100,21 +100,21 @@ impl Stamps {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut out = ByteWriter::default();
         for (folder, files) in &self.folders {
-            out.path(folder);
-            out.u32(u32::try_from(files.len()).unwrap_or(u32::MAX));
+            out.write_path(folder);
+            out.write_u32(u32::try_from(files.len()).unwrap_or(u32::MAX));
             for file in files {
-                out.path(&file.name);
-                out.u64(file.stamp.size);
-                out.u64(file.stamp.inode);
+                out.write_path(&file.name);
+                out.write_u64(file.stamp.size);
+                out.write_u64(file.stamp.inode);
                 out.0.extend_from_slice(&file.stamp.modified.to_le_bytes());
                 out.0.extend_from_slice(&file.stamp.changed.to_le_bytes());
-                out.id(file.content);
+                out.write_id(file.content);
             }
         }
-        let mut whole = Writer(HEAD.to_vec());
-        whole.u32(crc32fast::hash(&out.0));
+        let mut whole = ByteWriter(HEAD.to_vec());
+        whole.write_u32(crc32fast::hash(&out.0));
         whole.0.extend_from_slice(&out.0);
         whole.0
     }
@@ -125,18 +125,22 @@ impl Stamps {
         if crc32fast::hash(rest) != u32::from_le_bytes(*crc) {
             return None;
         }
-        let mut from = Reader::new(rest);
+        let mut from = ByteReader::new(rest);
         let mut stamps = Self::default();
         while !from.is_empty() {
-            let folder = from.path()?;
-            let count = from.u32()?;
+            let folder = from.read_path()?;
+            let count = from.read_u32()?;
             let mut files = Vec::new();
             for _ in 0..count {
-                let name = from.path()?;
-                let (size, inode) = (from.u64()?, from.u64()?);
-                let modified = i128::from_le_bytes(from.take(16)?.try_into().ok()?);
-                let changed = i128::from_le_bytes(from.take(16)?.try_into().ok()?);
-                files.push(Known { name, stamp: Stamp { size, inode, modified, changed }, content: from.id()? });
+                let name = from.read_path()?;
+                let (size, inode) = (from.read_u64()?, from.read_u64()?);
+                let modified = i128::from_le_bytes(from.take_bytes(16)?.try_into().ok()?);
+                let changed = i128::from_le_bytes(from.take_bytes(16)?.try_into().ok()?);
+                files.push(StampEntry {
+                    name,
+                    stamp: FileStamp { size, inode, modified, changed },
+                    content: from.read_id()?,
+                });
             }
             stamps.folders.insert(folder, files);
         }

@@ -16,26 +16,28 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 
 use super::error::CheckpointError;
-use super::log::{self, Durable, Inline, Record};
-use super::object::{Kind, ObjectId, Places, Tree, read_places, read_tree, write_places, write_tree};
-use super::pack::{self, PackWriter, Span};
-use super::{After, Checkpoint};
+use super::log::{self, AppendDurability, InlineObject, LogRecord};
+use super::object::{
+    ObjectId, ObjectKind, PathStates, TreeEntries, decode_path_states, decode_tree, encode_path_states, encode_tree,
+};
+use super::pack::{self, ObjectSpan, PackWriter};
+use super::{Checkpoint, StateAfter};
 
 /// What one checkpoint adds up to this size goes into the log, with one sync instead of three.
 const INLINE_BYTES: u64 = 128 << 10;
 
 /// Which file an object lies in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shelf {
+pub(super) enum ObjectLocation {
     Log,
     Pack(u64),
 }
 
 /// What is known of the store's files.
 #[derive(Debug, Default)]
-pub(super) struct Store {
+pub(super) struct ObjectStore {
     pub(super) root: PathBuf,
-    pub(super) index: HashMap<ObjectId, (Shelf, Span)>,
+    pub(super) index: HashMap<ObjectId, (ObjectLocation, ObjectSpan)>,
     /// Sizes in bytes; files that are no whole packs too.
     pub(super) packs: BTreeMap<u64, u64>,
     pub(super) checkpoints: Vec<Checkpoint>,
@@ -44,13 +46,13 @@ pub(super) struct Store {
     pub(super) log_bytes: u64,
     pub(super) last_id: u64,
     inode: u64,
-    pending: Pending,
+    pending: PendingObjects,
 }
 
 /// Objects that no checkpoint holds yet.
 #[derive(Debug, Default)]
-struct Pending {
-    inline: Vec<Inline>,
+struct PendingObjects {
+    inline: Vec<InlineObject>,
     bytes: u64,
     known: HashSet<ObjectId>,
     pack: Option<(u64, PackWriter)>,
@@ -58,63 +60,63 @@ struct Pending {
 
 /// The right to work on the store; others wait.
 #[derive(Debug)]
-pub(super) struct Lock(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
+pub(super) struct StoreLock(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
 
 /// Waits until nobody else works on the store. `None`: there is none yet.
-pub(super) fn lock(root: &Path, create: bool) -> Result<Option<Lock>, CheckpointError> {
+pub(super) fn lock_store(root: &Path, create: bool) -> Result<Option<StoreLock>, CheckpointError> {
     if create {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(root.join("packs"));
-        made.map_err(CheckpointError::io("make", root))?;
+        made.map_err(CheckpointError::io_error("make", root))?;
     }
     let path = root.join("lock");
     let opened = File::options().write(true).create(create).truncate(false).mode(0o600).open(&path);
     let file = match opened {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !create => return Ok(None),
-        opened => opened.map_err(CheckpointError::io("lock", &path))?,
+        opened => opened.map_err(CheckpointError::io_error("lock", &path))?,
     };
     loop {
         match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
             Err(rustix::io::Errno::INTR) => {}
             locked => {
-                locked.map_err(|error| CheckpointError::io("lock", &path)(error.into()))?;
+                locked.map_err(|error| CheckpointError::io_error("lock", &path)(error.into()))?;
                 break;
             }
         }
     }
     // The store may have been removed while this one waited; then the lock is that of nothing.
-    let held = file.metadata().map_err(CheckpointError::io("lock", &path))?;
+    let held = file.metadata().map_err(CheckpointError::io_error("lock", &path))?;
     match std::fs::metadata(&path) {
-        Ok(found) if found.ino() == held.ino() => Ok(Some(Lock(file))),
-        _ => lock(root, create),
+        Ok(found) if found.ino() == held.ino() => Ok(Some(StoreLock(file))),
+        _ => lock_store(root, create),
     }
 }
 
-impl Store {
+impl ObjectStore {
     pub(super) fn new(root: PathBuf) -> Self {
         Self { root, ..Self::default() }
     }
 
     /// Reads what others have written since. Whoever calls holds the lock.
     pub(super) fn refresh(&mut self) -> Result<(), CheckpointError> {
-        self.abandon();
-        let path = self.log();
+        self.discard_pending();
+        let path = self.log_path();
         let found = std::fs::metadata(&path).ok().map(|found| (found.ino(), found.len()));
         if found.is_some() && found == Some((self.inode, self.log_bytes)) {
             return Ok(());
         }
-        let contents = log::read(&path).map_err(CheckpointError::io("read", &path))?;
-        let contents = contents.ok_or_else(|| CheckpointError::Format { path: path.clone() })?;
+        let contents = log::read_log(&path).map_err(CheckpointError::io_error("read", &path))?;
+        let contents = contents.ok_or_else(|| CheckpointError::UnknownFormat { path: path.clone() })?;
         let fresh = Self { inode: contents.inode, log_bytes: contents.good_bytes, ..Self::new(self.root.clone()) };
         *self = fresh;
         self.read_packs()?;
-        self.index.extend(contents.objects.into_iter().map(|(id, span)| (id, (Shelf::Log, span))));
-        contents.records.into_iter().for_each(|record| self.note(record));
+        self.index.extend(contents.objects.into_iter().map(|(id, span)| (id, (ObjectLocation::Log, span))));
+        contents.records.into_iter().for_each(|record| self.apply_record(record));
         Ok(())
     }
 
     fn read_packs(&mut self) -> Result<(), CheckpointError> {
         let folder = self.packs_folder();
-        let entries = std::fs::read_dir(&folder).map_err(CheckpointError::io("read", &folder))?;
+        let entries = std::fs::read_dir(&folder).map_err(CheckpointError::io_error("read", &folder))?;
         for name in entries.flatten().map(|entry| entry.file_name()) {
             let Some(name) = name.to_str() else { continue };
             if name.ends_with(pack::TEMP_END) {
@@ -125,139 +127,139 @@ impl Store {
                 continue;
             };
             let path = folder.join(name);
-            let (objects, size) = pack::read_index(&path).map_err(CheckpointError::io("read", &path))?;
+            let (objects, size) = pack::read_index(&path).map_err(CheckpointError::io_error("read", &path))?;
             self.packs.insert(number, size);
             let objects = objects.into_iter().flatten();
-            self.index.extend(objects.map(|(id, span)| (id, (Shelf::Pack(number), span))));
+            self.index.extend(objects.map(|(id, span)| (id, (ObjectLocation::Pack(number), span))));
         }
         Ok(())
     }
 
-    fn note(&mut self, record: Record) {
+    fn apply_record(&mut self, record: LogRecord) {
         match record {
-            Record::Taken(checkpoint) => {
+            LogRecord::Taken(checkpoint) => {
                 self.last_id = self.last_id.max(checkpoint.id);
                 self.checkpoints.push(checkpoint);
             }
-            Record::Sealed { id, after } => {
+            LogRecord::Sealed { id, after } => {
                 if let Some(checkpoint) = self.checkpoints.iter_mut().rev().find(|checkpoint| checkpoint.id == id) {
                     checkpoint.after = Some(after);
                 }
             }
-            Record::Void { id } => self.checkpoints.retain(|checkpoint| checkpoint.id != id),
-            Record::Pruned { task, through } => {
+            LogRecord::Discarded { id } => self.checkpoints.retain(|checkpoint| checkpoint.id != id),
+            LogRecord::Pruned { task, through } => {
                 self.checkpoints.retain(|checkpoint| checkpoint.mark.task != task || checkpoint.number > through);
                 self.pruned.insert(task, through);
             }
-            Record::Counted { id } => self.last_id = self.last_id.max(id),
+            LogRecord::LastId { id } => self.last_id = self.last_id.max(id),
         }
     }
 
     /// Says something, with all objects that were put since the last time.
-    pub(super) fn commit(&mut self, record: Record, durable: Durable) -> Result<(), CheckpointError> {
+    pub(super) fn commit(&mut self, record: LogRecord, durable: AppendDurability) -> Result<(), CheckpointError> {
         let committed = self.try_commit(&record, durable);
-        self.abandon();
+        self.discard_pending();
         committed?;
-        self.note(record);
+        self.apply_record(record);
         Ok(())
     }
 
-    fn try_commit(&mut self, record: &Record, durable: Durable) -> Result<(), CheckpointError> {
+    fn try_commit(&mut self, record: &LogRecord, durable: AppendDurability) -> Result<(), CheckpointError> {
         let folder = self.packs_folder();
         if let Some((number, pack)) = self.pending.pack.take() {
-            let (objects, size) = pack.finish(&folder, number).map_err(CheckpointError::io("write", &folder))?;
+            let (objects, size) = pack.finish(&folder, number).map_err(CheckpointError::io_error("write", &folder))?;
             self.packs.insert(number, size);
-            self.index.extend(objects.into_iter().map(|(id, span)| (id, (Shelf::Pack(number), span))));
+            self.index.extend(objects.into_iter().map(|(id, span)| (id, (ObjectLocation::Pack(number), span))));
         }
-        let path = self.log();
+        let path = self.log_path();
         let said = (record, self.pending.inline.as_slice());
-        let (objects, size) =
-            log::append(&path, self.log_bytes, said, durable).map_err(CheckpointError::io("write", &path))?;
+        let (objects, size) = log::append_record(&path, self.log_bytes, said, durable)
+            .map_err(CheckpointError::io_error("write", &path))?;
         if self.inode == 0 {
-            self.inode = std::fs::metadata(&path).map_err(CheckpointError::io("read", &path))?.ino();
+            self.inode = std::fs::metadata(&path).map_err(CheckpointError::io_error("read", &path))?.ino();
         }
         self.log_bytes = size;
-        self.index.extend(objects.into_iter().map(|(id, span)| (id, (Shelf::Log, span))));
+        self.index.extend(objects.into_iter().map(|(id, span)| (id, (ObjectLocation::Log, span))));
         Ok(())
     }
 
     /// Forgets what was put and not committed.
-    pub(super) fn abandon(&mut self) {
-        self.pending = Pending::default();
+    pub(super) fn discard_pending(&mut self) {
+        self.pending = PendingObjects::default();
     }
 
-    pub(super) fn has(&self, id: &ObjectId) -> bool {
+    pub(super) fn has_object(&self, id: &ObjectId) -> bool {
         self.index.contains_key(id) || self.pending.known.contains(id)
     }
 
     /// Takes an object, which lasts from the next [`commit`](Self::commit) on.
-    pub(super) fn put(&mut self, kind: Kind, bytes: Vec<u8>) -> Result<ObjectId, CheckpointError> {
-        let id = ObjectId::of(&bytes);
-        if self.has(&id) {
+    pub(super) fn put_object(&mut self, kind: ObjectKind, bytes: Vec<u8>) -> Result<ObjectId, CheckpointError> {
+        let id = ObjectId::hash_of(&bytes);
+        if self.has_object(&id) {
             return Ok(id);
         }
         let folder = self.packs_folder();
-        let fail = CheckpointError::io("write", &folder);
+        let fail = CheckpointError::io_error("write", &folder);
         self.pending.known.insert(id);
         self.pending.bytes += bytes.len() as u64;
         self.pending.inline.push((kind, id, bytes));
         if self.pending.bytes > INLINE_BYTES {
-            let number = self.next_pack();
+            let number = self.next_pack_number();
             let pack = match self.pending.pack.take() {
                 Some((_, pack)) => pack,
                 None => PackWriter::create(&folder, number).map_err(&fail)?,
             };
             let (_, pack) = self.pending.pack.insert((number, pack));
             for (kind, id, bytes) in self.pending.inline.drain(..) {
-                pack.add(kind, id, &bytes).map_err(&fail)?;
+                pack.add_object(kind, id, &bytes).map_err(&fail)?;
             }
         }
         Ok(id)
     }
 
-    pub(super) fn next_pack(&self) -> u64 {
+    pub(super) fn next_pack_number(&self) -> u64 {
         self.packs.keys().next_back().map_or(1, |last| last + 1)
     }
 
     /// An object's bytes, held against its id.
-    pub(super) fn get(&self, id: &ObjectId) -> Result<Vec<u8>, CheckpointError> {
+    pub(super) fn read_object(&self, id: &ObjectId) -> Result<Vec<u8>, CheckpointError> {
         let damaged = || CheckpointError::Damaged { object: id.to_string() };
         if let Some((_, _, bytes)) = self.pending.inline.iter().find(|(_, known, _)| known == id) {
             return Ok(bytes.clone());
         }
         let &(shelf, span) = self.index.get(id).ok_or_else(damaged)?;
-        let bytes = pack::read_span(&self.path(shelf), span).map_err(|_| damaged())?;
-        if ObjectId::of(&bytes) == *id { Ok(bytes) } else { Err(damaged()) }
+        let bytes = pack::read_span(&self.file_path(shelf), span).map_err(|_| damaged())?;
+        if ObjectId::hash_of(&bytes) == *id { Ok(bytes) } else { Err(damaged()) }
     }
 
-    pub(super) fn tree(&self, id: &ObjectId) -> Result<Tree, CheckpointError> {
-        read_tree(&self.get(id)?).ok_or_else(|| CheckpointError::Damaged { object: id.to_string() })
+    pub(super) fn load_tree(&self, id: &ObjectId) -> Result<TreeEntries, CheckpointError> {
+        decode_tree(&self.read_object(id)?).ok_or_else(|| CheckpointError::Damaged { object: id.to_string() })
     }
 
-    pub(super) fn places(&self, id: &ObjectId) -> Result<Places, CheckpointError> {
-        read_places(&self.get(id)?).ok_or_else(|| CheckpointError::Damaged { object: id.to_string() })
+    pub(super) fn load_path_states(&self, id: &ObjectId) -> Result<PathStates, CheckpointError> {
+        decode_path_states(&self.read_object(id)?).ok_or_else(|| CheckpointError::Damaged { object: id.to_string() })
     }
 
-    pub(super) fn put_tree(&mut self, tree: &Tree) -> Result<ObjectId, CheckpointError> {
-        self.put(Kind::Tree, write_tree(tree))
+    pub(super) fn put_tree(&mut self, tree: &TreeEntries) -> Result<ObjectId, CheckpointError> {
+        self.put_object(ObjectKind::Tree, encode_tree(tree))
     }
 
-    pub(super) fn put_places(&mut self, places: &Places) -> Result<ObjectId, CheckpointError> {
-        self.put(Kind::Places, write_places(places))
+    pub(super) fn put_path_states(&mut self, places: &PathStates) -> Result<ObjectId, CheckpointError> {
+        self.put_object(ObjectKind::PathStates, encode_path_states(places))
     }
 
     /// All that the store takes, in bytes, with what is put and not committed; the stamps are not counted.
-    pub(super) fn size(&self) -> u64 {
-        let pending = self.pending.pack.as_ref().map_or(0, |(_, pack)| pack.written());
+    pub(super) fn total_bytes(&self) -> u64 {
+        let pending = self.pending.pack.as_ref().map_or(0, |(_, pack)| pack.bytes_written());
         self.packs.values().sum::<u64>() + self.log_bytes + pending
     }
 
-    pub(super) fn seal(&mut self, id: u64, after: After) -> Result<(), CheckpointError> {
+    pub(super) fn commit_seal(&mut self, id: u64, after: StateAfter) -> Result<(), CheckpointError> {
         // What a crash of the machine takes away here is known again from the next look at the files.
-        self.commit(Record::Sealed { id, after }, Durable::No)
+        self.commit(LogRecord::Sealed { id, after }, AppendDurability::Deferred)
     }
 
-    pub(super) fn log(&self) -> PathBuf {
+    pub(super) fn log_path(&self) -> PathBuf {
         self.root.join("log")
     }
 
@@ -265,15 +267,15 @@ impl Store {
         self.root.join("packs")
     }
 
-    pub(super) fn path(&self, shelf: Shelf) -> PathBuf {
+    pub(super) fn file_path(&self, shelf: ObjectLocation) -> PathBuf {
         match shelf {
-            Shelf::Log => self.log(),
-            Shelf::Pack(number) => self.packs_folder().join(pack::name(number)),
+            ObjectLocation::Log => self.log_path(),
+            ObjectLocation::Pack(number) => self.packs_folder().join(pack::pack_file_name(number)),
         }
     }
 
     /// Makes the next [`refresh`](Self::refresh) read everything.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn force_reload(&mut self) {
         self.inode = 0;
         self.log_bytes = 0;
     }

@@ -1,7 +1,7 @@
 //! How fast is an edit found in a large file? Beside each, what a naive engine would do for one answer.
 
 use divan::{Bencher, black_box};
-use sabir_edit::{Patch, Replacement, apply_blocks, apply_string};
+use sabir_edit::{Patch, StringReplacement, apply_blocks, apply_string};
 
 fn main() {
     divan::main();
@@ -94,7 +94,7 @@ fn patch(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn string(bencher: Bencher<'_, '_>) {
     let text = text();
-    let replacement = Replacement { old: method(19_000, str::to_owned), new: "x\n".to_owned(), count: Some(1) };
+    let replacement = StringReplacement { old: method(19_000, str::to_owned), new: "x\n".to_owned(), count: Some(1) };
     bencher.bench_local(|| apply_string(black_box(&text), black_box(&replacement)).is_ok());
 }
 

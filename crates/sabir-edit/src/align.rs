@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-use super::normal::normal;
+use super::normalize::normalize_line;
 
 /// Up to this product of lengths the longest agreement is looked for; beyond, lines that occur once must do.
 const MAX_PRODUCT: usize = 1 << 20;
@@ -14,32 +14,33 @@ const MAX_PRODUCT: usize = 1 << 20;
 ///
 /// A line is the same when it is the same text. Where the text's own line (`found`) is not quite the wanted one, a line of the
 /// replacement that is the wanted one in normal form is meant to stay, too.
-pub(super) fn align(found: &[&str], wanted: &[&str], replacement: &[&str]) -> Vec<Option<usize>> {
+pub(super) fn align_lines(found: &[&str], wanted: &[&str], replacement: &[&str]) -> Vec<Option<usize>> {
     let is_noisy = |(found, wanted): &(&&str, &&str)| found != wanted;
-    let noisy: HashSet<_> = found.iter().zip(wanted).filter(is_noisy).map(|(_, wanted)| normal(wanted)).collect();
+    let noisy: HashSet<_> =
+        found.iter().zip(wanted).filter(is_noisy).map(|(_, wanted)| normalize_line(wanted)).collect();
     if noisy.is_empty() {
-        return pairs(wanted, replacement);
+        return match_pairs(wanted, replacement);
     }
     let exact: HashSet<&str> =
         found.iter().zip(wanted).filter(|pair| !is_noisy(pair)).map(|(_, wanted)| *wanted).collect();
     let old: Vec<_> = found
         .iter()
         .zip(wanted)
-        .map(|(found, wanted)| if found == wanted { (true, (*wanted).into()) } else { (false, normal(wanted)) })
+        .map(|(found, wanted)| if found == wanted { (true, (*wanted).into()) } else { (false, normalize_line(wanted)) })
         .collect();
     let new: Vec<_> = replacement
         .iter()
-        .map(|line| match normal(line) {
+        .map(|line| match normalize_line(line) {
             normal if !exact.contains(line) && noisy.contains(&normal) => (false, normal),
             _ => (true, (*line).into()),
         })
         .collect();
-    pairs(&old, &new)
+    match_pairs(&old, &new)
 }
 
 /// For each line of a replacement, the one of `count` lines whose ending it takes: itself where it is kept; else the line whose
 /// place it takes; else, where nothing goes, the line before. `None`: that one stands before all of them.
-pub(super) fn models(kept: &[Option<usize>], count: usize) -> Vec<Option<usize>> {
+pub(super) fn ending_models(kept: &[Option<usize>], count: usize) -> Vec<Option<usize>> {
     let mut next = count;
     let mut nexts: Vec<usize> = kept
         .iter()
@@ -67,7 +68,7 @@ pub(super) fn models(kept: &[Option<usize>], count: usize) -> Vec<Option<usize>>
     kept.iter().zip(nexts).map(model).collect()
 }
 
-fn pairs<T: Eq + Hash>(old: &[T], new: &[T]) -> Vec<Option<usize>> {
+fn match_pairs<T: Eq + Hash>(old: &[T], new: &[T]) -> Vec<Option<usize>> {
     let mut pairs = vec![None; new.len()];
     let mut numbers = HashMap::new();
     let mut number = |item| {
@@ -76,18 +77,18 @@ fn pairs<T: Eq + Hash>(old: &[T], new: &[T]) -> Vec<Option<usize>> {
     };
     let old: Vec<usize> = old.iter().map(&mut number).collect();
     let new: Vec<usize> = new.iter().map(&mut number).collect();
-    between(&old, &new, (0, 0), Depth::Whole, &mut pairs);
+    align_between(&old, &new, (0, 0), AlignDepth::Whole, &mut pairs);
     pairs
 }
 
 /// Whether lines that occur once may still be looked for.
 #[derive(Clone, Copy, PartialEq)]
-enum Depth {
+enum AlignDepth {
     Whole,
     Gap,
 }
 
-fn between(old: &[usize], new: &[usize], at: (usize, usize), depth: Depth, pairs: &mut [Option<usize>]) {
+fn align_between(old: &[usize], new: &[usize], at: (usize, usize), depth: AlignDepth, pairs: &mut [Option<usize>]) {
     let mut put = |old_index: usize, new_index: usize| {
         if let Some(pair) = pairs.get_mut(at.1 + new_index) {
             *pair = Some(at.0 + old_index);
@@ -107,22 +108,22 @@ fn between(old: &[usize], new: &[usize], at: (usize, usize), depth: Depth, pairs
                 (0..len).for_each(|step| put(prefix + old_index + step, prefix + new_index + step));
             }
         }
-    } else if depth == Depth::Whole {
+    } else if depth == AlignDepth::Whole {
         let anchors: Vec<_> =
-            anchors(old_rest, new_rest).into_iter().map(|(old, new)| (prefix + old, prefix + new)).collect();
+            find_anchors(old_rest, new_rest).into_iter().map(|(old, new)| (prefix + old, prefix + new)).collect();
         anchors.iter().for_each(|(old, new)| put(*old, *new));
         let mut next = (prefix, prefix);
         for (old_index, new_index) in anchors.into_iter().chain([(old_end, new_end)]) {
             let (old, new) = (old.get(next.0..old_index), new.get(next.1..new_index));
             let at = (at.0 + next.0, at.1 + next.1);
-            between(old.unwrap_or_default(), new.unwrap_or_default(), at, Depth::Gap, pairs);
+            align_between(old.unwrap_or_default(), new.unwrap_or_default(), at, AlignDepth::Gap, pairs);
             next = (old_index + 1, new_index + 1);
         }
     }
 }
 
 /// The longest rising run of numbers that occur once on both sides.
-fn anchors(old: &[usize], new: &[usize]) -> Vec<(usize, usize)> {
+fn find_anchors(old: &[usize], new: &[usize]) -> Vec<(usize, usize)> {
     let once = |side: &[usize]| {
         let mut seen: HashMap<usize, Option<usize>> = HashMap::new();
         for (index, number) in side.iter().enumerate() {
@@ -159,7 +160,7 @@ mod tests {
     #[track_caller]
     fn check(wanted: &str, replacement: &str, expected: &[(usize, usize)]) {
         let (wanted, replacement): (Vec<_>, Vec<_>) = (wanted.split(' ').collect(), replacement.split(' ').collect());
-        let found = align(&wanted, &wanted, &replacement);
+        let found = align_lines(&wanted, &wanted, &replacement);
         let found: Vec<_> = found.iter().enumerate().filter_map(|(new, old)| Some(((*old)?, new))).collect();
         assert_eq!(found, expected);
     }
@@ -176,7 +177,7 @@ mod tests {
         let found = ["a  ", "\"q\"", "c"];
         let wanted = ["a", "\"q\"", "c"];
         assert_eq!(
-            align(&found, &wanted, &["a ", "“q”", "c"]),
+            align_lines(&found, &wanted, &["a ", "“q”", "c"]),
             [Some(0), None, Some(2)],
             "a change of quotes stays one"
         );
@@ -186,9 +187,9 @@ mod tests {
     fn large() {
         let old: Vec<usize> = (0..5000).collect();
         let new: Vec<usize> = (0..5000).map(|number| if number % 100 == 0 { 9000 + number } else { number }).collect();
-        let found = pairs(&old, &new);
+        let found = match_pairs(&old, &new);
         assert!(found.iter().enumerate().all(|(new, old)| *old == (new % 100 != 0).then_some(new)));
-        let same = pairs(&vec![1; 50_000], &[vec![2], vec![1; 40_000], vec![3]].concat());
+        let same = match_pairs(&vec![1; 50_000], &[vec![2], vec![1; 40_000], vec![3]].concat());
         assert_eq!(same.len(), 40_002);
     }
 }

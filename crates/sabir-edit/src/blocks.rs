@@ -1,14 +1,14 @@
 //! Cutting a diff into blocks, and the ways to read a block.
 
-use super::fault::{self, EditFault, EditFaultKind, Origin};
-use super::{Format, Level};
+use super::fault::{self, EditFault, EditFaultKind, EditOrigin};
+use super::{EditSyntax, MatchLevel};
 
 /// What to do about content that looks like a marker.
 const ESCAPE: &str = "write a backslash before each line of content that looks like a marker";
 
 /// One SEARCH/REPLACE block of a diff.
-pub(super) struct Block<'a> {
-    pub(super) origin: Origin,
+pub(super) struct EditBlock<'a> {
+    pub(super) origin: EditOrigin,
     /// The line of the text, from 1, at which the block says that SEARCH begins.
     pub(super) hint: Option<usize>,
     /// The lines to find as they are written, line hints left out, without line endings.
@@ -19,33 +19,33 @@ pub(super) struct Block<'a> {
 
 /// One way to read a block.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Reading<'a> {
+pub(super) struct BlockVariant<'a> {
     pub(super) search: Vec<&'a str>,
     pub(super) replace: Vec<&'a str>,
     pub(super) hint: Option<usize>,
     /// The level that it counts as, at least.
-    pub(super) least: Level,
+    pub(super) least: MatchLevel,
 }
 
 /// The pairs of outer markers.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Family {
+enum MarkerFamily {
     Dashes,
     Angles,
 }
 
 /// A block that is not closed yet.
-struct Open<'a> {
-    origin: Origin,
-    family: Family,
+struct OpenBlock<'a> {
+    origin: EditOrigin,
+    family: MarkerFamily,
     /// How many signs its opening marker has.
     signs: usize,
     body: Vec<&'a str>,
 }
 
-impl Family {
+impl MarkerFamily {
     /// The family that a line opens, and the number of signs.
-    fn opened_by(line: &str) -> Option<(Self, usize)> {
+    fn parse_opener(line: &str) -> Option<(Self, usize)> {
         let line = line.trim_end();
         let line = line.strip_suffix('>').filter(|rest| rest.ends_with("SEARCH")).unwrap_or(line);
         let signs = line.strip_suffix(" SEARCH")?;
@@ -55,7 +55,7 @@ impl Family {
             .map(|(family, _)| (family, signs.len()))
     }
 
-    fn closed_by(line: &str) -> Option<Self> {
+    fn parse_closer(line: &str) -> Option<Self> {
         let signs = line.trim_end().strip_suffix(" REPLACE")?;
         [(Self::Dashes, '+'), (Self::Angles, '>')]
             .into_iter()
@@ -64,7 +64,7 @@ impl Family {
     }
 
     /// The number of signs of a divider. Blanks behind it are allowed where those who made up the family allow them.
-    fn divided_by(self, line: &str) -> Option<usize> {
+    fn parse_divider(self, line: &str) -> Option<usize> {
         let line = if self == Self::Angles { line.trim_end() } else { line };
         is_row(line, '=').then_some(line.len())
     }
@@ -75,12 +75,12 @@ fn is_row(text: &str, sign: char) -> bool {
     text.len() >= 3 && text.chars().all(|c| c == sign)
 }
 
-impl<'a> Block<'a> {
+impl<'a> EditBlock<'a> {
     /// The ways to read it, in the order in which they are tried.
-    pub(super) fn readings(&self) -> Vec<Reading<'a>> {
+    pub(super) fn to_variants(&self) -> Vec<BlockVariant<'a>> {
         let (search, replace) = (self.search.clone(), self.replace.clone());
-        let literal = Reading { search, replace, hint: self.hint, least: Level::Exact };
-        let plain = Reading {
+        let literal = BlockVariant { search, replace, hint: self.hint, least: MatchLevel::Exact };
+        let plain = BlockVariant {
             search: without_escapes(&self.search),
             replace: without_escapes(&self.replace),
             ..literal.clone()
@@ -98,32 +98,32 @@ impl<'a> Block<'a> {
 }
 
 /// The well-formed blocks of a diff, and the faults of its form.
-pub(super) fn parse(diff: &str) -> (Vec<Block<'_>>, Vec<EditFault>) {
+pub(super) fn parse_blocks(diff: &str) -> (Vec<EditBlock<'_>>, Vec<EditFault>) {
     let (mut blocks, mut faults) = (Vec::new(), Vec::new());
-    let mut open: Option<Open<'_>> = None;
+    let mut open: Option<OpenBlock<'_>> = None;
     let mut number = 0;
     // `lines` drops a carriage return before the newline, so that a diff with CRLF reads the same.
     for (index, text) in diff.lines().enumerate() {
         let line = index + 1;
         let mut begin = |(family, signs)| {
             number += 1;
-            Open {
-                origin: Origin { format: Format::SearchReplace, block: number, line },
+            OpenBlock {
+                origin: EditOrigin { format: EditSyntax::SearchReplace, block: number, line },
                 family,
                 signs,
                 body: Vec::new(),
             }
         };
-        match (open.take(), Family::opened_by(text), Family::closed_by(text)) {
+        match (open.take(), MarkerFamily::parse_opener(text), MarkerFamily::parse_closer(text)) {
             (None, Some(opened), _) => open = Some(begin(opened)),
-            (None, None, Some(_)) => faults.push(stray(line, text)),
-            (None, None, None) if text.trim_end() == "=======" => faults.push(outside(line)),
+            (None, None, Some(_)) => faults.push(stray_marker_fault(line, text)),
+            (None, None, None) if text.trim_end() == "=======" => faults.push(divider_outside_fault(line)),
             (None, None, None) => {}
             (Some(block), Some(again), _) if again.0 == block.family => {
-                faults.push(unclosed(&block, Some(line)));
+                faults.push(unclosed_fault(&block, Some(line)));
                 open = Some(begin(again));
             }
-            (Some(block), _, Some(closed)) if closed == block.family => match closed_block(block, line) {
+            (Some(block), _, Some(closed)) if closed == block.family => match close_block(block, line) {
                 Ok(block) => blocks.push(block),
                 Err(fault) => faults.push(fault),
             },
@@ -134,11 +134,11 @@ pub(super) fn parse(diff: &str) -> (Vec<Block<'_>>, Vec<EditFault>) {
         }
     }
     if let Some(block) = open {
-        faults.push(unclosed(&block, None));
+        faults.push(unclosed_fault(&block, None));
     }
     if number == 0 && faults.is_empty() {
-        faults.push(fault::at(
-            Format::SearchReplace,
+        faults.push(fault::fault_at_line(
+            EditSyntax::SearchReplace,
             1,
             EditFaultKind::NoBlocks,
             "there is no SEARCH/REPLACE block, so nothing would change",
@@ -149,8 +149,8 @@ pub(super) fn parse(diff: &str) -> (Vec<Block<'_>>, Vec<EditFault>) {
 }
 
 /// Whether a text holds a line that opens a block.
-pub(super) fn is_opened(text: &str) -> bool {
-    text.lines().any(|line| Family::opened_by(line).is_some())
+pub(super) fn has_opener(text: &str) -> bool {
+    text.lines().any(|line| MarkerFamily::parse_opener(line).is_some())
 }
 
 /// Whether a line could be a divider.
@@ -164,23 +164,26 @@ fn is_conflict(line: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
-fn closed_block<'a>(open: Open<'a>, closed: usize) -> Result<Block<'a>, EditFault> {
-    let Open { origin, family, signs, mut body } = open;
-    let (hint, skipped) = hints(&body);
+fn close_block<'a>(open: OpenBlock<'a>, closed: usize) -> Result<EditBlock<'a>, EditFault> {
+    let OpenBlock { origin, family, signs, mut body } = open;
+    let (hint, skipped) = parse_line_hints(&body);
     body.drain(..skipped);
     let all: Vec<(usize, usize)> =
-        body.iter().enumerate().filter_map(|(at, line)| Some((at, family.divided_by(line)?))).collect();
+        body.iter().enumerate().filter_map(|(at, line)| Some((at, family.parse_divider(line)?))).collect();
     // A row of another length than the block's own markers is content where there is one of theirs.
     let own: Vec<usize> = all.iter().filter(|(_, length)| *length == signs).map(|(at, _)| *at).collect();
     let dividers = if own.is_empty() { all.into_iter().map(|(at, _)| at).collect() } else { own };
     let line_of = |at: usize| origin.line + 1 + skipped + at;
     let divider = match *dividers.as_slice() {
-        [] => return Err(no_divider(&origin, &body, closed)),
+        [] => return Err(no_divider_fault(&origin, &body, closed)),
         [divider] => divider,
-        [first, second, ..] => return Err(divided_twice(&origin, dividers.len(), (line_of(first), line_of(second)))),
+        [first, second, ..] => {
+            return Err(divided_twice_fault(&origin, dividers.len(), (line_of(first), line_of(second))));
+        }
     };
-    let stray =
-        |(at, text): (usize, &&str)| family == Family::Angles && is_conflict(text) || at > divider && is_hint(text);
+    let stray = |(at, text): (usize, &&str)| {
+        family == MarkerFamily::Angles && is_conflict(text) || at > divider && is_hint(text)
+    };
     if let Some((at, text)) = body.iter().enumerate().find(|line| stray(*line)) {
         let message = format!("`{}` stands in the block, where it would become content", text.trim());
         let hint = if is_hint(text) {
@@ -188,16 +191,22 @@ fn closed_block<'a>(open: Open<'a>, closed: usize) -> Result<Block<'a>, EditFaul
         } else {
             ESCAPE
         };
-        return Err(fault::at(Format::SearchReplace, line_of(at), EditFaultKind::StrayMarker, message, hint));
+        return Err(fault::fault_at_line(
+            EditSyntax::SearchReplace,
+            line_of(at),
+            EditFaultKind::StrayMarker,
+            message,
+            hint,
+        ));
     }
     let replace = body.split_off(divider + 1);
     body.pop();
-    Ok(Block { origin, hint, search: body, replace })
+    Ok(EditBlock { origin, hint, search: body, replace })
 }
 
 /// The line hints that a SEARCH begins with, and how many lines they take: `:start_line:N`, `:end_line:N`, then perhaps a row
 /// of dashes.
-fn hints(body: &[&str]) -> (Option<usize>, usize) {
+fn parse_line_hints(body: &[&str]) -> (Option<usize>, usize) {
     let (mut start, mut end, mut count) = (None, None, 0);
     for line in body {
         let Some((name, number)) = line.trim().strip_prefix(':').and_then(|rest| rest.split_once(':')) else { break };
@@ -231,8 +240,8 @@ fn without_escapes<'a>(lines: &[&'a str]) -> Vec<&'a str> {
         sevenfold.iter().any(|row| line.starts_with(row))
             || is_divider(line)
             || is_hint(line)
-            || Family::opened_by(line).is_some()
-            || Family::closed_by(line).is_some()
+            || MarkerFamily::parse_opener(line).is_some()
+            || MarkerFamily::parse_closer(line).is_some()
     };
     let unescaped = |line: &&'a str| match line.strip_prefix('\\') {
         Some(rest) if is_marker(rest.trim_start_matches('\\')) => rest,
@@ -242,7 +251,7 @@ fn without_escapes<'a>(lines: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// The same block without the line numbers that every line begins with, as `12 | text`. They must count up.
-fn without_numbers<'a>(reading: &Reading<'a>) -> Option<Reading<'a>> {
+fn without_numbers<'a>(reading: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
     let first = number_of(reading.search.first()?)?.0;
     let bare = |lines: &[&'a str], is_counted: bool| {
         let numbered = lines.iter().zip(first..).map(|(line, expected)| {
@@ -252,11 +261,11 @@ fn without_numbers<'a>(reading: &Reading<'a>) -> Option<Reading<'a>> {
         numbered.collect::<Option<Vec<_>>>()
     };
     let (search, replace) = (bare(&reading.search, true)?, bare(&reading.replace, false)?);
-    Some(Reading { search, replace, hint: reading.hint.or(Some(first)), least: reading.least })
+    Some(BlockVariant { search, replace, hint: reading.hint.or(Some(first)), least: reading.least })
 }
 
 /// The same block without the blank lines that SEARCH begins or ends with, and without as many in REPLACE.
-fn without_edges<'a>(reading: &Reading<'a>) -> Option<Reading<'a>> {
+fn without_edges<'a>(reading: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
     let is_blank = |line: &&&str| line.trim().is_empty();
     let head = reading.search.iter().take_while(is_blank).count();
     let tail = reading.search.iter().skip(head).rev().take_while(is_blank).count();
@@ -268,7 +277,7 @@ fn without_edges<'a>(reading: &Reading<'a>) -> Option<Reading<'a>> {
         (head.min(blank), reading.replace.iter().skip(blank).rev().take_while(is_blank).count().min(tail));
     let search = reading.search.get(head..reading.search.len() - tail)?.to_vec();
     let replace = reading.replace.get(from..reading.replace.len() - end)?.to_vec();
-    Some(Reading { search, replace, hint: reading.hint, least: Level::Normalised })
+    Some(BlockVariant { search, replace, hint: reading.hint, least: MatchLevel::Normalised })
 }
 
 fn number_of(line: &str) -> Option<(usize, &str)> {
@@ -276,21 +285,21 @@ fn number_of(line: &str) -> Option<(usize, &str)> {
     Some((number.trim().parse().ok()?, text.strip_prefix(' ').unwrap_or(text)))
 }
 
-fn divided_twice(origin: &Origin, count: usize, (first, second): (usize, usize)) -> EditFault {
+fn divided_twice_fault(origin: &EditOrigin, count: usize, (first, second): (usize, usize)) -> EditFault {
     let message = format!("the block has {count} dividers, the first in lines {first} and {second}");
-    fault::about(origin, EditFaultKind::UnclearDivider, message, ESCAPE)
+    fault::fault_about(origin, EditFaultKind::UnclearDivider, message, ESCAPE)
 }
 
-fn outside(line: usize) -> EditFault {
+fn divider_outside_fault(line: usize) -> EditFault {
     let message =
         "`=======` stands outside of all blocks, so the opening marker of one is missing or is not spelt as it must be";
     let hint = "begin each block with a line `------- SEARCH`, and divide it once";
-    fault::at(Format::SearchReplace, line, EditFaultKind::StrayMarker, message, hint)
+    fault::fault_at_line(EditSyntax::SearchReplace, line, EditFaultKind::StrayMarker, message, hint)
 }
 
-fn stray(line: usize, marker: &str) -> EditFault {
-    fault::at(
-        Format::SearchReplace,
+fn stray_marker_fault(line: usize, marker: &str) -> EditFault {
+    fault::fault_at_line(
+        EditSyntax::SearchReplace,
         line,
         EditFaultKind::StrayMarker,
         format!("`{}` closes no block", marker.trim_end()),
@@ -299,11 +308,11 @@ fn stray(line: usize, marker: &str) -> EditFault {
     )
 }
 
-fn unclosed(open: &Open<'_>, before: Option<usize>) -> EditFault {
-    let is_divided = open.body.iter().any(|line| open.family.divided_by(line).is_some());
+fn unclosed_fault(open: &OpenBlock<'_>, before: Option<usize>) -> EditFault {
+    let is_divided = open.body.iter().any(|line| open.family.parse_divider(line).is_some());
     let part = if is_divided { "REPLACE" } else { "SEARCH" };
     let place = before.map_or("the end of the diff".to_owned(), |line| format!("the next block, in line {line}"));
-    fault::about(
+    fault::fault_about(
         &open.origin,
         EditFaultKind::Unclosed,
         format!("the block is not closed, its {part} part goes on to {place}"),
@@ -311,12 +320,12 @@ fn unclosed(open: &Open<'_>, before: Option<usize>) -> EditFault {
     )
 }
 
-fn no_divider(origin: &Origin, body: &[&str], closed: usize) -> EditFault {
+fn no_divider_fault(origin: &EditOrigin, body: &[&str], closed: usize) -> EditFault {
     let nearly = body.iter().find(|line| is_divider(line));
     let message = match nearly {
         Some(_) => "the block has no line `=======`, only one with blanks behind it".to_owned(),
         None => format!("the block has no line `=======` before it is closed in line {closed}"),
     };
     let hint = "put a line `=======`, and nothing else in it, between the lines to find and the lines instead";
-    fault::about(origin, EditFaultKind::NoDivider, message, hint)
+    fault::fault_about(origin, EditFaultKind::NoDivider, message, hint)
 }

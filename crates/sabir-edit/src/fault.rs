@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::Format;
-use super::lines::Lines;
-use super::nearest::{difference, nearest};
+use super::EditSyntax;
+use super::line_index::LineIndex;
+use super::nearest::{describe_difference, find_nearest};
 
 /// How many places or lines a fault shows at most.
 pub(super) const MAX_SHOWN: usize = 10;
@@ -16,7 +16,7 @@ pub struct EditFault {
     /// What kind of fault.
     pub kind: EditFaultKind,
     /// The format of the edit.
-    pub format: Format,
+    pub format: EditSyntax,
     /// The number of the block, or of the hunk in the patch, from 1; `None` when it is about none.
     pub block: Option<usize>,
     /// The line in the diff or patch, from 1. Of no meaning in the other formats, where it is 1.
@@ -104,9 +104,9 @@ impl EditFaultKind {
 impl fmt::Display for EditFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (block, whole) = match self.format {
-            Format::SearchReplace => ("block", "diff"),
-            Format::ApplyPatch => ("hunk", "patch"),
-            Format::StringReplace | Format::WholeFile => ("", ""),
+            EditSyntax::SearchReplace => ("block", "diff"),
+            EditSyntax::ApplyPatch => ("hunk", "patch"),
+            EditSyntax::StringReplace | EditSyntax::WholeFile => ("", ""),
         };
         if !whole.is_empty() {
             if let Some(number) = self.block {
@@ -123,39 +123,44 @@ impl std::error::Error for EditFault {}
 
 /// Which part of an edit something is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Origin {
-    pub(super) format: Format,
+pub(super) struct EditOrigin {
+    pub(super) format: EditSyntax,
     /// From 1.
     pub(super) block: usize,
     /// In the diff or patch, from 1.
     pub(super) line: usize,
 }
 
-impl Origin {
+impl EditOrigin {
     /// A whole edit that has no blocks.
-    pub(super) fn whole(format: Format) -> Self {
+    pub(super) fn for_whole_edit(format: EditSyntax) -> Self {
         Self { format, block: 1, line: 1 }
     }
 
     /// What the text to find is called.
-    fn wanted(self) -> &'static str {
+    fn wanted_name(self) -> &'static str {
         match self.format {
-            Format::SearchReplace => "SEARCH",
-            Format::ApplyPatch => "what the hunk expects",
-            Format::StringReplace | Format::WholeFile => "the old text",
+            EditSyntax::SearchReplace => "SEARCH",
+            EditSyntax::ApplyPatch => "what the hunk expects",
+            EditSyntax::StringReplace | EditSyntax::WholeFile => "the old text",
         }
     }
 }
 
 /// A fault about one part of an edit.
-pub(super) fn about(origin: &Origin, kind: EditFaultKind, message: impl Into<String>, hint: &'static str) -> EditFault {
-    let Origin { format, block, line } = *origin;
+pub(super) fn fault_about(
+    origin: &EditOrigin,
+    kind: EditFaultKind,
+    message: impl Into<String>,
+    hint: &'static str,
+) -> EditFault {
+    let EditOrigin { format, block, line } = *origin;
     EditFault { kind, format, block: Some(block), line, message: message.into(), hint, lines: Vec::new() }
 }
 
 /// A fault about a line of an edit.
-pub(super) fn at(
-    format: Format,
+pub(super) fn fault_at_line(
+    format: EditSyntax,
     line: usize,
     kind: EditFaultKind,
     message: impl Into<String>,
@@ -164,103 +169,110 @@ pub(super) fn at(
     EditFault { kind, format, block: None, line, message: message.into(), hint, lines: Vec::new() }
 }
 
-pub(super) fn empty_search(origin: &Origin) -> EditFault {
-    let message = format!("{} is empty, and that stands for the whole content of an empty file only", origin.wanted());
+pub(super) fn empty_search_fault(origin: &EditOrigin) -> EditFault {
+    let message =
+        format!("{} is empty, and that stands for the whole content of an empty file only", origin.wanted_name());
     let hint = match origin.format {
-        Format::SearchReplace => "put the lines to replace, or a line to add to, into SEARCH",
-        Format::ApplyPatch => "give the hunk a line of context, or an `@@` line, that says where",
-        Format::StringReplace | Format::WholeFile => "give the text to replace, or the line to add to",
+        EditSyntax::SearchReplace => "put the lines to replace, or a line to add to, into SEARCH",
+        EditSyntax::ApplyPatch => "give the hunk a line of context, or an `@@` line, that says where",
+        EditSyntax::StringReplace | EditSyntax::WholeFile => "give the text to replace, or the line to add to",
     };
-    about(origin, EditFaultKind::EmptySearch, message, hint)
+    fault_about(origin, EditFaultKind::EmptySearch, message, hint)
 }
 
-pub(super) fn no_effect(origin: &Origin) -> EditFault {
+pub(super) fn no_effect_fault(origin: &EditOrigin) -> EditFault {
     let (message, hint) = match origin.format {
-        Format::SearchReplace => (
+        EditSyntax::SearchReplace => (
             "SEARCH and REPLACE are the same, so nothing would change",
             "leave the block out, or write the new lines into REPLACE",
         ),
-        Format::ApplyPatch => {
+        EditSyntax::ApplyPatch => {
             ("the hunk changes nothing", "leave it out, or mark what goes with `-` and what comes with `+`")
         }
-        Format::StringReplace => {
+        EditSyntax::StringReplace => {
             ("old and new text are the same, so nothing would change", "give the text as it is to be")
         }
-        Format::WholeFile => ("the file holds exactly this already", "leave the edit out, or write the new content"),
+        EditSyntax::WholeFile => {
+            ("the file holds exactly this already", "leave the edit out, or write the new content")
+        }
     };
-    about(origin, EditFaultKind::NoEffect, message, hint)
+    fault_about(origin, EditFaultKind::NoEffect, message, hint)
 }
 
-pub(super) fn overlap(origin: &Origin, other: usize, line: usize) -> EditFault {
-    let part = if origin.format == Format::ApplyPatch { "hunk" } else { "block" };
+pub(super) fn overlap_fault(origin: &EditOrigin, other: usize, line: usize) -> EditFault {
+    let part = if origin.format == EditSyntax::ApplyPatch { "hunk" } else { "block" };
     let message = format!("the {part} changes line {line} of the text, which {part} {other} changes too");
-    about(origin, EditFaultKind::Overlap, message, "join the two into one")
+    fault_about(origin, EditFaultKind::Overlap, message, "join the two into one")
 }
 
 /// Shows the places, of which there may be more than `places` holds when it is as long as `limit`.
-pub(super) fn ambiguous(origin: &Origin, lines: &Lines<'_>, places: &[usize], limit: usize) -> EditFault {
+pub(super) fn ambiguous_fault(origin: &EditOrigin, lines: &LineIndex<'_>, places: &[usize], limit: usize) -> EditFault {
     let least = if places.len() >= limit { "at least " } else { "" };
     let more = if places.len() > MAX_SHOWN { ", the first of which are shown" } else { "" };
-    let message = format!("{} is found at {least}{} places in the text{more}", origin.wanted(), places.len());
+    let message = format!("{} is found at {least}{} places in the text{more}", origin.wanted_name(), places.len());
     let hint = match origin.format {
-        Format::SearchReplace => "add lines before or after to SEARCH and REPLACE, so that it is found once",
-        Format::ApplyPatch => "add lines of context, or an `@@` line that only this place stands behind",
-        Format::StringReplace | Format::WholeFile => {
+        EditSyntax::SearchReplace => "add lines before or after to SEARCH and REPLACE, so that it is found once",
+        EditSyntax::ApplyPatch => "add lines of context, or an `@@` line that only this place stands behind",
+        EditSyntax::StringReplace | EditSyntax::WholeFile => {
             "add text before or after to both, so that it is found once, or say that all are to be replaced"
         }
     };
-    let mut fault = about(origin, EditFaultKind::Ambiguous, message, hint);
-    fault.lines = places.iter().filter_map(|&index| numbered(lines, index)).take(MAX_SHOWN).collect();
+    let mut fault = fault_about(origin, EditFaultKind::Ambiguous, message, hint);
+    fault.lines = places.iter().filter_map(|&index| numbered_line(lines, index)).take(MAX_SHOWN).collect();
     fault
 }
 
 /// What was expected is there, indented otherwise, but the replacement cannot be indented like it.
-pub(super) fn indentation(origin: &Origin, lines: &Lines<'_>, range: std::ops::Range<usize>) -> EditFault {
+pub(super) fn indentation_fault(
+    origin: &EditOrigin,
+    lines: &LineIndex<'_>,
+    range: std::ops::Range<usize>,
+) -> EditFault {
     let message = format!(
         "{} is found in line {} with other indentation, and its replacement cannot be indented in the same way",
-        origin.wanted(),
+        origin.wanted_name(),
         range.start + 1
     );
     let hint = "write both with the indentation of the file, tabs as tabs and spaces as spaces";
-    let mut fault = about(origin, EditFaultKind::Indentation, message, hint);
-    fault.lines = range.filter_map(|index| numbered(lines, index)).take(MAX_SHOWN).collect();
+    let mut fault = fault_about(origin, EditFaultKind::Indentation, message, hint);
+    fault.lines = range.filter_map(|index| numbered_line(lines, index)).take(MAX_SHOWN).collect();
     fault
 }
 
 /// Says which line differs first at the nearest place, and shows that place.
-pub(super) fn not_found(origin: &Origin, lines: &Lines<'_>, wanted: &[&str]) -> EditFault {
+pub(super) fn not_found_fault(origin: &EditOrigin, lines: &LineIndex<'_>, wanted: &[&str]) -> EditFault {
     let hint = "read the file again and copy the lines exactly, indentation included";
-    let name = origin.wanted();
-    if !lines.may_hunt() {
-        return about(origin, EditFaultKind::NotFound, format!("{name} is not in the text"), hint);
+    let name = origin.wanted_name();
+    if !lines.can_search_nearest() {
+        return fault_about(origin, EditFaultKind::NotFound, format!("{name} is not in the text"), hint);
     }
-    let Some(start) = nearest(lines, wanted) else {
+    let Some(start) = find_nearest(lines, wanted) else {
         let message = format!("{name} is not in the text, and nothing like it");
-        return about(origin, EditFaultKind::NotFound, message, hint);
+        return fault_about(origin, EditFaultKind::NotFound, message, hint);
     };
-    let differs = wanted.iter().enumerate().find(|&(offset, wanted)| lines.bare(start + offset) != Some(wanted));
+    let differs = wanted.iter().enumerate().find(|&(offset, wanted)| lines.bare_line(start + offset) != Some(wanted));
     let (offset, line) = differs.map_or((0, ""), |(offset, line)| (offset, *line));
-    let how = difference(lines.bare(start + offset), line);
+    let how = describe_difference(lines.bare_line(start + offset), line);
     let message = format!(
         "{name} is not in the text; the nearest place is line {}, where line {} of {name}, {:?}, {how}",
         start + 1,
         offset + 1,
-        cut(line)
+        truncate_line(line)
     );
-    let mut fault = about(origin, EditFaultKind::NotFound, message, hint);
+    let mut fault = fault_about(origin, EditFaultKind::NotFound, message, hint);
     // The window goes around the difference when the block is long.
     let first = start + offset.saturating_sub(MAX_SHOWN / 2);
     let shown = first..(start + wanted.len()).min(first + MAX_SHOWN);
-    fault.lines = shown.filter_map(|index| numbered(lines, index)).collect();
+    fault.lines = shown.filter_map(|index| numbered_line(lines, index)).collect();
     fault
 }
 
 /// The lines at these indexes, for a fault to show.
-pub(super) fn numbered(lines: &Lines<'_>, index: usize) -> Option<NumberedLine> {
-    Some(NumberedLine { number: index + 1, text: cut(lines.bare(index)?) })
+pub(super) fn numbered_line(lines: &LineIndex<'_>, index: usize) -> Option<NumberedLine> {
+    Some(NumberedLine { number: index + 1, text: truncate_line(lines.bare_line(index)?) })
 }
 
-pub(super) fn cut(line: &str) -> String {
+pub(super) fn truncate_line(line: &str) -> String {
     let mut text: String = line.chars().take(MAX_LINE_CHARS).collect();
     if text.len() < line.len() {
         text.push('…');

@@ -15,7 +15,7 @@
 //!
 //! [`Patch`] for `*** Begin Patch`; [`apply_string`] for one text in place of another, [`apply_whole`] for a new content.
 //!
-//! **Where an edit belongs** is looked for at three levels ([`Level`]): exactly; then without regard to blanks at the ends of
+//! **Where an edit belongs** is looked for at three levels ([`MatchLevel`]): exactly; then without regard to blanks at the ends of
 //! lines, to typographic quotes, dashes and spaces, and to how accents are put together; then without regard to how far the whole is indented, if it is
 //! indented by the same more or less in each line, which the new lines then are too. The first level that finds anything
 //! decides, and must find one place. Line hints choose the nearest of several. Line endings never matter.
@@ -35,7 +35,7 @@
 //! are tried without; where SEARCH begins or ends with blank lines, it is tried without them at last. Lines between blocks are skipped unless they are
 //! closing markers, which mean that something was misread. All blocks are matched against the original text, in any order.
 //!
-//! [`Text`] reads the bytes of a file as text and writes them again without loss.
+//! [`DecodedText`] reads the bytes of a file as text and writes them again without loss.
 //!
 //! ```
 //! use sabir_edit::{Level, Text, apply_blocks};
@@ -54,39 +54,39 @@
 //! # Ok::<(), sabir_edit::NotText>(())
 //! ```
 
-use blocks::{Block, Reading};
-use lines::Lines;
-use splice::{Change, NewLine, rewritten, splice};
+use blocks::{BlockVariant, EditBlock};
+use line_index::LineIndex;
+use splice::{LineChange, NewLine, rewrite_lines, splice_changes};
 
 mod align;
 mod blocks;
 mod fault;
 mod hunk;
-mod lines;
+mod line_index;
 mod nearest;
-mod normal;
+mod normalize;
 mod patch;
 mod splice;
-mod string;
+mod string_replace;
 mod text;
 
 pub use fault::{EditFault, EditFaultKind, NumberedLine};
-pub use patch::{FileAction, FilePatch, Patch, Update};
-pub use string::{Replacement, apply_string, apply_whole};
-pub use text::{Encoding, Legacy, NotInEncoding, NotText, Text};
+pub use patch::{FileAction, FilePatch, FileUpdate, Patch};
+pub use string_replace::{StringReplacement, apply_string, apply_whole};
+pub use text::{DecodedText, LegacyEncoding, NotInEncoding, NotText, TextEncoding};
 
 /// The result of an edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Edited {
+pub struct EditedText {
     /// The whole new text.
     pub content: String,
     /// What changed, in the order of the text.
-    pub hunks: Vec<Hunk>,
+    pub hunks: Vec<AppliedHunk>,
 }
 
 /// Where one block was applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hunk {
+pub struct AppliedHunk {
     /// The block's number in the diff, or the hunk's in the patch, from 1.
     pub block: usize,
     /// The first line, from 1, that the block's SEARCH matched in the old text.
@@ -98,12 +98,12 @@ pub struct Hunk {
     /// How many lines it put there.
     pub new_lines: usize,
     /// How it was found.
-    pub level: Level,
+    pub level: MatchLevel,
 }
 
 /// How what an edit expects compares with the text where it was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum MatchLevel {
     /// Equal, line endings aside.
     Exact,
     /// Equal, blanks at the ends of lines, blank lines around SEARCH, typographic quotes, dashes and spaces, and the
@@ -113,14 +113,14 @@ pub enum Level {
     Shifted,
 }
 
-impl Level {
+impl MatchLevel {
     /// All, in the order in which they are tried.
     pub const ALL: [Self; 3] = [Self::Exact, Self::Normalised, Self::Shifted];
 }
 
 /// The formats of edits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum EditSyntax {
     /// Blocks between `------- SEARCH` and `+++++++ REPLACE`, or `<<<<<<< SEARCH` and `>>>>>>> REPLACE`.
     SearchReplace,
     /// `*** Begin Patch`.
@@ -131,13 +131,13 @@ pub enum Format {
     WholeFile,
 }
 
-impl Format {
+impl EditSyntax {
     /// The format that a text shows by its markers: an opening one of a block, or `*** Begin Patch`.
     #[must_use]
-    pub fn of(text: &str) -> Option<Self> {
+    pub fn detect(text: &str) -> Option<Self> {
         match () {
-            () if patch::is_begun(text) => Some(Self::ApplyPatch),
-            () if blocks::is_opened(text) => Some(Self::SearchReplace),
+            () if patch::has_patch_start(text) => Some(Self::ApplyPatch),
+            () if blocks::has_opener(text) => Some(Self::SearchReplace),
             () => None,
         }
     }
@@ -153,25 +153,25 @@ const MAX_PLACES: usize = 1000;
 ///
 /// # Errors
 /// Every fault of every block, in the order of the diff.
-pub fn apply_blocks(original: &str, diff: &str) -> Result<Edited, Vec<EditFault>> {
-    let (blocks, mut faults) = blocks::parse(diff);
+pub fn apply_blocks(original: &str, diff: &str) -> Result<EditedText, Vec<EditFault>> {
+    let (blocks, mut faults) = blocks::parse_blocks(diff);
     if original.is_empty()
         && faults.is_empty()
         && let [block] = blocks.as_slice()
         && let Some(lines) = block.whole_content()
     {
         let content: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
-        return Ok(Edited { content, hunks: vec![Hunk::whole(0, lines.len())] });
+        return Ok(EditedText { content, hunks: vec![AppliedHunk::whole_text(0, lines.len())] });
     }
-    let lines = Lines::of(original);
+    let lines = LineIndex::from_text(original);
     let mut changes = Vec::new();
     for block in &blocks {
-        match place(&lines, block) {
+        match locate_block(&lines, block) {
             Ok(change) => changes.push(change),
             Err(fault) => faults.push(*fault),
         }
     }
-    let edited = splice(&lines, changes);
+    let edited = splice_changes(&lines, changes);
     match edited {
         Ok(edited) if faults.is_empty() => Ok(edited),
         edited => {
@@ -182,61 +182,61 @@ pub fn apply_blocks(original: &str, diff: &str) -> Result<Edited, Vec<EditFault>
     }
 }
 
-impl Hunk {
+impl AppliedHunk {
     /// A whole text in place of another.
-    fn whole(old_lines: usize, new_lines: usize) -> Self {
-        Self { block: 1, old_line: 1, old_lines, new_line: 1, new_lines, level: Level::Exact }
+    fn whole_text(old_lines: usize, new_lines: usize) -> Self {
+        Self { block: 1, old_line: 1, old_lines, new_line: 1, new_lines, level: MatchLevel::Exact }
     }
 }
 
 /// Finds the one place of a block.
-fn place<'a>(lines: &Lines<'a>, block: &Block<'a>) -> Result<Change<'a>, Box<EditFault>> {
+fn locate_block<'a>(lines: &LineIndex<'a>, block: &EditBlock<'a>) -> Result<LineChange<'a>, Box<EditFault>> {
     let origin = &block.origin;
-    let readings = block.readings();
+    let readings = block.to_variants();
     for reading in readings.iter().filter(|reading| !reading.search.is_empty()) {
-        for level in Level::ALL {
+        for level in MatchLevel::ALL {
             let limit = if reading.hint.is_some() { usize::MAX } else { MAX_PLACES };
-            let places = lines.places(level, &reading.search, limit);
+            let places = lines.find_places(level, &reading.search, limit);
             if places.is_empty() {
                 continue;
             }
             if reading.search == reading.replace {
-                return Err(Box::new(fault::no_effect(origin)));
+                return Err(Box::new(fault::no_effect_fault(origin)));
             }
-            let Some(start) = one(&places, reading.hint) else {
-                return Err(Box::new(fault::ambiguous(origin, lines, &places, limit)));
+            let Some(start) = pick_place(&places, reading.hint) else {
+                return Err(Box::new(fault::ambiguous_fault(origin, lines, &places, limit)));
             };
-            return change(lines, block, reading, (level, start));
+            return build_change(lines, block, reading, (level, start));
         }
     }
     // The reading without escapes is the one that was meant most likely.
     let meant = readings.iter().rev().find(|reading| !reading.search.is_empty());
     Err(Box::new(match meant {
-        Some(reading) if reading.search == reading.replace => fault::no_effect(origin),
-        Some(reading) => fault::not_found(origin, lines, &reading.search),
-        None => fault::empty_search(origin),
+        Some(reading) if reading.search == reading.replace => fault::no_effect_fault(origin),
+        Some(reading) => fault::not_found_fault(origin, lines, &reading.search),
+        None => fault::empty_search_fault(origin),
     }))
 }
 
-fn change<'a>(
-    lines: &Lines<'a>,
-    block: &Block<'a>,
-    reading: &Reading<'a>,
-    (level, start): (Level, usize),
-) -> Result<Change<'a>, Box<EditFault>> {
+fn build_change<'a>(
+    lines: &LineIndex<'a>,
+    block: &EditBlock<'a>,
+    reading: &BlockVariant<'a>,
+    (level, start): (MatchLevel, usize),
+) -> Result<LineChange<'a>, Box<EditFault>> {
     let origin = block.origin;
     let old = start..start + reading.search.len();
-    let Some(new) = rewritten(lines, (level, start), &reading.search, &reading.replace) else {
-        return Err(Box::new(fault::indentation(&origin, lines, old)));
+    let Some(new) = rewrite_lines(lines, (level, start), &reading.search, &reading.replace) else {
+        return Err(Box::new(fault::indentation_fault(&origin, lines, old)));
     };
     if new.len() == old.len() && new.iter().zip(old.clone()).all(|(line, index)| *line == NewLine::Kept(index)) {
-        return Err(Box::new(fault::no_effect(&origin)));
+        return Err(Box::new(fault::no_effect_fault(&origin)));
     }
-    Ok(Change { origin, level: level.max(reading.least), old, new })
+    Ok(LineChange { origin, level: level.max(reading.least), old, new })
 }
 
 /// The only place, or the one nearest to the line of the hint, if no other is as near.
-fn one(places: &[usize], hint: Option<usize>) -> Option<usize> {
+fn pick_place(places: &[usize], hint: Option<usize>) -> Option<usize> {
     match (places, hint) {
         (&[place], _) => Some(place),
         (_, None) => None,

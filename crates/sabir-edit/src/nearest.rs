@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::lines::Lines;
-use super::normal::{bare, indentation, normal};
+use super::line_index::LineIndex;
+use super::normalize::{leading_indent, normalize_line, normalize_unindented};
 
 /// A line that occurs more often than this says nothing about where a block belongs.
 const MAX_VOTES: usize = 64;
@@ -12,30 +12,30 @@ const MAX_COMPARED: usize = 200;
 
 /// The index where the wanted lines most likely were meant to begin: the one that the most lines agree on, indentation and
 /// typography aside; else that of a line like the first telling one. `None` when there is nothing like it.
-pub(super) fn nearest(lines: &Lines<'_>, wanted: &[&str]) -> Option<usize> {
+pub(super) fn find_nearest(lines: &LineIndex<'_>, wanted: &[&str]) -> Option<usize> {
     let mut votes: HashMap<usize, usize> = HashMap::new();
-    for (offset, line) in wanted.iter().enumerate().filter(|(_, line)| !bare(line).is_empty()) {
-        let found = lines.like(line);
+    for (offset, line) in wanted.iter().enumerate().filter(|(_, line)| !normalize_unindented(line).is_empty()) {
+        let found = lines.find_similar(line);
         if found.len() <= MAX_VOTES {
             found.iter().for_each(|index| *votes.entry(index.saturating_sub(offset)).or_default() += 1);
         }
     }
     let agreed = votes.into_iter().max_by_key(|&(start, count)| (count, std::cmp::Reverse(start)));
-    agreed.map(|(start, _)| start).or_else(|| resembling(lines, wanted))
+    agreed.map(|(start, _)| start).or_else(|| find_resembling(lines, wanted))
 }
 
 /// How a line of the text differs from the wanted one, as a clause.
-pub(super) fn difference(found: Option<&str>, wanted: &str) -> &'static str {
+pub(super) fn describe_difference(found: Option<&str>, wanted: &str) -> &'static str {
     let Some(found) = found else {
         return "lies behind the end of the text";
     };
-    if normal(found) == normal(wanted) {
+    if normalize_line(found) == normalize_line(wanted) {
         return "differs only in blanks at its end or in quotes, dashes and spaces";
     }
-    if bare(found) != bare(wanted) {
+    if normalize_unindented(found) != normalize_unindented(wanted) {
         return "differs";
     }
-    match (indentation(found).contains('\t'), indentation(wanted).contains('\t')) {
+    match (leading_indent(found).contains('\t'), leading_indent(wanted).contains('\t')) {
         (true, false) => "differs only in its indentation, which has tabs in the text",
         (false, true) => "differs only in its indentation, which has no tabs in the text",
         _ => "differs only in its indentation",
@@ -43,8 +43,8 @@ pub(super) fn difference(found: Option<&str>, wanted: &str) -> &'static str {
 }
 
 /// The line that shares the longest beginning and end with the first telling line of the wanted, if that is half of it.
-fn resembling(lines: &Lines<'_>, wanted: &[&str]) -> Option<usize> {
-    let (offset, first) = wanted.iter().enumerate().find(|(_, line)| !bare(line).is_empty())?;
+fn find_resembling(lines: &LineIndex<'_>, wanted: &[&str]) -> Option<usize> {
+    let (offset, first) = wanted.iter().enumerate().find(|(_, line)| !normalize_unindented(line).is_empty())?;
     let first = first.trim();
     let score = |line: &str| {
         let line = line.trim();
@@ -52,7 +52,7 @@ fn resembling(lines: &Lines<'_>, wanted: &[&str]) -> Option<usize> {
         let start = line.bytes().zip(first.bytes()).take(room).take_while(|(a, b)| a == b).count();
         start + line.bytes().rev().zip(first.bytes().rev()).take(room - start).take_while(|(a, b)| a == b).count()
     };
-    let scored = lines.bares(0..lines.len()).iter().enumerate().map(|(index, line)| (score(line), index));
+    let scored = lines.bare_lines(0..lines.len()).iter().enumerate().map(|(index, line)| (score(line), index));
     let (best, index) = scored.max_by_key(|&(score, index)| (score, std::cmp::Reverse(index)))?;
     (best * 2 >= first.len().min(MAX_COMPARED)).then(|| index.saturating_sub(offset))
 }

@@ -30,8 +30,8 @@
 
 use std::collections::HashMap;
 
-use super::fault::{self, EditFault, EditFaultKind, Origin, cut};
-use super::{Edited, Format};
+use super::fault::{self, EditFault, EditFaultKind, EditOrigin, truncate_line};
+use super::{EditSyntax, EditedText};
 
 /// A patch as it was read. Paths are as the model wrote them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -60,12 +60,12 @@ pub enum FileAction {
     /// Delete it.
     Delete,
     /// Change parts of it, and then perhaps move it.
-    Update(Update),
+    Update(FileUpdate),
 }
 
 /// Changes of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Update {
+pub struct FileUpdate {
     /// Where it is moved to, if it is.
     pub move_to: Option<String>,
     pub(super) hunks: Vec<PatchHunk>,
@@ -74,12 +74,12 @@ pub struct Update {
 /// One run of lines of an update.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PatchHunk {
-    pub(super) origin: Origin,
+    pub(super) origin: EditOrigin,
     /// The lines before it, outer ones first.
     pub(super) contexts: Vec<String>,
     /// The line of the text, from 1, at which it says that it begins.
     pub(super) hint: Option<usize>,
-    pub(super) lines: Vec<(Op, String)>,
+    pub(super) lines: Vec<(LineOp, String)>,
     /// How many of its last lines were wholly empty in the patch, and may be there for looks.
     pub(super) loose: usize,
     pub(super) is_at_end: bool,
@@ -87,7 +87,7 @@ pub(super) struct PatchHunk {
 
 /// What becomes of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Op {
+pub(super) enum LineOp {
     Keep,
     Remove,
     Add,
@@ -107,37 +107,37 @@ impl Patch {
     /// # Errors
     /// Every fault of its form, in the order of the patch.
     pub fn parse(text: &str) -> Result<Self, Vec<EditFault>> {
-        let mut reader = Reader::new(text);
-        text.lines().enumerate().for_each(|(index, line)| reader.line(index + 1, line));
+        let mut reader = PatchParser::new(text);
+        text.lines().enumerate().for_each(|(index, line)| reader.parse_line(index + 1, line));
         reader.finish()
     }
 }
 
-impl Update {
+impl FileUpdate {
     /// Makes the changes in a text. An update that only moves gives the text unchanged, with no hunks.
     ///
     /// # Errors
     /// Every fault of every hunk.
-    pub fn apply(&self, original: &str) -> Result<Edited, Vec<EditFault>> {
-        super::hunk::apply(&self.hunks, original)
+    pub fn apply(&self, original: &str) -> Result<EditedText, Vec<EditFault>> {
+        super::hunk::apply_hunks(&self.hunks, original)
     }
 }
 
 /// Whether a text holds a line that begins a patch.
-pub(super) fn is_begun(text: &str) -> bool {
+pub(super) fn has_patch_start(text: &str) -> bool {
     text.lines().any(|line| line.trim() == BEGIN)
 }
 
 /// Where the reader is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ParserState {
     Outside,
     Between,
     Section,
 }
 
-struct Reader {
-    place: Place,
+struct PatchParser {
+    place: ParserState,
     files: Vec<FilePatch>,
     faults: Vec<EditFault>,
     hunks: usize,
@@ -147,81 +147,81 @@ struct Reader {
     last_line: usize,
 }
 
-impl Reader {
+impl PatchParser {
     fn new(text: &str) -> Self {
         // A line ` *** End Patch` may be content of an update, so it ends the patch only where nothing else does.
         let has_end = text.lines().any(|line| line.trim_end() == END);
         let padded = || text.lines().enumerate().filter(|(_, line)| line.trim() == END).last();
         let padded_end = if has_end { None } else { padded().map(|(index, _)| index + 1) };
-        let place = Place::Outside;
+        let place = ParserState::Outside;
         Self { place, files: Vec::new(), faults: Vec::new(), hunks: 0, is_begun: false, padded_end, last_line: 0 }
     }
 
-    fn line(&mut self, number: usize, line: &str) {
+    fn parse_line(&mut self, number: usize, line: &str) {
         self.last_line = number;
-        let marker = if self.place == Place::Section { line.trim_end() } else { line.trim() };
+        let marker = if self.place == ParserState::Section { line.trim_end() } else { line.trim() };
         match self.place {
-            _ if marker == BEGIN => self.begin(number),
-            Place::Outside if section(marker).is_some() => self.fault(
+            _ if marker == BEGIN => self.begin_patch(number),
+            ParserState::Outside if parse_section(marker).is_some() => self.report_fault(
                 number,
                 EditFaultKind::StrayMarker,
-                format!("`{}` stands outside of the patch", cut(marker)),
+                format!("`{}` stands outside of the patch", truncate_line(marker)),
                 ENVELOPE,
             ),
-            Place::Outside => {}
+            ParserState::Outside => {}
             _ if marker == END || Some(number) == self.padded_end => {
-                self.close();
-                self.place = Place::Outside;
+                self.close_section();
+                self.place = ParserState::Outside;
             }
-            _ if section(marker).is_some() => self.open(number, marker),
-            Place::Between if marker.is_empty() => {}
-            Place::Between => self.unexpected(
+            _ if parse_section(marker).is_some() => self.open_section(number, marker),
+            ParserState::Between if marker.is_empty() => {}
+            ParserState::Between => self.report_unexpected(
                 number,
                 line,
                 "name a file first, with `*** Add File: `, `*** Update File: ` or `*** Delete File: `",
             ),
-            Place::Section => self.content(number, line),
+            ParserState::Section => self.parse_content(number, line),
         }
     }
 
-    fn begin(&mut self, number: usize) {
-        if self.place != Place::Outside {
-            self.fault(number, EditFaultKind::StrayMarker, format!("`{BEGIN}` stands within a patch"), ENVELOPE);
+    fn begin_patch(&mut self, number: usize) {
+        if self.place != ParserState::Outside {
+            self.report_fault(number, EditFaultKind::StrayMarker, format!("`{BEGIN}` stands within a patch"), ENVELOPE);
         }
         self.is_begun = true;
-        if self.place == Place::Outside {
-            self.place = Place::Between;
+        if self.place == ParserState::Outside {
+            self.place = ParserState::Between;
         }
     }
 
     /// A line that names a file.
-    fn open(&mut self, line: usize, marker: &str) {
-        self.close();
-        self.place = Place::Section;
-        let Some((kind, path)) = section(marker) else { return };
+    fn open_section(&mut self, line: usize, marker: &str) {
+        self.close_section();
+        self.place = ParserState::Section;
+        let Some((kind, path)) = parse_section(marker) else { return };
         if path.is_empty() {
             let message = format!("`{marker}` names no file");
-            self.fault(line, EditFaultKind::EmptySection, message, "write the path behind the colon");
+            self.report_fault(line, EditFaultKind::EmptySection, message, "write the path behind the colon");
         }
         let action = match kind {
-            Kind::Add => FileAction::Add(String::new()),
-            Kind::Delete => FileAction::Delete,
-            Kind::Update => FileAction::Update(Update { move_to: None, hunks: Vec::new() }),
+            SectionKind::Add => FileAction::Add(String::new()),
+            SectionKind::Delete => FileAction::Delete,
+            SectionKind::Update => FileAction::Update(FileUpdate { move_to: None, hunks: Vec::new() }),
         };
         self.files.push(FilePatch { path: path.to_owned(), line, action });
     }
 
     /// A line within a section.
-    fn content(&mut self, number: usize, line: &str) {
+    fn parse_content(&mut self, number: usize, line: &str) {
         match self.files.last_mut().map(|file| &mut file.action) {
             Some(FileAction::Add(content)) => match line.strip_prefix('+') {
                 Some(line) => content.extend([line, "\n"]),
-                None if line.trim().is_empty() => self.place = Place::Between,
-                None => self.unexpected(number, line, "begin each line of an added file with `+`"),
+                None if line.trim().is_empty() => self.place = ParserState::Between,
+                None => self.report_unexpected(number, line, "begin each line of an added file with `+`"),
             },
-            Some(FileAction::Update(_)) => self.update(number, line),
+            Some(FileAction::Update(_)) => self.parse_update(number, line),
             _ if line.trim().is_empty() => {}
-            _ => self.unexpected(
+            _ => self.report_unexpected(
                 number,
                 line,
                 "a deleted file has no lines; name the next file, or end with `*** End Patch`",
@@ -230,7 +230,7 @@ impl Reader {
     }
 
     /// A line within an update.
-    fn update(&mut self, number: usize, line: &str) {
+    fn parse_update(&mut self, number: usize, line: &str) {
         let Some(FileAction::Update(update)) = self.files.last_mut().map(|file| &mut file.action) else { return };
         if let Some(path) = line.strip_prefix("*** Move to:") {
             let path = path.trim();
@@ -238,36 +238,36 @@ impl Reader {
                 update.move_to = Some(path.to_owned());
             } else {
                 let hint = "write it once, with a path, directly under `*** Update File: `";
-                self.fault(number, EditFaultKind::StrayMarker, "`*** Move to:` is misplaced", hint);
+                self.report_fault(number, EditFaultKind::StrayMarker, "`*** Move to:` is misplaced", hint);
             }
             return;
         }
         if let Some(context) = line.strip_prefix("@@") {
-            return self.context(number, context);
+            return self.parse_context(number, context);
         }
         if line.trim_end() == END_OF_FILE {
             match update.hunks.last_mut().filter(|hunk| !hunk.lines.is_empty()) {
                 Some(hunk) => hunk.is_at_end = true,
-                None => self.unexpected(number, line, "give the hunk lines before it"),
+                None => self.report_unexpected(number, line, "give the hunk lines before it"),
             }
             return;
         }
         let (op, text) = match line.split_at_checked(1) {
-            None => (Op::Keep, ""),
-            Some((" ", text)) => (Op::Keep, text),
-            Some(("-", text)) => (Op::Remove, text),
-            Some(("+", text)) => (Op::Add, text),
-            Some(_) => return self.unexpected(number, line, LINES),
+            None => (LineOp::Keep, ""),
+            Some((" ", text)) => (LineOp::Keep, text),
+            Some(("-", text)) => (LineOp::Remove, text),
+            Some(("+", text)) => (LineOp::Add, text),
+            Some(_) => return self.report_unexpected(number, line, LINES),
         };
         if update.hunks.last().is_none_or(|hunk| hunk.is_at_end) {
             if line.is_empty() {
                 return;
             }
             if !update.hunks.is_empty() {
-                return self.unexpected(number, line, "begin a further hunk with `@@`");
+                return self.report_unexpected(number, line, "begin a further hunk with `@@`");
             }
             let hunk = self.new_hunk(number);
-            self.push(hunk);
+            self.push_hunk(hunk);
         }
         if let Some(hunk) = self.last_hunk() {
             hunk.loose = if line.is_empty() { hunk.loose + 1 } else { 0 };
@@ -276,14 +276,14 @@ impl Reader {
     }
 
     /// What stands behind `@@`.
-    fn context(&mut self, number: usize, text: &str) {
+    fn parse_context(&mut self, number: usize, text: &str) {
         if self.last_hunk().is_none_or(|hunk| !hunk.lines.is_empty()) {
             let hunk = self.new_hunk(number);
-            self.push(hunk);
+            self.push_hunk(hunk);
         }
-        let (hint, context) = numbers(text);
+        let (hint, context) = parse_hunk_range(text);
         if self.last_hunk().is_some_and(|hunk| hunk.contexts.len() >= MAX_CONTEXTS) {
-            return self.unexpected(number, text, "write at most a hundred `@@` lines before a hunk");
+            return self.report_unexpected(number, text, "write at most a hundred `@@` lines before a hunk");
         }
         if let Some(hunk) = self.last_hunk() {
             hunk.hint = hint.or(hunk.hint);
@@ -296,7 +296,7 @@ impl Reader {
     fn new_hunk(&mut self, line: usize) -> PatchHunk {
         self.hunks += 1;
         PatchHunk {
-            origin: Origin { format: Format::ApplyPatch, block: self.hunks, line },
+            origin: EditOrigin { format: EditSyntax::ApplyPatch, block: self.hunks, line },
             contexts: Vec::new(),
             hint: None,
             lines: Vec::new(),
@@ -305,7 +305,7 @@ impl Reader {
         }
     }
 
-    fn push(&mut self, hunk: PatchHunk) {
+    fn push_hunk(&mut self, hunk: PatchHunk) {
         if let Some(FileAction::Update(update)) = self.files.last_mut().map(|file| &mut file.action) {
             update.hunks.push(hunk);
         }
@@ -319,30 +319,46 @@ impl Reader {
     }
 
     /// The end of a section.
-    fn close(&mut self) {
-        let Some(file) = self.files.last().filter(|_| self.place == Place::Section) else { return };
+    fn close_section(&mut self) {
+        let Some(file) = self.files.last().filter(|_| self.place == ParserState::Section) else { return };
         let FileAction::Update(update) = &file.action else { return };
         let mut faults = Vec::new();
         if update.hunks.is_empty() && update.move_to.is_none() {
             let message = format!("the update of `{}` is empty", file.path);
             let hint = "give it lines that begin with a blank, `-` or `+`, or a `*** Move to: ` line";
-            faults.push(fault::at(Format::ApplyPatch, file.line, EditFaultKind::EmptySection, message, hint));
+            faults.push(fault::fault_at_line(
+                EditSyntax::ApplyPatch,
+                file.line,
+                EditFaultKind::EmptySection,
+                message,
+                hint,
+            ));
         }
         for hunk in &update.hunks {
-            if hunk.lines.iter().all(|(op, text)| *op == Op::Keep && text.is_empty()) {
-                faults.push(fault::about(&hunk.origin, EditFaultKind::EmptySection, "the hunk has no lines", LINES));
-            } else if hunk.lines.iter().all(|(op, _)| *op == Op::Keep) {
-                faults.push(fault::no_effect(&hunk.origin));
+            if hunk.lines.iter().all(|(op, text)| *op == LineOp::Keep && text.is_empty()) {
+                faults.push(fault::fault_about(
+                    &hunk.origin,
+                    EditFaultKind::EmptySection,
+                    "the hunk has no lines",
+                    LINES,
+                ));
+            } else if hunk.lines.iter().all(|(op, _)| *op == LineOp::Keep) {
+                faults.push(fault::no_effect_fault(&hunk.origin));
             }
         }
         self.faults.append(&mut faults);
     }
 
     fn finish(mut self) -> Result<Patch, Vec<EditFault>> {
-        if self.place != Place::Outside {
-            self.close();
+        if self.place != ParserState::Outside {
+            self.close_section();
             let message = "the patch does not end with `*** End Patch`, so it may be cut off";
-            self.fault(self.last_line, EditFaultKind::Unclosed, message, "write the whole patch, with its last line");
+            self.report_fault(
+                self.last_line,
+                EditFaultKind::Unclosed,
+                message,
+                "write the whole patch, with its last line",
+            );
         }
         let mut named = HashMap::new();
         let mut twice = Vec::new();
@@ -353,14 +369,20 @@ impl Reader {
                 if let Some(before) = named.insert(path, file.line).filter(|_| !path.is_empty()) {
                     let message = format!("`{path}` is named already in line {before}");
                     let hint = "put all hunks of a file into one section";
-                    twice.push(fault::at(Format::ApplyPatch, file.line, EditFaultKind::PathTwice, message, hint));
+                    twice.push(fault::fault_at_line(
+                        EditSyntax::ApplyPatch,
+                        file.line,
+                        EditFaultKind::PathTwice,
+                        message,
+                        hint,
+                    ));
                 }
             }
         }
         self.faults.append(&mut twice);
         if self.files.is_empty() && self.faults.is_empty() {
             let message = if self.is_begun { "the patch names no file" } else { "there is no line `*** Begin Patch`" };
-            self.fault(1, EditFaultKind::NoBlocks, message, ENVELOPE);
+            self.report_fault(1, EditFaultKind::NoBlocks, message, ENVELOPE);
         }
         if self.faults.is_empty() {
             return Ok(Patch { files: self.files });
@@ -369,33 +391,37 @@ impl Reader {
         Err(self.faults)
     }
 
-    fn unexpected(&mut self, number: usize, line: &str, hint: &'static str) {
-        let message = format!("`{}` is not expected here", cut(line));
-        self.fault(number, EditFaultKind::UnexpectedLine, message, hint);
+    fn report_unexpected(&mut self, number: usize, line: &str, hint: &'static str) {
+        let message = format!("`{}` is not expected here", truncate_line(line));
+        self.report_fault(number, EditFaultKind::UnexpectedLine, message, hint);
     }
 
-    fn fault(&mut self, line: usize, kind: EditFaultKind, message: impl Into<String>, hint: &'static str) {
-        self.faults.push(fault::at(Format::ApplyPatch, line, kind, message, hint));
+    fn report_fault(&mut self, line: usize, kind: EditFaultKind, message: impl Into<String>, hint: &'static str) {
+        self.faults.push(fault::fault_at_line(EditSyntax::ApplyPatch, line, kind, message, hint));
     }
 }
 
 const LINES: &str = "begin each line of an update with a blank if it stays, with `-` if it goes, with `+` if it comes";
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum SectionKind {
     Add,
     Delete,
     Update,
 }
 
 /// What a line that names a file says.
-fn section(marker: &str) -> Option<(Kind, &str)> {
-    let kinds = [("*** Add File:", Kind::Add), ("*** Delete File:", Kind::Delete), ("*** Update File:", Kind::Update)];
+fn parse_section(marker: &str) -> Option<(SectionKind, &str)> {
+    let kinds = [
+        ("*** Add File:", SectionKind::Add),
+        ("*** Delete File:", SectionKind::Delete),
+        ("*** Update File:", SectionKind::Update),
+    ];
     kinds.into_iter().find_map(|(start, kind)| Some((kind, marker.strip_prefix(start)?.trim())))
 }
 
 /// Takes `-12,3 +12,4 @@` from the text behind `@@`.
-fn numbers(text: &str) -> (Option<usize>, &str) {
+fn parse_hunk_range(text: &str) -> (Option<usize>, &str) {
     let read = || {
         let (old, rest) = text.trim_start().strip_prefix('-')?.split_once(" +")?;
         let (new, rest) = rest.split_once("@@")?;

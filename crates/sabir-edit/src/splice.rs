@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::align::{align, models};
-use super::fault::{self, EditFault, Origin};
-use super::lines::{Lines, Shift, ending};
-use super::normal::{bare, indentation};
-use super::{Edited, Hunk, Level};
+use super::align::{align_lines, ending_models};
+use super::fault::{self, EditFault, EditOrigin};
+use super::line_index::{IndentShift, LineIndex, line_ending};
+use super::normalize::{leading_indent, normalize_unindented};
+use super::{AppliedHunk, EditedText, MatchLevel};
 
 /// One block, hunk or place, and what becomes of it.
-pub(super) struct Change<'a> {
-    pub(super) origin: Origin,
-    pub(super) level: Level,
+pub(super) struct LineChange<'a> {
+    pub(super) origin: EditOrigin,
+    pub(super) level: MatchLevel,
     /// Line indexes of the old text, from 0.
     pub(super) old: Range<usize>,
     pub(super) new: Vec<NewLine<'a>>,
@@ -29,21 +29,21 @@ pub(super) enum NewLine<'a> {
 
 /// The lines that a replacement makes of those at `start`, where `wanted` was found. `None`: the replacement cannot follow the
 /// text's indentation.
-pub(super) fn rewritten<'a>(
-    lines: &Lines<'a>,
-    (level, start): (Level, usize),
+pub(super) fn rewrite_lines<'a>(
+    lines: &LineIndex<'a>,
+    (level, start): (MatchLevel, usize),
     wanted: &[&'a str],
     replacement: &[&'a str],
 ) -> Option<Vec<NewLine<'a>>> {
-    let found = lines.bares(start..start + wanted.len());
-    let kept = align(found, wanted, replacement);
-    let shift = if level == Level::Shifted { lines.shift(start, wanted) } else { None };
+    let found = lines.bare_lines(start..start + wanted.len());
+    let kept = align_lines(found, wanted, replacement);
+    let shift = if level == MatchLevel::Shifted { lines.indent_shift(start, wanted) } else { None };
     replacement
         .iter()
         .zip(kept)
         .map(|(line, kept)| match (kept, &shift) {
             (Some(index), _) => Some(NewLine::Kept(start + index)),
-            (None, Some(shift)) => shifted(line, shift, wanted).map(NewLine::Fresh),
+            (None, Some(shift)) => shift_indent(line, shift, wanted).map(NewLine::Fresh),
             (None, None) => Some(NewLine::Fresh(Cow::Borrowed(line))),
         })
         .collect()
@@ -51,27 +51,30 @@ pub(super) fn rewritten<'a>(
 
 /// A line indented as the text is. `None` where it has not the indentation that must go, or would mix tabs and spaces of which
 /// the wanted lines show no such mix.
-pub(super) fn shifted<'a>(line: &'a str, shift: &Shift<'_>, wanted: &[&str]) -> Option<Cow<'a, str>> {
-    if bare(line).is_empty() {
+pub(super) fn shift_indent<'a>(line: &'a str, shift: &IndentShift<'_>, wanted: &[&str]) -> Option<Cow<'a, str>> {
+    if normalize_unindented(line).is_empty() {
         return Some(Cow::Borrowed(line));
     }
     match shift {
-        Shift::Add("") => Some(Cow::Borrowed(line)),
-        Shift::Add(more) => {
+        IndentShift::Add("") => Some(Cow::Borrowed(line)),
+        IndentShift::Add(more) => {
             let other = if more.contains('\t') { ' ' } else { '\t' };
-            let mixes = |line: &str| indentation(line).contains(other);
+            let mixes = |line: &str| leading_indent(line).contains(other);
             let is_pure = !more.contains(other);
             if is_pure && mixes(line) && !wanted.iter().any(|line| mixes(line)) {
                 return None;
             }
             Some(Cow::Owned([more, line].concat()))
         }
-        Shift::Remove(less) => line.strip_prefix(less).map(Cow::Borrowed),
+        IndentShift::Remove(less) => line.strip_prefix(less).map(Cow::Borrowed),
     }
 }
 
 /// Makes all changes, or says which of them are for the same lines.
-pub(super) fn splice(lines: &Lines<'_>, mut changes: Vec<Change<'_>>) -> Result<Edited, Vec<EditFault>> {
+pub(super) fn splice_changes(
+    lines: &LineIndex<'_>,
+    mut changes: Vec<LineChange<'_>>,
+) -> Result<EditedText, Vec<EditFault>> {
     changes.sort_by_key(|change| (change.old.start, change.old.end));
     let overlaps: Vec<_> = changes
         .iter()
@@ -80,7 +83,7 @@ pub(super) fn splice(lines: &Lines<'_>, mut changes: Vec<Change<'_>>) -> Result<
         .map(|(first, second)| {
             let (kept, other) =
                 if first.origin.block < second.origin.block { (first, second) } else { (second, first) };
-            fault::overlap(&other.origin, kept.origin.block, second.old.start + 1)
+            fault::overlap_fault(&other.origin, kept.origin.block, second.old.start + 1)
         })
         .collect();
     if !overlaps.is_empty() {
@@ -90,10 +93,10 @@ pub(super) fn splice(lines: &Lines<'_>, mut changes: Vec<Change<'_>>) -> Result<
     let mut hunks = Vec::new();
     let (mut next, mut new_line) = (0, 1);
     for change in &changes {
-        lines.raw(next..change.old.start).iter().for_each(|line| content.push_str(line));
+        lines.raw_lines(next..change.old.start).iter().for_each(|line| content.push_str(line));
         new_line += change.old.start - next;
-        write(&mut content, lines, change);
-        hunks.push(Hunk {
+        write_change(&mut content, lines, change);
+        hunks.push(AppliedHunk {
             block: change.origin.block,
             old_line: change.old.start + 1,
             old_lines: change.old.len(),
@@ -104,28 +107,28 @@ pub(super) fn splice(lines: &Lines<'_>, mut changes: Vec<Change<'_>>) -> Result<
         new_line += change.new.len();
         next = change.old.end;
     }
-    lines.raw(next..lines.len()).iter().for_each(|line| content.push_str(line));
-    Ok(Edited { content, hunks })
+    lines.raw_lines(next..lines.len()).iter().for_each(|line| content.push_str(line));
+    Ok(EditedText { content, hunks })
 }
 
 /// Writes the lines of one change. A fresh line ends as the line does whose place it takes, or as the one before it; the end of
 /// the file stays open where it was.
-fn write(content: &mut String, lines: &Lines<'_>, change: &Change<'_>) {
-    let is_open = lines.last_is_open() && change.old.end == lines.len();
+fn write_change(content: &mut String, lines: &LineIndex<'_>, change: &LineChange<'_>) {
+    let is_open = lines.is_last_open() && change.old.end == lines.len();
     if is_open && change.old.is_empty() {
         content.push_str(lines.usual_ending());
     }
     let start = change.old.start;
-    let kept: Vec<Option<usize>> = change.new.iter().map(|line| line.kept().map(|index| index - start)).collect();
-    let models = models(&kept, change.old.len());
+    let kept: Vec<Option<usize>> = change.new.iter().map(|line| line.kept_index().map(|index| index - start)).collect();
+    let models = ending_models(&kept, change.old.len());
     for (position, (line, model)) in change.new.iter().zip(models).enumerate() {
         let is_last = position + 1 == change.new.len();
         let near = || lines.ending_near(model.map_or(start.saturating_sub(1), |index| start + index));
         match line {
             NewLine::Kept(index) => {
-                let raw = lines.raw(*index..index + 1).first().copied().unwrap_or_default();
+                let raw = lines.raw_lines(*index..index + 1).first().copied().unwrap_or_default();
                 content.push_str(raw);
-                if ending(raw).is_empty() && !is_last {
+                if line_ending(raw).is_empty() && !is_last {
                     content.push_str(near());
                 }
             }
@@ -140,7 +143,7 @@ fn write(content: &mut String, lines: &Lines<'_>, change: &Change<'_>) {
 }
 
 impl NewLine<'_> {
-    fn kept(&self) -> Option<usize> {
+    fn kept_index(&self) -> Option<usize> {
         match self {
             Self::Kept(index) => Some(*index),
             Self::Fresh(_) => None,

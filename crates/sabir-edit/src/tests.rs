@@ -19,7 +19,7 @@ fn check(original: &str, diff: &str, expected: &str) {
 
 /// As [`check`], and the level at which the first block was found.
 #[track_caller]
-fn check_level(original: &str, diff: &str, level: Level, expected: &str) {
+fn check_level(original: &str, diff: &str, level: MatchLevel, expected: &str) {
     check(original, diff, expected);
     assert_eq!(apply_blocks(original, diff).unwrap().hunks[0].level, level);
 }
@@ -49,9 +49,15 @@ fn several_blocks_in_any_order() {
     let diff = block("c\n", "C\nC\n") + &block("a\n", "A\n");
     check("a\nb\nc\n", &diff, "A\nb\nC\nC\n");
     let hunks = apply_blocks("a\nb\nc\n", &diff).unwrap().hunks;
-    let level = Level::Exact;
-    let hunk =
-        |block, old_line, new_line, new_lines| Hunk { block, old_line, old_lines: 1, new_line, new_lines, level };
+    let level = MatchLevel::Exact;
+    let hunk = |block, old_line, new_line, new_lines| AppliedHunk {
+        block,
+        old_line,
+        old_lines: 1,
+        new_line,
+        new_lines,
+        level,
+    };
     assert_eq!(hunks, [hunk(2, 1, 1, 1), hunk(1, 3, 3, 2)]);
 }
 
@@ -209,7 +215,7 @@ fn line_numbers() {
 
 #[test]
 fn normal_forms() {
-    let level = Level::Normalised;
+    let level = MatchLevel::Normalised;
     check_level("a \nb\t\nc\n", &block("a\nb\n", "a\nx\n"), level, "a \nx\nc\n");
     check_level("a\nb\nc\n", &block("a  \nb\t\n", "a  \nx\n"), level, "a\nx\nc\n");
     check_level("a\nb\nc\n", &block("a  \nb\n", "a\nx\n"), level, "a\nx\nc\n");
@@ -224,11 +230,11 @@ fn normal_forms() {
 
 #[test]
 fn blank_lines_around() {
-    let level = Level::Normalised;
+    let level = MatchLevel::Normalised;
     check_level("a\nb\nc\n", &block("\nb\n  \n", "x\n"), level, "a\nx\nc\n");
     check_level("a\nb\nc\n", &block("\n\nb\n\n", "\n\n\nx\n\n"), level, "a\n\nx\nc\n");
     check_level("a\nb\nc\n", &block("b\n\n", "\nx\n\n\n"), level, "a\n\nx\n\nc\n");
-    check_level("    a\n    b\n", &block("\n  a\n  b\n", "  x\n  b\n"), Level::Shifted, "    x\n    b\n");
+    check_level("    a\n    b\n", &block("\n  a\n  b\n", "  x\n  b\n"), MatchLevel::Shifted, "    x\n    b\n");
     check("a\nb\n", &block("b\n\n", ""), "a\n");
     // Where the blank lines are there, they are meant.
     check("b\n\nb\nc\n", &block("b\n\n", "x\n"), "x\nb\nc\n");
@@ -239,7 +245,7 @@ fn blank_lines_around() {
 
 #[test]
 fn shifted_indentation() {
-    let level = Level::Shifted;
+    let level = MatchLevel::Shifted;
     check_level("if x:\n    a\n    b\n", &block("a\nb\n", "a\n  c\n"), level, "if x:\n    a\n      c\n");
     check_level(
         "\tf() {\n\t\ta;\n\t}\n",

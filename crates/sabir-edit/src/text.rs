@@ -15,17 +15,17 @@ use encoding_rs::{EncoderResult, WINDOWS_1252};
 
 /// The content of a text file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Text {
+pub struct DecodedText {
     /// What it says, line endings as they are, the byte order mark left out.
     pub content: String,
     /// How it is written in bytes.
-    pub encoding: Encoding,
+    pub encoding: TextEncoding,
 }
 
 /// How text is written in bytes. `decode` then `encode` gives the same bytes for every file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Encoding {
+pub enum TextEncoding {
     /// UTF-8.
     Utf8,
     /// UTF-8 behind a byte order mark.
@@ -41,12 +41,12 @@ pub enum Encoding {
     /// UTF-16, the high byte first.
     Utf16Be,
     /// An older encoding.
-    Legacy(Legacy),
+    Legacy(LegacyEncoding),
 }
 
 /// An encoding from before Unicode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Legacy(&'static encoding_rs::Encoding);
+pub struct LegacyEncoding(&'static encoding_rs::Encoding);
 
 /// Why bytes are no text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -80,37 +80,41 @@ const MIN_UNMARKED_BYTES: usize = 8;
 /// Fewer bytes beyond ASCII do not tell one older encoding from another.
 const MIN_TELLING_BYTES: usize = 6;
 
-impl Text {
+impl DecodedText {
     /// Reads bytes as text.
     ///
     /// # Errors
     /// [`NotText`] for bytes that no supported encoding gives back unchanged.
     pub fn decode(bytes: &[u8]) -> Result<Self, NotText> {
-        let marked = [(MARK, Encoding::Utf8Mark), (MARK_LE, Encoding::Utf16LeMark), (MARK_BE, Encoding::Utf16BeMark)];
+        let marked = [
+            (MARK, TextEncoding::Utf8Mark),
+            (MARK_LE, TextEncoding::Utf16LeMark),
+            (MARK_BE, TextEncoding::Utf16BeMark),
+        ];
         let mark = marked.into_iter().find(|(mark, _)| bytes.starts_with(mark));
         if let Some((mark, encoding)) = mark
-            && let Some(content) = bytes.strip_prefix(mark).and_then(|rest| encoding.read(rest))
+            && let Some(content) = bytes.strip_prefix(mark).and_then(|rest| encoding.decode_unmarked(rest))
         {
             return Ok(Self { content, encoding });
         }
         let nul = bytes.iter().position(|byte| *byte == 0);
-        if mark.is_some_and(|(_, encoding)| encoding != Encoding::Utf8Mark) {
+        if mark.is_some_and(|(_, encoding)| encoding != TextEncoding::Utf8Mark) {
             return Err(NotText::Binary { at: nul.unwrap_or_default() });
         }
         if let Some(at) = nul {
-            return unmarked(bytes).ok_or(NotText::Binary { at });
+            return detect_utf16(bytes).ok_or(NotText::Binary { at });
         }
         let error = match std::str::from_utf8(bytes) {
-            Ok(content) => return Ok(Self { content: content.to_owned(), encoding: Encoding::Utf8 }),
+            Ok(content) => return Ok(Self { content: content.to_owned(), encoding: TextEncoding::Utf8 }),
             Err(error) => error,
         };
-        let text = stray(bytes).or_else(|| legacy(bytes));
+        let text = decode_stray(bytes).or_else(|| decode_legacy(bytes));
         text.filter(|text| text.encoding.encode(&text.content).as_deref() == Ok(bytes))
             .ok_or(NotText::Binary { at: error.valid_up_to() })
     }
 }
 
-impl Encoding {
+impl TextEncoding {
     /// The name that people know.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -122,7 +126,7 @@ impl Encoding {
             Self::Utf16BeMark => "UTF-16BE with a byte order mark",
             Self::Utf16Le => "UTF-16LE",
             Self::Utf16Be => "UTF-16BE",
-            Self::Legacy(Legacy(encoding)) => encoding.name(),
+            Self::Legacy(LegacyEncoding(encoding)) => encoding.name(),
         }
     }
 
@@ -153,12 +157,12 @@ impl Encoding {
             Self::Utf16BeMark => units(MARK_BE, u16::to_be_bytes),
             Self::Utf16Le => units(b"", u16::to_le_bytes),
             Self::Utf16Be => units(b"", u16::to_be_bytes),
-            Self::Legacy(Legacy(encoding)) => legacy_bytes(encoding, content),
+            Self::Legacy(LegacyEncoding(encoding)) => encode_legacy(encoding, content),
         }
     }
 
     /// What bytes without a mark say, if that is text.
-    fn read(self, bytes: &[u8]) -> Option<String> {
+    fn decode_unmarked(self, bytes: &[u8]) -> Option<String> {
         let units = |unit: fn([u8; 2]) -> u16| {
             let (pairs, rest) = bytes.as_chunks::<2>();
             let units: Vec<u16> = pairs.iter().map(|pair| unit(*pair)).collect();
@@ -174,21 +178,21 @@ impl Encoding {
 }
 
 /// UTF-16 without a mark: what the other order of bytes would make of ASCII is no text.
-fn unmarked(bytes: &[u8]) -> Option<Text> {
+fn detect_utf16(bytes: &[u8]) -> Option<DecodedText> {
     if bytes.len() < MIN_UNMARKED_BYTES {
         return None;
     }
-    [Encoding::Utf16Le, Encoding::Utf16Be].into_iter().find_map(|encoding| {
-        let content = encoding.read(bytes)?;
+    [TextEncoding::Utf16Le, TextEncoding::Utf16Be].into_iter().find_map(|encoding| {
+        let content = encoding.decode_unmarked(bytes)?;
         let ascii = content.chars().filter(char::is_ascii).count();
         // What begins with a mark would be read as marked, and without it, the next time.
         let is_text = ascii * 4 >= bytes.len() && is_clean(&content) && !content.starts_with(['\u{feff}', '\u{fffe}']);
-        is_text.then_some(Text { content, encoding })
+        is_text.then_some(DecodedText { content, encoding })
     })
 }
 
 /// UTF-8 of which a few bytes are none.
-fn stray(bytes: &[u8]) -> Option<Text> {
+fn decode_stray(bytes: &[u8]) -> Option<DecodedText> {
     let mut content = String::with_capacity(bytes.len());
     let (mut wide, mut strays) = (0, 0);
     for chunk in bytes.utf8_chunks() {
@@ -199,7 +203,8 @@ fn stray(bytes: &[u8]) -> Option<Text> {
     }
     // A text that has these characters itself would not come back.
     let own = content.chars().filter(|c| stray_byte(*c).is_some()).count();
-    (wide >= strays && own == strays && is_clean(&content)).then_some(Text { content, encoding: Encoding::Utf8Stray })
+    (wide >= strays && own == strays && is_clean(&content))
+        .then_some(DecodedText { content, encoding: TextEncoding::Utf8Stray })
 }
 
 fn stray_byte(c: char) -> Option<u8> {
@@ -207,7 +212,7 @@ fn stray_byte(c: char) -> Option<u8> {
 }
 
 /// What an older encoding says: the one that is likeliest, else the commonest; this first where there is little to go by.
-fn legacy(bytes: &[u8]) -> Option<Text> {
+fn decode_legacy(bytes: &[u8]) -> Option<DecodedText> {
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     detector.feed(bytes, true);
     let likeliest = detector.guess(None, Utf8Detection::Deny);
@@ -215,13 +220,16 @@ fn legacy(bytes: &[u8]) -> Option<Text> {
     let order = if telling < MIN_TELLING_BYTES { [WINDOWS_1252, likeliest] } else { [likeliest, WINDOWS_1252] };
     order.into_iter().find_map(|encoding| {
         let content = encoding.decode_without_bom_handling_and_without_replacement(bytes)?;
-        let is_same = legacy_bytes(encoding, &content).as_deref() == Ok(bytes);
-        let text = || Text { content: content.clone().into_owned(), encoding: Encoding::Legacy(Legacy(encoding)) };
+        let is_same = encode_legacy(encoding, &content).as_deref() == Ok(bytes);
+        let text = || DecodedText {
+            content: content.clone().into_owned(),
+            encoding: TextEncoding::Legacy(LegacyEncoding(encoding)),
+        };
         (is_same && is_clean(&content)).then(text)
     })
 }
 
-fn legacy_bytes(encoding: &'static encoding_rs::Encoding, content: &str) -> Result<Vec<u8>, NotInEncoding> {
+fn encode_legacy(encoding: &'static encoding_rs::Encoding, content: &str) -> Result<Vec<u8>, NotInEncoding> {
     let mut encoder = encoding.new_encoder();
     let mut bytes = Vec::new();
     let mut rest = content;

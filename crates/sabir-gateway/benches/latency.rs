@@ -13,10 +13,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use sabir_call::{Event, Protocol};
-use sabir_gateway::{Gateway, Limits, Mending, Quiet, Route, Routes, Settings};
-use sabir_model::{Callers, HttpModel, Provider};
-use sabir_wire::{Close, Decoder, Wire};
+use sabir_call::{Event, ToolProtocol};
+use sabir_gateway::{Gateway, GatewayLimits, GatewaySettings, ModelRoute, NullObserver, RepairMode, RouteTable};
+use sabir_model::{CallerScope, HttpModel, Provider};
+use sabir_wire::{BodyEnd, ResponseDecoder, Wire};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -117,12 +117,13 @@ async fn left(mut client: TcpStream, back: TcpStream, after: Duration) -> io::Re
 /// A gateway before that provider.
 async fn gateway(provider: &TcpListener) -> io::Result<SocketAddr> {
     let base_url = format!("http://{}/v1", provider.local_addr()?);
-    let model = HttpModel::new(Provider::new("bench", Wire::OpenAiChat, base_url, None)).callers(Callers::Many);
-    let (id, protocol) = ("behind".to_owned(), Protocol::Native);
-    let route = Route { model: Arc::new(model), id, protocol, mending: Mending::Heal, back: None };
-    let (token, hosts, origins, limits) = (None, Vec::new(), Vec::new(), Limits::default());
-    let settings = Settings { token, hosts, origins, limits, seed: 1, clock: || UNIX_EPOCH };
-    let gateway = Gateway::new(Routes::default().with("model", route), settings, Quiet);
+    let model =
+        HttpModel::new(Provider::new("bench", Wire::OpenAiChat, base_url, None)).caller_scope(CallerScope::Many);
+    let (id, protocol) = ("behind".to_owned(), ToolProtocol::Native);
+    let route = ModelRoute { model: Arc::new(model), id, protocol, repair_mode: RepairMode::Heal, provider_wire: None };
+    let (token, hosts, origins, limits) = (None, Vec::new(), Vec::new(), GatewayLimits::default());
+    let settings = GatewaySettings { token, hosts, origins, limits, seed: 1, clock: || UNIX_EPOCH };
+    let gateway = Gateway::new(RouteTable::default().with_route("model", route), settings, NullObserver);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move { gateway.serve(listener, std::future::pending()).await });
@@ -204,8 +205,8 @@ fn arguments(bytes: &[u8]) -> (bool, usize) {
         Event::ArgDelta { text, .. } => count += text.len(),
         _ => {}
     };
-    let mut decoder = Decoder::new(Wire::OpenAiChat);
+    let mut decoder = ResponseDecoder::new(Wire::OpenAiChat);
     decoder.push(text.as_bytes(), &mut sink);
-    let _ = decoder.finish(Close::Clean, &mut sink);
+    let _ = decoder.finish(BodyEnd::Clean, &mut sink);
     (begun, count)
 }

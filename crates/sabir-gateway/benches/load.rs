@@ -18,10 +18,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sabir_call::Protocol;
-use sabir_gateway::{Back, Gateway, Limits, Mending, Quiet, Route, Routes, Settings};
-use sabir_model::{Callers, HttpModel, Provider};
-use sabir_wire::{Form, Wire};
+use sabir_call::ToolProtocol;
+use sabir_gateway::{
+    Gateway, GatewayLimits, GatewaySettings, ModelRoute, NullObserver, ProviderWire, RepairMode, RouteTable,
+};
+use sabir_model::{CallerScope, HttpModel, Provider};
+use sabir_wire::{Wire, WireOptions};
 use tokio::net::TcpListener;
 
 #[path = "load/back.rs"]
@@ -97,32 +99,37 @@ async fn serve_back() {
 }
 
 async fn serve_gateway(back: &str) {
-    let mut routes = Routes::default();
+    let mut routes = RouteTable::default();
     for wire in BACKS {
         for (name, written, protocol) in MODES {
             let version = if wire.name().starts_with("openai") { "/v1" } else { "" };
             let mut provider = Provider::new("back", wire, format!("http://{back}{version}"), None);
-            provider.form = Form { streamed: true, ..Form::default() };
-            let back = Some(Back { wire, form: provider.form.clone() });
-            let model = HttpModel::new(provider).callers(Callers::Many);
+            provider.form = WireOptions { streamed: true, ..WireOptions::default() };
+            let back = Some(ProviderWire { wire, form: provider.form.clone() });
+            let model = HttpModel::new(provider).caller_scope(CallerScope::Many);
             let protocol =
-                if protocol == "native" { Protocol::Native } else { Protocol::Prompted(protocol.to_owned()) };
-            let route =
-                Route { model: Arc::new(model), id: format!("as-{written}"), protocol, mending: Mending::Heal, back };
-            routes = routes.with(format!("{wire}.{name}"), route);
+                if protocol == "native" { ToolProtocol::Native } else { ToolProtocol::Prompted(protocol.to_owned()) };
+            let route = ModelRoute {
+                model: Arc::new(model),
+                id: format!("as-{written}"),
+                protocol,
+                repair_mode: RepairMode::Heal,
+                provider_wire: back,
+            };
+            routes = routes.with_route(format!("{wire}.{name}"), route);
         }
     }
-    let settings = Settings {
+    let settings = GatewaySettings {
         token: None,
         hosts: Vec::new(),
         origins: Vec::new(),
-        limits: Limits::default(),
+        limits: GatewayLimits::default(),
         seed: 1,
         clock: std::time::SystemTime::now,
     };
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     println!("{}", listener.local_addr().unwrap());
-    Gateway::new(routes, settings, Quiet).serve(listener, std::future::pending()).await.unwrap();
+    Gateway::new(routes, settings, NullObserver).serve(listener, std::future::pending()).await.unwrap();
 }
 
 /// 100 KB in five seconds: when does the client have the first of it, and is anything kept back later?

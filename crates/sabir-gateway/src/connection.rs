@@ -13,18 +13,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-use crate::framing::{Framing, Phase};
-use crate::settings::Limits;
+use crate::framing::{ConnectionPhase, RequestFraming};
+use crate::settings::GatewayLimits;
 
 /// What a client is told whose head did not come in time. Which wire it speaks is not known.
-const TOO_SLOW: &str = concat!(
+const TIMEOUT_RESPONSE: &str = concat!(
     "HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\ncontent-length: 80\r\nconnection: close\r\n\r\n",
     r#"{"error": {"type": "timeout_error", "message": "the head did not come in time"}}"#,
 );
 
 /// What a connection and the answers on it know of each other.
 #[derive(Debug, Default)]
-pub(crate) struct Link {
+pub(crate) struct ConnectionState {
     /// Whether a request is being answered.
     busy: AtomicBool,
     /// Whether it cannot be said any more where a request ends.
@@ -35,12 +35,12 @@ pub(crate) struct Link {
 
 /// While it lives, a request is being answered.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<Link>);
+pub(crate) struct BusyGuard(Arc<ConnectionState>);
 
-impl Link {
-    pub(crate) fn busy(self: &Arc<Self>) -> Busy {
+impl ConnectionState {
+    pub(crate) fn mark_busy(self: &Arc<Self>) -> BusyGuard {
         self.busy.store(true, Ordering::Relaxed);
-        Busy(Arc::clone(self))
+        BusyGuard(Arc::clone(self))
     }
 
     pub(crate) fn is_lost(&self) -> bool {
@@ -52,37 +52,37 @@ impl Link {
     }
 }
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.busy.store(false, Ordering::Relaxed);
     }
 }
 
 /// The stream of a connection.
-pub(crate) struct Line {
+pub(crate) struct TimedStream {
     stream: TcpStream,
-    framing: Framing,
-    link: Arc<Link>,
-    limits: Limits,
+    framing: RequestFraming,
+    link: Arc<ConnectionState>,
+    limits: GatewayLimits,
     /// What the client is waited for, and until when.
-    reading: Option<(Phase, Pin<Box<Sleep>>)>,
+    reading: Option<(ConnectionPhase, Pin<Box<Sleep>>)>,
     /// Until when it must have taken something.
     writing: Option<Pin<Box<Sleep>>>,
 }
 
-impl Line {
-    pub(crate) fn new(stream: TcpStream, link: Arc<Link>, limits: Limits) -> Self {
-        Self { stream, framing: Framing::new(), link, limits, reading: None, writing: None }
+impl TimedStream {
+    pub(crate) fn new(stream: TcpStream, link: Arc<ConnectionState>, limits: GatewayLimits) -> Self {
+        Self { stream, framing: RequestFraming::new(), link, limits, reading: None, writing: None }
     }
 
     /// Waits for the client to write, as long as it may take.
-    fn wait(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+    fn poll_read_timeout(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         let phase = self.framing.phase();
         let limit = match phase {
             _ if self.link.busy.load(Ordering::Relaxed) => None,
-            Phase::New | Phase::Head => Some(self.limits.head),
-            Phase::Idle => Some(self.limits.idle),
-            Phase::Body => None,
+            ConnectionPhase::New | ConnectionPhase::Head => Some(self.limits.head),
+            ConnectionPhase::Idle => Some(self.limits.idle),
+            ConnectionPhase::Body => None,
         };
         let Some(limit) = limit else {
             self.reading = None;
@@ -93,38 +93,38 @@ impl Line {
         }
         let Some((_, timer)) = &mut self.reading else { return Poll::Pending };
         timer.as_mut().poll(context).map(|()| {
-            if phase == Phase::Head {
+            if phase == ConnectionPhase::Head {
                 self.link.slow.store(true, Ordering::Relaxed);
-                self.last_words();
+                self.send_timeout_response();
             }
-            Err(late("the client did not write for too long"))
+            Err(timeout_error("the client did not write for too long"))
         })
     }
 
     /// Tells a client that began a head why its connection ends, if that goes at once: no answer is being written, and what
     /// is as short as this fits.
-    fn last_words(&self) {
+    fn send_timeout_response(&self) {
         if self.writing.is_none() {
-            let _ = self.stream.try_write(TOO_SLOW.as_bytes());
+            let _ = self.stream.try_write(TIMEOUT_RESPONSE.as_bytes());
         }
     }
 
     /// What came of writing, within the time that a client may take nothing.
-    fn written<T>(&mut self, context: &mut Context<'_>, written: Poll<Result<T>>) -> Poll<Result<T>> {
+    fn poll_write_timeout<T>(&mut self, context: &mut Context<'_>, written: Poll<Result<T>>) -> Poll<Result<T>> {
         if written.is_ready() {
             self.writing = None;
             return written;
         }
         let timer = self.writing.get_or_insert_with(|| Box::pin(sleep(self.limits.stalled)));
-        timer.as_mut().poll(context).map(|()| Err(late("the client took nothing for too long")))
+        timer.as_mut().poll(context).map(|()| Err(timeout_error("the client took nothing for too long")))
     }
 }
 
-fn late(what: &'static str) -> Error {
+fn timeout_error(what: &'static str) -> Error {
     Error::new(ErrorKind::TimedOut, what)
 }
 
-impl AsyncRead for Line {
+impl AsyncRead for TimedStream {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         let this = &mut *self;
         let known = buffer.filled().len();
@@ -135,16 +135,16 @@ impl AsyncRead for Line {
                 }
                 Poll::Ready(Ok(()))
             }
-            Poll::Pending => this.wait(context),
+            Poll::Pending => this.poll_read_timeout(context),
             failed => failed,
         }
     }
 }
 
-impl AsyncWrite for Line {
+impl AsyncWrite for TimedStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.written(context, written)
+        self.poll_write_timeout(context, written)
     }
 
     fn poll_write_vectored(
@@ -153,7 +153,7 @@ impl AsyncWrite for Line {
         pieces: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
-        self.written(context, written)
+        self.poll_write_timeout(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -7,36 +7,36 @@ use axum::body::{Body, Bytes};
 use axum::response::Response;
 use http_body::{Body as _, Frame, SizeHint};
 
-use crate::connection::Busy;
-use crate::ledger::Ledger;
+use crate::connection::BusyGuard;
+use crate::exchange_log::ExchangeLog;
 
 /// A body that writes into the ledger what the client took, and lets go of everything when it ends or is dropped.
-struct Delivery {
+struct TrackedBody {
     body: Body,
-    ledger: Ledger,
-    _busy: Busy,
+    ledger: ExchangeLog,
+    _busy: BusyGuard,
 }
 
 /// The response, watched from now on.
-pub(crate) fn watched(response: Response, ledger: Ledger, busy: Busy) -> Response {
-    ledger.status(response.status().as_u16());
+pub(crate) fn track_delivery(response: Response, ledger: ExchangeLog, busy: BusyGuard) -> Response {
+    ledger.set_status(response.status().as_u16());
     response.map(|body| {
-        let delivery = Delivery { body, ledger, _busy: busy };
-        delivery.look();
+        let delivery = TrackedBody { body, ledger, _busy: busy };
+        delivery.check_end();
         Body::new(delivery)
     })
 }
 
-impl Delivery {
+impl TrackedBody {
     /// Notes whether that was the last of it: a body of a known length is not asked for its end.
-    fn look(&self) {
+    fn check_end(&self) {
         if self.body.is_end_stream() {
-            self.ledger.taken();
+            self.ledger.mark_taken();
         }
     }
 }
 
-impl http_body::Body for Delivery {
+impl http_body::Body for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -47,11 +47,11 @@ impl http_body::Body for Delivery {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         match &frame {
             Some(Ok(frame)) => {
-                self.ledger.sent(frame.data_ref().map_or(0, Bytes::len));
-                self.look();
+                self.ledger.add_bytes(frame.data_ref().map_or(0, Bytes::len));
+                self.check_end();
             }
             Some(Err(_)) => {}
-            None => self.ledger.taken(),
+            None => self.ledger.mark_taken(),
         }
         Poll::Ready(frame)
     }

@@ -46,7 +46,7 @@ pub(crate) enum Refusal {
 
 impl Refusal {
     /// The error as a wire says it.
-    pub(crate) fn told(&self) -> ProviderError {
+    pub(crate) fn to_provider_error(&self) -> ProviderError {
         let of = |status: StatusCode, code: &str| ProviderError {
             status: Some(status.as_u16()),
             ..ProviderError::new(code, self.to_string())
@@ -61,7 +61,7 @@ impl Refusal {
             Self::Path(_) => of(StatusCode::NOT_FOUND, "not_found_error"),
             Self::Model(..) => ProviderError {
                 kind: ModelErrorKind::UnknownModel,
-                place: Some("model".to_owned()),
+                request_path: Some("model".to_owned()),
                 ..of(StatusCode::NOT_FOUND, "not_found_error")
             },
             Self::Method(..) => of(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error"),
@@ -74,10 +74,10 @@ impl Refusal {
     }
 
     /// The response, as the clients of that wire expect it.
-    pub(crate) fn response(&self, front: Option<Wire>) -> Response {
-        let (front, told) = (front.unwrap_or(Wire::OpenAiChat), self.told());
+    pub(crate) fn to_response(&self, front: Option<Wire>) -> Response {
+        let (front, told) = (front.unwrap_or(Wire::OpenAiChat), self.to_provider_error());
         let mut response = Response::new(Body::from(front.encode_error(&told).to_string()));
-        *response.status_mut() = StatusCode::from_u16(front.status(&told)).unwrap_or(StatusCode::BAD_GATEWAY);
+        *response.status_mut() = StatusCode::from_u16(front.error_status(&told)).unwrap_or(StatusCode::BAD_GATEWAY);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         match self {

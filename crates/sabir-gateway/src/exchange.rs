@@ -9,100 +9,104 @@ use std::time::{Duration, UNIX_EPOCH};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
-use sabir_call::dialect::dialect;
-use sabir_call::{Answer as ModelAnswer, Draft, Event, ModelError, Protocol, Request, Sink, render_request};
-use sabir_wire::{Encoder, Head, Incoming, Wire};
+use sabir_call::dialect::find_dialect;
+use sabir_call::{
+    DraftResponse, Event, EventSink, ModelError, Request, ResponseFuture as ModelAnswer, ToolProtocol, render_request,
+};
+use sabir_wire::{DecodedRequest, ResponseEncoder, ResponseMetadata, Wire};
 
-use crate::answer::{Answer, Page, Work};
+use crate::call_repair::{CallDelivery, CallRepairer, NextStep, RepairLog};
 use crate::error::Refusal;
-use crate::ledger::Ledger;
-use crate::mend::{Diary, Mender, Next, Taken};
-use crate::note::Note;
-use crate::route::{Back, Route};
+use crate::exchange_log::ExchangeLog;
+use crate::gateway_event::GatewayEvent;
+use crate::response_body::{BodyBuffer, BodyTask, StreamingBody};
+use crate::route::{ModelRoute, ProviderWire};
 use crate::serve::Gateway;
 
 /// The header with which a client asks for a report of what was done about its answer, and in which it gets one.
-pub(crate) const REPORT: &str = "sabir-report";
+pub(crate) const REPORT_HEADER: &str = "sabir-report";
 
 /// What is known of an exchange from its start.
 pub(crate) struct Exchange {
     pub(crate) gateway: Gateway,
     pub(crate) front: Wire,
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: ExchangeLog,
     /// Whether the client wants to be told what was done about the answer.
     pub(crate) report: bool,
 }
 
 /// A request that was understood, and who is to answer it.
-struct Asking {
+struct ResolvedRequest {
     request: Request,
-    route: Arc<Route>,
-    head: Head,
+    route: Arc<ModelRoute>,
+    head: ResponseMetadata,
 }
 
 impl Exchange {
     /// Answers a request that came to this path.
-    pub(crate) async fn answer(self, path: &str, body: Bytes) -> Result<Response, Refusal> {
-        let (asking, streamed) = self.asking(path, &body)?;
+    pub(crate) async fn answer_request(self, path: &str, body: Bytes) -> Result<Response, Refusal> {
+        let (asking, streamed) = self.resolve_request(path, &body)?;
         drop(body);
-        self.begin(asking, streamed).await
+        self.start_response(asking, streamed).await
     }
 
-    fn asking(&self, path: &str, body: &[u8]) -> Result<(Asking, bool), Refusal> {
+    fn resolve_request(&self, path: &str, body: &[u8]) -> Result<(ResolvedRequest, bool), Refusal> {
         let incoming = self.front.decode_request(path, body).map_err(Refusal::Request)?;
-        self.ledger.asked(&incoming.request.model);
+        self.ledger.set_model(&incoming.request.model);
         let routes = self.gateway.routes();
-        let route = routes.find(&incoming.request.model).ok_or_else(|| routes.unknown(&incoming.request.model))?;
+        let route =
+            routes.find_route(&incoming.request.model).ok_or_else(|| routes.unknown_model(&incoming.request.model))?;
         let created = (self.gateway.settings().clock)().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let head = incoming.head(self.ledger.id(), created);
-        let Incoming { mut request, streamed, notes, .. } = incoming;
+        let head = incoming.response_metadata(self.ledger.id(), created);
+        let DecodedRequest { mut request, streamed, notes, .. } = incoming;
         for note in &notes {
-            self.ledger.note(Note::LeftOut { path: &note.path, what: &note.message });
+            self.ledger.emit_event(GatewayEvent::LeftOut { path: &note.path, what: &note.message });
         }
         request.model.clone_from(&route.id);
         request.protocol = route.protocol.clone();
-        self.tell_taught(&request);
-        self.weigh(&request, &route)?;
-        Ok((Asking { request, route, head }, streamed))
+        self.report_prompt(&request);
+        self.check_support(&request, &route)?;
+        Ok((ResolvedRequest { request, route, head }, streamed))
     }
 
-    fn tell_taught(&self, request: &Request) {
-        if let Protocol::Prompted(name) = &request.protocol
-            && let Some(dialect) = dialect(name)
+    fn report_prompt(&self, request: &Request) {
+        if let ToolProtocol::Prompted(name) = &request.protocol
+            && let Some(dialect) = find_dialect(name)
         {
             let prompt = render_request(&Request { messages: Vec::new().into(), ..request.clone() }, dialect).system;
             // Without tools there is nothing to teach.
             if prompt != request.system.trim_end() {
-                self.ledger.note(Note::Taught { dialect: name, prompt: &prompt });
+                self.ledger.emit_event(GatewayEvent::ToolsInPrompt { dialect: name, prompt: &prompt });
             }
         }
     }
 
     /// Tells what the provider has no words for, or refuses what may not be left out.
-    fn weigh(&self, request: &Request, route: &Route) -> Result<(), Refusal> {
-        let Some(Back { wire, form }) = &route.back else { return Ok(()) };
+    fn check_support(&self, request: &Request, route: &ModelRoute) -> Result<(), Refusal> {
+        let Some(ProviderWire { wire, form }) = &route.provider_wire else { return Ok(()) };
         let rendered = match &request.protocol {
-            Protocol::Prompted(name) => dialect(name).map(|dialect| render_request(request, dialect)),
-            Protocol::Native => None,
+            ToolProtocol::Prompted(name) => find_dialect(name).map(|dialect| render_request(request, dialect)),
+            ToolProtocol::Native => None,
         };
-        let notes = wire.weigh(rendered.as_ref().unwrap_or(request), form).map_err(Refusal::Request)?;
+        let notes = wire.check_support(rendered.as_ref().unwrap_or(request), form).map_err(Refusal::Request)?;
         for note in &notes {
-            self.ledger.note(Note::LeftOut { path: &note.path, what: &note.message });
+            self.ledger.emit_event(GatewayEvent::LeftOut { path: &note.path, what: &note.message });
         }
         Ok(())
     }
 
-    async fn begin(self, asking: Asking, streamed: bool) -> Result<Response, Refusal> {
-        let page = Page::default();
+    async fn start_response(self, asking: ResolvedRequest, streamed: bool) -> Result<Response, Refusal> {
+        let page = BodyBuffer::default();
         let (front, limits) = (self.front, self.gateway.settings().limits);
-        let work: Work = if streamed {
-            Box::pin(self.stream(asking, page.clone()))
+        let work: BodyTask = if streamed {
+            Box::pin(self.stream_answer(asking, page.clone()))
         } else {
-            Box::pin(self.whole(asking, page.clone()))
+            Box::pin(self.buffer_answer(asking, page.clone()))
         };
-        let answer = Answer::new(page, work).begun().await?;
-        let (kind, ping) = if streamed { (front.stream_type(), ping(front)) } else { ("application/json", "") };
-        let mut response = Response::new(Body::new(answer.pinging(ping, limits.ping)));
+        let answer = StreamingBody::new(page, work).wait_for_start().await?;
+        let (kind, ping) =
+            if streamed { (front.stream_type(), keep_alive_text(front)) } else { ("application/json", "") };
+        let mut response = Response::new(Body::new(answer.with_keep_alive(ping, limits.ping)));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         if streamed {
             response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -110,79 +114,83 @@ impl Exchange {
         Ok(response)
     }
 
-    async fn stream(self, asking: Asking, page: Page) {
-        let Asking { request, route, head } = asking;
-        let encoder = Encoder::new(self.front, head);
-        let mut written = Streamed { encoder, page: page.clone(), ledger: self.ledger.clone(), begun: None };
-        let tell = |note: Note<'_>| self.ledger.note(note);
+    async fn stream_answer(self, asking: ResolvedRequest, page: BodyBuffer) {
+        let ResolvedRequest { request, route, head } = asking;
+        let encoder = ResponseEncoder::new(self.front, head);
+        let mut written = StreamingSink { encoder, page: page.clone(), ledger: self.ledger.clone(), begun: None };
+        let tell = |note: GatewayEvent<'_>| self.ledger.emit_event(note);
         // A line of JSON holds a call, whether more lines follow or not.
-        let taken = if self.front.stream_type() == "text/event-stream" { Taken::InPieces } else { Taken::Whole };
-        let (result, report) = ask(&request, &route, taken, Diary::new(&tell), &mut written).await;
+        let taken =
+            if self.front.stream_type() == "text/event-stream" { CallDelivery::InPieces } else { CallDelivery::Whole };
+        let (result, report) = run_with_repairs(&request, &route, taken, RepairLog::new(&tell), &mut written).await;
         let failure = result.err().map(Refusal::Failed);
-        let Streamed { mut encoder, begun, .. } = written;
+        let StreamingSink { mut encoder, begun, .. } = written;
         if self.report && (begun.is_some() || failure.is_none()) {
-            page.write(|out| encoder.remark(REPORT, &report, out));
+            page.write_with(|out| encoder.encode_comment(REPORT_HEADER, &report, out));
         } else if self.report {
-            self.ledger.report(report);
+            self.ledger.set_report(report);
         }
         match failure {
-            Some(refusal) if begun.is_none() => page.refuse(refusal),
+            Some(refusal) if begun.is_none() => page.set_refusal(refusal),
             Some(refusal) => {
-                self.ledger.failed(&refusal);
-                page.write(|out| encoder.error(&refusal.told(), out));
+                self.ledger.set_error(&refusal);
+                page.write_with(|out| encoder.encode_error_event(&refusal.to_provider_error(), out));
             }
             None => {
                 let took = self.ledger.elapsed();
-                encoder.took(took, begun.map_or(Duration::ZERO, |begun| took.saturating_sub(begun)));
-                page.write(|out| encoder.finish(out));
-                self.ledger.done();
+                encoder.set_durations(took, begun.map_or(Duration::ZERO, |begun| took.saturating_sub(begun)));
+                page.write_with(|out| encoder.finish(out));
+                self.ledger.mark_done();
             }
         }
     }
 
-    async fn whole(self, asking: Asking, page: Page) {
-        let Asking { request, route, mut head } = asking;
-        let mut drafted = Drafted { draft: Draft::default(), ledger: self.ledger.clone(), begun: None };
-        let tell = |note: Note<'_>| self.ledger.note(note);
-        let (result, report) = ask(&request, &route, Taken::Whole, Diary::new(&tell), &mut drafted).await;
+    async fn buffer_answer(self, asking: ResolvedRequest, page: BodyBuffer) {
+        let ResolvedRequest { request, route, mut head } = asking;
+        let mut drafted = BufferingSink { draft: DraftResponse::default(), ledger: self.ledger.clone(), begun: None };
+        let tell = |note: GatewayEvent<'_>| self.ledger.emit_event(note);
+        let (result, report) =
+            run_with_repairs(&request, &route, CallDelivery::Whole, RepairLog::new(&tell), &mut drafted).await;
         if self.report {
-            self.ledger.report(report);
+            self.ledger.set_report(report);
         }
         if let Err(error) = result {
-            return page.refuse(Refusal::Failed(error));
+            return page.set_refusal(Refusal::Failed(error));
         }
-        head.took = self.ledger.elapsed();
-        head.spoke = drafted.begun.map_or(Duration::ZERO, |begun| head.took.saturating_sub(begun));
-        let body = self.front.encode_whole(&head, &drafted.draft).to_string();
-        page.write(|out| out.extend_from_slice(body.as_bytes()));
-        self.ledger.done();
+        head.total_duration = self.ledger.elapsed();
+        head.generation_duration =
+            drafted.begun.map_or(Duration::ZERO, |begun| head.total_duration.saturating_sub(begun));
+        let body = self.front.encode_response(&head, &drafted.draft).to_string();
+        page.write_with(|out| out.extend_from_slice(body.as_bytes()));
+        self.ledger.mark_done();
     }
 }
 
 /// Asks, as often as the route's mending says, and mends what comes. Gives back what was done, for the client's report.
-async fn ask<S: Sink + Send>(
+async fn run_with_repairs<S: EventSink + Send>(
     request: &Request,
-    route: &Route,
-    taken: Taken,
-    diary: Diary<'_>,
+    route: &ModelRoute,
+    taken: CallDelivery,
+    diary: RepairLog<'_>,
     out: &mut S,
 ) -> (Result<(), ModelError>, String) {
-    let mut mender = Mender::new(request, route.mending, taken, diary, |event: Event<'_>| out.event(event));
+    let mut mender =
+        CallRepairer::new(request, route.repair_mode, taken, diary, |event: Event<'_>| out.push_event(event));
     let mut asked = Cow::Borrowed(request);
     let result = loop {
-        let over = mender.over();
-        let result = listen(route.model.answer(&asked, &mut mender), &over).await;
-        match mender.ended(&asked, result) {
-            Next::Done => break Ok(()),
-            Next::Failed(error) => break Err(error),
-            Next::Ask(next) => asked = Cow::Owned(*next),
+        let over = mender.stop_flag();
+        let result = read_answer(route.model.stream_response(&asked, &mut mender), &over).await;
+        match mender.finish_attempt(&asked, result) {
+            NextStep::Done => break Ok(()),
+            NextStep::Failed(error) => break Err(error),
+            NextStep::Ask(next) => asked = Cow::Owned(*next),
         }
     };
-    (result, mender.report())
+    (result, mender.render_report())
 }
 
 /// Takes an answer, up to where nothing more of it is wanted: the rest is not waited for.
-async fn listen(mut answer: ModelAnswer<'_>, over: &AtomicBool) -> Result<(), ModelError> {
+async fn read_answer(mut answer: ModelAnswer<'_>, over: &AtomicBool) -> Result<(), ModelError> {
     std::future::poll_fn(|context| {
         let polled = answer.as_mut().poll(context);
         if over.load(Ordering::Relaxed) { Poll::Ready(Ok(())) } else { polled }
@@ -191,21 +199,21 @@ async fn listen(mut answer: ModelAnswer<'_>, over: &AtomicBool) -> Result<(), Mo
 }
 
 /// A sink that writes a stream.
-struct Streamed {
-    encoder: Encoder,
-    page: Page,
-    ledger: Ledger,
+struct StreamingSink {
+    encoder: ResponseEncoder,
+    page: BodyBuffer,
+    ledger: ExchangeLog,
     /// When the first of it was written, from the start of the exchange.
     begun: Option<Duration>,
 }
 
-impl Sink for Streamed {
-    fn event(&mut self, event: Event<'_>) {
+impl EventSink for StreamingSink {
+    fn push_event(&mut self, event: Event<'_>) {
         let Self { encoder, page, ledger, begun } = self;
-        ledger.event(&event);
-        page.write(|out| {
+        ledger.count_event(&event);
+        page.write_with(|out| {
             let before = out.len();
-            encoder.event(event, out);
+            encoder.encode_event(event, out);
             if begun.is_none() && out.len() > before {
                 *begun = Some(ledger.elapsed());
             }
@@ -214,26 +222,26 @@ impl Sink for Streamed {
 }
 
 /// A sink that keeps everything until the end.
-struct Drafted {
-    draft: Draft,
-    ledger: Ledger,
+struct BufferingSink {
+    draft: DraftResponse,
+    ledger: ExchangeLog,
     /// When the first of it came, from the start of the exchange.
     begun: Option<Duration>,
 }
 
-impl Sink for Drafted {
-    fn event(&mut self, event: Event<'_>) {
-        self.ledger.event(&event);
+impl EventSink for BufferingSink {
+    fn push_event(&mut self, event: Event<'_>) {
+        self.ledger.count_event(&event);
         let says = matches!(event, Event::Text { .. } | Event::Thought { .. } | Event::CallStart { .. });
         if says && self.begun.is_none() {
             self.begun = Some(self.ledger.elapsed());
         }
-        self.draft.event(event);
+        self.draft.push_event(event);
     }
 }
 
 /// A sign of life that clients of that wire skip; lines of JSON have none.
-fn ping(front: Wire) -> &'static str {
+fn keep_alive_text(front: Wire) -> &'static str {
     match front.stream_type() {
         "text/event-stream" if front == Wire::Anthropic => "event: ping\ndata: {\"type\": \"ping\"}\n\n",
         "text/event-stream" => ": ping\n\n",

@@ -12,14 +12,14 @@ const MAX_HEADERS: usize = 100;
 
 /// Follows the requests of a connection.
 #[derive(Debug)]
-pub(crate) struct Framing {
-    place: Place,
+pub(crate) struct RequestFraming {
+    place: FramingState,
     /// Whether a request began already.
     used: bool,
 }
 
 #[derive(Debug)]
-enum Place {
+enum FramingState {
     /// In a head, of which this came.
     Head(Vec<u8>),
     /// In a body that goes on for so many bytes.
@@ -36,7 +36,7 @@ enum Place {
 
 /// What a client does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ConnectionPhase {
     /// It has not begun its first request.
     New,
     /// It has not begun its next request.
@@ -47,17 +47,17 @@ pub(crate) enum Phase {
     Body,
 }
 
-impl Framing {
+impl RequestFraming {
     pub(crate) fn new() -> Self {
-        Self { place: Place::Head(Vec::new()), used: false }
+        Self { place: FramingState::Head(Vec::new()), used: false }
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> ConnectionPhase {
         match &self.place {
-            Place::Head(bytes) if bytes.is_empty() && self.used => Phase::Idle,
-            Place::Head(bytes) if bytes.is_empty() => Phase::New,
-            Place::Head(_) => Phase::Head,
-            _ => Phase::Body,
+            FramingState::Head(bytes) if bytes.is_empty() && self.used => ConnectionPhase::Idle,
+            FramingState::Head(bytes) if bytes.is_empty() => ConnectionPhase::New,
+            FramingState::Head(_) => ConnectionPhase::Head,
+            _ => ConnectionPhase::Body,
         }
     }
 
@@ -65,31 +65,31 @@ impl Framing {
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             let taken = match &mut self.place {
-                Place::Head(_) => self.head(bytes),
-                Place::Body(left) | Place::Chunk(left) => {
+                FramingState::Head(_) => self.read_head(bytes),
+                FramingState::Body(left) | FramingState::Chunk(left) => {
                     let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
                     *left -= taken as u64;
                     if *left == 0 {
-                        let whole = matches!(self.place, Place::Body(_));
-                        self.place = if whole { Place::Head(Vec::new()) } else { Place::Size(0, false) };
+                        let whole = matches!(self.place, FramingState::Body(_));
+                        self.place = if whole { FramingState::Head(Vec::new()) } else { FramingState::Size(0, false) };
                     }
                     taken
                 }
-                Place::Size(..) | Place::Trailer(_) => {
+                FramingState::Size(..) | FramingState::Trailer(_) => {
                     let taken = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
-                    self.line(bytes.get(..taken).unwrap_or_default());
+                    self.read_line(bytes.get(..taken).unwrap_or_default());
                     taken
                 }
-                Place::Lost => return false,
+                FramingState::Lost => return false,
             };
             bytes = bytes.get(taken..).unwrap_or_default();
         }
-        !matches!(self.place, Place::Lost)
+        !matches!(self.place, FramingState::Lost)
     }
 
     /// Takes bytes of a head; says how many.
-    fn head(&mut self, bytes: &[u8]) -> usize {
-        let Place::Head(head) = &mut self.place else { return 0 };
+    fn read_head(&mut self, bytes: &[u8]) -> usize {
+        let FramingState::Head(head) = &mut self.place else { return 0 };
         // Empty lines before a request are no part of it.
         let blank =
             if head.is_empty() { bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count() } else { 0 };
@@ -97,22 +97,22 @@ impl Framing {
         let known = head.len();
         self.used |= !bytes.is_empty();
         head.extend_from_slice(bytes);
-        let Some(end) = end_of_head(head, known.saturating_sub(2)) else {
+        let Some(end) = find_head_end(head, known.saturating_sub(2)) else {
             if head.len() > MAX_HEAD {
-                self.place = Place::Lost;
+                self.place = FramingState::Lost;
             }
             return blank + bytes.len();
         };
         let head = std::mem::take(head);
-        self.place = body_behind(head.get(..end).unwrap_or_default());
+        self.place = body_after(head.get(..end).unwrap_or_default());
         blank + end - known
     }
 
     /// Takes a piece of a line, its end included if it is there.
-    fn line(&mut self, piece: &[u8]) {
+    fn read_line(&mut self, piece: &[u8]) {
         let ended = piece.last() == Some(&b'\n');
         match &mut self.place {
-            Place::Size(size, over) => {
+            FramingState::Size(size, over) => {
                 for byte in piece {
                     match char::from(*byte).to_digit(16).filter(|_| !*over) {
                         Some(digit) => *size = size.saturating_mul(16).saturating_add(u64::from(digit)),
@@ -121,13 +121,14 @@ impl Framing {
                 }
                 if ended {
                     let size = *size;
-                    self.place = if size == 0 { Place::Trailer(0) } else { Place::Chunk(size.saturating_add(2)) };
+                    self.place =
+                        if size == 0 { FramingState::Trailer(0) } else { FramingState::Chunk(size.saturating_add(2)) };
                 }
             }
-            Place::Trailer(length) => {
+            FramingState::Trailer(length) => {
                 *length += piece.iter().filter(|byte| !matches!(byte, b'\r' | b'\n')).count();
                 if ended {
-                    self.place = if *length == 0 { Place::Head(Vec::new()) } else { Place::Trailer(0) };
+                    self.place = if *length == 0 { FramingState::Head(Vec::new()) } else { FramingState::Trailer(0) };
                 }
             }
             _ => {}
@@ -136,7 +137,7 @@ impl Framing {
 }
 
 /// Where a head ends, if it does: behind an empty line. Only what begins at `from` or later is looked at.
-fn end_of_head(head: &[u8], from: usize) -> Option<usize> {
+fn find_head_end(head: &[u8], from: usize) -> Option<usize> {
     let lines = head.iter().enumerate().skip(from).filter(|(_, byte)| **byte == b'\n');
     lines.map(|(at, _)| at + 1).find_map(|next| match head.get(next..)? {
         [b'\n', ..] => Some(next + 1),
@@ -146,24 +147,24 @@ fn end_of_head(head: &[u8], from: usize) -> Option<usize> {
 }
 
 /// What follows a head.
-fn body_behind(head: &[u8]) -> Place {
+fn body_after(head: &[u8]) -> FramingState {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     // hyper refuses what it cannot parse, and closes the connection.
     if !request.parse(head).is_ok_and(|status| status.is_complete()) {
-        return Place::Lost;
+        return FramingState::Lost;
     }
     let named = |name: &str| request.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
     let length = named("content-length").map(|header| std::str::from_utf8(header.value).map(str::trim));
     let coded = named("transfer-encoding").is_some();
     match (length, coded) {
-        (Some(_), true) => Place::Lost,
-        (None, true) => Place::Size(0, false),
-        (None, false) => Place::Head(Vec::new()),
+        (Some(_), true) => FramingState::Lost,
+        (None, true) => FramingState::Size(0, false),
+        (None, false) => FramingState::Head(Vec::new()),
         (Some(length), false) => match length.ok().and_then(|length| length.parse().ok()) {
-            Some(0) => Place::Head(Vec::new()),
-            Some(length) => Place::Body(length),
-            None => Place::Lost,
+            Some(0) => FramingState::Head(Vec::new()),
+            Some(length) => FramingState::Body(length),
+            None => FramingState::Lost,
         },
     }
 }
@@ -177,9 +178,9 @@ mod tests {
     const POST: &str = "POST /v1/messages HTTP/1.1\r\nHost: x\r\n";
 
     /// Whether all requests of a connection can be told apart, in whatever pieces they come, and where the client is then.
-    fn check(bytes: &str, fine: bool, phase: Phase) {
+    fn check(bytes: &str, fine: bool, phase: ConnectionPhase) {
         for size in [1, 2, 3, 7, bytes.len().max(1)] {
-            let mut framing = Framing::new();
+            let mut framing = RequestFraming::new();
             let all = bytes.as_bytes().chunks(size).all(|piece| framing.feed(piece));
             assert_eq!((all, framing.phase()), (fine, phase), "{size}: {bytes:?}");
         }
@@ -187,18 +188,18 @@ mod tests {
 
     #[test]
     fn requests_are_told_apart() {
-        check("", true, Phase::New);
-        check("\r\n", true, Phase::New);
-        check("PO", true, Phase::Head);
-        check(&format!("{POST}\r\n"), true, Phase::Idle);
-        check(&format!("{POST}Content-Length: 3\r\n\r\nab"), true, Phase::Body);
-        check(&format!("{POST}Content-Length: 3\r\n\r\nabc"), true, Phase::Idle);
-        check(&format!("{POST}Content-Length: 3\r\n\r\nabc{POST}"), true, Phase::Head);
-        check("GET / HTTP/1.1\nHost: x\n\nGET / HTTP/1.1\nHost: x\n\n", true, Phase::Idle);
+        check("", true, ConnectionPhase::New);
+        check("\r\n", true, ConnectionPhase::New);
+        check("PO", true, ConnectionPhase::Head);
+        check(&format!("{POST}\r\n"), true, ConnectionPhase::Idle);
+        check(&format!("{POST}Content-Length: 3\r\n\r\nab"), true, ConnectionPhase::Body);
+        check(&format!("{POST}Content-Length: 3\r\n\r\nabc"), true, ConnectionPhase::Idle);
+        check(&format!("{POST}Content-Length: 3\r\n\r\nabc{POST}"), true, ConnectionPhase::Head);
+        check("GET / HTTP/1.1\nHost: x\n\nGET / HTTP/1.1\nHost: x\n\n", true, ConnectionPhase::Idle);
         let chunked = format!("{POST}Transfer-Encoding: chunked\r\n\r\n");
-        check(&format!("{chunked}3\r\nabc\r\n"), true, Phase::Body);
-        check(&format!("{chunked}3;x=f\r\nabc\r\n0\r\n\r\n"), true, Phase::Idle);
-        check(&format!("{chunked}a\r\n0\r\n\r\nGET \r\n0\r\nx: y\r\n\r\n{POST}"), true, Phase::Head);
+        check(&format!("{chunked}3\r\nabc\r\n"), true, ConnectionPhase::Body);
+        check(&format!("{chunked}3;x=f\r\nabc\r\n0\r\n\r\n"), true, ConnectionPhase::Idle);
+        check(&format!("{chunked}a\r\n0\r\n\r\nGET \r\n0\r\nx: y\r\n\r\n{POST}"), true, ConnectionPhase::Head);
     }
 
     #[test]
@@ -206,19 +207,23 @@ mod tests {
         let both =
             ["Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", "transfer-encoding: x\r\ncontent-length: 0\r\n"];
         for both in both {
-            check(&format!("{POST}{both}\r\n"), false, Phase::Body);
-            check(&format!("{POST}\r\n{POST}{both}\r\n"), false, Phase::Body);
-            check(&format!("{POST}Content-Length: 2\r\n\r\nab{POST}{both}\r\n"), false, Phase::Body);
-            check(&format!("{POST}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n{POST}{both}\r\n"), false, Phase::Body);
+            check(&format!("{POST}{both}\r\n"), false, ConnectionPhase::Body);
+            check(&format!("{POST}\r\n{POST}{both}\r\n"), false, ConnectionPhase::Body);
+            check(&format!("{POST}Content-Length: 2\r\n\r\nab{POST}{both}\r\n"), false, ConnectionPhase::Body);
+            check(
+                &format!("{POST}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n{POST}{both}\r\n"),
+                false,
+                ConnectionPhase::Body,
+            );
         }
-        check(&format!("{POST}Content-Length: x\r\n\r\n"), false, Phase::Body);
-        check("nonsense\r\n\r\n", false, Phase::Body);
+        check(&format!("{POST}Content-Length: x\r\n\r\n"), false, ConnectionPhase::Body);
+        check("nonsense\r\n\r\n", false, ConnectionPhase::Body);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_survived(bytes: Vec<u8>, size in 1_usize..9) {
-            let mut framing = Framing::new();
+            let mut framing = RequestFraming::new();
             bytes.chunks(size).for_each(|piece| _ = framing.feed(piece));
         }
 
@@ -231,10 +236,10 @@ mod tests {
             } else {
                 format!("{POST}Content-Length: {}\r\n\r\n{body}", body.len())
             };
-            let mut framing = Framing::new();
+            let mut framing = RequestFraming::new();
             for _ in 0..2 {
                 prop_assert!(request.as_bytes().chunks(size).all(|piece| framing.feed(piece)));
-                prop_assert_eq!(framing.phase(), Phase::Idle);
+                prop_assert_eq!(framing.phase(), ConnectionPhase::Idle);
             }
         }
     }

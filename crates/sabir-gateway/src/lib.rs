@@ -13,31 +13,31 @@
 //! ```
 //!
 //! The gateway keeps nothing from request to request, so that any number of it can stand behind a balancer. Nothing here
-//! reads the environment or files, prints, or looks at the wall clock: the caller passes [`Routes`], [`Settings`] and a
-//! [`Watch`].
+//! reads the environment or files, prints, or looks at the wall clock: the caller passes [`RouteTable`], [`GatewaySettings`] and a
+//! [`GatewayObserver`].
 
-mod answer;
+mod access_control;
+mod call_repair;
+mod client_wires;
 mod connection;
-mod cut;
 mod delivery;
 mod error;
 mod exchange;
+mod exchange_log;
 mod framing;
-mod front;
-mod guard;
-mod ledger;
-mod lists;
-mod mend;
+mod gateway_event;
+mod interruptible_model;
+mod local_endpoints;
 mod metrics;
-mod note;
-mod receive;
-mod respond;
+mod request_body;
+mod request_handler;
+mod response_body;
 mod route;
 mod serve;
 mod settings;
 
-pub use mend::Mending;
-pub use note::{Ended, Note, Quiet, Watch};
-pub use route::{Back, Route, Routes};
+pub use call_repair::RepairMode;
+pub use gateway_event::{ExchangeSummary, GatewayEvent, GatewayObserver, NullObserver};
+pub use route::{ModelRoute, ProviderWire, RouteTable};
 pub use serve::{Gateway, ServeError};
-pub use settings::{Limits, Settings};
+pub use settings::{GatewayLimits, GatewaySettings};

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use sabir_wire::Wire;
 
-use crate::note::{Ended, Note};
+use crate::gateway_event::{ExchangeSummary, GatewayEvent};
 
 /// Upper bounds of the histogram, in seconds.
-const BOUNDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+const BUCKET_BOUNDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
 /// Everything that is counted.
 #[derive(Debug, Default)]
@@ -23,12 +23,12 @@ pub(crate) struct Metrics {
     calls: AtomicU64,
     retries: AtomicU64,
     bytes: AtomicU64,
-    tables: Mutex<Tables>,
+    tables: Mutex<LabeledCounters>,
 }
 
 /// Counters with labels.
 #[derive(Debug, Default)]
-struct Tables {
+struct LabeledCounters {
     /// By front and status.
     requests: BTreeMap<(&'static str, u16), u64>,
     /// By model and end.
@@ -43,50 +43,50 @@ struct Tables {
 #[derive(Debug, Default)]
 struct Histogram {
     /// How many were at most as large as each bound and larger than the one before.
-    counts: [u64; BOUNDS.len()],
+    counts: [u64; BUCKET_BOUNDS.len()],
     all: u64,
     sum: f64,
 }
 
 impl Metrics {
-    fn tables(&self) -> MutexGuard<'_, Tables> {
+    fn lock_tables(&self) -> MutexGuard<'_, LabeledCounters> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn connected(&self) {
+    pub(crate) fn connection_opened(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn disconnected(&self) {
+    pub(crate) fn connection_closed(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A request came.
-    pub(crate) fn opened(&self) {
+    pub(crate) fn request_opened(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a note. `is_named`: whether a model's name is one of the configuration's.
-    pub(crate) fn count(&self, note: &Note<'_>, is_named: impl Fn(&str) -> bool) {
+    pub(crate) fn count_event(&self, note: &GatewayEvent<'_>, is_named: impl Fn(&str) -> bool) {
         match note {
-            Note::Mended { rule, .. } => *self.tables().mended.entry(rule).or_default() += 1,
-            Note::Faulty(fault) => {
+            GatewayEvent::Repaired { rule, .. } => *self.lock_tables().mended.entry(rule).or_default() += 1,
+            GatewayEvent::FaultFound(fault) => {
                 let kind = serde_json::to_value(fault.kind).ok();
                 let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or("unknown").to_owned();
-                *self.tables().faults.entry(kind).or_default() += 1;
+                *self.lock_tables().faults.entry(kind).or_default() += 1;
             }
-            Note::Again { .. } => _ = self.retries.fetch_add(1, Ordering::Relaxed),
-            Note::Ended(ended) => self.ended(ended, is_named),
+            GatewayEvent::Retried { .. } => _ = self.retries.fetch_add(1, Ordering::Relaxed),
+            GatewayEvent::Ended(ended) => self.count_ended(ended, is_named),
             _ => {}
         }
     }
 
-    fn ended(&self, ended: &Ended<'_>, is_named: impl Fn(&str) -> bool) {
+    fn count_ended(&self, ended: &ExchangeSummary<'_>, is_named: impl Fn(&str) -> bool) {
         self.requests.fetch_sub(1, Ordering::Relaxed);
         self.calls.fetch_add(u64::from(ended.calls), Ordering::Relaxed);
         self.bytes.fetch_add(ended.bytes, Ordering::Relaxed);
         let front = ended.front.map_or("none", Wire::name);
-        let mut tables = self.tables();
+        let mut tables = self.lock_tables();
         *tables.requests.entry((front, ended.status)).or_default() += 1;
         if ended.model.is_empty() || ended.status != 200 {
             return;
@@ -102,22 +102,22 @@ impl Metrics {
             *tables.tokens.entry((model.to_owned(), direction)).or_default() += count.unwrap_or(0);
         }
         if let Some(first) = ended.first {
-            tables.first.entry(front).or_default().take(first);
+            tables.first.entry(front).or_default().observe_time(first);
         }
     }
 
     /// All of it, for whoever scrapes.
-    pub(crate) fn text(&self) -> String {
-        let mut page = Page(String::new());
+    pub(crate) fn render_text(&self) -> String {
+        let mut page = MetricsText(String::new());
         let gauge = |value: &AtomicI64| value.load(Ordering::Relaxed).max(0).unsigned_abs();
-        page.plain("connections_open", "gauge", "Connections that are open.", gauge(&self.connections));
-        page.plain("requests_open", "gauge", "Requests that are being answered.", gauge(&self.requests));
+        page.write_value("connections_open", "gauge", "Connections that are open.", gauge(&self.connections));
+        page.write_value("requests_open", "gauge", "Requests that are being answered.", gauge(&self.requests));
         let count = |value: &AtomicU64| value.load(Ordering::Relaxed);
-        page.plain("calls_total", "counter", "Calls in answers.", count(&self.calls));
-        page.plain("retries_total", "counter", "Times that a model was asked again.", count(&self.retries));
-        page.plain("bytes_total", "counter", "Bytes of answers.", count(&self.bytes));
-        let tables = self.tables();
-        page.table(
+        page.write_value("calls_total", "counter", "Calls in answers.", count(&self.calls));
+        page.write_value("retries_total", "counter", "Times that a model was asked again.", count(&self.retries));
+        page.write_value("bytes_total", "counter", "Bytes of answers.", count(&self.bytes));
+        let tables = self.lock_tables();
+        page.write_table(
             "requests_total",
             "Requests, by the API and the status that was answered.",
             tables
@@ -125,55 +125,55 @@ impl Metrics {
                 .iter()
                 .map(|((front, status), count)| (format!("front=\"{front}\",status=\"{status}\""), *count)),
         );
-        page.table(
+        page.write_table(
             "answers_total",
             "Answers of models, by how they ended.",
             tables
                 .answers
                 .iter()
-                .map(|((model, end), count)| (format!("model=\"{}\",end=\"{end}\"", escaped(model)), *count)),
+                .map(|((model, end), count)| (format!("model=\"{}\",end=\"{end}\"", escape_label(model)), *count)),
         );
-        page.table(
+        page.write_table(
             "tokens_total",
             "Tokens, as providers count them.",
             tables.tokens.iter().map(|((model, direction), count)| {
-                (format!("model=\"{}\",direction=\"{direction}\"", escaped(model)), *count)
+                (format!("model=\"{}\",direction=\"{direction}\"", escape_label(model)), *count)
             }),
         );
         let mended = tables.mended.iter().map(|(rule, count)| (format!("rule=\"{rule}\""), *count));
-        page.table("mended_total", "What was set right, by rule.", mended);
+        page.write_table("mended_total", "What was set right, by rule.", mended);
         let faults = tables.faults.iter().map(|(kind, count)| (format!("kind=\"{kind}\""), *count));
-        page.table("faults_total", "What was wrong with calls, by kind.", faults);
-        page.histograms("first_byte_seconds", "From a request to the first byte of its answer.", &tables.first);
+        page.write_table("faults_total", "What was wrong with calls, by kind.", faults);
+        page.write_histograms("first_byte_seconds", "From a request to the first byte of its answer.", &tables.first);
         page.0
     }
 }
 
 /// The text while it is written.
-struct Page(String);
+struct MetricsText(String);
 
-impl Page {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
+impl MetricsText {
+    fn write_header(&mut self, name: &str, kind: &str, help: &str) {
         _ = writeln!(self.0, "# HELP sabir_gateway_{name} {help}\n# TYPE sabir_gateway_{name} {kind}");
     }
 
-    fn plain(&mut self, name: &str, kind: &str, help: &str, value: u64) {
-        self.head(name, kind, help);
+    fn write_value(&mut self, name: &str, kind: &str, help: &str, value: u64) {
+        self.write_header(name, kind, help);
         _ = writeln!(self.0, "sabir_gateway_{name} {value}");
     }
 
-    fn table(&mut self, name: &str, help: &str, rows: impl Iterator<Item = (String, u64)>) {
-        self.head(name, "counter", help);
+    fn write_table(&mut self, name: &str, help: &str, rows: impl Iterator<Item = (String, u64)>) {
+        self.write_header(name, "counter", help);
         for (labels, value) in rows {
             _ = writeln!(self.0, "sabir_gateway_{name}{{{labels}}} {value}");
         }
     }
 
-    fn histograms(&mut self, name: &str, help: &str, all: &BTreeMap<&'static str, Histogram>) {
-        self.head(name, "histogram", help);
+    fn write_histograms(&mut self, name: &str, help: &str, all: &BTreeMap<&'static str, Histogram>) {
+        self.write_header(name, "histogram", help);
         for (front, histogram) in all {
             let mut below = 0;
-            for (bound, count) in BOUNDS.iter().zip(histogram.counts) {
+            for (bound, count) in BUCKET_BOUNDS.iter().zip(histogram.counts) {
                 below += count;
                 _ = writeln!(self.0, "sabir_gateway_{name}_bucket{{front=\"{front}\",le=\"{bound}\"}} {below}");
             }
@@ -186,9 +186,9 @@ impl Page {
 }
 
 impl Histogram {
-    fn take(&mut self, time: Duration) {
+    fn observe_time(&mut self, time: Duration) {
         let seconds = time.as_secs_f64();
-        if let Some((_, count)) = BOUNDS.iter().zip(&mut self.counts).find(|(bound, _)| seconds <= **bound) {
+        if let Some((_, count)) = BUCKET_BOUNDS.iter().zip(&mut self.counts).find(|(bound, _)| seconds <= **bound) {
             *count += 1;
         }
         self.all += 1;
@@ -197,7 +197,7 @@ impl Histogram {
 }
 
 /// A label's value.
-fn escaped(value: &str) -> String {
+fn escape_label(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
@@ -207,8 +207,8 @@ mod tests {
 
     use super::*;
 
-    fn ended<'a>(model: &'a str, status: u16, error: Option<&'a str>) -> Ended<'a> {
-        Ended {
+    fn ended<'a>(model: &'a str, status: u16, error: Option<&'a str>) -> ExchangeSummary<'a> {
+        ExchangeSummary {
             front: Some(Wire::Anthropic),
             model,
             status,
@@ -228,12 +228,12 @@ mod tests {
         for ended in
             [ended("m\"x", 200, None), ended("m\"x", 200, Some("cut")), ended("zzz", 200, None), ended("y", 404, None)]
         {
-            metrics.opened();
-            metrics.count(&Note::Ended(&ended), |name| name == "m\"x");
+            metrics.request_opened();
+            metrics.count_event(&GatewayEvent::Ended(&ended), |name| name == "m\"x");
         }
-        metrics.count(&Note::Mended { rule: "near_name", name: "read_file" }, |_| true);
-        metrics.count(&Note::Again { attempt: 1, feedback: "" }, |_| true);
-        let text = metrics.text();
+        metrics.count_event(&GatewayEvent::Repaired { rule: "near_name", name: "read_file" }, |_| true);
+        metrics.count_event(&GatewayEvent::Retried { attempt: 1, feedback: "" }, |_| true);
+        let text = metrics.render_text();
         for line in [
             "sabir_gateway_requests_open 0",
             "sabir_gateway_calls_total 8",

@@ -15,31 +15,31 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
-use crate::connection::{Line, Link};
-use crate::cut::Cuttable;
+use crate::connection::{ConnectionState, TimedStream};
 use crate::error::Refusal;
+use crate::exchange_log::ExchangeLog;
 use crate::framing::MAX_HEAD;
-use crate::ledger::Ledger;
+use crate::gateway_event::{GatewayEvent, GatewayObserver};
+use crate::interruptible_model::InterruptibleModel;
 use crate::metrics::Metrics;
-use crate::note::{Note, Watch};
-use crate::respond::Desk;
-use crate::route::{Route, Routes};
-use crate::settings::{Limits, Settings};
+use crate::request_handler::RequestHandler;
+use crate::route::{ModelRoute, RouteTable};
+use crate::settings::{GatewayLimits, GatewaySettings};
 
 /// How long answers may take to say that they were cut off.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const CUT_GRACE: Duration = Duration::from_secs(1);
 
 /// How long nothing is accepted when nothing can be: no file descriptor is left, most likely, and some connection has to end.
-const BREATH: Duration = Duration::from_millis(50);
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 
 /// A gateway. Clones are the same gateway.
 #[derive(Clone)]
-pub struct Gateway(Arc<Inner>);
+pub struct Gateway(Arc<GatewayState>);
 
-struct Inner {
-    routes: RwLock<Arc<Routes>>,
-    settings: RwLock<Arc<Settings>>,
-    watch: Box<dyn Watch>,
+struct GatewayState {
+    routes: RwLock<Arc<RouteTable>>,
+    settings: RwLock<Arc<GatewaySettings>>,
+    watch: Box<dyn GatewayObserver>,
     metrics: Metrics,
     count: AtomicU64,
     /// When it was made, in seconds since 1970.
@@ -70,10 +70,10 @@ impl std::fmt::Debug for Gateway {
 
 impl Gateway {
     /// A gateway to these models.
-    pub fn new(routes: Routes, settings: Settings, watch: impl Watch + 'static) -> Self {
+    pub fn new(routes: RouteTable, settings: GatewaySettings, watch: impl GatewayObserver + 'static) -> Self {
         let (connections, answers) = (settings.limits.connections, settings.limits.answers);
         let created = (settings.clock)().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let gateway = Self(Arc::new(Inner {
+        let gateway = Self(Arc::new(GatewayState {
             routes: RwLock::default(),
             settings: RwLock::new(Arc::new(settings)),
             watch: Box::new(watch),
@@ -84,14 +84,14 @@ impl Gateway {
             answers: Arc::new(Semaphore::new(answers)),
             cut: watch::Sender::new(false),
         }));
-        gateway.replace(routes);
+        gateway.replace_routes(routes);
         gateway
     }
 
     /// Takes other models from the next request on. Answers that are being made go on with theirs.
-    pub fn replace(&self, routes: Routes) {
-        let routes = routes.map(|route| Route {
-            model: Arc::new(Cuttable::new(Arc::clone(&route.model), self.0.cut.subscribe())),
+    pub fn replace_routes(&self, routes: RouteTable) {
+        let routes = routes.map_routes(|route| ModelRoute {
+            model: Arc::new(InterruptibleModel::new(Arc::clone(&route.model), self.0.cut.subscribe())),
             ..route
         });
         *self.0.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
@@ -99,20 +99,20 @@ impl Gateway {
 
     /// Takes other settings for what begins from now on. How many connections and answers there may be at once stays as it was
     /// at the start, and a token can be changed, but not taken away.
-    pub fn reset(&self, settings: Settings) {
+    pub fn replace_settings(&self, settings: GatewaySettings) {
         let known = self.settings();
         let (connections, answers) = (known.limits.connections, known.limits.answers);
         let token = settings.token.or_else(|| known.token.clone());
-        let limits = Limits { connections, answers, ..settings.limits };
-        let settings = Settings { token, limits, seed: known.seed, ..settings };
+        let limits = GatewayLimits { connections, answers, ..settings.limits };
+        let settings = GatewaySettings { token, limits, seed: known.seed, ..settings };
         *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
-    pub(crate) fn routes(&self) -> Arc<Routes> {
+    pub(crate) fn routes(&self) -> Arc<RouteTable> {
         Arc::clone(&self.0.routes.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn settings(&self) -> Arc<Settings> {
+    pub(crate) fn settings(&self) -> Arc<GatewaySettings> {
         Arc::clone(&self.0.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -120,25 +120,25 @@ impl Gateway {
         &self.0.metrics
     }
 
-    pub(crate) fn created(&self) -> u64 {
+    pub(crate) fn created_at(&self) -> u64 {
         self.0.created
     }
 
     /// Counts what happened, and tells whoever watches.
-    pub(crate) fn note(&self, id: &str, note: Note<'_>) {
+    pub(crate) fn emit_event(&self, id: &str, note: GatewayEvent<'_>) {
         let routes = self.routes();
-        self.0.metrics.count(&note, |model| routes.names().any(|name| name == model));
-        self.0.watch.note(id, note);
+        self.0.metrics.count_event(&note, |model| routes.model_names().any(|name| name == model));
+        self.0.watch.on_event(id, note);
     }
 
     /// A place among the answers that are made at once.
-    pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+    pub(crate) fn acquire_slot(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         let place = Arc::clone(&self.0.answers).try_acquire_owned();
         place.map_err(|_| Refusal::Busy(self.settings().limits.answers))
     }
 
     /// An id that no other answer of this machine has.
-    pub(crate) fn id(&self) -> String {
+    pub(crate) fn new_id(&self) -> String {
         let count = self.0.count.fetch_add(1, Ordering::Relaxed);
         format!("sabir_{:016x}{count:08x}", self.settings().seed)
     }
@@ -164,19 +164,19 @@ impl Gateway {
                 (permit, accepted) = async { (permit.await, listener.accept().await) } => match accepted {
                     Ok((stream, _)) => (stream, permit),
                     Err(_) => {
-                        tokio::time::sleep(BREATH).await;
+                        tokio::time::sleep(ACCEPT_BACKOFF).await;
                         continue;
                     }
                 },
             };
-            let link = Arc::new(Link::default());
-            let connection = open.watch(self.connection(stream, Arc::clone(&link), address));
+            let link = Arc::new(ConnectionState::default());
+            let connection = open.watch(self.serve_connection(stream, Arc::clone(&link), address));
             let gateway = self.clone();
             tokio::spawn(async move {
-                gateway.metrics().connected();
+                gateway.metrics().connection_opened();
                 let ended = connection.await;
-                gateway.metrics().disconnected();
-                gateway.unread(&link, ended.err().as_ref());
+                gateway.metrics().connection_closed();
+                gateway.report_unparsed(&link, ended.err().as_ref());
                 drop(permit);
             });
         }
@@ -184,21 +184,21 @@ impl Gateway {
         let mut closed = std::pin::pin!(open.shutdown());
         if timeout(self.settings().limits.drain, &mut closed).await.is_err() {
             self.0.cut.send_replace(true);
-            let _ = timeout(LAST_WORDS, closed).await;
+            let _ = timeout(CUT_GRACE, closed).await;
         }
         Ok(())
     }
 
-    fn connection(
+    fn serve_connection(
         &self,
         stream: TcpStream,
-        link: Arc<Link>,
+        link: Arc<ConnectionState>,
         listener: SocketAddr,
     ) -> impl GracefulConnection<Error = hyper::Error> + use<> {
         let _ = stream.set_nodelay(true);
         let local = stream.local_addr().unwrap_or(listener);
-        let line = Line::new(stream, Arc::clone(&link), self.settings().limits);
-        let desk = Desk { gateway: self.clone(), local, link };
+        let line = TimedStream::new(stream, Arc::clone(&link), self.settings().limits);
+        let desk = RequestHandler { gateway: self.clone(), local, link };
         let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
             let desk = desk.clone();
             async move { Ok::<_, std::convert::Infallible>(desk.respond(request.map(Body::new)).await) }
@@ -211,27 +211,27 @@ impl Gateway {
     }
 
     /// Tells of a request that was none, or did not come in time.
-    fn unread(&self, link: &Link, error: Option<&hyper::Error>) {
+    fn report_unparsed(&self, link: &ConnectionState, error: Option<&hyper::Error>) {
         let (status, words) = match error {
             Some(error) if error.is_parse_too_large() => (431, "the head of a request was too large"),
             Some(error) if error.is_parse() => (400, "something came that is no request"),
             _ if link.is_slow() => (408, "the head of a request did not come in time"),
             _ => return,
         };
-        let ledger = Ledger::new(self, self.id(), None);
-        ledger.status(status);
-        ledger.failed(&words);
+        let ledger = ExchangeLog::new(self, self.new_id(), None);
+        ledger.set_status(status);
+        ledger.set_error(&words);
     }
 }
 
 /// Settings for tests.
 #[cfg(test)]
-pub(crate) fn example() -> Settings {
-    Settings {
+pub(crate) fn test_settings() -> GatewaySettings {
+    GatewaySettings {
         token: Some(sabir_model::Secret::new("token")),
         hosts: Vec::new(),
         origins: Vec::new(),
-        limits: crate::settings::Limits::default(),
+        limits: crate::settings::GatewayLimits::default(),
         seed: 1,
         clock: || UNIX_EPOCH,
     }

@@ -6,7 +6,7 @@ use sabir_model::Secret;
 
 /// Settings of a gateway. They hold for connections and requests that begin after they were given.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct GatewaySettings {
     /// What a client must show: as a bearer token, or as the wire's own key header. `None`: anybody who reaches the address
     /// may ask; only for an address of this machine.
     pub token: Option<Secret>,
@@ -15,7 +15,7 @@ pub struct Settings {
     /// Origins whose pages may ask, such as `https://app.example`. None by default: a browser's page has no business here.
     pub origins: Vec<String>,
     /// How much.
-    pub limits: Limits,
+    pub limits: GatewayLimits,
     /// A number that no other process has: ids of answers are made of it.
     pub seed: u64,
     /// The time, for the moment at which an answer was made.
@@ -24,7 +24,7 @@ pub struct Settings {
 
 /// How much a gateway takes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct GatewayLimits {
     /// The largest body of a request, in bytes.
     pub body: usize,
     /// Open connections; more wait to be accepted.
@@ -45,7 +45,7 @@ pub struct Limits {
     pub ping: Duration,
 }
 
-impl Default for Limits {
+impl Default for GatewayLimits {
     fn default() -> Self {
         Self {
             body: 32 << 20,

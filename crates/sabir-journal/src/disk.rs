@@ -30,24 +30,24 @@ pub trait Disk: Send + Sync {
     ///
     /// # Errors
     /// What the system says; `AlreadyExists` where there is one.
-    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+    fn create_file(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
     /// Opens a file that exists.
     ///
     /// # Errors
     /// What the system says; `NotFound` where there is none.
-    fn open(&self, path: &Path, purpose: Purpose) -> io::Result<Box<dyn DiskFile>>;
+    fn open_file(&self, path: &Path, purpose: OpenMode) -> io::Result<Box<dyn DiskFile>>;
 
     /// Removes a file.
     ///
     /// # Errors
     /// What the system says.
-    fn remove(&self, path: &Path) -> io::Result<()>;
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
 }
 
 /// What a file is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum OpenMode {
     /// Reading alone.
     Read,
     /// Reading and writing.
@@ -66,7 +66,7 @@ pub trait DiskFile: Send {
     fn unlock(&self);
 
     /// The process that has locked it; `None` where none has, or the system does not tell.
-    fn holder(&self) -> Option<u32> {
+    fn lock_owner(&self) -> Option<u32> {
         None
     }
 
@@ -74,7 +74,7 @@ pub trait DiskFile: Send {
     ///
     /// # Errors
     /// What the system says.
-    fn length(&self) -> io::Result<u64>;
+    fn byte_length(&self) -> io::Result<u64>;
 
     /// Whether it still has a name: what is written to a file without one is gone when it is closed.
     ///
@@ -131,16 +131,16 @@ impl Disk for SystemDisk {
         File::open(folder).and_then(|folder| folder.sync_all())
     }
 
-    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+    fn create_file(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         Ok(Box::new(file))
     }
 
-    fn open(&self, path: &Path, purpose: Purpose) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(OpenOptions::new().read(true).write(purpose == Purpose::Write).open(path)?))
+    fn open_file(&self, path: &Path, purpose: OpenMode) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(OpenOptions::new().read(true).write(purpose == OpenMode::Write).open(path)?))
     }
 
-    fn remove(&self, path: &Path) -> io::Result<()> {
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)
     }
 }
@@ -154,11 +154,11 @@ impl DiskFile for File {
         let _ = Self::unlock(self);
     }
 
-    fn holder(&self) -> Option<u32> {
-        crate::holder::of(self)
+    fn lock_owner(&self) -> Option<u32> {
+        crate::lock_owner::find_lock_owner(self)
     }
 
-    fn length(&self) -> io::Result<u64> {
+    fn byte_length(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }
 
@@ -188,18 +188,18 @@ impl DiskFile for File {
 }
 
 /// A file that is read from a place on.
-pub(crate) struct Reading<'a> {
+pub(crate) struct DiskFileReader<'a> {
     file: &'a dyn DiskFile,
     at: u64,
 }
 
-impl<'a> Reading<'a> {
-    pub(crate) fn from(file: &'a dyn DiskFile, at: u64) -> Self {
+impl<'a> DiskFileReader<'a> {
+    pub(crate) fn starting_at(file: &'a dyn DiskFile, at: u64) -> Self {
         Self { file, at }
     }
 }
 
-impl Read for Reading<'_> {
+impl Read for DiskFileReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read_at(buffer, self.at)?;
         self.at += read as u64;
@@ -207,13 +207,13 @@ impl Read for Reading<'_> {
     }
 }
 
-impl Seek for Reading<'_> {
+impl Seek for DiskFileReader<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let outside = || io::Error::from(io::ErrorKind::InvalidInput);
         self.at = match to {
             SeekFrom::Start(at) => at,
             SeekFrom::Current(by) => self.at.checked_add_signed(by).ok_or_else(outside)?,
-            SeekFrom::End(by) => self.file.length()?.checked_add_signed(by).ok_or_else(outside)?,
+            SeekFrom::End(by) => self.file.byte_length()?.checked_add_signed(by).ok_or_else(outside)?,
         };
         Ok(self.at)
     }

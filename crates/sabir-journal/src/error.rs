@@ -30,7 +30,7 @@ pub enum JournalError {
         path: PathBuf,
     },
     /// Another process works on the task.
-    #[error("the task `{id}` is in use by {}, which has {path:?} open; end that one first", process(*holder))]
+    #[error("the task `{id}` is in use by {}, which has {path:?} open; end that one first", describe_lock_owner(*holder))]
     Locked {
         /// The task.
         id: String,
@@ -92,13 +92,13 @@ pub enum JournalError {
 }
 
 /// Who works on a task, in words.
-fn process(holder: Option<u32>) -> String {
+fn describe_lock_owner(holder: Option<u32>) -> String {
     holder.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"))
 }
 
 impl JournalError {
     /// For `map_err`: what was done, to which file.
-    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, path: path.to_path_buf(), source }
     }
 }

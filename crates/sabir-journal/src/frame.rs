@@ -21,7 +21,7 @@ pub(crate) const PAYLOAD_START: &[u8] = b"{\"at\":";
 
 /// A record and when it was written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct JournalEntry {
     /// Milliseconds since 1970, by the clock of the process that wrote it.
     pub at: u64,
     /// What happened.
@@ -31,15 +31,15 @@ pub struct Entry {
 
 /// The head of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct FrameHeader {
     /// The bytes of the payload.
     pub(crate) length: usize,
     checksum: u32,
 }
 
-impl Head {
+impl FrameHeader {
     /// Reads a head; `None` where there are too few bytes for one.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (length, rest) = bytes.split_first_chunk::<4>()?;
         let (checksum, _) = rest.split_first_chunk::<4>()?;
         let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
@@ -52,8 +52,8 @@ impl Head {
     }
 
     /// Whether this is the payload that was written.
-    pub(crate) fn fits(self, payload: &[u8]) -> bool {
-        u32::try_from(self.length).is_ok_and(|length| checksum(length, payload) == self.checksum)
+    pub(crate) fn matches_payload(self, payload: &[u8]) -> bool {
+        u32::try_from(self.length).is_ok_and(|length| compute_checksum(length, payload) == self.checksum)
     }
 }
 
@@ -61,31 +61,31 @@ impl Head {
 ///
 /// # Errors
 /// In words, when the record is too large or too deep to be read back.
-pub(crate) fn encode(buffer: &mut Vec<u8>, at: u64, record: &Record) -> Result<(), String> {
+pub(crate) fn encode_frame(buffer: &mut Vec<u8>, at: u64, record: &Record) -> Result<(), String> {
     #[derive(Serialize)]
-    struct Payload<'a> {
+    struct FramePayload<'a> {
         at: u64,
         #[serde(flatten)]
         record: &'a Record,
     }
     buffer.clear();
     buffer.resize(HEAD_BYTES, 0);
-    serde_json::to_writer(&mut *buffer, &Payload { at, record }).map_err(|error| error.to_string())?;
+    serde_json::to_writer(&mut *buffer, &FramePayload { at, record }).map_err(|error| error.to_string())?;
     // Signs can be longer than what they stand for.
-    within_limit(buffer)?;
+    check_payload_size(buffer)?;
     redact_payload(buffer);
-    within_limit(buffer)?;
+    check_payload_size(buffer)?;
     let (head, payload) = buffer.split_first_chunk_mut::<HEAD_BYTES>().ok_or("the frame has no head")?;
-    let deepest = nesting(payload).deepest;
+    let deepest = measure_nesting(payload).max_depth;
     if deepest > MAX_DEPTH {
         return Err(format!("the record nests values {deepest} deep, and {MAX_DEPTH} is the most"));
     }
     let length = u32::try_from(payload.len()).map_err(|error| error.to_string())?;
-    *head = (u64::from(checksum(length, payload)) << 32 | u64::from(length)).to_le_bytes();
+    *head = (u64::from(compute_checksum(length, payload)) << 32 | u64::from(length)).to_le_bytes();
     Ok(())
 }
 
-fn within_limit(frame: &[u8]) -> Result<(), String> {
+fn check_payload_size(frame: &[u8]) -> Result<(), String> {
     match frame.len().saturating_sub(HEAD_BYTES) {
         ..=MAX_PAYLOAD_BYTES => Ok(()),
         bytes => Err(format!("the record has {bytes} bytes, and {MAX_PAYLOAD_BYTES} are the most")),
@@ -95,7 +95,7 @@ fn within_limit(frame: &[u8]) -> Result<(), String> {
 /// A journal outlives its task, and is read by others: what has the shape of a secret is not written into it.
 fn redact_payload(buffer: &mut Vec<u8>) {
     let payload = buffer.get(HEAD_BYTES..).and_then(|payload| std::str::from_utf8(payload).ok());
-    if let Some(Cow::Owned(redacted)) = payload.map(redact::json) {
+    if let Some(Cow::Owned(redacted)) = payload.map(redact::redact_json) {
         buffer.truncate(HEAD_BYTES);
         buffer.extend_from_slice(redacted.as_bytes());
     }
@@ -105,19 +105,19 @@ fn redact_payload(buffer: &mut Vec<u8>) {
 ///
 /// # Errors
 /// In words: it is the record of another version, then.
-pub(crate) fn decode(payload: &[u8]) -> Result<Entry, String> {
-    if nesting(payload).deepest > MAX_DEPTH {
+pub(crate) fn decode_payload(payload: &[u8]) -> Result<JournalEntry, String> {
+    if measure_nesting(payload).max_depth > MAX_DEPTH {
         return Err(format!("it nests values more than {MAX_DEPTH} deep"));
     }
     let mut reader = serde_json::Deserializer::from_slice(payload);
     reader.disable_recursion_limit();
-    let entry = Entry::deserialize(&mut reader).map_err(|error| error.to_string())?;
+    let entry = JournalEntry::deserialize(&mut reader).map_err(|error| error.to_string())?;
     reader.end().map_err(|error| error.to_string())?;
     Ok(entry)
 }
 
 /// The length is part of it, so that neither a changed length nor a stretch of zeros passes.
-fn checksum(length: u32, payload: &[u8]) -> u32 {
+fn compute_checksum(length: u32, payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&length.to_le_bytes());
     hasher.update(payload);
@@ -129,19 +129,19 @@ pub(crate) fn is_unfinished(payload: &[u8]) -> bool {
     let common = payload.len().min(PAYLOAD_START.len());
     let begins = payload.get(..common) == PAYLOAD_START.get(..common);
     // What is written has no control characters, not even in strings.
-    begins && payload.iter().all(|byte| *byte >= b' ') && (payload.is_empty() || !nesting(payload).closed)
+    begins && payload.iter().all(|byte| *byte >= b' ') && (payload.is_empty() || !measure_nesting(payload).is_closed)
 }
 
 /// How the objects and arrays of a JSON text nest.
 #[derive(Debug, Default)]
-struct Nesting {
-    deepest: usize,
+struct JsonNesting {
+    max_depth: usize,
     /// Whether all were closed at some point.
-    closed: bool,
+    is_closed: bool,
 }
 
-fn nesting(json: &[u8]) -> Nesting {
-    let mut nesting = Nesting::default();
+fn measure_nesting(json: &[u8]) -> JsonNesting {
+    let mut nesting = JsonNesting::default();
     let mut depth = 0_usize;
     let (mut quoted, mut escaped) = (false, false);
     for byte in json {
@@ -151,11 +151,11 @@ fn nesting(json: &[u8]) -> Nesting {
             b'"' => quoted = !quoted,
             b'{' | b'[' if !quoted => {
                 depth += 1;
-                nesting.deepest = nesting.deepest.max(depth);
+                nesting.max_depth = nesting.max_depth.max(depth);
             }
             b'}' | b']' if !quoted => {
                 depth = depth.saturating_sub(1);
-                nesting.closed |= depth == 0;
+                nesting.is_closed |= depth == 0;
             }
             _ => {}
         }
@@ -170,19 +170,19 @@ mod tests {
     #[test]
     fn depths() {
         for (json, expected) in [("1", 0), ("{}", 1), (r#"{"a":[[1],"]]{{{\"{\\"]}"#, 3), ("[][]", 1)] {
-            assert_eq!(nesting(json.as_bytes()).deepest, expected, "{json}");
+            assert_eq!(measure_nesting(json.as_bytes()).max_depth, expected, "{json}");
         }
     }
 
     #[test]
     fn the_bytes_of_a_frame() {
         let mut buffer = vec![1, 2, 3];
-        encode(&mut buffer, 7, &Record::Running { call: sabir_call::CallId::new("a"), seal: None }).unwrap();
+        encode_frame(&mut buffer, 7, &Record::Running { call: sabir_call::CallId::new("a"), seal: None }).unwrap();
         let (head, payload) = buffer.split_at(HEAD_BYTES);
         assert_eq!(payload, br#"{"at":7,"kind":"running","call":"a"}"#);
         assert_eq!(head[..4], [36, 0, 0, 0]);
-        let head = Head::read(head).unwrap();
-        assert!(head.is_possible() && head.fits(payload) && !head.fits(b"x"));
-        assert!(Head::read(&[0; 8]).is_some_and(|head| !head.is_possible() && !head.fits(b"")));
+        let head = FrameHeader::parse(head).unwrap();
+        assert!(head.is_possible() && head.matches_payload(payload) && !head.matches_payload(b"x"));
+        assert!(FrameHeader::parse(&[0; 8]).is_some_and(|head| !head.is_possible() && !head.matches_payload(b"")));
     }
 }

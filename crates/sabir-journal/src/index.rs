@@ -9,26 +9,26 @@ use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use sabir_agent::{Origin, Outcome, Record, TaskId};
-use sabir_call::Protocol;
+use sabir_agent::{Record, TaskId, TaskOrigin, TaskOutcome};
+use sabir_call::ToolProtocol;
 
 use crate::error::JournalError;
-use crate::frame::{self, Entry, HEAD_BYTES, HEADER, Head, PAYLOAD_START};
-use crate::journal::{open_file, path_of, task_of};
+use crate::frame::{self, FrameHeader, HEAD_BYTES, HEADER, JournalEntry, PAYLOAD_START};
+use crate::journal::{journal_path, open_journal_file, task_id_from_file_name};
 use crate::recovery::{next_payload, read_header};
 
 /// A journal in a folder.
 #[derive(Debug)]
-pub struct Listed {
+pub struct JournalListing {
     /// The task, by the name of the file.
     pub id: TaskId,
     /// What it is about, or why its journal cannot be read.
-    pub summary: Result<Summary, JournalError>,
+    pub summary: Result<TaskSummary, JournalError>,
 }
 
 /// What a task is about.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Summary {
+pub struct TaskSummary {
     /// The task, by its own start.
     pub id: TaskId,
     /// The user's first words, in full.
@@ -36,7 +36,7 @@ pub struct Summary {
     /// The model's name as the user gave it.
     pub model: String,
     /// How calls are spelled.
-    pub protocol: Protocol,
+    pub protocol: ToolProtocol,
     /// The folder in which it works.
     pub workspace: String,
     /// When it began, in milliseconds since 1970.
@@ -44,9 +44,9 @@ pub struct Summary {
     /// When the last record was written, in milliseconds since 1970.
     pub last_at: u64,
     /// How it ended; `None` while it runs, and when it was interrupted.
-    pub ended: Option<Outcome>,
+    pub ended: Option<TaskOutcome>,
     /// Where it comes from, if it is a fork or was imported.
-    pub from: Option<Origin>,
+    pub from: Option<TaskOrigin>,
 }
 
 /// How far from the end of a journal its last record is looked for, in bytes.
@@ -56,14 +56,14 @@ const TAIL_BYTES: u64 = 16 << 10;
 ///
 /// # Errors
 /// [`JournalError::Io`] when the folder itself cannot be read.
-pub fn list(folder: &Path) -> Result<Vec<Listed>, JournalError> {
+pub fn list_journals(folder: &Path) -> Result<Vec<JournalListing>, JournalError> {
     let with_summary = |id| {
-        let summary = path_of(folder, &id).and_then(|path| summarise(&path));
-        Listed { id, summary }
+        let summary = journal_path(folder, &id).and_then(|path| summarize_journal(&path));
+        JournalListing { id, summary }
     };
-    let mut listed: Vec<_> = names(folder)?.into_iter().map(with_summary).collect();
+    let mut listed: Vec<_> = list_task_ids(folder)?.into_iter().map(with_summary).collect();
     listed.sort_by(|a, b| {
-        let started = |listed: &Listed| listed.summary.as_ref().ok().map(|summary| summary.started_at);
+        let started = |listed: &JournalListing| listed.summary.as_ref().ok().map(|summary| summary.started_at);
         started(b).cmp(&started(a)).then_with(|| a.id.cmp(&b.id))
     });
     Ok(listed)
@@ -73,15 +73,15 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>, JournalError> {
 ///
 /// # Errors
 /// [`JournalError::Io`] when the folder cannot be read; one that does not exist holds none.
-pub fn names(folder: &Path) -> Result<Vec<TaskId>, JournalError> {
-    let fail = |error| JournalError::io("list", folder)(error);
+pub fn list_task_ids(folder: &Path) -> Result<Vec<TaskId>, JournalError> {
+    let fail = |error| JournalError::io_error("list", folder)(error);
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(fail)?,
     };
     let mut names = Vec::new();
     for entry in entries {
-        names.extend(entry.map_err(fail)?.file_name().to_str().and_then(task_of));
+        names.extend(entry.map_err(fail)?.file_name().to_str().and_then(task_id_from_file_name));
     }
     names.sort();
     Ok(names)
@@ -90,20 +90,20 @@ pub fn names(folder: &Path) -> Result<Vec<TaskId>, JournalError> {
 /// How many records the journal of a task holds. The heads of all frames are read.
 ///
 /// # Errors
-/// Those of [`read`](crate::read), but that records of an unknown kind are counted.
-pub fn count(folder: &Path, id: &TaskId) -> Result<u64, JournalError> {
-    let path = path_of(folder, id)?;
-    let file = open_file(id, &path)?;
-    let size = file.metadata().map_err(JournalError::io("read", &path))?.len();
+/// Those of [`read_journal`](crate::read_journal), but that records of an unknown kind are counted.
+pub fn count_records(folder: &Path, id: &TaskId) -> Result<u64, JournalError> {
+    let path = journal_path(folder, id)?;
+    let file = open_journal_file(id, &path)?;
+    let size = file.metadata().map_err(JournalError::io_error("read", &path))?.len();
     let mut input = BufReader::new(file);
     match read_header(&mut input, &path)? {
         Some(_) => Ok(0),
-        None => Ok(walk(&mut input, size, &path)?.0),
+        None => Ok(walk_frames(&mut input, size, &path)?.0),
     }
 }
 
-fn summarise(path: &Path) -> Result<Summary, JournalError> {
-    let fail = |error| JournalError::io("read", path)(error);
+fn summarize_journal(path: &Path) -> Result<TaskSummary, JournalError> {
+    let fail = |error| JournalError::io_error("read", path)(error);
     let file = File::open(path).map_err(fail)?;
     let size = file.metadata().map_err(fail)?.len();
     let mut input = BufReader::new(file);
@@ -111,17 +111,17 @@ fn summarise(path: &Path) -> Result<Summary, JournalError> {
     if read_header(&mut input, path)?.is_some() {
         return Err(empty());
     }
-    let first = entry_at(&mut input, HEADER.len() as u64, path, 1)?.ok_or_else(empty)?;
+    let first = read_entry_at(&mut input, HEADER.len() as u64, path, 1)?.ok_or_else(empty)?;
     let Record::Started(start) = first.record else { return Err(empty()) };
-    let last = match ending(input.get_ref(), size).map_err(fail)? {
-        Some(byte) => entry_at(&mut input, byte, path, 0)?,
+    let last = match find_last_frame(input.get_ref(), size).map_err(fail)? {
+        Some(byte) => read_entry_at(&mut input, byte, path, 0)?,
         None => {
             input.seek(SeekFrom::Start(HEADER.len() as u64)).map_err(fail)?;
-            let (records, byte) = walk(&mut input, size, path)?;
-            entry_at(&mut input, byte, path, records)?
+            let (records, byte) = walk_frames(&mut input, size, path)?;
+            read_entry_at(&mut input, byte, path, records)?
         }
     };
-    Ok(Summary {
+    Ok(TaskSummary {
         id: start.task,
         prompt: start.prompt,
         model: start.model,
@@ -138,7 +138,7 @@ fn summarise(path: &Path) -> Result<Summary, JournalError> {
 }
 
 /// Where the frame begins that ends with the file; `None` where none does, or it begins too far away.
-fn ending(file: &File, size: u64) -> std::io::Result<Option<u64>> {
+fn find_last_frame(file: &File, size: u64) -> std::io::Result<Option<u64>> {
     let from = size.saturating_sub(TAIL_BYTES).max(HEADER.len() as u64);
     let mut tail = vec![0; usize::try_from(size.saturating_sub(from)).unwrap_or_default()];
     file.read_exact_at(&mut tail, from)?;
@@ -147,19 +147,20 @@ fn ending(file: &File, size: u64) -> std::io::Result<Option<u64>> {
             return false;
         };
         payload.starts_with(PAYLOAD_START)
-            && Head::read(bytes).is_some_and(|head| head.length == payload.len() && head.fits(payload))
+            && FrameHeader::parse(bytes)
+                .is_some_and(|head| head.length == payload.len() && head.matches_payload(payload))
     });
     Ok(begins.map(|at| from + at as u64))
 }
 
 /// How many frames are whole by their heads, and where the last of them begins. The input stands behind the first line.
-fn walk(input: &mut BufReader<File>, size: u64, path: &Path) -> Result<(u64, u64), JournalError> {
-    let fail = |error| JournalError::io("read", path)(error);
+fn walk_frames(input: &mut BufReader<File>, size: u64, path: &Path) -> Result<(u64, u64), JournalError> {
+    let fail = |error| JournalError::io_error("read", path)(error);
     let (mut records, mut last, mut next) = (0, 0, HEADER.len() as u64);
     let mut bytes = [0; HEAD_BYTES];
     while next + (HEAD_BYTES as u64) < size {
         input.read_exact(&mut bytes).map_err(fail)?;
-        let Some(head) = Head::read(&bytes).filter(|head| head.is_possible()) else { break };
+        let Some(head) = FrameHeader::parse(&bytes).filter(|head| head.is_possible()) else { break };
         let end = next + (HEAD_BYTES + head.length) as u64;
         if end > size {
             break;
@@ -171,13 +172,18 @@ fn walk(input: &mut BufReader<File>, size: u64, path: &Path) -> Result<(u64, u64
 }
 
 /// The entry whose frame begins at that byte; `None` where no whole frame is.
-fn entry_at(input: &mut BufReader<File>, byte: u64, path: &Path, number: u64) -> Result<Option<Entry>, JournalError> {
-    let fail = |error| JournalError::io("read", path)(error);
+fn read_entry_at(
+    input: &mut BufReader<File>,
+    byte: u64,
+    path: &Path,
+    number: u64,
+) -> Result<Option<JournalEntry>, JournalError> {
+    let fail = |error| JournalError::io_error("read", path)(error);
     let mut payload = Vec::new();
     input.seek(SeekFrom::Start(byte)).map_err(fail)?;
     if !next_payload(input, &mut payload).map_err(fail)? {
         return Ok(None);
     }
     let unknown = |reason| JournalError::Unknown { path: path.to_path_buf(), number, reason };
-    frame::decode(&payload).map(Some).map_err(unknown)
+    frame::decode_payload(&payload).map(Some).map_err(unknown)
 }

@@ -5,21 +5,21 @@ use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use sabir_agent::{Record, Store, StoreError, TaskId};
+use sabir_agent::{Record, RecordStore, StoreError, TaskId};
 
-use crate::disk::{Disk, DiskFile, Purpose, Reading, SystemDisk};
+use crate::disk::{Disk, DiskFile, DiskFileReader, OpenMode, SystemDisk};
 use crate::error::JournalError;
-use crate::frame::{self, Entry, HEADER};
-use crate::recovery::{Recovery, scan};
+use crate::frame::{self, HEADER, JournalEntry};
+use crate::recovery::{RecoveryReport, scan_journal};
 
-const ENDING: &str = ".journal";
+const FILE_SUFFIX: &str = ".journal";
 const MAX_NAME_BYTES: usize = 128;
 /// A larger buffer is given back after a large record.
-const KEPT_BUFFER_BYTES: usize = 1 << 20;
+const MAX_BUFFER_BYTES: usize = 1 << 20;
 /// How many damaged ends of one journal are kept beside it.
-const MAX_KEPT: u32 = 1000;
+const MAX_DAMAGED_COPIES: u32 = 1000;
 /// How much of a damaged end is copied at a time.
-const COPIED_BYTES: u64 = 64 << 10;
+const COPY_CHUNK_BYTES: u64 = 64 << 10;
 
 /// The records of one task on disk, open for appending.
 ///
@@ -29,9 +29,9 @@ pub struct Journal {
     path: PathBuf,
     clock: Box<dyn Fn() -> u64 + Send>,
     /// Where the last whole frame ends.
-    good_bytes: u64,
+    valid_bytes: u64,
     /// Why nothing more may be appended.
-    broken: Option<String>,
+    failure: Option<String>,
     buffer: Vec<u8>,
 }
 
@@ -54,19 +54,20 @@ impl Journal {
         id: &TaskId,
         clock: impl Fn() -> u64 + Send + 'static,
     ) -> Result<Self, JournalError> {
-        let path = path_of(folder, id)?;
+        let path = journal_path(folder, id)?;
         make_folder(disk, folder)?;
-        let file = match disk.create(&path) {
+        let file = match disk.create_file(&path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 return Err(JournalError::Exists { id: id.to_string(), path });
             }
-            opened => opened.map_err(JournalError::io("create", &path))?,
+            opened => opened.map_err(JournalError::io_error("create", &path))?,
         };
-        lock(file.as_ref(), id, &path)?;
-        let mut journal = Self { file, path, clock: Box::new(clock), good_bytes: 0, broken: None, buffer: Vec::new() };
-        if let Err(error) = journal.begin().and_then(|()| sync_folder(disk, folder)) {
+        lock_journal(file.as_ref(), id, &path)?;
+        let mut journal =
+            Self { file, path, clock: Box::new(clock), valid_bytes: 0, failure: None, buffer: Vec::new() };
+        if let Err(error) = journal.write_header().and_then(|()| sync_folder(disk, folder)) {
             // Otherwise the name would be taken by a journal that holds nothing.
-            let _ = disk.remove(&journal.path);
+            let _ = disk.remove_file(&journal.path);
             return Err(error);
         }
         Ok(journal)
@@ -83,7 +84,7 @@ impl Journal {
         folder: &Path,
         id: &TaskId,
         clock: impl Fn() -> u64 + Send + 'static,
-    ) -> Result<(Self, Vec<Entry>, Recovery), JournalError> {
+    ) -> Result<(Self, Vec<JournalEntry>, RecoveryReport), JournalError> {
         Self::open_on(&SystemDisk, folder, id, clock)
     }
 
@@ -96,25 +97,31 @@ impl Journal {
         folder: &Path,
         id: &TaskId,
         clock: impl Fn() -> u64 + Send + 'static,
-    ) -> Result<(Self, Vec<Entry>, Recovery), JournalError> {
-        let path = path_of(folder, id)?;
-        let file = open_existing(disk, Purpose::Write, id, &path)?;
-        lock(file.as_ref(), id, &path)?;
-        let scan = scan(file.as_ref(), &path)?;
+    ) -> Result<(Self, Vec<JournalEntry>, RecoveryReport), JournalError> {
+        let path = journal_path(folder, id)?;
+        let file = open_journal_on(disk, OpenMode::Write, id, &path)?;
+        lock_journal(file.as_ref(), id, &path)?;
+        let scan = scan_journal(file.as_ref(), &path)?;
         let mut recovery = scan.recovery;
         if recovery.damaged_bytes > 0 {
-            recovery.kept = Some(keep_aside(disk, file.as_ref(), scan.good_bytes, &path)?);
+            recovery.saved_path = Some(save_damaged_tail(disk, file.as_ref(), scan.valid_bytes, &path)?);
             sync_folder(disk, folder)?;
         }
-        let mut journal =
-            Self { file, path, clock: Box::new(clock), good_bytes: scan.good_bytes, broken: None, buffer: Vec::new() };
-        if journal.good_bytes == 0 {
-            journal.begin()?;
+        let mut journal = Self {
+            file,
+            path,
+            clock: Box::new(clock),
+            valid_bytes: scan.valid_bytes,
+            failure: None,
+            buffer: Vec::new(),
+        };
+        if journal.valid_bytes == 0 {
+            journal.write_header()?;
         } else if !recovery.is_clean() {
-            journal.file.set_length(journal.good_bytes).map_err(JournalError::io("shorten", &journal.path))?;
+            journal.file.set_length(journal.valid_bytes).map_err(JournalError::io_error("shorten", &journal.path))?;
         }
-        journal.renew(scan.last_at).map_err(JournalError::io("write", &journal.path))?;
-        journal.file.sync_data().map_err(JournalError::io("sync", &journal.path))?;
+        journal.rewrite_last_frame(scan.last_frame_offset).map_err(JournalError::io_error("write", &journal.path))?;
+        journal.file.sync_data().map_err(JournalError::io_error("sync", &journal.path))?;
         Ok((journal, scan.entries, recovery))
     }
 
@@ -125,59 +132,59 @@ impl Journal {
     }
 
     /// Writes the first line.
-    fn begin(&mut self) -> Result<(), JournalError> {
-        self.file.write_all_at(HEADER, 0).map_err(JournalError::io("write", &self.path))?;
-        self.file.sync_all().map_err(JournalError::io("sync", &self.path))?;
-        self.good_bytes = HEADER.len() as u64;
+    fn write_header(&mut self) -> Result<(), JournalError> {
+        self.file.write_all_at(HEADER, 0).map_err(JournalError::io_error("write", &self.path))?;
+        self.file.sync_all().map_err(JournalError::io_error("sync", &self.path))?;
+        self.valid_bytes = HEADER.len() as u64;
         Ok(())
     }
 
     /// Writes what stands last once more, as it is. It may be in memory only: the process before was killed between write and sync,
     /// or it saw a sync fail. After that the system takes the bytes for written, and a sync alone would leave a hole before
     /// all that comes behind them.
-    fn renew(&mut self, from_byte: u64) -> io::Result<()> {
+    fn rewrite_last_frame(&mut self, from_byte: u64) -> io::Result<()> {
         self.buffer.clear();
-        let last = Reading::from(self.file.as_ref(), from_byte);
-        last.take(self.good_bytes.saturating_sub(from_byte)).read_to_end(&mut self.buffer)?;
+        let last = DiskFileReader::starting_at(self.file.as_ref(), from_byte);
+        last.take(self.valid_bytes.saturating_sub(from_byte)).read_to_end(&mut self.buffer)?;
         self.file.write_all_at(&self.buffer, from_byte)
     }
 
-    fn write(&mut self) -> Result<(), String> {
+    fn write_frame(&mut self) -> Result<(), String> {
         if !self.file.is_named().map_err(|error| format!("could not look at it: {error}"))? {
-            return Err(self.give_up("it was removed, so that nothing in it would be found again".to_owned()));
+            return Err(self.mark_failed("it was removed, so that nothing in it would be found again".to_owned()));
         }
-        if let Err(error) = self.file.write_all_at(&self.buffer, self.good_bytes) {
+        if let Err(error) = self.file.write_all_at(&self.buffer, self.valid_bytes) {
             // Part of the frame may be there; a shorter one written over it would leave garbage behind itself.
-            return Err(match self.file.set_length(self.good_bytes) {
+            return Err(match self.file.set_length(self.valid_bytes) {
                 Ok(()) => format!("{error}; the records before are safe"),
-                Err(second) => self.give_up(format!("{error}, and the part that was written stays ({second})")),
+                Err(second) => self.mark_failed(format!("{error}, and the part that was written stays ({second})")),
             });
         }
         if let Err(error) = self.file.sync_data() {
             // The kernel may have dropped the pages, and a second sync would then succeed without them.
-            return Err(self.give_up(format!("could not sync it: {error}")));
+            return Err(self.mark_failed(format!("could not sync it: {error}")));
         }
-        self.good_bytes += self.buffer.len() as u64;
+        self.valid_bytes += self.buffer.len() as u64;
         Ok(())
     }
 
-    fn give_up(&mut self, reason: String) -> String {
-        self.broken.insert(reason).clone()
+    fn mark_failed(&mut self, reason: String) -> String {
+        self.failure.insert(reason).clone()
     }
 }
 
-impl Store for Journal {
+impl RecordStore for Journal {
     /// Writes one whole frame and syncs it. After a failed write, such as on a full disk, the file is as before and a later
     /// append may succeed; after a failed sync, or when the file was removed, every later append fails too.
     fn append(&mut self, record: &Record) -> Result<(), StoreError> {
         let path = self.path.clone();
         let fail = |reason: &str| StoreError(format!("the journal {path:?} could not take a record: {reason}"));
-        if let Some(reason) = &self.broken {
+        if let Some(reason) = &self.failure {
             return Err(fail(reason));
         }
-        frame::encode(&mut self.buffer, (self.clock)(), record).map_err(|reason| fail(&reason))?;
-        let written = self.write();
-        if self.buffer.capacity() > KEPT_BUFFER_BYTES {
+        frame::encode_frame(&mut self.buffer, (self.clock)(), record).map_err(|reason| fail(&reason))?;
+        let written = self.write_frame();
+        if self.buffer.capacity() > MAX_BUFFER_BYTES {
             self.buffer = Vec::new();
         }
         written.map_err(|reason| fail(&reason))
@@ -196,8 +203,8 @@ impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Journal")
             .field("path", &self.path)
-            .field("good_bytes", &self.good_bytes)
-            .field("broken", &self.broken)
+            .field("good_bytes", &self.valid_bytes)
+            .field("broken", &self.failure)
             .finish_non_exhaustive()
     }
 }
@@ -207,65 +214,69 @@ impl fmt::Debug for Journal {
 ///
 /// # Errors
 /// Those of [`Journal::open`] but [`Locked`](JournalError::Locked).
-pub fn read(folder: &Path, id: &TaskId) -> Result<(Vec<Entry>, Recovery), JournalError> {
-    read_on(&SystemDisk, folder, id)
+pub fn read_journal(folder: &Path, id: &TaskId) -> Result<(Vec<JournalEntry>, RecoveryReport), JournalError> {
+    read_journal_on(&SystemDisk, folder, id)
 }
 
-/// As [`read`], on that disk.
+/// As [`read_journal`], on that disk.
 ///
 /// # Errors
-/// As for [`read`].
-pub fn read_on(disk: &dyn Disk, folder: &Path, id: &TaskId) -> Result<(Vec<Entry>, Recovery), JournalError> {
-    let path = path_of(folder, id)?;
-    let file = open_existing(disk, Purpose::Read, id, &path)?;
-    let scan = scan(file.as_ref(), &path)?;
+/// As for [`read_journal`].
+pub fn read_journal_on(
+    disk: &dyn Disk,
+    folder: &Path,
+    id: &TaskId,
+) -> Result<(Vec<JournalEntry>, RecoveryReport), JournalError> {
+    let path = journal_path(folder, id)?;
+    let file = open_journal_on(disk, OpenMode::Read, id, &path)?;
+    let scan = scan_journal(file.as_ref(), &path)?;
     Ok((scan.entries, scan.recovery))
 }
 
 /// The task whose journal has that file name, if it is a journal's.
-pub(crate) fn task_of(name: &str) -> Option<TaskId> {
-    name.strip_suffix(ENDING).filter(|id| is_name(id)).map(TaskId::new)
+pub(crate) fn task_id_from_file_name(name: &str) -> Option<TaskId> {
+    name.strip_suffix(FILE_SUFFIX).filter(|id| is_valid_task_id(id)).map(TaskId::new)
 }
 
-pub(crate) fn path_of(folder: &Path, id: &TaskId) -> Result<PathBuf, JournalError> {
+pub(crate) fn journal_path(folder: &Path, id: &TaskId) -> Result<PathBuf, JournalError> {
     // The name becomes a path, so it must not be able to climb.
-    if !is_name(id.as_str()) {
+    if !is_valid_task_id(id.as_str()) {
         return Err(JournalError::Name { id: id.as_str().chars().take(MAX_NAME_BYTES).collect() });
     }
-    Ok(folder.join(format!("{id}{ENDING}")))
+    Ok(folder.join(format!("{id}{FILE_SUFFIX}")))
 }
 
-fn is_name(id: &str) -> bool {
+fn is_valid_task_id(id: &str) -> bool {
     (1..=MAX_NAME_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// Opens a journal that is there.
-pub(crate) fn open_file(id: &TaskId, path: &Path) -> Result<File, JournalError> {
-    File::open(path).map_err(absent(id, path))
+pub(crate) fn open_journal_file(id: &TaskId, path: &Path) -> Result<File, JournalError> {
+    File::open(path).map_err(map_open_error(id, path))
 }
 
-fn open_existing(
+fn open_journal_on(
     disk: &dyn Disk,
-    purpose: Purpose,
+    purpose: OpenMode,
     id: &TaskId,
     path: &Path,
 ) -> Result<Box<dyn DiskFile>, JournalError> {
-    disk.open(path, purpose).map_err(absent(id, path))
+    disk.open_file(path, purpose).map_err(map_open_error(id, path))
 }
 
-fn absent(id: &TaskId, path: &Path) -> impl Fn(std::io::Error) -> JournalError {
+fn map_open_error(id: &TaskId, path: &Path) -> impl Fn(std::io::Error) -> JournalError {
     move |error| match error.kind() {
         ErrorKind::NotFound => JournalError::Missing { id: id.to_string(), path: path.to_path_buf() },
-        _ => JournalError::io("open", path)(error),
+        _ => JournalError::io_error("open", path)(error),
     }
 }
 
-fn lock(file: &dyn DiskFile, id: &TaskId, path: &Path) -> Result<(), JournalError> {
+fn lock_journal(file: &dyn DiskFile, id: &TaskId, path: &Path) -> Result<(), JournalError> {
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => {
-            JournalError::Locked { id: id.to_string(), holder: file.holder(), path: path.to_path_buf() }
+            JournalError::Locked { id: id.to_string(), holder: file.lock_owner(), path: path.to_path_buf() }
         }
-        TryLockError::Error(error) => JournalError::io("lock", path)(error),
+        TryLockError::Error(error) => JournalError::io_error("lock", path)(error),
     })
 }
 
@@ -276,7 +287,7 @@ pub(crate) fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalE
     for part in missing.into_iter().rev() {
         match disk.create_folder(part) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                return Err(JournalError::io("create", part)(error));
+                return Err(JournalError::io_error("create", part)(error));
             }
             _ => {}
         }
@@ -289,37 +300,42 @@ pub(crate) fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalE
 
 /// Makes the names in a folder survive a power cut.
 pub(crate) fn sync_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalError> {
-    disk.sync_folder(folder).map_err(JournalError::io("sync", folder))
+    disk.sync_folder(folder).map_err(JournalError::io_error("sync", folder))
 }
 
 /// Copies the end of a journal to a file of its own, which is on disk when this returns.
-fn keep_aside(disk: &dyn Disk, file: &dyn DiskFile, from_byte: u64, path: &Path) -> Result<PathBuf, JournalError> {
-    for number in 1..=MAX_KEPT {
+fn save_damaged_tail(
+    disk: &dyn Disk,
+    file: &dyn DiskFile,
+    from_byte: u64,
+    path: &Path,
+) -> Result<PathBuf, JournalError> {
+    for number in 1..=MAX_DAMAGED_COPIES {
         let mut name = path.as_os_str().to_owned();
         name.push(".damaged");
         if number > 1 {
             name.push(format!("-{number}"));
         }
         let kept = PathBuf::from(name);
-        let copy = match disk.create(&kept) {
+        let copy = match disk.create_file(&kept) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
-            opened => opened.map_err(JournalError::io("create", &kept))?,
+            opened => opened.map_err(JournalError::io_error("create", &kept))?,
         };
         return copy_from(file, from_byte, copy.as_ref()).map(|()| kept.clone()).map_err(|error| {
             // Half a copy is of no use; the journal still has everything.
-            let _ = disk.remove(&kept);
-            JournalError::io("keep the damaged end in", &kept)(error)
+            let _ = disk.remove_file(&kept);
+            JournalError::io_error("keep the damaged end in", &kept)(error)
         });
     }
-    let full = io::Error::other(format!("there are {MAX_KEPT} damaged ends beside it already"));
-    Err(JournalError::io("recover", path)(full))
+    let full = io::Error::other(format!("there are {MAX_DAMAGED_COPIES} damaged ends beside it already"));
+    Err(JournalError::io_error("recover", path)(full))
 }
 
 fn copy_from(file: &dyn DiskFile, from_byte: u64, copy: &dyn DiskFile) -> io::Result<()> {
-    let (mut from, mut at, mut buffer) = (Reading::from(file, from_byte), 0, Vec::new());
+    let (mut from, mut at, mut buffer) = (DiskFileReader::starting_at(file, from_byte), 0, Vec::new());
     loop {
         buffer.clear();
-        let bytes = from.by_ref().take(COPIED_BYTES).read_to_end(&mut buffer)?;
+        let bytes = from.by_ref().take(COPY_CHUNK_BYTES).read_to_end(&mut buffer)?;
         if bytes == 0 {
             return copy.sync_all();
         }
@@ -332,19 +348,30 @@ fn copy_from(file: &dyn DiskFile, from_byte: u64, copy: &dyn DiskFile) -> io::Re
 mod tests {
     use std::fs::OpenOptions;
 
-    use sabir_agent::Speaker;
+    use sabir_agent::MessageAuthor;
 
     use super::*;
 
     fn on(device: &str) -> Journal {
         let path = PathBuf::from(device);
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
-        Journal { file: Box::new(file), path, clock: Box::new(|| 1), good_bytes: 16, broken: None, buffer: Vec::new() }
+        Journal {
+            file: Box::new(file),
+            path,
+            clock: Box::new(|| 1),
+            valid_bytes: 16,
+            failure: None,
+            buffer: Vec::new(),
+        }
     }
 
     fn append(journal: &mut Journal) -> String {
-        let said =
-            Record::Said { by: Speaker::User, text: "x".to_owned(), images: Vec::new(), when: sabir_agent::When::Next };
+        let said = Record::Said {
+            by: MessageAuthor::User,
+            text: "x".to_owned(),
+            images: Vec::new(),
+            when: sabir_agent::Delivery::Next,
+        };
         journal.append(&said).unwrap_err().to_string()
     }
 
@@ -355,7 +382,7 @@ mod tests {
         let said = append(&mut journal);
         assert!(said.contains("could not sync it"), "{said}");
         assert_eq!(append(&mut journal), said);
-        assert_eq!(journal.good_bytes, 16);
+        assert_eq!(journal.valid_bytes, 16);
     }
 
     #[test]

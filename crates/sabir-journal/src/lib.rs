@@ -1,7 +1,7 @@
 //! What happened?
 //!
 //! A [`Journal`] is one file that holds the records of one task in the order in which they came. It is the
-//! [`Store`](sabir_agent::Store) of that task: a record that [`append`](sabir_agent::Store::append) has taken survives
+//! [`RecordStore`](sabir_agent::RecordStore) of that task: a record that [`append`](sabir_agent::Store::append) has taken survives
 //! `kill -9`, a full disk and a power cut (law 9).
 //!
 //! The decision that shapes this crate is that **the file is only ever appended to, one whole frame at a time, each with a
@@ -31,7 +31,7 @@
 //!
 //! | found | done |
 //! | --- | --- |
-//! | the file ends inside a frame, or in nothing but zeros | cut off, reported as [`Recovery::torn_bytes`] |
+//! | the file ends inside a frame, or in nothing but zeros | cut off, reported as [`RecoveryReport::torn_bytes`] |
 //! | a whole frame with a wrong checksum or length | everything from there on goes to `<task>.journal.damaged`, reported |
 //! | a header of a newer version, a record of an unknown kind | refused, untouched |
 //! | another process has the journal open | refused, with its number |
@@ -60,18 +60,18 @@
 mod disk;
 mod error;
 mod frame;
-mod holder;
 mod index;
 mod journal;
+mod journal_writer;
+mod lock_owner;
 mod recovery;
 mod tail;
-mod whole;
 
-pub use disk::{Disk, DiskFile, Purpose, SystemDisk};
+pub use disk::{Disk, DiskFile, OpenMode, SystemDisk};
 pub use error::JournalError;
-pub use frame::Entry;
-pub use index::{Listed, Summary, count, list, names};
-pub use journal::{Journal, read, read_on};
-pub use recovery::Recovery;
-pub use tail::Tail;
-pub use whole::write;
+pub use frame::JournalEntry;
+pub use index::{JournalListing, TaskSummary, count_records, list_journals, list_task_ids};
+pub use journal::{Journal, read_journal, read_journal_on};
+pub use journal_writer::write_journal;
+pub use recovery::RecoveryReport;
+pub use tail::JournalTail;

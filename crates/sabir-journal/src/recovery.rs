@@ -8,22 +8,22 @@ use std::fmt;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use crate::disk::{DiskFile, Reading};
+use crate::disk::{DiskFile, DiskFileReader};
 use crate::error::JournalError;
-use crate::frame::{self, Entry, HEAD_BYTES, HEADER, HEADER_START, Head, MAX_PAYLOAD_BYTES};
+use crate::frame::{self, FrameHeader, HEAD_BYTES, HEADER, HEADER_START, JournalEntry, MAX_PAYLOAD_BYTES};
 
 /// What was wrong with a journal. The `Display` text is a sentence for the user, empty when nothing was.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Recovery {
+pub struct RecoveryReport {
     /// The bytes of a record that was being written when the process or the machine stopped. They were never acknowledged.
     pub torn_bytes: u64,
     /// The bytes from the first damaged record to the end of the file.
     pub damaged_bytes: u64,
     /// Where the damaged bytes are kept; `None` where nothing was damaged, or where the journal was only read.
-    pub kept: Option<PathBuf>,
+    pub saved_path: Option<PathBuf>,
 }
 
-impl Recovery {
+impl RecoveryReport {
     /// Whether nothing was wrong.
     #[must_use]
     pub fn is_clean(&self) -> bool {
@@ -31,7 +31,7 @@ impl Recovery {
     }
 }
 
-impl fmt::Display for Recovery {
+impl fmt::Display for RecoveryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.torn_bytes > 0 {
             write!(f, "The last record was not finished ({} bytes); what came before it is whole.", self.torn_bytes)?;
@@ -39,7 +39,7 @@ impl fmt::Display for Recovery {
         if self.damaged_bytes > 0 {
             write!(f, "The journal is damaged; the task goes on from the last record before the damage.")?;
         }
-        match &self.kept {
+        match &self.saved_path {
             Some(path) => write!(f, " The {} bytes from there on are kept in {path:?}.", self.damaged_bytes),
             None => Ok(()),
         }
@@ -48,37 +48,38 @@ impl fmt::Display for Recovery {
 
 /// What a journal holds.
 #[derive(Debug)]
-pub(crate) struct Scan {
-    pub(crate) entries: Vec<Entry>,
+pub(crate) struct JournalScan {
+    pub(crate) entries: Vec<JournalEntry>,
     /// Where the last whole frame ends; 0 when even the header is not whole.
-    pub(crate) good_bytes: u64,
+    pub(crate) valid_bytes: u64,
     /// Where that frame, or the header, begins.
-    pub(crate) last_at: u64,
-    pub(crate) recovery: Recovery,
+    pub(crate) last_frame_offset: u64,
+    pub(crate) recovery: RecoveryReport,
 }
 
 /// Reads all whole frames from the beginning of the file.
-pub(crate) fn scan(file: &dyn DiskFile, path: &Path) -> Result<Scan, JournalError> {
-    let fail = |error| JournalError::io("read", path)(error);
-    let mut input = BufReader::new(Reading::from(file, 0));
-    let mut scan = Scan { entries: Vec::new(), good_bytes: 0, last_at: 0, recovery: Recovery::default() };
+pub(crate) fn scan_journal(file: &dyn DiskFile, path: &Path) -> Result<JournalScan, JournalError> {
+    let fail = |error| JournalError::io_error("read", path)(error);
+    let mut input = BufReader::new(DiskFileReader::starting_at(file, 0));
+    let mut scan =
+        JournalScan { entries: Vec::new(), valid_bytes: 0, last_frame_offset: 0, recovery: RecoveryReport::default() };
     if let Some(torn) = read_header(&mut input, path)? {
         scan.recovery.torn_bytes = torn;
         return Ok(scan);
     }
-    scan.good_bytes = HEADER.len() as u64;
+    scan.valid_bytes = HEADER.len() as u64;
     let mut payload = Vec::new();
     while next_payload(&mut input, &mut payload).map_err(fail)? {
         let number = scan.entries.len() as u64 + 1;
         let unknown = |reason| JournalError::Unknown { path: path.to_path_buf(), number, reason };
-        scan.entries.push(frame::decode(&payload).map_err(unknown)?);
-        scan.last_at = scan.good_bytes;
-        scan.good_bytes += (HEAD_BYTES + payload.len()) as u64;
+        scan.entries.push(frame::decode_payload(&payload).map_err(unknown)?);
+        scan.last_frame_offset = scan.valid_bytes;
+        scan.valid_bytes += (HEAD_BYTES + payload.len()) as u64;
     }
-    let whole = file.length().map_err(fail)?;
-    let left = whole.saturating_sub(scan.good_bytes);
+    let whole = file.byte_length().map_err(fail)?;
+    let left = whole.saturating_sub(scan.valid_bytes);
     if left > 0 {
-        input.seek(SeekFrom::Start(scan.good_bytes)).map_err(fail)?;
+        input.seek(SeekFrom::Start(scan.valid_bytes)).map_err(fail)?;
         let mut rest = Vec::new();
         input.take((HEAD_BYTES + MAX_PAYLOAD_BYTES) as u64).read_to_end(&mut rest).map_err(fail)?;
         let torn = rest.len() as u64 == left && is_torn(&rest);
@@ -90,7 +91,7 @@ pub(crate) fn scan(file: &dyn DiskFile, path: &Path) -> Result<Scan, JournalErro
 /// Reads the first line. `Some` is the length of a file that ends before it does.
 pub(crate) fn read_header(input: &mut impl Read, path: &Path) -> Result<Option<u64>, JournalError> {
     let mut line = Vec::new();
-    input.by_ref().take(HEADER.len() as u64).read_to_end(&mut line).map_err(JournalError::io("read", path))?;
+    input.by_ref().take(HEADER.len() as u64).read_to_end(&mut line).map_err(JournalError::io_error("read", path))?;
     if line == HEADER {
         return Ok(None);
     }
@@ -98,7 +99,7 @@ pub(crate) fn read_header(input: &mut impl Read, path: &Path) -> Result<Option<u
         return Ok(Some(line.len() as u64));
     }
     // A longer number has not ended yet.
-    input.by_ref().take(20).read_to_end(&mut line).map_err(JournalError::io("read", path))?;
+    input.by_ref().take(20).read_to_end(&mut line).map_err(JournalError::io_error("read", path))?;
     let number = line.strip_prefix(HEADER_START).and_then(|rest| rest.split(|byte| *byte == b'\n').next());
     let version = number.and_then(|number| std::str::from_utf8(number).ok()).and_then(|number| number.parse().ok());
     Err(match version {
@@ -111,15 +112,15 @@ pub(crate) fn read_header(input: &mut impl Read, path: &Path) -> Result<Option<u
 pub(crate) fn next_payload(input: &mut impl Read, payload: &mut Vec<u8>) -> std::io::Result<bool> {
     payload.clear();
     input.by_ref().take(HEAD_BYTES as u64).read_to_end(payload)?;
-    let Some(head) = Head::read(payload).filter(|head| head.is_possible()) else { return Ok(false) };
+    let Some(head) = FrameHeader::parse(payload).filter(|head| head.is_possible()) else { return Ok(false) };
     payload.clear();
     input.by_ref().take(head.length as u64).read_to_end(payload)?;
-    Ok(payload.len() == head.length && head.fits(payload))
+    Ok(payload.len() == head.length && head.matches_payload(payload))
 }
 
 /// Whether these bytes, which are no whole frame, are what an interrupted append leaves.
 fn is_torn(rest: &[u8]) -> bool {
-    let Some(head) = Head::read(rest) else { return true };
+    let Some(head) = FrameHeader::parse(rest) else { return true };
     if rest.iter().all(|byte| *byte == 0) {
         return true;
     }
@@ -157,7 +158,7 @@ mod tests {
     #[test]
     fn words() {
         let words = |torn_bytes, damaged_bytes, kept: Option<&str>| {
-            Recovery { torn_bytes, damaged_bytes, kept: kept.map(PathBuf::from) }.to_string()
+            RecoveryReport { torn_bytes, damaged_bytes, saved_path: kept.map(PathBuf::from) }.to_string()
         };
         assert_eq!(words(0, 0, None), "");
         assert_eq!(words(5, 0, None), "The last record was not finished (5 bytes); what came before it is whole.");

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use sabir_agent::TaskId;
 
 use crate::error::JournalError;
-use crate::frame::{self, Entry, HEAD_BYTES, HEADER};
-use crate::holder;
-use crate::journal::{open_file, path_of};
+use crate::frame::{self, HEAD_BYTES, HEADER, JournalEntry};
+use crate::journal::{journal_path, open_journal_file};
+use crate::lock_owner;
 use crate::recovery::{next_payload, read_header};
 
 /// A journal, read as far as it has been written.
 #[derive(Debug)]
-pub struct Tail {
+pub struct JournalTail {
     file: File,
     path: PathBuf,
     /// Where the next frame begins; 0 before the first line is whole.
@@ -24,14 +24,14 @@ pub struct Tail {
     records: u64,
 }
 
-impl Tail {
+impl JournalTail {
     /// Opens the journal of a task.
     ///
     /// # Errors
     /// [`JournalError::Name`], [`Missing`](JournalError::Missing) or [`Io`](JournalError::Io).
     pub fn open(folder: &Path, id: &TaskId) -> Result<Self, JournalError> {
-        let path = path_of(folder, id)?;
-        let file = open_file(id, &path)?;
+        let path = journal_path(folder, id)?;
+        let file = open_journal_file(id, &path)?;
         Ok(Self { file, path, next: 0, records: 0 })
     }
 
@@ -39,9 +39,9 @@ impl Tail {
     /// not among them.
     ///
     /// # Errors
-    /// Those of [`read`](crate::read).
-    pub fn read(&mut self) -> Result<Vec<Entry>, JournalError> {
-        let fail = |error| JournalError::io("read", &self.path)(error);
+    /// Those of [`read_journal`](crate::read_journal).
+    pub fn read_new_entries(&mut self) -> Result<Vec<JournalEntry>, JournalError> {
+        let fail = |error| JournalError::io_error("read", &self.path)(error);
         let mut input = BufReader::new(&self.file);
         input.seek(SeekFrom::Start(self.next)).map_err(fail)?;
         if self.next == 0 {
@@ -54,7 +54,7 @@ impl Tail {
         while next_payload(&mut input, &mut payload).map_err(fail)? {
             let number = self.records + 1;
             let unknown = |reason| JournalError::Unknown { path: self.path.clone(), number, reason };
-            entries.push(frame::decode(&payload).map_err(unknown)?);
+            entries.push(frame::decode_payload(&payload).map_err(unknown)?);
             (self.records, self.next) = (number, self.next + (HEAD_BYTES + payload.len()) as u64);
         }
         Ok(entries)
@@ -62,7 +62,7 @@ impl Tail {
 
     /// The process that works on the task; `None` where none does, or the system does not tell.
     #[must_use]
-    pub fn holder(&self) -> Option<u32> {
-        holder::of(&self.file)
+    pub fn lock_owner(&self) -> Option<u32> {
+        lock_owner::find_lock_owner(&self.file)
     }
 }

@@ -7,14 +7,14 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use sabir_wire::Form;
+use sabir_wire::WireOptions;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::http::Deadlines;
-use crate::redact::{self, REDACTED, Redactor};
-use crate::retry::Retries;
-use crate::transport::{LossKind, Post};
+use crate::redact::{self, ProviderRedactor, REDACTED};
+use crate::retry::RetryPolicy;
+use crate::transport::{HttpRequest, TransportErrorKind};
 
 /// The version of the format that is written, and the highest that is read.
 pub const CASSETTE_VERSION: u32 = 1;
@@ -28,8 +28,8 @@ pub struct Cassette {
     pub outputs: Vec<(String, String)>,
     /// What calls of commands that printed something resulted in, in order.
     pub results: Vec<String>,
-    pub(crate) provider: Recorded,
-    pub(crate) exchanges: Vec<Exchange>,
+    pub(crate) provider: RecordedProvider,
+    pub(crate) exchanges: Vec<CassetteExchange>,
 }
 
 /// Why a file is no cassette.
@@ -54,35 +54,35 @@ pub enum CassetteError {
 
 /// How the provider was asked.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedProvider {
     pub(crate) name: String,
     pub(crate) wire: String,
     /// Without user, password and query.
     pub(crate) base_url: String,
-    pub(crate) form: Form,
+    pub(crate) form: WireOptions,
     /// The output limit that the catalogue knew.
     pub(crate) output: Option<u64>,
     /// Whether the catalogue knew that the model reads no pictures.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) blind: bool,
     pub(crate) deadlines: Deadlines,
-    pub(crate) retries: Retries,
+    pub(crate) retries: RetryPolicy,
 }
 
 /// One request with what became of it.
 #[derive(Debug, Clone)]
-pub(crate) struct Exchange {
+pub(crate) struct CassetteExchange {
     pub(crate) at: Duration,
-    pub(crate) asked: Asked,
-    pub(crate) response: Option<Answered>,
+    pub(crate) request: RecordedRequest,
+    pub(crate) response: Option<ResponseHead>,
     pub(crate) chunks: Vec<(Duration, Vec<u8>)>,
     /// `None`: the recording breaks off.
-    pub(crate) end: Option<(Duration, How, String)>,
+    pub(crate) end: Option<(Duration, ExchangeEnd, String)>,
 }
 
 /// The head of a response.
 #[derive(Debug, Clone)]
-pub(crate) struct Answered {
+pub(crate) struct ResponseHead {
     pub(crate) at: Duration,
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
@@ -90,7 +90,7 @@ pub(crate) struct Answered {
 
 /// A request as it is recorded, and as it is compared.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Value,
@@ -99,11 +99,11 @@ pub(crate) struct Asked {
 /// One line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum Line {
+pub(crate) enum CassetteLine {
     Cassette {
         version: u32,
         by: String,
-        provider: Box<Recorded>,
+        provider: Box<RecordedProvider>,
         task: Value,
     },
     Request {
@@ -124,12 +124,12 @@ pub(crate) enum Line {
         number: usize,
         at: u64,
         #[serde(flatten)]
-        bytes: Bytes,
+        bytes: RecordedBytes,
     },
     End {
         number: usize,
         at: u64,
-        how: How,
+        how: ExchangeEnd,
         #[serde(default, skip_serializing_if = "String::is_empty")]
         cause: String,
     },
@@ -146,20 +146,20 @@ pub(crate) enum Line {
 /// How an exchange ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum How {
+pub(crate) enum ExchangeEnd {
     /// The whole body has come.
     Complete,
     /// Nobody wanted to hear the rest.
     Dropped,
     /// It was lost.
     #[serde(untagged)]
-    Lost(LossKind),
+    Lost(TransportErrorKind),
 }
 
 /// Bytes: as text where they are UTF-8, else as hexadecimal digits.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Bytes {
+pub(crate) enum RecordedBytes {
     Text(String),
     Hex(String),
 }
@@ -169,7 +169,7 @@ impl Cassette {
     ///
     /// # Errors
     /// When it is no cassette, one of a later version, or damaged in the middle.
-    pub fn read(bytes: &[u8]) -> Result<Self, CassetteError> {
+    pub fn parse(bytes: &[u8]) -> Result<Self, CassetteError> {
         let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate();
         let first = lines.next().map(|(_, line)| line).unwrap_or_default();
         let version = serde_json::from_slice::<Value>(first).ok().filter(|value| value["kind"] == "cassette");
@@ -178,7 +178,7 @@ impl Cassette {
             return Err(CassetteError::Newer(u32::try_from(version).unwrap_or(u32::MAX)));
         }
         let broken = |line: usize, message: String| CassetteError::Line { line: line + 1, message };
-        let Line::Cassette { provider, task, .. } =
+        let CassetteLine::Cassette { provider, task, .. } =
             serde_json::from_slice(first).map_err(|error| broken(0, error.to_string()))?
         else {
             return Err(CassetteError::Foreign);
@@ -187,7 +187,7 @@ impl Cassette {
             Self { task, outputs: Vec::new(), results: Vec::new(), provider: *provider, exchanges: Vec::new() };
         for (at, line) in lines {
             match serde_json::from_slice(line) {
-                Ok(line) => cassette.take(line).map_err(|message| broken(at, message))?,
+                Ok(line) => cassette.apply_line(line).map_err(|message| broken(at, message))?,
                 Err(_) if !line.ends_with(b"\n") => break,
                 Err(error) => return Err(broken(at, error.to_string())),
             }
@@ -196,77 +196,81 @@ impl Cassette {
     }
 
     /// How many requests it holds.
-    pub fn requests(&self) -> usize {
+    pub fn request_count(&self) -> usize {
         self.exchanges.len()
     }
 
-    fn take(&mut self, line: Line) -> Result<(), String> {
+    fn apply_line(&mut self, line: CassetteLine) -> Result<(), String> {
         let time = Duration::from_micros;
         match line {
-            Line::Cassette { .. } => return Err("a cassette begins in the middle of another".to_owned()),
-            Line::Output { call, text } => self.outputs.push((call, text)),
-            Line::Result { content, .. } => self.results.push(content),
-            Line::Request { number, at, path, headers, body, .. } => {
+            CassetteLine::Cassette { .. } => return Err("a cassette begins in the middle of another".to_owned()),
+            CassetteLine::Output { call, text } => self.outputs.push((call, text)),
+            CassetteLine::Result { content, .. } => self.results.push(content),
+            CassetteLine::Request { number, at, path, headers, body, .. } => {
                 if number != self.exchanges.len() + 1 {
                     return Err(format!("request {number} is out of order"));
                 }
                 let (response, chunks, end) = (None, Vec::new(), None);
-                let asked = Asked { path, headers, body };
-                self.exchanges.push(Exchange { at: time(at), asked, response, chunks, end });
+                let asked = RecordedRequest { path, headers, body };
+                self.exchanges.push(CassetteExchange { at: time(at), request: asked, response, chunks, end });
             }
-            Line::Response { number, at, status, headers } => {
-                self.exchange(number)?.response = Some(Answered { at: time(at), status, headers });
+            CassetteLine::Response { number, at, status, headers } => {
+                self.exchange_mut(number)?.response = Some(ResponseHead { at: time(at), status, headers });
             }
-            Line::Chunk { number, at, bytes } => {
-                let bytes = bytes.read().ok_or("these are no hexadecimal digits")?;
-                self.exchange(number)?.chunks.push((time(at), bytes));
+            CassetteLine::Chunk { number, at, bytes } => {
+                let bytes = bytes.decode().ok_or("these are no hexadecimal digits")?;
+                self.exchange_mut(number)?.chunks.push((time(at), bytes));
             }
-            Line::End { number, at, how, cause } => self.exchange(number)?.end = Some((time(at), how, cause)),
+            CassetteLine::End { number, at, how, cause } => {
+                self.exchange_mut(number)?.end = Some((time(at), how, cause))
+            }
         }
         Ok(())
     }
 
-    fn exchange(&mut self, number: usize) -> Result<&mut Exchange, String> {
+    fn exchange_mut(&mut self, number: usize) -> Result<&mut CassetteExchange, String> {
         let exchange = number.checked_sub(1).and_then(|at| self.exchanges.get_mut(at));
         exchange.ok_or_else(|| format!("there is no request {number}"))
     }
 }
 
-impl Asked {
+impl RecordedRequest {
     /// A request without what must not be kept.
-    pub(crate) fn new(post: &Post, redactor: &Redactor) -> Self {
+    pub(crate) fn new(post: &HttpRequest, redactor: &ProviderRedactor) -> Self {
         let headers = post.headers.iter().map(|(name, value)| {
             let shown = value.to_str().ok().filter(|_| !value.is_sensitive());
-            let shown = shown.map_or(REDACTED.to_owned(), |value| redactor.text(&redact::header(name.as_str(), value)));
+            let shown = shown.map_or(REDACTED.to_owned(), |value| {
+                redactor.redact_text(&redact::redact_header(name.as_str(), value))
+            });
             (name.as_str().to_owned(), shown)
         });
-        let text = redactor.json(&String::from_utf8_lossy(&post.body));
+        let text = redactor.redact_json(&String::from_utf8_lossy(&post.body));
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        Self { path: redactor.text(&redact::path(&post.url)), headers: headers.collect(), body }
+        Self { path: redactor.redact_text(&redact::redact_path(&post.url)), headers: headers.collect(), body }
     }
 
     /// As one value, so that a difference has a place. What was redacted is left out: a replay needs no key. What has the shape of a
     /// secret is told by its sign, as earlier recordings did not.
-    pub(crate) fn value(&self) -> Value {
+    pub(crate) fn comparable_value(&self) -> Value {
         let headers = self.headers.iter().filter(|(_, value)| value != REDACTED);
         let headers: Map<_, _> = headers.map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
         let value = serde_json::json!({"path": self.path, "headers": headers, "body": self.body});
-        match sabir_call::redact::json(&value.to_string()) {
+        match sabir_call::redact::redact_json(&value.to_string()) {
             Cow::Owned(redacted) => serde_json::from_str(&redacted).unwrap_or(value),
             Cow::Borrowed(_) => value,
         }
     }
 }
 
-impl Bytes {
-    pub(crate) fn write(bytes: &[u8]) -> Self {
+impl RecordedBytes {
+    pub(crate) fn encode(bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes) {
             Ok(text) => Self::Text(text.to_owned()),
             Err(_) => Self::Hex(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
         }
     }
 
-    fn read(self) -> Option<Vec<u8>> {
+    fn decode(self) -> Option<Vec<u8>> {
         match self {
             Self::Text(text) => Some(text.into_bytes()),
             Self::Hex(digits) => {
@@ -290,25 +294,27 @@ mod tests {
     #[test]
     fn bytes_survive() {
         for bytes in [&b"a\0\r\n"[..], b"\xff\x00", "ü".as_bytes(), b""] {
-            let line = Line::Chunk { number: 1, at: 1, bytes: Bytes::write(bytes) };
+            let line = CassetteLine::Chunk { number: 1, at: 1, bytes: RecordedBytes::encode(bytes) };
             let text = serde_json::to_string(&line).unwrap();
-            let Line::Chunk { bytes: again, .. } = serde_json::from_str(&text).unwrap() else { panic!("{text}") };
-            assert_eq!(again.read().unwrap(), bytes, "{text}");
+            let CassetteLine::Chunk { bytes: again, .. } = serde_json::from_str(&text).unwrap() else {
+                panic!("{text}")
+            };
+            assert_eq!(again.decode().unwrap(), bytes, "{text}");
         }
-        assert_eq!(Bytes::Hex("0".into()).read(), None);
+        assert_eq!(RecordedBytes::Hex("0".into()).decode(), None);
     }
 
     #[test]
     fn a_torn_last_line_is_left_out_and_nothing_else_is() {
         let whole = format!("{FIRST}\n{REQUEST}\n{{\"kind\":\"end\",\"number\":1,\"at\":9,\"how\":\"silent\"}}\n");
-        let cassette = Cassette::read(whole.as_bytes()).unwrap();
-        assert_eq!(cassette.exchanges[0].end.as_ref().unwrap().1, How::Lost(LossKind::Silent));
+        let cassette = Cassette::parse(whole.as_bytes()).unwrap();
+        assert_eq!(cassette.exchanges[0].end.as_ref().unwrap().1, ExchangeEnd::Lost(TransportErrorKind::Silent));
         for cut in FIRST.len() + 1..whole.len() {
-            let cassette = Cassette::read(&whole.as_bytes()[..cut]).unwrap();
-            assert!(cassette.requests() <= 1, "cut at {cut}");
+            let cassette = Cassette::parse(&whole.as_bytes()[..cut]).unwrap();
+            assert!(cassette.request_count() <= 1, "cut at {cut}");
         }
         let check = |text: &str, words: &str| {
-            let error = Cassette::read(text.as_bytes()).unwrap_err().to_string();
+            let error = Cassette::parse(text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         };
         check("", "no cassette");

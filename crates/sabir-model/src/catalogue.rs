@@ -10,17 +10,17 @@
 
 mod table;
 
-use sabir_call::Prices;
+use sabir_call::TokenPrices;
 use serde::{Deserialize, Serialize};
 
 use crate::provider::{Provider, is_local};
 
-pub(crate) use table::table;
+pub(crate) use table::builtin_entries;
 
 /// What is known of the models that a pattern matches.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Entry {
+pub struct ModelEntry {
     /// What the name begins with: behind its last `/`, or the whole of it, or `PROVIDER/` and the whole; letter case does
     /// not count. The longest pattern wins.
     pub pattern: String,
@@ -42,18 +42,18 @@ pub struct Entry {
     /// The tool that it is offered to change parts of files.
     pub edit_tool: Option<String>,
     /// What its vendor wants for a million tokens; of a user's own entry, what its provider wants.
-    pub prices: Option<Prices>,
+    pub prices: Option<TokenPrices>,
 }
 
 /// The table with a user's own entries before it.
 #[derive(Debug, Clone, Default)]
-pub struct Catalogue {
-    own: Vec<Entry>,
+pub struct ModelCatalogue {
+    own: Vec<ModelEntry>,
 }
 
 /// How a name lies to a pattern that it begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kin {
+enum PatternMatch {
     /// The very model: the same name, or with a date or `-latest` behind it.
     Same,
     /// A size, a tuning or another name of the same version.
@@ -62,28 +62,28 @@ enum Kin {
     Version,
 }
 
-impl Catalogue {
+impl ModelCatalogue {
     /// The table, with a user's entries that win over it.
-    pub fn new(own: Vec<Entry>) -> Self {
+    pub fn new(own: Vec<ModelEntry>) -> Self {
         Self { own }
     }
 
     /// All entries: the user's, then the table's.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.own.iter().chain(table())
+    pub fn all_entries(&self) -> impl Iterator<Item = &ModelEntry> {
+        self.own.iter().chain(builtin_entries())
     }
 
     /// What is known of a model. Fields that the user's entry leaves open are filled from the table; the table's prices are
-    /// its vendor's, see [`Catalogue::prices`] for what is paid somewhere.
-    pub fn find(&self, model: &str) -> Option<Entry> {
-        let own = self.own(|entry| matches(&entry.pattern, "", model));
-        let known = find(model).map(|(entry, kin)| match kin {
-            Kin::Same => entry.clone(),
-            Kin::Variant => Entry { prices: None, ..entry.clone() },
-            Kin::Version => Entry { context: None, output: None, prices: None, ..entry.clone() },
+    /// its vendor's, see [`ModelCatalogue::resolve_prices`] for what is paid somewhere.
+    pub fn find_model(&self, model: &str) -> Option<ModelEntry> {
+        let own = self.find_own_entry(|entry| matches_pattern(&entry.pattern, "", model));
+        let known = find_known_entry(model).map(|(entry, kin)| match kin {
+            PatternMatch::Same => entry.clone(),
+            PatternMatch::Variant => ModelEntry { prices: None, ..entry.clone() },
+            PatternMatch::Version => ModelEntry { context: None, output: None, prices: None, ..entry.clone() },
         });
         match (own.cloned(), known) {
-            (Some(own), Some(known)) => Some(Entry {
+            (Some(own), Some(known)) => Some(ModelEntry {
                 vendor: known.vendor,
                 context: own.context.or(known.context),
                 output: own.output.or(known.output),
@@ -101,27 +101,29 @@ impl Catalogue {
 
     /// What a model costs at a provider: what the user says; nothing on a server of this machine; the vendor's prices at the
     /// vendor's own address. Anything else is unknown.
-    pub fn prices(&self, provider: &Provider, model: &str) -> Prices {
-        let told = |entry: &Entry| entry.prices.is_some() && matches(&entry.pattern, &provider.name, model);
-        if let Some(prices) = self.own(told).and_then(|entry| entry.prices) {
+    pub fn resolve_prices(&self, provider: &Provider, model: &str) -> TokenPrices {
+        let told =
+            |entry: &ModelEntry| entry.prices.is_some() && matches_pattern(&entry.pattern, &provider.name, model);
+        if let Some(prices) = self.find_own_entry(told).and_then(|entry| entry.prices) {
             return prices;
         }
         let hosted = model.ends_with("-cloud") || model.ends_with(":cloud");
         if is_local(provider) && !hosted {
-            return Prices::FREE;
+            return TokenPrices::FREE;
         }
-        let known = find(model).filter(|(_, kin)| *kin == Kin::Same).map(|(entry, _)| entry);
-        let own = known.filter(|entry| entry.vendor.as_deref().is_some_and(|vendor| table::sells(vendor, provider)));
+        let known = find_known_entry(model).filter(|(_, kin)| *kin == PatternMatch::Same).map(|(entry, _)| entry);
+        let own = known
+            .filter(|entry| entry.vendor.as_deref().is_some_and(|vendor| table::is_vendor_address(vendor, provider)));
         own.and_then(|entry| entry.prices).unwrap_or_default()
     }
 
-    fn own(&self, fits: impl Fn(&Entry) -> bool) -> Option<&Entry> {
+    fn find_own_entry(&self, fits: impl Fn(&ModelEntry) -> bool) -> Option<&ModelEntry> {
         self.own.iter().filter(|entry| !entry.pattern.is_empty() && fits(entry)).max_by_key(|entry| entry.pattern.len())
     }
 }
 
 /// Whether a user's pattern speaks of that model of that provider.
-fn matches(pattern: &str, provider: &str, model: &str) -> bool {
+fn matches_pattern(pattern: &str, provider: &str, model: &str) -> bool {
     let pattern = pattern.to_ascii_lowercase();
     let whole = format!("{provider}/{model}").to_ascii_lowercase();
     let names = [Some(whole.as_str()), whole.split_once('/').map(|(_, id)| id), whole.rsplit('/').next()];
@@ -129,27 +131,27 @@ fn matches(pattern: &str, provider: &str, model: &str) -> bool {
 }
 
 /// The row of a model, the longest pattern first, and how near it is.
-fn find(model: &str) -> Option<(&'static Entry, Kin)> {
+fn find_known_entry(model: &str) -> Option<(&'static ModelEntry, PatternMatch)> {
     let name = model.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
-    let rows = table().iter().filter(|entry| name.starts_with(&entry.pattern));
+    let rows = builtin_entries().iter().filter(|entry| name.starts_with(&entry.pattern));
     let entry = rows.max_by_key(|entry| entry.pattern.len())?;
-    Some((entry, kin(name.get(entry.pattern.len()..).unwrap_or_default())))
+    Some((entry, classify_suffix(name.get(entry.pattern.len()..).unwrap_or_default())))
 }
 
 /// What the rest of a name behind its pattern says.
-fn kin(rest: &str) -> Kin {
+fn classify_suffix(rest: &str) -> PatternMatch {
     // `-9` and `-9-mini` count versions; `-70b` is a size, `-2507` a date.
     let number = rest.strip_prefix('-').unwrap_or(rest);
     let length = number.bytes().take_while(u8::is_ascii_digit).count();
     let behind = number.as_bytes().get(length);
     let counts = (1..=2).contains(&length) && matches!(behind, None | Some(b'-' | b'.'));
     if counts || rest.starts_with(|c: char| c == '.' || c.is_ascii_digit()) {
-        return Kin::Version;
+        return PatternMatch::Version;
     }
     let dated = ["-latest", "-preview"].iter().find_map(|word| rest.strip_prefix(word)).unwrap_or(rest);
     let digits = dated.bytes().filter(u8::is_ascii_digit).count();
     let date = dated.starts_with('-') && digits >= 4 && dated.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
-    if dated.is_empty() || date { Kin::Same } else { Kin::Variant }
+    if dated.is_empty() || date { PatternMatch::Same } else { PatternMatch::Variant }
 }
 
 #[cfg(test)]

@@ -8,41 +8,44 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use sabir_call::dialect::{dialect, dialects};
-use sabir_call::{Answer, Cut, Event, Model, ModelError, ModelErrorKind, Protocol, Request, Sink, render_request};
-use sabir_wire::{BodyForm, Close, Decoder, Form};
+use sabir_call::dialect::{all_dialects, find_dialect};
+use sabir_call::{
+    Event, EventSink, Model, ModelError, ModelErrorKind, Request, ResponseFuture, ToolProtocol, Truncation,
+    render_request,
+};
+use sabir_wire::{BodyEnd, BodyForm, ResponseDecoder, WireOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::blind::without_pictures;
-use crate::catalogue::Catalogue;
-use crate::front::Front;
-use crate::network::Network;
+use crate::catalogue::ModelCatalogue;
+use crate::network::NetworkTransport;
 use crate::provider::Provider;
-use crate::refusal::{Asked, is_stale};
-use crate::retry::{Patience, Retries, Retry};
-use crate::transport::{Body, Loss, LossKind, Post, Response, Transport};
+use crate::provider_error::{RequestTarget, is_expired_state};
+use crate::response_pipeline::ResponsePipeline;
+use crate::retry::{RetryBudget, RetryNotice, RetryPolicy};
+use crate::strip_images::strip_images;
+use crate::transport::{HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportErrorKind};
 
-mod manner;
-mod stale;
-mod taped;
-mod written;
+mod body_cache;
+mod expired_state;
+mod options;
+mod recording;
 
-pub use manner::{Callers, Reads};
-use stale::{fresh, has_opaque};
-use taped::Output;
-use written::{Manner, Written};
+use body_cache::{BodyCache, BodyEncoder};
+use expired_state::{drop_expired_state, has_opaque_state};
+pub use options::{CallerScope, TextParsing};
+use recording::RequestLimits;
 
 /// The most bytes of an error response that are read.
-const MAX_ERROR: usize = 64 << 10;
+const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// The most bytes that a model may say in one answer, and the most that a provider may take for saying them. No model has a limit of
 /// output anywhere near; a stream without an end has to have one.
-const MAX_SAID: usize = 32 << 20;
-const MAX_BODY: usize = 512 << 20;
+const MAX_OUTPUT_BYTES: usize = 32 << 20;
+const MAX_BODY_BYTES: usize = 512 << 20;
 
 /// The most bytes that become events before whoever takes them may do so. A fast connection gives some hundred kilobytes at once.
-const PIECE: usize = 16 << 10;
+const MAX_PIECE_BYTES: usize = 16 << 10;
 
 /// How long each phase may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,28 +75,28 @@ impl Default for Deadlines {
     }
 }
 
-type OnRetry = Box<dyn Fn(&Retry<'_>) + Send + Sync>;
+type RetryCallback = Box<dyn Fn(&RetryNotice<'_>) + Send + Sync>;
 
 /// A model behind HTTP. Connections are kept between requests.
 pub struct HttpModel {
     provider: Provider,
     deadlines: Deadlines,
-    retries: Retries,
-    output: Output,
-    on_retry: Option<OnRetry>,
+    retries: RetryPolicy,
+    request_limits: RequestLimits,
+    on_retry: Option<RetryCallback>,
     transport: OnceLock<Arc<dyn Transport>>,
-    patience: Patience,
-    callers: Callers,
-    reads: Reads,
+    retry_budget: RetryBudget,
+    callers: CallerScope,
+    reads: TextParsing,
     /// What the last request had of the history.
-    written: Written,
+    body_cache: BodyCache,
 }
 
 /// Why an attempt failed.
-struct Failure {
+struct AttemptFailure {
     error: ModelError,
     /// Whether the same may be sent again, and how long the provider asked to wait.
-    again: Option<Option<Duration>>,
+    retry_after: Option<Option<Duration>>,
 }
 
 impl std::fmt::Debug for HttpModel {
@@ -103,8 +106,8 @@ impl std::fmt::Debug for HttpModel {
 }
 
 impl Model for HttpModel {
-    fn answer<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn Sink + Send)) -> Answer<'a> {
-        Box::pin(self.ask(request, sink))
+    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
+        Box::pin(self.send_with_retries(request, sink))
     }
 }
 
@@ -114,14 +117,14 @@ impl HttpModel {
         Self {
             provider,
             deadlines: Deadlines::default(),
-            retries: Retries::default(),
-            output: Output::Catalogue(Catalogue::default()),
+            retries: RetryPolicy::default(),
+            request_limits: RequestLimits::Catalogue(ModelCatalogue::default()),
             on_retry: None,
             transport: OnceLock::new(),
-            patience: Patience::default(),
-            callers: Callers::default(),
-            reads: Reads::default(),
-            written: Written::default(),
+            retry_budget: RetryBudget::default(),
+            callers: CallerScope::default(),
+            reads: TextParsing::default(),
+            body_cache: BodyCache::default(),
         }
     }
 
@@ -134,136 +137,144 @@ impl HttpModel {
 
     /// Sets how to retry.
     #[must_use]
-    pub fn retries(mut self, retries: Retries) -> Self {
+    pub fn retries(mut self, retries: RetryPolicy) -> Self {
         self.retries = retries;
         self
     }
 
     /// Sets what is known of models; their output limit is asked for where a request names none.
     #[must_use]
-    pub fn catalogue(mut self, catalogue: Catalogue) -> Self {
-        self.output = Output::Catalogue(catalogue);
+    pub fn catalogue(mut self, catalogue: ModelCatalogue) -> Self {
+        self.request_limits = RequestLimits::Catalogue(catalogue);
         self
     }
 
     /// Says who asks. By default it is one task.
     #[must_use]
-    pub fn callers(mut self, callers: Callers) -> Self {
+    pub fn caller_scope(mut self, callers: CallerScope) -> Self {
         self.callers = callers;
         self
     }
 
     /// Says which text is read for calls. By default it is all.
     #[must_use]
-    pub fn reads(mut self, reads: Reads) -> Self {
+    pub fn text_parsing(mut self, reads: TextParsing) -> Self {
         self.reads = reads;
         self
     }
 
     /// Calls `tell` before each wait.
     #[must_use]
-    pub fn on_retry(mut self, tell: impl Fn(&Retry<'_>) + Send + Sync + 'static) -> Self {
+    pub fn on_retry(mut self, tell: impl Fn(&RetryNotice<'_>) + Send + Sync + 'static) -> Self {
         self.on_retry = Some(Box::new(tell));
         self
     }
 
-    async fn ask(&self, request: &Request, sink: &mut (dyn Sink + Send)) -> Result<(), ModelError> {
-        let asked = Asked { provider: &self.provider, model: &request.model };
-        let own = Patience::default();
-        let patience = if self.callers == Callers::Many { &own } else { &self.patience };
-        let (url, headers) = (self.provider.url(&request.model), self.headers(asked)?);
-        let mut post = Post { url, headers, body: self.body(&fresh(request, patience), asked)? };
-        if let Some((count, error)) = patience.broken().filter(|_| self.retries.limit > 0) {
-            self.pause(patience, (count, None), (error, seed(&post.body))).await?;
+    async fn send_with_retries(&self, request: &Request, sink: &mut (dyn EventSink + Send)) -> Result<(), ModelError> {
+        let asked = RequestTarget { provider: &self.provider, model: &request.model };
+        let own = RetryBudget::default();
+        let patience = if self.callers == CallerScope::Many { &own } else { &self.retry_budget };
+        let (url, headers) = (self.provider.endpoint_url(&request.model), self.request_headers(asked)?);
+        let mut post =
+            HttpRequest { url, headers, body: self.encode_body(&drop_expired_state(request, patience), asked)? };
+        if let Some((count, error)) = patience.last_break().filter(|_| self.retries.limit > 0) {
+            self.wait_before_retry(patience, (count, None), (error, jitter_seed(&post.body))).await?;
         }
         let mut attempt = 1;
         loop {
-            post.headers.extend(asked.signature(&post.body)?);
-            let Failure { error, again } = match self.attempt(&post, request, asked, sink).await {
+            post.headers.extend(asked.signature_headers(&post.body)?);
+            let AttemptFailure { error, retry_after: again } = match self.run_attempt(&post, request, asked, sink).await
+            {
                 Ok(()) => {
-                    patience.calm();
+                    patience.record_success();
                     return Ok(());
                 }
                 Err(failure) => failure,
             };
-            if is_stale(&error) && has_opaque(request) && patience.note_stale(request.messages.len()) {
-                post.body = self.body(&fresh(request, patience), asked)?;
+            if is_expired_state(&error) && has_opaque_state(request) && patience.record_expired(request.messages.len())
+            {
+                post.body = self.encode_body(&drop_expired_state(request, patience), asked)?;
                 continue;
             }
             let Some(wish) = again else {
                 if error.kind.is_transient() {
-                    patience.broke(&error);
+                    patience.record_break(&error);
                 }
                 return Err(error);
             };
-            if attempt > self.retries.limit || self.callers.decide(wish, &self.retries) {
+            if attempt > self.retries.limit || self.callers.declines_wait(wish, &self.retries) {
                 return Err(error);
             }
-            self.pause(patience, (attempt, wish), (error, seed(&post.body))).await?;
+            self.wait_before_retry(patience, (attempt, wish), (error, jitter_seed(&post.body))).await?;
             attempt += 1;
         }
     }
 
     /// Waits before an attempt, if the budget allows one.
-    async fn pause(
+    async fn wait_before_retry(
         &self,
-        patience: &Patience,
+        patience: &RetryBudget,
         (attempt, wish): (u32, Option<Duration>),
         (error, seed): (ModelError, u64),
     ) -> Result<(), ModelError> {
-        let error = patience.spend(self.retries.budget, error)?;
-        let wait = self.retries.wait(attempt, wish, seed);
+        let error = patience.take_retry(self.retries.budget, error)?;
+        let wait = self.retries.wait_time(attempt, wish, seed);
         if let Some(tell) = &self.on_retry {
-            tell(&Retry { attempt, attempts: self.retries.limit.saturating_add(1), wait, error: &error });
+            tell(&RetryNotice { attempt, attempts: self.retries.limit.saturating_add(1), wait, error: &error });
         }
         self.transport().wait(wait).await;
         Ok(())
     }
 
     fn transport(&self) -> &dyn Transport {
-        let network = || Arc::new(Network::new(&self.provider, self.deadlines.connect)) as Arc<dyn Transport>;
+        let network = || Arc::new(NetworkTransport::new(&self.provider, self.deadlines.connect)) as Arc<dyn Transport>;
         self.transport.get_or_init(network).as_ref()
     }
 
     /// The request as bytes, rendered for its protocol.
-    fn body(&self, request: &Request, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
-        let fit = self.output.is_blind(&request.model).then(|| without_pictures(request)).flatten();
+    fn encode_body(&self, request: &Request, asked: RequestTarget<'_>) -> Result<Vec<u8>, ModelError> {
+        let fit = self.request_limits.rejects_images(&request.model).then(|| strip_images(request)).flatten();
         let request = fit.as_ref().unwrap_or(request);
-        let (key, form) = (self.provider.wire.history(), &self.provider.form);
-        let encode = |request: &Request, form: &Form| self.encode(request, form, asked);
-        if self.callers == Callers::Task {
-            return self.written.body(request, &Manner { key, form, encode: &encode });
+        let (key, form) = (self.provider.wire.history_member(), &self.provider.form);
+        let encode = |request: &Request, form: &WireOptions| self.encode_value(request, form, asked);
+        if self.callers == CallerScope::Task {
+            return self.body_cache.encode_body(request, &BodyEncoder { key, form, encode: &encode });
         }
         serde_json::to_vec(&encode(request, form)?)
-            .map_err(|error| asked.error(ModelErrorKind::Rejected, error.to_string()))
+            .map_err(|error| asked.new_error(ModelErrorKind::Rejected, error.to_string()))
     }
 
-    fn encode(&self, request: &Request, form: &Form, asked: Asked<'_>) -> Result<Value, ModelError> {
+    fn encode_value(
+        &self,
+        request: &Request,
+        form: &WireOptions,
+        asked: RequestTarget<'_>,
+    ) -> Result<Value, ModelError> {
         let rendered = match &request.protocol {
-            Protocol::Native => None,
-            Protocol::Prompted(name) => {
-                let dialect = dialect(name).ok_or_else(|| {
-                    let known: Vec<_> = dialects().iter().map(|dialect| dialect.name).collect();
+            ToolProtocol::Native => None,
+            ToolProtocol::Prompted(name) => {
+                let dialect = find_dialect(name).ok_or_else(|| {
+                    let known: Vec<_> = all_dialects().iter().map(|dialect| dialect.name).collect();
                     let message = format!("there is no dialect `{name}`; known are native, {}", known.join(", "));
-                    asked.error(ModelErrorKind::Rejected, message)
+                    asked.new_error(ModelErrorKind::Rejected, message)
                 })?;
                 Some(render_request(request, dialect))
             }
         };
         let request = rendered.as_ref().unwrap_or(request);
-        if request.max_output.is_none()
-            && let Some(limit) = self.output.limit(&request.model)
+        if request.max_output_tokens.is_none()
+            && let Some(limit) = self.request_limits.output_limit(&request.model)
         {
-            let limited = Request { max_output: Some(limit), ..request.clone() };
+            let limited = Request { max_output_tokens: Some(limit), ..request.clone() };
             return Ok(self.provider.wire.encode_request(&limited, form));
         }
         Ok(self.provider.wire.encode_request(request, form))
     }
 
-    fn headers(&self, asked: Asked<'_>) -> Result<HeaderMap, ModelError> {
+    fn request_headers(&self, asked: RequestTarget<'_>) -> Result<HeaderMap, ModelError> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        for (name, value) in self.provider.wire.headers() {
+        for (name, value) in self.provider.wire.required_headers() {
             headers.insert(*name, HeaderValue::from_static(value));
         }
         let (key_name, prefix) = self.provider.wire.key_header();
@@ -272,7 +283,7 @@ impl HttpModel {
         let own = self.provider.headers.iter().map(|(name, value)| (name.as_str(), value.expose().to_owned()));
         for (name, value) in key.chain(own) {
             let refuse = |what: &str| {
-                asked.error(ModelErrorKind::Key, format!("the header `{name}` for {} {what}", self.provider.name))
+                asked.new_error(ModelErrorKind::Key, format!("the header `{name}` for {} {what}", self.provider.name))
             };
             let name = HeaderName::try_from(name).map_err(|_| refuse("has a name that HTTP does not allow"))?;
             let mut value =
@@ -283,58 +294,62 @@ impl HttpModel {
         Ok(headers)
     }
 
-    async fn attempt(
+    async fn run_attempt(
         &self,
-        post: &Post,
+        post: &HttpRequest,
         request: &Request,
-        asked: Asked<'_>,
-        sink: &mut (dyn Sink + Send),
-    ) -> Result<(), Failure> {
+        asked: RequestTarget<'_>,
+        sink: &mut (dyn EventSink + Send),
+    ) -> Result<(), AttemptFailure> {
         let transport = self.transport();
         let deadline = transport.now() + self.deadlines.first_byte;
         let response = match transport.send(post, deadline).await {
             Ok(response) => response,
-            Err(loss) if loss.kind == LossKind::Silent => return Err(self.silent(asked)),
-            Err(loss) => return Err(unsent(asked, &loss)),
+            Err(loss) if loss.kind == TransportErrorKind::Silent => return Err(self.timeout_failure(asked)),
+            Err(loss) => return Err(connection_failure(asked, &loss)),
         };
         if !(200..300).contains(&response.status) {
-            return Err(self.refused(response, asked).await);
+            return Err(self.status_failure(response, asked).await);
         }
         let content_type = response.header(CONTENT_TYPE.as_str()).unwrap_or_default();
         if content_type.contains("html") {
-            let opening = self.error_body(response.body).await;
-            return Err(last(asked.foreign(&content_type, &String::from_utf8_lossy(&opening))));
+            let opening = self.read_error_body(response.body).await;
+            return Err(permanent_failure(asked.format_error(&content_type, &String::from_utf8_lossy(&opening))));
         }
-        let mut reading = Reading {
-            front: Front::new(request, self.reads, sink),
-            decoder: Decoder::new(self.provider.wire),
-            said: 0,
+        let mut reading = ResponseReader {
+            front: ResponsePipeline::new(request, self.reads, sink),
+            decoder: ResponseDecoder::new(self.provider.wire),
+            output_bytes: 0,
         };
-        let broken = self.read(response.body, deadline, &mut reading).await.err();
-        let Reading { mut front, decoder, .. } = reading;
-        let how = if broken.is_some() { Close::Broken } else { Close::Clean };
+        let broken = self.read_body(response.body, deadline, &mut reading).await.err();
+        let ResponseReader { mut front, decoder, .. } = reading;
+        let how = if broken.is_some() { BodyEnd::Broken } else { BodyEnd::Clean };
         let report = decoder.finish(how, &mut front);
-        let why = if broken.is_none() && report.ended && report.error.is_none() { Cut::Ended } else { Cut::Broken };
+        let why = if broken.is_none() && report.ended && report.error.is_none() {
+            Truncation::Ended
+        } else {
+            Truncation::Broken
+        };
         let mut opening = front.finish(why);
         let delivered = opening.has_delivered();
         let name = &self.provider.name;
         let broke = |words: String| {
-            let error = asked.error(ModelErrorKind::Broken, words);
-            Failure { error, again: (!delivered).then_some(None) }
+            let error = asked.new_error(ModelErrorKind::Broken, words);
+            AttemptFailure { error, retry_after: (!delivered).then_some(None) }
         };
         Err(match (&report.error, broken) {
-            (_, Some(loss)) if loss.kind == LossKind::Cassette => {
-                last(asked.error(ModelErrorKind::Cassette, loss.cause))
+            (_, Some(loss)) if loss.kind == TransportErrorKind::Cassette => {
+                permanent_failure(asked.new_error(ModelErrorKind::Cassette, loss.cause))
             }
             (_, Some(loss)) => broke(format!("{name} {}", loss.cause)),
             _ if report.form == BodyForm::Empty => broke(format!("{name} answered with nothing")),
             (Some(error), None) if error.kind == ModelErrorKind::Format => {
-                last(asked.foreign(&content_type, &report.opening))
+                permanent_failure(asked.format_error(&content_type, &report.opening))
             }
             (Some(error), None) => {
-                let error = asked.inside(error, delivered);
+                let error = asked.stream_error(error, delivered);
                 let again = (error.kind.is_transient() && !delivered).then_some(None);
-                Failure { error, again }
+                AttemptFailure { error, retry_after: again }
             }
             (None, None) if !report.ended => {
                 broke(format!("{name} closed the connection before it had ended its answer"))
@@ -343,41 +358,51 @@ impl HttpModel {
                 broke(format!("{} events of the answer of {name} could not be read", report.unreadable))
             }
             (None, None) => {
-                opening.release();
+                opening.deliver_held();
                 return Ok(());
             }
         })
     }
 
     /// Reads the body to its end, so that the connection can be used again.
-    async fn read(&self, mut body: Box<dyn Body>, first: Duration, reading: &mut Reading<'_>) -> Result<(), Loss> {
+    async fn read_body(
+        &self,
+        mut body: Box<dyn ResponseBody>,
+        first: Duration,
+        reading: &mut ResponseReader<'_>,
+    ) -> Result<(), TransportError> {
         let transport = self.transport();
         let mut deadline = first;
         let mut progress = transport.now() + self.deadlines.progress.max(self.deadlines.first_byte);
         let (mut begun, mut bytes) = (false, 0_usize);
         loop {
-            let chunk = match body.chunk(deadline.min(progress)).await {
+            let chunk = match body.next_chunk(deadline.min(progress)).await {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => return Ok(()),
                 // What the provider ended is whole, even if it never closes the connection or closes it rudely.
                 _ if reading.decoder.is_ended() => return Ok(()),
-                Err(loss) if loss.kind == LossKind::Cassette => return Err(loss),
-                Err(loss) => return Err(Loss { cause: self.lost(&loss, begun, deadline <= progress), ..loss }),
+                Err(loss) if loss.kind == TransportErrorKind::Cassette => return Err(loss),
+                Err(loss) => {
+                    return Err(TransportError {
+                        cause: self.describe_loss(&loss, begun, deadline <= progress),
+                        ..loss
+                    });
+                }
             };
-            let (events, ended) = (reading.decoder.events(), reading.decoder.is_ended());
+            let (events, ended) = (reading.decoder.event_count(), reading.decoder.is_ended());
             let now = transport.now();
             bytes = bytes.saturating_add(chunk.len());
             begun = true;
-            for piece in chunk.chunks(PIECE) {
+            for piece in chunk.chunks(MAX_PIECE_BYTES) {
                 reading.push(piece);
                 // Whoever takes the events may do so before the next piece is read, and be slow.
                 tokio::task::yield_now().await;
             }
-            if reading.decoder.events() > events {
+            if reading.decoder.event_count() > events {
                 progress = now + self.deadlines.progress;
             }
             if !reading.decoder.is_ended() {
-                endless(reading.said, bytes)?;
+                check_answer_size(reading.output_bytes, bytes)?;
                 deadline = now + self.deadlines.idle;
             } else if !ended {
                 deadline = now + self.deadlines.linger;
@@ -386,56 +411,56 @@ impl HttpModel {
     }
 
     /// How the rest of a body was lost. `idle`: the deadline that came first was the one between two pieces.
-    fn lost(&self, loss: &Loss, begun: bool, idle: bool) -> String {
+    fn describe_loss(&self, loss: &TransportError, begun: bool, idle: bool) -> String {
         let Deadlines { first_byte, idle: between, progress, .. } = self.deadlines;
         match loss.kind {
-            LossKind::Silent if !begun => format!("sent no byte within {first_byte:?}"),
-            LossKind::Silent if idle => format!("fell silent for {between:?}"),
-            LossKind::Silent => format!("sent no event for {progress:?}, only signs of life"),
+            TransportErrorKind::Silent if !begun => format!("sent no byte within {first_byte:?}"),
+            TransportErrorKind::Silent if idle => format!("fell silent for {between:?}"),
+            TransportErrorKind::Silent => format!("sent no event for {progress:?}, only signs of life"),
             _ => format!("broke the connection off ({})", loss.cause),
         }
     }
 
-    fn silent(&self, asked: Asked<'_>) -> Failure {
+    fn timeout_failure(&self, asked: RequestTarget<'_>) -> AttemptFailure {
         let (name, limit) = (&self.provider.name, self.deadlines.first_byte);
-        let message = format!("{name} at {} did not answer within {limit:?}", asked.address());
-        Failure { error: asked.error(ModelErrorKind::Unavailable, message), again: Some(None) }
+        let message = format!("{name} at {} did not answer within {limit:?}", asked.endpoint_address());
+        AttemptFailure { error: asked.new_error(ModelErrorKind::Unavailable, message), retry_after: Some(None) }
     }
 
-    async fn refused(&self, response: Response, asked: Asked<'_>) -> Failure {
+    async fn status_failure(&self, response: HttpResponse, asked: RequestTarget<'_>) -> AttemptFailure {
         let status = response.status;
-        let wish = crate::retry::asked(|name| response.header(name));
-        let body = self.error_body(response.body).await;
-        let error = asked.status(status, &body);
+        let wish = crate::retry::parse_retry_after(|name| response.header(name));
+        let body = self.read_error_body(response.body).await;
+        let error = asked.status_error(status, &body);
         let again = matches!(status, 408 | 429 | 500..) && error.kind.is_transient();
-        Failure { error, again: again.then_some(wish) }
+        AttemptFailure { error, retry_after: again.then_some(wish) }
     }
 
     /// As much of an error's body as comes in time.
-    async fn error_body(&self, mut body: Box<dyn Body>) -> Vec<u8> {
+    async fn read_error_body(&self, mut body: Box<dyn ResponseBody>) -> Vec<u8> {
         let mut bytes = Vec::new();
-        while bytes.len() < MAX_ERROR {
-            match body.chunk(self.transport().now() + self.deadlines.idle).await {
+        while bytes.len() < MAX_ERROR_BYTES {
+            match body.next_chunk(self.transport().now() + self.deadlines.idle).await {
                 Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
                 _ => break,
             }
         }
-        bytes.truncate(MAX_ERROR);
+        bytes.truncate(MAX_ERROR_BYTES);
         bytes
     }
 }
 
 /// An answer while it is read.
-struct Reading<'a> {
-    front: Front<'a>,
-    decoder: Decoder,
+struct ResponseReader<'a> {
+    front: ResponsePipeline<'a>,
+    decoder: ResponseDecoder,
     /// The bytes that the model said.
-    said: usize,
+    output_bytes: usize,
 }
 
-impl Reading<'_> {
+impl ResponseReader<'_> {
     fn push(&mut self, chunk: &[u8]) {
-        let (front, said) = (&mut self.front, &mut self.said);
+        let (front, said) = (&mut self.front, &mut self.output_bytes);
         self.decoder.push(chunk, &mut |event: Event<'_>| {
             let bytes = match event {
                 Event::Text { text } | Event::Thought { text } | Event::ArgDelta { text, .. } => text.len(),
@@ -443,52 +468,58 @@ impl Reading<'_> {
                 _ => 0,
             };
             *said = said.saturating_add(bytes);
-            front.event(event);
+            front.push_event(event);
         });
     }
 }
 
 /// Whether an answer that has not ended goes on for too long.
-fn endless(said: usize, bytes: usize) -> Result<(), Loss> {
-    if said <= MAX_SAID && bytes <= MAX_BODY {
+fn check_answer_size(said: usize, bytes: usize) -> Result<(), TransportError> {
+    if said <= MAX_OUTPUT_BYTES && bytes <= MAX_BODY_BYTES {
         return Ok(());
     }
     let words = format!("sent {} MiB without ending its answer, and was not listened to any longer", bytes >> 20);
-    Err(Loss::new(LossKind::Broken, words))
+    Err(TransportError::new(TransportErrorKind::Broken, words))
 }
 
 /// What the waits between attempts follow from: the same request waits alike.
-fn seed(body: &[u8]) -> u64 {
+fn jitter_seed(body: &[u8]) -> u64 {
     body.iter().fold(0, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(*byte)))
 }
 
 /// A failure that sending again cannot mend.
-fn last(error: ModelError) -> Failure {
-    Failure { error, again: None }
+fn permanent_failure(error: ModelError) -> AttemptFailure {
+    AttemptFailure { error, retry_after: None }
 }
 
 /// A request that got no response.
-fn unsent(asked: Asked<'_>, loss: &Loss) -> Failure {
-    let (address, cause, name) = (asked.address(), &loss.cause, &asked.provider.name);
+fn connection_failure(asked: RequestTarget<'_>, loss: &TransportError) -> AttemptFailure {
+    let (address, cause, name) = (asked.endpoint_address(), &loss.cause, &asked.provider.name);
     let (kind, message) = match loss.kind {
-        LossKind::Setup => (ModelErrorKind::Rejected, format!("{name} cannot be asked: {cause}")),
-        LossKind::Address => {
+        TransportErrorKind::Setup => (ModelErrorKind::Rejected, format!("{name} cannot be asked: {cause}")),
+        TransportErrorKind::Address => {
             (ModelErrorKind::Rejected, format!("{address} is no usable address; check the base URL of {name}: {cause}"))
         }
-        LossKind::Certificate => (
+        TransportErrorKind::Certificate => (
             ModelErrorKind::Unreachable,
             format!("the certificate of {address} cannot be trusted: {cause}; the connection was refused"),
         ),
-        LossKind::Cassette => (ModelErrorKind::Cassette, cause.clone()),
-        LossKind::Connect => {
+        TransportErrorKind::Cassette => (ModelErrorKind::Cassette, cause.clone()),
+        TransportErrorKind::Connect => {
             let advice = "check that the server runs and that the base URL is right";
             let message = format!("no connection to {address}: {cause}; {advice}");
-            return Failure { error: asked.error(ModelErrorKind::Unreachable, message), again: Some(None) };
+            return AttemptFailure {
+                error: asked.new_error(ModelErrorKind::Unreachable, message),
+                retry_after: Some(None),
+            };
         }
-        LossKind::Silent | LossKind::Broken => {
+        TransportErrorKind::Silent | TransportErrorKind::Broken => {
             let message = format!("the connection to {address} broke before an answer: {cause}");
-            return Failure { error: asked.error(ModelErrorKind::Unreachable, message), again: Some(None) };
+            return AttemptFailure {
+                error: asked.new_error(ModelErrorKind::Unreachable, message),
+                retry_after: Some(None),
+            };
         }
     };
-    last(asked.error(kind, message))
+    permanent_failure(asked.new_error(kind, message))
 }

@@ -8,10 +8,12 @@ use reqwest::Client;
 use tokio::time::{Instant, timeout_at};
 
 use crate::provider::Provider;
-use crate::transport::{Body, Loss, LossKind, Post, Response, Transport, Work};
+use crate::transport::{
+    HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportErrorKind, TransportFuture,
+};
 
 /// HTTP over TCP and TLS. Connections are kept between requests.
-pub(crate) struct Network {
+pub(crate) struct NetworkTransport {
     connect: Duration,
     proxy: Option<String>,
     secure: bool,
@@ -24,19 +26,19 @@ struct NetworkBody {
     begun: Instant,
 }
 
-impl Network {
+impl NetworkTransport {
     /// The network as that provider is reached, with a deadline to connect. Nothing is opened before the first request.
     pub(crate) fn new(provider: &Provider, connect: Duration) -> Self {
         let proxy = provider.proxy.as_ref().map(|proxy| proxy.expose().to_owned());
         Self { connect, proxy, secure: provider.is_secure(), begun: OnceLock::new(), client: OnceLock::new() }
     }
 
-    fn begun(&self) -> Instant {
+    fn start_time(&self) -> Instant {
         *self.begun.get_or_init(Instant::now)
     }
 
     /// The client, built once. Without TLS no certificates are read, so that asking a local server starts at once.
-    fn client(&self) -> Result<&Client, Loss> {
+    fn http_client(&self) -> Result<&Client, TransportError> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
@@ -52,7 +54,7 @@ impl Network {
             builder = builder.tls_certs_only([]);
         }
         let unusable = |what: &str, error: &reqwest::Error| {
-            Loss::new(LossKind::Setup, format!("{what} cannot be used: {}", root(error)))
+            TransportError::new(TransportErrorKind::Setup, format!("{what} cannot be used: {}", root_cause(error)))
         };
         if let Some(proxy) = &self.proxy {
             builder = builder.proxy(reqwest::Proxy::all(proxy).map_err(|error| unusable("the proxy", &error))?);
@@ -61,65 +63,69 @@ impl Network {
         Ok(self.client.get_or_init(|| client))
     }
 
-    async fn post(&self, post: &Post, until: Duration) -> Result<Response, Loss> {
-        let begun = self.begun();
-        let sending = self.client()?.post(&post.url).headers(post.headers.clone()).body(post.body.clone()).send();
+    async fn send_request(&self, post: &HttpRequest, until: Duration) -> Result<HttpResponse, TransportError> {
+        let begun = self.start_time();
+        let sending = self.http_client()?.post(&post.url).headers(post.headers.clone()).body(post.body.clone()).send();
         let response = match timeout_at(begun + until, sending).await {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(unsent(&error)),
-            Err(_) => return Err(Loss::silent()),
+            Ok(Err(error)) => return Err(classify_error(&error)),
+            Err(_) => return Err(TransportError::timed_out()),
         };
         let headers = response.headers().iter();
         let headers = headers
             .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
         let (status, headers) = (response.status().as_u16(), headers.collect());
-        Ok(Response { status, headers, body: Box::new(NetworkBody { response, begun }) })
+        Ok(HttpResponse { status, headers, body: Box::new(NetworkBody { response, begun }) })
     }
 }
 
-impl Transport for Network {
+impl Transport for NetworkTransport {
     fn now(&self) -> Duration {
-        self.begun().elapsed()
+        self.start_time().elapsed()
     }
 
-    fn wait(&self, time: Duration) -> Work<'_, ()> {
+    fn wait(&self, time: Duration) -> TransportFuture<'_, ()> {
         Box::pin(tokio::time::sleep(time))
     }
 
-    fn send<'a>(&'a self, post: &'a Post, until: Duration) -> Work<'a, Result<Response, Loss>> {
-        Box::pin(self.post(post, until))
+    fn send<'a>(
+        &'a self,
+        post: &'a HttpRequest,
+        until: Duration,
+    ) -> TransportFuture<'a, Result<HttpResponse, TransportError>> {
+        Box::pin(self.send_request(post, until))
     }
 }
 
-impl Body for NetworkBody {
-    fn chunk(&mut self, until: Duration) -> Work<'_, Result<Option<Vec<u8>>, Loss>> {
+impl ResponseBody for NetworkBody {
+    fn next_chunk(&mut self, until: Duration) -> TransportFuture<'_, Result<Option<Vec<u8>>, TransportError>> {
         Box::pin(async move {
             match timeout_at(self.begun + until, self.response.chunk()).await {
                 Ok(Ok(chunk)) => Ok(chunk.map(Vec::from)),
-                Ok(Err(error)) => Err(Loss::new(LossKind::Broken, root(&error))),
-                Err(_) => Err(Loss::silent()),
+                Ok(Err(error)) => Err(TransportError::new(TransportErrorKind::Broken, root_cause(&error))),
+                Err(_) => Err(TransportError::timed_out()),
             }
         })
     }
 }
 
 /// Why a request got no response.
-fn unsent(error: &reqwest::Error) -> Loss {
-    let cause = root(error);
+fn classify_error(error: &reqwest::Error) -> TransportError {
+    let cause = root_cause(error);
     let kind = if error.is_builder() {
-        LossKind::Address
+        TransportErrorKind::Address
     } else if cause.contains("certificate") {
-        LossKind::Certificate
+        TransportErrorKind::Certificate
     } else if error.is_connect() {
-        LossKind::Connect
+        TransportErrorKind::Connect
     } else {
-        LossKind::Broken
+        TransportErrorKind::Broken
     };
-    Loss { kind, cause }
+    TransportError { kind, cause }
 }
 
 /// The innermost cause, which says what really happened.
-fn root(error: &reqwest::Error) -> String {
+fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn Error = error;
     while let Some(next) = cause.source() {
         cause = next;

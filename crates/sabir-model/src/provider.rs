@@ -1,10 +1,10 @@
 //! Where a provider is, and what it insists on.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use sabir_wire::{Form, Wire};
+use sabir_wire::{Wire, WireOptions};
 
 use crate::secret::Secret;
-use crate::signing::Signing;
+use crate::signing::SigningCredentials;
 
 /// A provider: an address, a wire, a key.
 #[derive(Debug, Clone)]
@@ -18,18 +18,18 @@ pub struct Provider {
     /// The key; `None` for servers that want none.
     pub key: Option<Secret>,
     /// What signs requests instead of a key, for Bedrock; it does not count where there is a key.
-    pub signing: Option<Signing>,
+    pub signing: Option<SigningCredentials>,
     /// Further headers. Their values are taken for secrets.
     pub headers: Vec<(String, Secret)>,
     /// A proxy's URL. The environment is not asked.
     pub proxy: Option<Secret>,
     /// What its requests need beyond the wire.
-    pub form: Form,
+    pub form: WireOptions,
 }
 
 /// A provider that everybody knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownProvider {
     /// Its name.
     pub name: &'static str,
     /// The name of what it speaks.
@@ -44,41 +44,53 @@ pub struct Known {
 }
 
 /// The providers that everybody knows.
-pub const KNOWN: [Known; 14] = [
-    row("anthropic", "anthropic", "https://api.anthropic.com", &["ANTHROPIC_API_KEY"]),
-    row("openai", CHAT, "https://api.openai.com/v1", &["OPENAI_API_KEY"]),
-    row("gemini", "gemini", "https://generativelanguage.googleapis.com/v1beta", &["GEMINI_API_KEY", "GOOGLE_API_KEY"]),
-    row("openrouter", CHAT, "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"]).thinking_in("reasoning"),
-    row("groq", CHAT, "https://api.groq.com/openai/v1", &["GROQ_API_KEY"]),
-    row("mistral", CHAT, "https://api.mistral.ai/v1", &["MISTRAL_API_KEY"]),
-    row("deepseek", CHAT, "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"]).thinking_in("reasoning_content"),
-    row("xai", CHAT, "https://api.x.ai/v1", &["XAI_API_KEY"]),
-    row("bedrock", "bedrock", "https://bedrock-runtime.us-east-1.amazonaws.com", &["AWS_BEARER_TOKEN_BEDROCK"]),
-    row("together", CHAT, "https://api.together.xyz/v1", &["TOGETHER_API_KEY"]),
-    row("ollama", CHAT, "http://127.0.0.1:11434/v1", &[]),
-    row("llama.cpp", CHAT, "http://127.0.0.1:8080/v1", &[]),
-    row("lmstudio", CHAT, "http://127.0.0.1:1234/v1", &[]),
-    row("vllm", CHAT, "http://127.0.0.1:8000/v1", &[]),
+pub const KNOWN_PROVIDERS: [KnownProvider; 14] = [
+    known_provider("anthropic", "anthropic", "https://api.anthropic.com", &["ANTHROPIC_API_KEY"]),
+    known_provider("openai", CHAT, "https://api.openai.com/v1", &["OPENAI_API_KEY"]),
+    known_provider(
+        "gemini",
+        "gemini",
+        "https://generativelanguage.googleapis.com/v1beta",
+        &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+    ),
+    known_provider("openrouter", CHAT, "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"])
+        .with_thought_field("reasoning"),
+    known_provider("groq", CHAT, "https://api.groq.com/openai/v1", &["GROQ_API_KEY"]),
+    known_provider("mistral", CHAT, "https://api.mistral.ai/v1", &["MISTRAL_API_KEY"]),
+    known_provider("deepseek", CHAT, "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"])
+        .with_thought_field("reasoning_content"),
+    known_provider("xai", CHAT, "https://api.x.ai/v1", &["XAI_API_KEY"]),
+    known_provider(
+        "bedrock",
+        "bedrock",
+        "https://bedrock-runtime.us-east-1.amazonaws.com",
+        &["AWS_BEARER_TOKEN_BEDROCK"],
+    ),
+    known_provider("together", CHAT, "https://api.together.xyz/v1", &["TOGETHER_API_KEY"]),
+    known_provider("ollama", CHAT, "http://127.0.0.1:11434/v1", &[]),
+    known_provider("llama.cpp", CHAT, "http://127.0.0.1:8080/v1", &[]),
+    known_provider("lmstudio", CHAT, "http://127.0.0.1:1234/v1", &[]),
+    known_provider("vllm", CHAT, "http://127.0.0.1:8000/v1", &[]),
 ];
 
 const CHAT: &str = "openai-chat";
 
-const fn row(
+const fn known_provider(
     name: &'static str,
     wire: &'static str,
     base_url: &'static str,
     key_names: &'static [&'static str],
-) -> Known {
-    Known { name, wire, base_url, key_names, thought_field: None }
+) -> KnownProvider {
+    KnownProvider { name, wire, base_url, key_names, thought_field: None }
 }
 
-impl Known {
+impl KnownProvider {
     /// The provider of that name.
     pub fn from_name(name: &str) -> Option<&'static Self> {
-        KNOWN.iter().find(|known| known.name == name)
+        KNOWN_PROVIDERS.iter().find(|known| known.name == name)
     }
 
-    const fn thinking_in(mut self, field: &'static str) -> Self {
+    const fn with_thought_field(mut self, field: &'static str) -> Self {
         self.thought_field = Some(field);
         self
     }
@@ -90,7 +102,7 @@ impl Known {
 
     /// The provider, as it is usually asked. `wire` instead of its own one, if it speaks several. `None`: nobody here speaks
     /// its own one.
-    pub fn provider(&self, wire: Option<Wire>) -> Option<Provider> {
+    pub fn to_provider(&self, wire: Option<Wire>) -> Option<Provider> {
         let wire = wire.or_else(|| Wire::from_name(self.wire))?;
         let mut provider = Provider::new(self.name, wire, self.base_url, None);
         provider.form.thought_field = self.thought_field.map(str::to_owned);
@@ -101,13 +113,13 @@ impl Known {
 
 /// Whether a provider is a well-known local server, and stands on this machine.
 pub(crate) fn is_local(provider: &Provider) -> bool {
-    let known = Known::from_name(&provider.name).is_some_and(Known::is_local);
+    let known = KnownProvider::from_name(&provider.name).is_some_and(KnownProvider::is_local);
     known && is_loopback(&provider.base_url)
 }
 
 /// Whether an address is one of this machine.
 pub fn is_loopback(base_url: &str) -> bool {
-    let host = host(base_url);
+    let host = host_of(base_url);
     let address = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
@@ -123,7 +135,7 @@ pub fn plain_address(url: &str) -> String {
 }
 
 /// The host of an address, in lower case, without its port.
-pub(crate) fn host(base_url: &str) -> String {
+pub(crate) fn host_of(base_url: &str) -> String {
     let plain = plain_address(base_url);
     let rest = plain.split_once("://").map_or(plain.as_str(), |(_, rest)| rest);
     let place = rest.split('/').next().unwrap_or_default();
@@ -137,17 +149,17 @@ pub(crate) fn host(base_url: &str) -> String {
 impl Provider {
     /// A provider that streams, and caches where the wire can.
     pub fn new(name: impl Into<String>, wire: Wire, base_url: impl Into<String>, key: Option<Secret>) -> Self {
-        let form = Form { streamed: true, cached: true, ..Form::default() };
+        let form = WireOptions { streamed: true, cached: true, ..WireOptions::default() };
         let base_url = base_url.into().trim().trim_end_matches('/').to_owned();
         Self { name: name.into(), wire, base_url, key, signing: None, headers: Vec::new(), proxy: None, form }
     }
 
     /// The address of its endpoint for a model. A base URL that already ends in the wire's path, or in its version, is
     /// understood, and so is one that ends in `/v1` where the wire's path begins with `/api`. Its query stays behind the path.
-    pub fn url(&self, model: &str) -> String {
-        let endpoint = self.wire.endpoint(model, self.form.streamed);
-        let Some((base, query)) = self.base_url.split_once('?') else { return join(&self.base_url, &endpoint) };
-        let url = join(base, &endpoint);
+    pub fn endpoint_url(&self, model: &str) -> String {
+        let endpoint = self.wire.endpoint_path(model, self.form.streamed);
+        let Some((base, query)) = self.base_url.split_once('?') else { return join_url(&self.base_url, &endpoint) };
+        let url = join_url(base, &endpoint);
         let mark = if url.contains('?') { '&' } else { '?' };
         format!("{url}{mark}{query}")
     }
@@ -158,16 +170,16 @@ impl Provider {
     }
 
     /// All that must not be shown.
-    pub(crate) fn secrets(&self) -> Vec<Secret> {
+    pub(crate) fn all_secrets(&self) -> Vec<Secret> {
         let signing = self.signing.iter().flat_map(|signing| signing.token.iter().chain([&signing.secret_key]));
         let own = self.headers.iter().map(|(_, value)| value);
         let mut all: Vec<_> = self.key.iter().chain(own).chain(&self.proxy).chain(signing).cloned().collect();
-        all.extend(self.password());
+        all.extend(self.url_password());
         all
     }
 
     /// The password in the address, as it stands there and as it is sent.
-    fn password(&self) -> Vec<Secret> {
+    fn url_password(&self) -> Vec<Secret> {
         let place = self.base_url.split_once("://").map_or(self.base_url.as_str(), |(_, rest)| rest);
         let place = place.split(['/', '?', '#']).next().unwrap_or_default();
         let Some((user, password)) = place.rsplit_once('@').and_then(|(info, _)| info.split_once(':')) else {
@@ -178,12 +190,12 @@ impl Provider {
     }
 
     /// A text without any of the provider's secrets.
-    pub(crate) fn redact(&self, text: &str) -> String {
-        self.secrets().iter().fold(text.to_owned(), |text, secret| secret.redact(&text))
+    pub(crate) fn redact_secrets(&self, text: &str) -> String {
+        self.all_secrets().iter().fold(text.to_owned(), |text, secret| secret.redact(&text))
     }
 }
 
-fn join(base: &str, endpoint: &str) -> String {
+fn join_url(base: &str, endpoint: &str) -> String {
     let base = base.trim_end_matches('/');
     let path = endpoint.split('?').next().unwrap_or_default();
     if base.ends_with(path) {
@@ -215,7 +227,7 @@ mod tests {
             ("http://o:1", "/api/chat", "http://o:1/api/chat"),
             ("https://x.y/v1", "/responses", "https://x.y/v1/responses"),
         ] {
-            assert_eq!(join(base, endpoint), url, "{base}");
+            assert_eq!(join_url(base, endpoint), url, "{base}");
         }
     }
 
@@ -233,7 +245,7 @@ mod tests {
             ("nonsense", "nonsense", false),
             ("", "", false),
         ] {
-            assert_eq!((host(url).as_str(), is_loopback(url)), (expected, local), "{url}");
+            assert_eq!((host_of(url).as_str(), is_loopback(url)), (expected, local), "{url}");
         }
         for (url, expected) in [
             ("https://me:pass@x.y/v1?key=z#w", "https://x.y/v1"),
@@ -249,16 +261,16 @@ mod tests {
 
     #[test]
     fn known_providers_are_whole() {
-        for known in KNOWN {
+        for known in KNOWN_PROVIDERS {
             assert!(known.is_local() == is_loopback(known.base_url), "{known:?}");
-            assert_eq!(KNOWN.iter().filter(|other| other.name == known.name).count(), 1, "{known:?}");
-            assert!(known.provider(None).is_some(), "{known:?}");
+            assert_eq!(KNOWN_PROVIDERS.iter().filter(|other| other.name == known.name).count(), 1, "{known:?}");
+            assert!(known.to_provider(None).is_some(), "{known:?}");
         }
     }
 
     #[test]
     fn base_urls_are_understood() {
-        let url = |wire, base: &str| Provider::new("p", wire, base, None).url("m");
+        let url = |wire, base: &str| Provider::new("p", wire, base, None).endpoint_url("m");
         for base in ["https://x.y", "https://x.y/", "https://x.y/v1", "https://x.y/v1/messages"] {
             assert_eq!(url(Wire::Anthropic, base), "https://x.y/v1/messages");
         }
@@ -276,14 +288,14 @@ mod tests {
     fn no_secret_is_shown() {
         let mut provider = Provider::new("p", Wire::Anthropic, "https://x.y", Some(Secret::new("sk-12345")));
         provider.headers.push(("x-token".into(), Secret::new("token-9876")));
-        provider.signing = Some(Signing {
+        provider.signing = Some(SigningCredentials {
             access_key: "AKID".into(),
             secret_key: Secret::new("key-5555"),
             token: Some(Secret::new("temporary-7777")),
             region: "eu-west-1".into(),
             clock: || std::time::UNIX_EPOCH,
         });
-        let shown = format!("{provider:?} {}", provider.redact("sk-12345 token-9876 key-5555 temporary-7777"));
+        let shown = format!("{provider:?} {}", provider.redact_secrets("sk-12345 token-9876 key-5555 temporary-7777"));
         assert!(["12345", "9876", "5555", "7777"].iter().all(|secret| !shown.contains(secret)), "{shown}");
     }
 }

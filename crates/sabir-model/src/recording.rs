@@ -6,25 +6,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sabir_call::redact as shapes;
-use sabir_call::redact::Piece;
+use sabir_call::redact::RedactedPiece;
 use serde_json::Value;
 
-use crate::cassette::{Asked, Bytes, CASSETTE_VERSION, How, Line, Recorded};
-use crate::redact::{self, Redactor};
-use crate::transport::{Body, Loss, Post, Response, Transport, Work};
+use crate::cassette::{CASSETTE_VERSION, CassetteLine, ExchangeEnd, RecordedBytes, RecordedProvider, RecordedRequest};
+use crate::redact::{self, ProviderRedactor};
+use crate::transport::{HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportFuture};
 
 /// Writes a cassette. Clones write the same one.
 #[derive(Clone)]
-pub struct Recorder(Arc<Tape>);
+pub struct CassetteRecorder(Arc<RecorderState>);
 
-struct Tape {
-    to: Mutex<To>,
-    redactor: Mutex<Arc<Redactor>>,
+struct RecorderState {
+    writer: Mutex<CassetteWriter>,
+    redactor: Mutex<Arc<ProviderRedactor>>,
     /// What is held of the outputs of commands.
     printed: Mutex<HashMap<String, shapes::Redactor>>,
 }
 
-struct To {
+struct CassetteWriter {
     file: Box<dyn Write + Send>,
     requests: usize,
     /// The first error; nothing is written after it.
@@ -32,26 +32,26 @@ struct To {
 }
 
 /// A transport with a recorder around it.
-pub(crate) struct Recording {
+pub(crate) struct RecordingTransport {
     inner: Arc<dyn Transport>,
-    recorder: Recorder,
+    recorder: CassetteRecorder,
 }
 
 /// One exchange, as far as it has been recorded. Dropped before its end it says so.
-struct Exchange {
-    recorder: Recorder,
+struct RecordedExchange {
+    recorder: CassetteRecorder,
     clock: Arc<dyn Transport>,
     number: usize,
     /// Pieces that may end in the beginning of one of the provider's secrets.
     held: Vec<(Duration, Vec<u8>)>,
     /// What is known of shapes of secrets, and the pieces that wait for it.
     shapes: shapes::Redactor,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<PendingPiece>,
     ended: bool,
 }
 
 /// A piece of a body while it is looked through.
-struct Waiting {
+struct PendingPiece {
     at: Duration,
     /// How many of its bytes have not been decided about.
     undecided: usize,
@@ -60,23 +60,32 @@ struct Waiting {
 }
 
 struct RecordedBody {
-    inner: Box<dyn Body>,
-    exchange: Exchange,
+    inner: Box<dyn ResponseBody>,
+    exchange: RecordedExchange,
 }
 
-impl Recorder {
+impl CassetteRecorder {
     /// Begins a cassette.
     pub(crate) fn new(
         file: Box<dyn Write + Send>,
-        redactor: Redactor,
-        provider: Recorded,
+        redactor: ProviderRedactor,
+        provider: RecordedProvider,
         task: Value,
     ) -> io::Result<Self> {
-        let to = Mutex::new(To { file, requests: 0, error: None });
-        let recorder = Self(Arc::new(Tape { to, redactor: Mutex::new(Arc::new(redactor)), printed: Mutex::default() }));
-        let task = serde_json::from_str(&recorder.redactor().json(&task.to_string())).unwrap_or_default();
+        let to = Mutex::new(CassetteWriter { file, requests: 0, error: None });
+        let recorder = Self(Arc::new(RecorderState {
+            writer: to,
+            redactor: Mutex::new(Arc::new(redactor)),
+            printed: Mutex::default(),
+        }));
+        let task = serde_json::from_str(&recorder.redactor().redact_json(&task.to_string())).unwrap_or_default();
         let by = concat!("sabir ", env!("CARGO_PKG_VERSION")).to_owned();
-        recorder.write(&Line::Cassette { version: CASSETTE_VERSION, by, provider: Box::new(provider), task });
+        recorder.write_line(&CassetteLine::Cassette {
+            version: CASSETTE_VERSION,
+            by,
+            provider: Box::new(provider),
+            task,
+        });
         match recorder.error() {
             Some(error) => Err(io::Error::other(error)),
             None => Ok(recorder),
@@ -84,74 +93,83 @@ impl Recorder {
     }
 
     /// Notes a piece of a command's output. How it is cut into pieces depends on the machine's mood, so that a replay needs it.
-    pub fn output(&self, call: &str, text: &str) {
-        let text = self.redactor().known(text);
-        let text = self.printed().entry(call.to_owned()).or_default().text(&text);
+    pub fn record_output(&self, call: &str, text: &str) {
+        let text = self.redactor().redact_known(text);
+        let text = self.lock_outputs().entry(call.to_owned()).or_default().redact_piece(&text);
         self.write_output(call, text);
     }
 
     /// Notes the result of a call that has printed something.
-    pub fn result(&self, call: &str, content: &str) {
-        let held = self.printed().remove(call).map(|mut held| held.rest());
+    pub fn record_result(&self, call: &str, content: &str) {
+        let held = self.lock_outputs().remove(call).map(|mut held| held.finish_text());
         self.write_output(call, held.unwrap_or_default());
-        let content = self.redactor().text(content);
-        self.write(&Line::Result { call: call.to_owned(), content });
+        let content = self.redactor().redact_text(content);
+        self.write_line(&CassetteLine::Result { call: call.to_owned(), content });
     }
 
     /// Why nothing more is written: the cassette is whole only if this is `None` in the end.
     pub fn error(&self) -> Option<String> {
-        self.to().error.as_ref().map(ToString::to_string)
+        self.lock_writer().error.as_ref().map(ToString::to_string)
     }
 
     /// Leaves these secrets out, too.
-    pub(crate) fn learn(&self, more: &Redactor) {
+    pub(crate) fn add_secrets(&self, more: &ProviderRedactor) {
         let mut redactor = self.0.redactor.lock().unwrap_or_else(PoisonError::into_inner);
-        *redactor = Arc::new(redactor.with(more));
+        *redactor = Arc::new(redactor.merged_with(more));
     }
 
-    fn redactor(&self) -> Arc<Redactor> {
+    fn redactor(&self) -> Arc<ProviderRedactor> {
         Arc::clone(&self.0.redactor.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn printed(&self) -> MutexGuard<'_, HashMap<String, shapes::Redactor>> {
+    fn lock_outputs(&self) -> MutexGuard<'_, HashMap<String, shapes::Redactor>> {
         self.0.printed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write_output(&self, call: &str, text: String) {
         if !text.is_empty() {
-            self.write(&Line::Output { call: call.to_owned(), text });
+            self.write_line(&CassetteLine::Output { call: call.to_owned(), text });
         }
     }
 
-    fn to(&self) -> MutexGuard<'_, To> {
-        self.0.to.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_writer(&self) -> MutexGuard<'_, CassetteWriter> {
+        self.0.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self, line: &Line) {
-        self.to().write(line);
+    fn write_line(&self, line: &CassetteLine) {
+        self.lock_writer().write_line(line);
     }
 
     /// Notes a request, and says its number.
-    fn request(&self, at: Duration, post: &Post) -> usize {
+    fn record_request(&self, at: Duration, post: &HttpRequest) -> usize {
         let redactor = self.redactor();
-        let asked = Asked::new(post, &redactor);
-        let mut to = self.to();
+        let asked = RecordedRequest::new(post, &redactor);
+        let mut to = self.lock_writer();
         to.requests += 1;
-        let (number, at, method) = (to.requests, micros(at), "POST".to_owned());
-        to.write(&Line::Request { number, at, method, path: asked.path, headers: asked.headers, body: asked.body });
+        let (number, at, method) = (to.requests, to_micros(at), "POST".to_owned());
+        to.write_line(&CassetteLine::Request {
+            number,
+            at,
+            method,
+            path: asked.path,
+            headers: asked.headers,
+            body: asked.body,
+        });
         number
     }
 
-    fn response(&self, number: usize, at: Duration, response: &Response) {
+    fn record_response(&self, number: usize, at: Duration, response: &HttpResponse) {
         let headers = response.headers.iter();
-        let headers = headers.map(|(name, value)| (name.clone(), self.redactor().text(&redact::header(name, value))));
-        let line = Line::Response { number, at: micros(at), status: response.status, headers: headers.collect() };
-        self.write(&line);
+        let headers = headers
+            .map(|(name, value)| (name.clone(), self.redactor().redact_text(&redact::redact_header(name, value))));
+        let line =
+            CassetteLine::Response { number, at: to_micros(at), status: response.status, headers: headers.collect() };
+        self.write_line(&line);
     }
 }
 
-impl To {
-    fn write(&mut self, line: &Line) {
+impl CassetteWriter {
+    fn write_line(&mut self, line: &CassetteLine) {
         if self.error.is_some() {
             return;
         }
@@ -165,35 +183,39 @@ impl To {
     }
 }
 
-impl Recording {
-    pub(crate) fn new(inner: Arc<dyn Transport>, recorder: Recorder) -> Self {
+impl RecordingTransport {
+    pub(crate) fn new(inner: Arc<dyn Transport>, recorder: CassetteRecorder) -> Self {
         Self { inner, recorder }
     }
 }
 
-impl Transport for Recording {
+impl Transport for RecordingTransport {
     fn now(&self) -> Duration {
         self.inner.now()
     }
 
-    fn wait(&self, time: Duration) -> Work<'_, ()> {
+    fn wait(&self, time: Duration) -> TransportFuture<'_, ()> {
         self.inner.wait(time)
     }
 
-    fn send<'a>(&'a self, post: &'a Post, until: Duration) -> Work<'a, Result<Response, Loss>> {
+    fn send<'a>(
+        &'a self,
+        post: &'a HttpRequest,
+        until: Duration,
+    ) -> TransportFuture<'a, Result<HttpResponse, TransportError>> {
         Box::pin(async move {
-            let number = self.recorder.request(self.now(), post);
+            let number = self.recorder.record_request(self.now(), post);
             let (recorder, clock) = (self.recorder.clone(), Arc::clone(&self.inner));
-            let mut exchange = Exchange::new(recorder, clock, number);
+            let mut exchange = RecordedExchange::new(recorder, clock, number);
             let response = self.inner.send(post, until).await;
             match response {
                 Ok(response) => {
-                    self.recorder.response(number, self.now(), &response);
-                    let Response { status, headers, body: inner } = response;
-                    Ok(Response { status, headers, body: Box::new(RecordedBody { inner, exchange }) })
+                    self.recorder.record_response(number, self.now(), &response);
+                    let HttpResponse { status, headers, body: inner } = response;
+                    Ok(HttpResponse { status, headers, body: Box::new(RecordedBody { inner, exchange }) })
                 }
                 Err(loss) => {
-                    exchange.end(How::Lost(loss.kind), &loss.cause);
+                    exchange.record_end(ExchangeEnd::Lost(loss.kind), &loss.cause);
                     Err(loss)
                 }
             }
@@ -201,75 +223,76 @@ impl Transport for Recording {
     }
 }
 
-impl Body for RecordedBody {
-    fn chunk(&mut self, until: Duration) -> Work<'_, Result<Option<Vec<u8>>, Loss>> {
+impl ResponseBody for RecordedBody {
+    fn next_chunk(&mut self, until: Duration) -> TransportFuture<'_, Result<Option<Vec<u8>>, TransportError>> {
         Box::pin(async move {
-            let chunk = self.inner.chunk(until).await;
+            let chunk = self.inner.next_chunk(until).await;
             match &chunk {
-                Ok(Some(bytes)) => self.exchange.chunk(bytes),
-                Ok(None) => self.exchange.end(How::Complete, ""),
-                Err(loss) => self.exchange.end(How::Lost(loss.kind), &loss.cause),
+                Ok(Some(bytes)) => self.exchange.record_chunk(bytes),
+                Ok(None) => self.exchange.record_end(ExchangeEnd::Complete, ""),
+                Err(loss) => self.exchange.record_end(ExchangeEnd::Lost(loss.kind), &loss.cause),
             }
             chunk
         })
     }
 }
 
-impl Exchange {
-    fn new(recorder: Recorder, clock: Arc<dyn Transport>, number: usize) -> Self {
+impl RecordedExchange {
+    fn new(recorder: CassetteRecorder, clock: Arc<dyn Transport>, number: usize) -> Self {
         let (held, shapes, waiting) = (Vec::new(), shapes::Redactor::default(), VecDeque::new());
         Self { recorder, clock, number, held, shapes, waiting, ended: false }
     }
 
-    fn chunk(&mut self, bytes: &[u8]) {
+    fn record_chunk(&mut self, bytes: &[u8]) {
         self.held.push((self.clock.now(), bytes.to_vec()));
         let tail: Vec<u8> = self.held.iter().flat_map(|(_, bytes)| bytes).copied().collect();
-        if !self.recorder.redactor().may_go_on(&tail) {
-            self.release();
+        if !self.recorder.redactor().ends_in_secret_prefix(&tail) {
+            self.write_held();
         }
     }
 
     /// Looks through what was held, and writes what is certain.
-    fn release(&mut self) {
+    fn write_held(&mut self) {
         let (moments, mut pieces): (Vec<_>, Vec<_>) = self.held.drain(..).unzip();
-        self.recorder.redactor().pieces(&mut pieces);
+        self.recorder.redactor().redact_pieces(&mut pieces);
         for (at, bytes) in moments.into_iter().zip(&pieces) {
-            self.waiting.push_back(Waiting { at, undecided: bytes.len(), shown: Vec::new() });
-            self.shapes.push(bytes, &mut |piece| decide(&mut self.waiting, piece));
+            self.waiting.push_back(PendingPiece { at, undecided: bytes.len(), shown: Vec::new() });
+            self.shapes.push(bytes, &mut |piece| assign_piece(&mut self.waiting, piece));
         }
         self.write_decided();
     }
 
     fn write_decided(&mut self) {
-        while let Some(Waiting { at, shown, .. }) = self.waiting.pop_front_if(|piece| piece.undecided == 0) {
-            let line = Line::Chunk { number: self.number, at: micros(at), bytes: Bytes::write(&shown) };
-            self.recorder.write(&line);
+        while let Some(PendingPiece { at, shown, .. }) = self.waiting.pop_front_if(|piece| piece.undecided == 0) {
+            let line =
+                CassetteLine::Chunk { number: self.number, at: to_micros(at), bytes: RecordedBytes::encode(&shown) };
+            self.recorder.write_line(&line);
         }
     }
 
-    fn end(&mut self, how: How, cause: &str) {
+    fn record_end(&mut self, how: ExchangeEnd, cause: &str) {
         if self.ended {
             return;
         }
         self.ended = true;
-        self.release();
-        self.shapes.end(&mut |piece| decide(&mut self.waiting, piece));
+        self.write_held();
+        self.shapes.finish(&mut |piece| assign_piece(&mut self.waiting, piece));
         self.write_decided();
-        let (at, cause) = (micros(self.clock.now()), self.recorder.redactor().text(cause));
-        self.recorder.write(&Line::End { number: self.number, at, how, cause });
+        let (at, cause) = (to_micros(self.clock.now()), self.recorder.redactor().redact_text(cause));
+        self.recorder.write_line(&CassetteLine::End { number: self.number, at, how, cause });
     }
 }
 
 /// Hands what was decided to the pieces in which it came. What stands for a secret is in the piece where it began.
-fn decide(waiting: &mut VecDeque<Waiting>, piece: Piece<'_>) {
+fn assign_piece(waiting: &mut VecDeque<PendingPiece>, piece: RedactedPiece<'_>) {
     let (mut bytes, mut plain) = match piece {
-        Piece::Plain(plain) => (plain.len(), plain),
-        Piece::Secret { bytes, .. } | Piece::More(bytes) => (bytes, &b""[..]),
+        RedactedPiece::Plain(plain) => (plain.len(), plain),
+        RedactedPiece::Secret { bytes, .. } | RedactedPiece::More(bytes) => (bytes, &b""[..]),
     };
-    let mut sign = matches!(piece, Piece::Secret { .. });
+    let mut sign = matches!(piece, RedactedPiece::Secret { .. });
     for waiting in waiting.iter_mut().filter(|waiting| waiting.undecided > 0) {
         if std::mem::take(&mut sign) {
-            piece.write(&mut waiting.shown);
+            piece.write_to(&mut waiting.shown);
         }
         let here = bytes.min(waiting.undecided);
         let (now, later) = plain.split_at_checked(here).unwrap_or_default();
@@ -282,17 +305,17 @@ fn decide(waiting: &mut VecDeque<Waiting>, piece: Piece<'_>) {
     }
 }
 
-impl Drop for Exchange {
+impl Drop for RecordedExchange {
     fn drop(&mut self) {
-        self.end(How::Dropped, "");
+        self.record_end(ExchangeEnd::Dropped, "");
     }
 }
 
-fn micros(time: Duration) -> u64 {
+fn to_micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-impl std::fmt::Debug for Recorder {
+impl std::fmt::Debug for CassetteRecorder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Recorder")
     }

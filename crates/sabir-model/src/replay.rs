@@ -3,54 +3,56 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::cassette::{Answered, Asked, Cassette, Exchange, How};
-use crate::difference::differences;
-use crate::redact::Redactor;
-use crate::transport::{Body, Loss, LossKind, Post, Response, Transport, Work};
+use crate::cassette::{Cassette, CassetteExchange, ExchangeEnd, RecordedRequest, ResponseHead};
+use crate::difference::find_differences;
+use crate::redact::ProviderRedactor;
+use crate::transport::{
+    HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportErrorKind, TransportFuture,
+};
 
 /// What came in time when it was recorded comes in time again, even if the recorder's moments say it was late by so much.
-const SLACK: Duration = Duration::from_millis(100);
+const DEADLINE_SLACK: Duration = Duration::from_millis(100);
 
 /// A recording that is played. Clones play the same one.
 #[derive(Clone)]
-pub struct Player(Arc<Playing>);
+pub struct CassettePlayer(Arc<SharedPlayback>);
 
-struct Playing {
-    exchanges: Vec<Exchange>,
-    state: Mutex<State>,
+struct SharedPlayback {
+    exchanges: Vec<CassetteExchange>,
+    state: Mutex<PlaybackState>,
     on_dropped: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PlaybackState {
     now: Duration,
     /// How many requests were asked.
-    asked: usize,
+    requests: usize,
 }
 
-struct PlayedBody {
-    player: Player,
+struct ReplayedBody {
+    player: CassettePlayer,
     number: usize,
     /// The moment of the request, by the clock and in the recording.
     begun: (Duration, Duration),
     next: usize,
 }
 
-impl std::fmt::Debug for Player {
+impl std::fmt::Debug for CassettePlayer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Player")
     }
 }
 
-impl Player {
+impl CassettePlayer {
     pub(crate) fn new(cassette: &Cassette) -> Self {
         let exchanges = cassette.exchanges.clone();
-        Self(Arc::new(Playing { exchanges, state: Mutex::default(), on_dropped: Mutex::default() }))
+        Self(Arc::new(SharedPlayback { exchanges, state: Mutex::default(), on_dropped: Mutex::default() }))
     }
 
     /// How many of the recorded requests have not been asked.
-    pub fn left(&self) -> usize {
-        self.0.exchanges.len().saturating_sub(self.state().asked)
+    pub fn remaining_requests(&self) -> usize {
+        self.0.exchanges.len().saturating_sub(self.lock_state().requests)
     }
 
     /// Calls `tell` where the recorded task stopped listening: it was interrupted, or its time was up. The answer goes no further.
@@ -58,34 +60,41 @@ impl Player {
         *self.0.on_dropped.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(tell));
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, PlaybackState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Moves the clock to a moment, unless another moment comes before.
-    fn reach(&self, moment: Duration, until: Duration) -> Result<(), Loss> {
-        let mut state = self.state();
-        let late = moment > until.saturating_add(SLACK);
+    fn advance_clock(&self, moment: Duration, until: Duration) -> Result<(), TransportError> {
+        let mut state = self.lock_state();
+        let late = moment > until.saturating_add(DEADLINE_SLACK);
         state.now = state.now.max(moment.min(until));
-        if late { Err(Loss::silent()) } else { Ok(()) }
+        if late { Err(TransportError::timed_out()) } else { Ok(()) }
     }
 
     /// Plays the end of an exchange.
-    async fn end(&self, number: usize, begun: (Duration, Duration), until: Duration) -> Result<(), Loss> {
+    async fn play_end(
+        &self,
+        number: usize,
+        begun: (Duration, Duration),
+        until: Duration,
+    ) -> Result<(), TransportError> {
         let end = self.0.exchanges.get(number).and_then(|exchange| exchange.end.as_ref());
         let Some((at, how, cause)) = end else {
             let words = format!("the recording breaks off in the answer to request {}", number + 1);
-            return Err(Loss::new(LossKind::Cassette, words));
+            return Err(TransportError::new(TransportErrorKind::Cassette, words));
         };
         match how {
-            How::Lost(LossKind::Silent) => {
-                let mut state = self.state();
+            ExchangeEnd::Lost(TransportErrorKind::Silent) => {
+                let mut state = self.lock_state();
                 state.now = state.now.max(until);
-                Err(Loss::silent())
+                Err(TransportError::timed_out())
             }
-            How::Complete => self.reach(due(*at, begun), until),
-            How::Lost(kind) => self.reach(due(*at, begun), until).and(Err(Loss::new(*kind, cause.as_str()))),
-            How::Dropped => {
+            ExchangeEnd::Complete => self.advance_clock(due_at(*at, begun), until),
+            ExchangeEnd::Lost(kind) => {
+                self.advance_clock(due_at(*at, begun), until).and(Err(TransportError::new(*kind, cause.as_str())))
+            }
+            ExchangeEnd::Dropped => {
                 if let Some(tell) = self.0.on_dropped.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
                     tell();
                 }
@@ -94,54 +103,61 @@ impl Player {
         }
     }
 
-    async fn play(&self, post: &Post, until: Duration) -> Result<Response, Loss> {
+    async fn play_response(&self, post: &HttpRequest, until: Duration) -> Result<HttpResponse, TransportError> {
         let (number, now) = {
-            let mut state = self.state();
-            state.asked += 1;
-            (state.asked - 1, state.now)
+            let mut state = self.lock_state();
+            state.requests += 1;
+            (state.requests - 1, state.now)
         };
         let Some(exchange) = self.0.exchanges.get(number) else {
             let (count, asked) = (self.0.exchanges.len(), number + 1);
             let words =
                 format!("the recording holds {count} requests, and this would be request {asked}; nothing was sent");
-            return Err(Loss::new(LossKind::Cassette, words));
+            return Err(TransportError::new(TransportErrorKind::Cassette, words));
         };
-        same(number + 1, &exchange.asked, &Asked::new(post, &Redactor::default()))?;
+        check_request(number + 1, &exchange.request, &RecordedRequest::new(post, &ProviderRedactor::default()))?;
         let begun = (now, exchange.at);
-        let Some(Answered { at, status, headers }) = &exchange.response else {
-            self.end(number, begun, until).await?;
-            return Err(Loss::new(LossKind::Cassette, format!("request {} has no response", number + 1)));
+        let Some(ResponseHead { at, status, headers }) = &exchange.response else {
+            self.play_end(number, begun, until).await?;
+            return Err(TransportError::new(
+                TransportErrorKind::Cassette,
+                format!("request {} has no response", number + 1),
+            ));
         };
-        self.reach(due(*at, begun), until)?;
-        let body = PlayedBody { player: self.clone(), number, begun, next: 0 };
-        Ok(Response { status: *status, headers: headers.clone(), body: Box::new(body) })
+        self.advance_clock(due_at(*at, begun), until)?;
+        let body = ReplayedBody { player: self.clone(), number, begun, next: 0 };
+        Ok(HttpResponse { status: *status, headers: headers.clone(), body: Box::new(body) })
     }
 }
 
-impl Transport for Player {
+impl Transport for CassettePlayer {
     fn now(&self) -> Duration {
-        self.state().now
+        self.lock_state().now
     }
 
-    fn wait(&self, time: Duration) -> Work<'_, ()> {
-        let mut state = self.state();
+    fn wait(&self, time: Duration) -> TransportFuture<'_, ()> {
+        let mut state = self.lock_state();
         state.now = state.now.saturating_add(time);
         Box::pin(std::future::ready(()))
     }
 
-    fn send<'a>(&'a self, post: &'a Post, until: Duration) -> Work<'a, Result<Response, Loss>> {
-        Box::pin(self.play(post, until))
+    fn send<'a>(
+        &'a self,
+        post: &'a HttpRequest,
+        until: Duration,
+    ) -> TransportFuture<'a, Result<HttpResponse, TransportError>> {
+        Box::pin(self.play_response(post, until))
     }
 }
 
-impl Body for PlayedBody {
-    fn chunk(&mut self, until: Duration) -> Work<'_, Result<Option<Vec<u8>>, Loss>> {
+impl ResponseBody for ReplayedBody {
+    fn next_chunk(&mut self, until: Duration) -> TransportFuture<'_, Result<Option<Vec<u8>>, TransportError>> {
         Box::pin(async move {
             let chunks = self.player.0.exchanges.get(self.number).map(|exchange| &exchange.chunks);
             let Some((at, bytes)) = chunks.and_then(|chunks| chunks.get(self.next)) else {
-                return self.player.end(self.number, self.begun, until).await.map(|()| None);
+                return self.player.play_end(self.number, self.begun, until).await.map(|()| None);
             };
-            self.player.reach(due(*at, self.begun), until)?;
+            self.player.advance_clock(due_at(*at, self.begun), until)?;
             self.next += 1;
             Ok(Some(bytes.clone()))
         })
@@ -149,13 +165,13 @@ impl Body for PlayedBody {
 }
 
 /// When something is due by the clock that came at that moment of the recording.
-fn due(at: Duration, (now, begun): (Duration, Duration)) -> Duration {
+fn due_at(at: Duration, (now, begun): (Duration, Duration)) -> Duration {
     now.saturating_add(at.saturating_sub(begun))
 }
 
 /// Whether a request is the recorded one.
-fn same(number: usize, recorded: &Asked, asked: &Asked) -> Result<(), Loss> {
-    let all = differences(&recorded.value(), &asked.value());
+fn check_request(number: usize, recorded: &RecordedRequest, asked: &RecordedRequest) -> Result<(), TransportError> {
+    let all = find_differences(&recorded.comparable_value(), &asked.comparable_value());
     let Some(first) = all.first() else { return Ok(()) };
     let more = match all.len() - 1 {
         0 => String::new(),
@@ -166,5 +182,5 @@ fn same(number: usize, recorded: &Asked, asked: &Asked) -> Result<(), Loss> {
         "request {number} is not the recorded one at {}{more}: expected {}, found {}; nothing was sent",
         first.path, first.expected, first.found
     );
-    Err(Loss::new(LossKind::Cassette, words))
+    Err(TransportError::new(TransportErrorKind::Cassette, words))
 }

@@ -7,15 +7,15 @@ use sabir_call::ModelError;
 use serde::{Deserialize, Serialize};
 
 /// The longest that is ever waited, whatever the settings say: a day.
-const DAY: Duration = Duration::from_secs(86_400);
+const MAX_WAIT: Duration = Duration::from_secs(86_400);
 
 /// No wait is shorter: a server that says "retry after 0" must not be asked in a loop.
-const SHORTEST: Duration = Duration::from_millis(100);
+const MIN_WAIT: Duration = Duration::from_millis(100);
 
 /// How often and how patiently a request that failed before its first event is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Retries {
+pub struct RetryPolicy {
     /// How often at most; 0: never.
     pub limit: u32,
     /// How often at most over all requests of a model, which is to say of a task.
@@ -25,11 +25,11 @@ pub struct Retries {
     /// The longest wait of our own choosing.
     pub longest: Duration,
     /// The longest wait that a provider may ask for; what it asks beyond is cut to this, or is not waited for where
-    /// [many](crate::Callers::Many) ask.
+    /// [many](crate::CallerScope::Many) ask.
     pub longest_asked: Duration,
 }
 
-impl Default for Retries {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             limit: 4,
@@ -43,7 +43,7 @@ impl Default for Retries {
 
 /// A retry that is about to be waited for, so that a user can see why nothing happens.
 #[derive(Debug, Clone, Copy)]
-pub struct Retry<'a> {
+pub struct RetryNotice<'a> {
     /// Which attempt failed, from 1.
     pub attempt: u32,
     /// How many attempts there are at most.
@@ -56,20 +56,20 @@ pub struct Retry<'a> {
 
 /// What retries have cost so far, over all requests of a model.
 #[derive(Debug, Default)]
-pub(crate) struct Patience(Mutex<Spent>);
+pub(crate) struct RetryBudget(Mutex<RetryState>);
 
 #[derive(Debug, Default)]
-struct Spent {
+struct RetryState {
     retries: u32,
     /// Answers in a row that broke off, and how the last one did.
-    broken: u32,
-    last: Option<ModelError>,
+    broken_answers: u32,
+    last_error: Option<ModelError>,
     /// So many messages of the history hold state that the provider does not take back.
-    stale: usize,
+    expired_messages: usize,
 }
 
-impl Patience {
-    fn spent(&self) -> MutexGuard<'_, Spent> {
+impl RetryBudget {
+    fn lock_state(&self) -> MutexGuard<'_, RetryState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -77,8 +77,8 @@ impl Patience {
     ///
     /// # Errors
     /// If nothing is left: the error, which says so.
-    pub(crate) fn spend(&self, budget: u32, error: ModelError) -> Result<ModelError, ModelError> {
-        let mut spent = self.spent();
+    pub(crate) fn take_retry(&self, budget: u32, error: ModelError) -> Result<ModelError, ModelError> {
+        let mut spent = self.lock_state();
         if spent.retries >= budget {
             let message = format!("{}; the task has made all of its {budget} retries", error.message);
             return Err(ModelError { message, ..error });
@@ -88,61 +88,61 @@ impl Patience {
     }
 
     /// An answer came to its end.
-    pub(crate) fn calm(&self) {
-        let mut spent = self.spent();
-        (spent.broken, spent.last) = (0, None);
+    pub(crate) fn record_success(&self) {
+        let mut spent = self.lock_state();
+        (spent.broken_answers, spent.last_error) = (0, None);
     }
 
     /// An answer broke off after something of it was delivered: whoever asks again should not do so at once.
-    pub(crate) fn broke(&self, error: &ModelError) {
-        let mut spent = self.spent();
-        spent.broken = spent.broken.saturating_add(1);
-        spent.last = Some(error.clone());
+    pub(crate) fn record_break(&self, error: &ModelError) {
+        let mut spent = self.lock_state();
+        spent.broken_answers = spent.broken_answers.saturating_add(1);
+        spent.last_error = Some(error.clone());
     }
 
     /// How many answers in a row broke off, and how the last one did.
-    pub(crate) fn broken(&self) -> Option<(u32, ModelError)> {
-        let spent = self.spent();
-        spent.last.clone().map(|error| (spent.broken, error))
+    pub(crate) fn last_break(&self) -> Option<(u32, ModelError)> {
+        let spent = self.lock_state();
+        spent.last_error.clone().map(|error| (spent.broken_answers, error))
     }
 
     /// How many messages hold state that the provider does not take back.
-    pub(crate) fn stale(&self) -> usize {
-        self.spent().stale
+    pub(crate) fn expired_messages(&self) -> usize {
+        self.lock_state().expired_messages
     }
 
     /// The provider does not take back the state of the first so many messages. False: that was known.
-    pub(crate) fn note_stale(&self, messages: usize) -> bool {
-        let mut spent = self.spent();
-        let news = spent.stale < messages;
-        spent.stale = spent.stale.max(messages);
+    pub(crate) fn record_expired(&self, messages: usize) -> bool {
+        let mut spent = self.lock_state();
+        let news = spent.expired_messages < messages;
+        spent.expired_messages = spent.expired_messages.max(messages);
         news
     }
 }
 
-impl Retries {
+impl RetryPolicy {
     /// How long to wait after attempt `attempt` (from 1). `asked` is what the provider asked for; `seed` chooses the
     /// jitter: a wait of our own choosing lies between half and all of its length.
-    pub fn wait(&self, attempt: u32, asked: Option<Duration>, seed: u64) -> Duration {
+    pub fn wait_time(&self, attempt: u32, asked: Option<Duration>, seed: u64) -> Duration {
         let wait = match asked {
             Some(asked) => asked.min(self.longest_asked),
             None => {
                 let doublings = attempt.saturating_sub(1).min(16);
                 let full = self.base.saturating_mul(1 << doublings).min(self.longest);
-                let part = u32::try_from(scramble(seed, attempt) % 1000).unwrap_or_default();
+                let part = u32::try_from(mix_seed(seed, attempt) % 1000).unwrap_or_default();
                 full / 2 + full / 2 * part / 1000
             }
         };
-        wait.clamp(SHORTEST, DAY)
+        wait.clamp(MIN_WAIT, MAX_WAIT)
     }
 }
 
 /// Reads `retry-after-ms` (milliseconds), then `retry-after` (seconds, or an HTTP date, which counts from the response's
 /// own `date`: this crate has no clock). Whatever makes no sense (negative, not a number, past) is as good as absent.
-pub(crate) fn asked(header: impl Fn(&str) -> Option<String>) -> Option<Duration> {
+pub(crate) fn parse_retry_after(header: impl Fn(&str) -> Option<String>) -> Option<Duration> {
     let number = |text: &str, scale: f64| {
         let seconds = text.trim().parse::<f64>().ok()? * scale;
-        (seconds.is_finite() && seconds >= 0.0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(DAY))
+        (seconds.is_finite() && seconds >= 0.0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(MAX_WAIT))
     };
     if let Some(wait) = header("retry-after-ms").and_then(|text| number(&text, 0.001)) {
         return Some(wait);
@@ -156,7 +156,7 @@ pub(crate) fn asked(header: impl Fn(&str) -> Option<String>) -> Option<Duration>
 }
 
 /// A number that looks random, from a seed and a count (SplitMix64).
-pub(crate) fn scramble(seed: u64, count: u32) -> u64 {
+pub(crate) fn mix_seed(seed: u64, count: u32) -> u64 {
     let mut x = seed.wrapping_add(u64::from(count).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -169,15 +169,15 @@ mod tests {
 
     #[test]
     fn waits_double_within_their_jitter() {
-        let retries = Retries::default();
+        let retries = RetryPolicy::default();
         for (attempt, full) in [(1, 500), (2, 1000), (3, 2000), (7, 30_000), (u32::MAX, 30_000)] {
             for seed in 0..50 {
-                let wait = retries.wait(attempt, None, seed);
+                let wait = retries.wait_time(attempt, None, seed);
                 let full = Duration::from_millis(full);
                 assert!(full / 2 <= wait && wait <= full, "attempt {attempt}: {wait:?}");
             }
         }
-        assert_ne!(retries.wait(1, None, 1), retries.wait(1, None, 2));
+        assert_ne!(retries.wait_time(1, None, 1), retries.wait_time(1, None, 2));
     }
 
     #[test]
@@ -185,7 +185,8 @@ mod tests {
         let check = |headers: &[(&str, &str)], expected: Option<u64>| {
             let find =
                 |name: &str| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-            let wait = asked(find).map(|asked| Retries::default().wait(1, Some(asked), 0).as_millis());
+            let wait =
+                parse_retry_after(find).map(|asked| RetryPolicy::default().wait_time(1, Some(asked), 0).as_millis());
             assert_eq!(wait, expected.map(u128::from), "{headers:?}");
         };
         check(&[("retry-after", "2")], Some(2000));

@@ -3,19 +3,21 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use sabir_call::{Answer, Cut, Draft, Event, Model, ModelError, ModelErrorKind, Request, Sink, StopReason};
-use sabir_wire::{pieces, play};
+use sabir_call::{
+    DraftResponse, Event, EventSink, Model, ModelError, ModelErrorKind, Request, ResponseFuture, StopReason, Truncation,
+};
+use sabir_wire::{replay_draft, split_text};
 
-use crate::front::Front;
-use crate::http::Reads;
+use crate::http::TextParsing;
+use crate::response_pipeline::ResponsePipeline;
 
 /// One answer of a script.
 #[derive(Debug, Clone)]
-pub enum Reply {
+pub enum ScriptedReply {
     /// What a model would write, calls included, in any dialect. It is read exactly as a prompted model's text is.
     Text(String),
     /// A native answer.
-    Events(Draft),
+    Events(DraftResponse),
     /// No answer.
     Error(ModelError),
 }
@@ -23,7 +25,7 @@ pub enum Reply {
 /// A model that gives its replies one after the other, whatever is asked.
 #[derive(Debug, Default)]
 pub struct ScriptedModel {
-    replies: Vec<Reply>,
+    replies: Vec<ScriptedReply>,
     size: usize,
     pause: Duration,
     asked: Mutex<Vec<Request>>,
@@ -31,13 +33,13 @@ pub struct ScriptedModel {
 
 impl ScriptedModel {
     /// A model with these replies.
-    pub fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+    pub fn new(replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
         Self { replies: replies.into_iter().collect(), ..Self::default() }
     }
 
     /// Splits each answer into pieces of at most so many bytes; 0: none is split.
     #[must_use]
-    pub fn pieces(mut self, size: usize) -> Self {
+    pub fn piece_size(mut self, size: usize) -> Self {
         self.size = size;
         self
     }
@@ -55,7 +57,7 @@ impl ScriptedModel {
     }
 
     /// Notes the request and finds its reply.
-    fn reply(&self, request: &Request) -> Result<&Reply, ModelError> {
+    fn next_reply(&self, request: &Request) -> Result<&ScriptedReply, ModelError> {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.push(request.clone());
         self.replies.get(asked.len() - 1).ok_or_else(|| ModelError {
@@ -64,30 +66,30 @@ impl ScriptedModel {
         })
     }
 
-    async fn say(&self, text: &str, front: &mut Front<'_>) {
+    async fn stream_text(&self, text: &str, front: &mut ResponsePipeline<'_>) {
         let mut first = true;
-        for text in pieces(text, self.size) {
+        for text in split_text(text, self.size) {
             if !first && !self.pause.is_zero() {
                 tokio::time::sleep(self.pause).await;
             }
             first = false;
-            front.event(Event::Text { text });
+            front.push_event(Event::Text { text });
         }
-        front.event(Event::Stop { reason: StopReason::End, raw: "" });
+        front.push_event(Event::Stop { reason: StopReason::End, raw: "" });
     }
 }
 
 impl Model for ScriptedModel {
-    fn answer<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn Sink + Send)) -> Answer<'a> {
+    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
         Box::pin(async move {
-            let reply = self.reply(request)?;
-            let mut front = Front::new(request, Reads::Text, sink);
+            let reply = self.next_reply(request)?;
+            let mut front = ResponsePipeline::new(request, TextParsing::Text, sink);
             match reply {
-                Reply::Text(text) => self.say(text, &mut front).await,
-                Reply::Events(draft) => play(draft, self.size, &mut front),
-                Reply::Error(error) => return Err(error.clone()),
+                ScriptedReply::Text(text) => self.stream_text(text, &mut front).await,
+                ScriptedReply::Events(draft) => replay_draft(draft, self.size, &mut front),
+                ScriptedReply::Error(error) => return Err(error.clone()),
             }
-            front.finish(Cut::Ended).release();
+            front.finish(Truncation::Ended).deliver_held();
             Ok(())
         })
     }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Deserializer};
 pub struct Secret(String);
 
 /// Secrets shorter than this are not searched for in other texts: they would match by chance.
-pub(crate) const SHORTEST: usize = 6;
+pub(crate) const MIN_SECRET_BYTES: usize = 6;
 
 impl Secret {
     /// Takes a key; white space around it, which comes with copying, is dropped.
@@ -40,7 +40,7 @@ impl Secret {
 
     /// The text without the key.
     pub fn redact(&self, text: &str) -> String {
-        if self.0.len() < SHORTEST { text.to_owned() } else { text.replace(&self.0, "[secret]") }
+        if self.0.len() < MIN_SECRET_BYTES { text.to_owned() } else { text.replace(&self.0, "[secret]") }
     }
 }
 

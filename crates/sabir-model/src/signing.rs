@@ -18,7 +18,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use sabir_call::{ModelError, ModelErrorKind};
 use sha2::{Digest, Sha256};
 
-use crate::refusal::Asked;
+use crate::provider_error::RequestTarget;
 use crate::secret::Secret;
 
 /// The service whose requests are signed.
@@ -26,7 +26,7 @@ const SERVICE: &str = "bedrock";
 
 /// Keys that sign requests; they are never sent themselves.
 #[derive(Debug, Clone)]
-pub struct Signing {
+pub struct SigningCredentials {
     /// The id of the access key, which is public.
     pub access_key: String,
     /// The secret access key.
@@ -40,7 +40,7 @@ pub struct Signing {
 }
 
 /// What of a request is signed.
-struct Request<'a> {
+struct CanonicalRequest<'a> {
     method: &'a str,
     host: &'a str,
     /// As it is sent.
@@ -51,27 +51,27 @@ struct Request<'a> {
 }
 
 /// Where and when a signature counts.
-struct Scope<'a> {
+struct CredentialScope<'a> {
     /// `20150830T123600Z`.
-    stamp: String,
+    timestamp: String,
     region: &'a str,
     service: &'a str,
 }
 
-impl Asked<'_> {
+impl RequestTarget<'_> {
     /// The headers that sign a request; none where a key says who asks. Each attempt is signed anew, for the time counts.
-    pub(crate) fn signature(self, body: &[u8]) -> Result<HeaderMap, ModelError> {
+    pub(crate) fn signature_headers(self, body: &[u8]) -> Result<HeaderMap, ModelError> {
         let keyed = self.provider.key.as_ref().is_some_and(|key| !key.is_empty());
         match self.provider.signing.as_ref().filter(|_| !keyed) {
-            Some(signing) => signing.headers(&self.provider.url(self.model), body, self),
+            Some(signing) => signing.sign_request(&self.provider.endpoint_url(self.model), body, self),
             None => Ok(HeaderMap::new()),
         }
     }
 }
 
-impl Signing {
+impl SigningCredentials {
     /// The headers that a request needs. An address that is none needs none: it cannot be asked anyway.
-    fn headers(&self, url: &str, body: &[u8], asked: Asked<'_>) -> Result<HeaderMap, ModelError> {
+    fn sign_request(&self, url: &str, body: &[u8], asked: RequestTarget<'_>) -> Result<HeaderMap, ModelError> {
         let mut headers = HeaderMap::new();
         let Ok(url) = Url::parse(url) else { return Ok(headers) };
         let host = match (url.host_str().unwrap_or_default(), url.port()) {
@@ -79,16 +79,19 @@ impl Signing {
             (host, None) => host.to_owned(),
         };
         let query = url.query().unwrap_or_default();
-        let request = Request { method: "POST", host: &host, path: url.path(), query, body };
+        let request = CanonicalRequest { method: "POST", host: &host, path: url.path(), query, body };
         let now = (self.clock)().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let scope = Scope { stamp: stamp(now), region: &self.region, service: SERVICE };
-        let authorization = self.authorization(&request, &scope);
-        let token = self.token.as_ref().map(|token| (TOKEN, token.expose()));
-        let own = [(AUTHORIZATION, authorization.as_str()), (DATE, scope.stamp.as_str())];
+        let scope = CredentialScope { timestamp: format_timestamp(now), region: &self.region, service: SERVICE };
+        let authorization = self.authorization_header(&request, &scope);
+        let token = self.token.as_ref().map(|token| (TOKEN_HEADER, token.expose()));
+        let own = [(AUTHORIZATION, authorization.as_str()), (DATE_HEADER, scope.timestamp.as_str())];
         for (name, value) in own.into_iter().chain(token) {
             let mut value = HeaderValue::try_from(value).map_err(|_| {
                 let name = &asked.provider.name;
-                asked.error(ModelErrorKind::Key, format!("a key for {name} holds characters that HTTP does not allow"))
+                asked.new_error(
+                    ModelErrorKind::Key,
+                    format!("a key for {name} holds characters that HTTP does not allow"),
+                )
             })?;
             // The time is no secret, but a recording compares what is none, and is played at another time.
             value.set_sensitive(true);
@@ -97,28 +100,29 @@ impl Signing {
         Ok(headers)
     }
 
-    fn authorization(&self, request: &Request<'_>, scope: &Scope<'_>) -> String {
-        let (canonical, names) = canonical(request, &scope.stamp, self.token.as_ref().map(Secret::expose));
+    fn authorization_header(&self, request: &CanonicalRequest<'_>, scope: &CredentialScope<'_>) -> String {
+        let (canonical, names) =
+            canonicalize_request(request, &scope.timestamp, self.token.as_ref().map(Secret::expose));
         let (day, region, service) = (scope.day(), scope.region, scope.service);
         let place = format!("{day}/{region}/{service}/aws4_request");
-        let text = format!("AWS4-HMAC-SHA256\n{}\n{place}\n{}", scope.stamp, hex(&Sha256::digest(canonical)));
-        let signature = hex(&keyed(&signing_key(&self.secret_key, scope), &text));
+        let text = format!("AWS4-HMAC-SHA256\n{}\n{place}\n{}", scope.timestamp, to_hex(&Sha256::digest(canonical)));
+        let signature = to_hex(&hmac_sha256(&signing_key(&self.secret_key, scope), &text));
         let access = &self.access_key;
         format!("AWS4-HMAC-SHA256 Credential={access}/{place}, SignedHeaders={names}, Signature={signature}")
     }
 }
 
-const DATE: HeaderName = HeaderName::from_static("x-amz-date");
-const TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
+const DATE_HEADER: HeaderName = HeaderName::from_static("x-amz-date");
+const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-amz-security-token");
 
-impl Scope<'_> {
+impl CredentialScope<'_> {
     fn day(&self) -> &str {
-        self.stamp.split('T').next().unwrap_or_default()
+        self.timestamp.split('T').next().unwrap_or_default()
     }
 }
 
 /// The request in the one form that is signed, and the names of its headers.
-fn canonical(request: &Request<'_>, stamp: &str, token: Option<&str>) -> (String, &'static str) {
+fn canonicalize_request(request: &CanonicalRequest<'_>, stamp: &str, token: Option<&str>) -> (String, &'static str) {
     let mut headers = format!("host:{}\nx-amz-date:{stamp}\n", request.host);
     let names = match token {
         Some(token) => {
@@ -127,21 +131,21 @@ fn canonical(request: &Request<'_>, stamp: &str, token: Option<&str>) -> (String
         }
         None => "host;x-amz-date",
     };
-    let mut query: Vec<String> = request.query.split('&').filter(|pair| !pair.is_empty()).map(pair).collect();
+    let mut query: Vec<String> = request.query.split('&').filter(|pair| !pair.is_empty()).map(normalize_pair).collect();
     query.sort_unstable();
-    let body = hex(&Sha256::digest(request.body));
-    let path = escaped(request.path);
+    let body = to_hex(&Sha256::digest(request.body));
+    let path = escape_path(request.path);
     let text = format!("{}\n{path}\n{}\n{headers}\n{names}\n{body}", request.method, query.join("&"));
     (text, names)
 }
 
 /// A pair of the query; one without a value has an empty one.
-fn pair(pair: &str) -> String {
+fn normalize_pair(pair: &str) -> String {
     if pair.contains('=') { pair.to_owned() } else { format!("{pair}=") }
 }
 
 /// A path with everything escaped that may be, the signs of escapes too.
-fn escaped(path: &str) -> String {
+fn escape_path(path: &str) -> String {
     path.bytes().fold(String::new(), |mut text, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
             text.push(char::from(byte));
@@ -153,20 +157,20 @@ fn escaped(path: &str) -> String {
 }
 
 /// A key that is good for one day, one region and one service.
-fn signing_key(secret: &Secret, scope: &Scope<'_>) -> [u8; 32] {
+fn signing_key(secret: &Secret, scope: &CredentialScope<'_>) -> [u8; 32] {
     let first = format!("AWS4{}", secret.expose());
-    let day = keyed(first.as_bytes(), scope.day());
-    [scope.region, scope.service, "aws4_request"].iter().fold(day, |key, text| keyed(&key, text))
+    let day = hmac_sha256(first.as_bytes(), scope.day());
+    [scope.region, scope.service, "aws4_request"].iter().fold(day, |key, text| hmac_sha256(&key, text))
 }
 
-fn keyed(key: &[u8], text: &str) -> [u8; 32] {
+fn hmac_sha256(key: &[u8], text: &str) -> [u8; 32] {
     // A key may have any length.
     let Ok(mut hmac) = Hmac::<Sha256>::new_from_slice(key) else { return [0; 32] };
     hmac.update(text.as_bytes());
     hmac.finalize().into_bytes().into()
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
@@ -174,8 +178,8 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// A time since 1970 as `20150830T123600Z`.
-fn stamp(since: Duration) -> String {
-    sabir_wire::moment(since.as_secs()).replace(['-', ':'], "")
+fn format_timestamp(since: Duration) -> String {
+    sabir_wire::format_timestamp(since.as_secs()).replace(['-', ':'], "")
 }
 
 #[cfg(test)]
@@ -187,36 +191,36 @@ mod tests {
 
     const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
 
-    fn scope<'a>(stamp: &str, region: &'a str, service: &'a str) -> Scope<'a> {
-        Scope { stamp: stamp.to_owned(), region, service }
+    fn scope<'a>(stamp: &str, region: &'a str, service: &'a str) -> CredentialScope<'a> {
+        CredentialScope { timestamp: stamp.to_owned(), region, service }
     }
 
     /// The example of Amazon's documentation on deriving a key.
     #[test]
     fn a_key_is_derived_as_published() {
         let key = signing_key(&Secret::new(SECRET), &scope("20120215T000000Z", "us-east-1", "iam"));
-        assert_eq!(hex(&key), "f4780e2d9f65fa895f9c67b32ce1baf0b0d8a43505a000a1a9e090d414db404d");
+        assert_eq!(to_hex(&key), "f4780e2d9f65fa895f9c67b32ce1baf0b0d8a43505a000a1a9e090d414db404d");
     }
 
     /// Rows of Amazon's test suite for signature version 4.
     #[test]
     fn requests_are_signed_as_published() {
         let check = |method: &str, path: &str, query: &str, token: Option<&str>, signature: &str| {
-            let signing = Signing {
+            let signing = SigningCredentials {
                 access_key: "AKIDEXAMPLE".into(),
                 secret_key: Secret::new(SECRET),
                 token: token.map(Secret::new),
                 region: "us-east-1".into(),
                 clock: || UNIX_EPOCH,
             };
-            let request = Request { method, host: "example.amazonaws.com", path, query, body: b"" };
+            let request = CanonicalRequest { method, host: "example.amazonaws.com", path, query, body: b"" };
             let names = if token.is_some() { ";x-amz-security-token" } else { "" };
             let expected = format!(
                 "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, \
                  SignedHeaders=host;x-amz-date{names}, Signature={signature}"
             );
             let scope = scope("20150830T123600Z", "us-east-1", "service");
-            assert_eq!(signing.authorization(&request, &scope), expected, "{method} {path}?{query}");
+            assert_eq!(signing.authorization_header(&request, &scope), expected, "{method} {path}?{query}");
         };
         // get-vanilla, post-vanilla, get-utf8, get-vanilla-query-order-key-case, get-vanilla-with-session-token.
         check("GET", "/", "", None, "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31");
@@ -231,7 +235,7 @@ mod tests {
     /// The signature that Amazon's own client for Python makes of this request.
     #[test]
     fn a_model_of_slashes_and_colons_is_signed_as_botocore_does() {
-        let signing = Signing {
+        let signing = SigningCredentials {
             access_key: "AKIDEXAMPLE".into(),
             secret_key: Secret::new(SECRET),
             token: Some(Secret::new("temporary")),
@@ -240,8 +244,9 @@ mod tests {
         };
         let mut provider = Provider::new("b", Wire::Bedrock, "https://bedrock-runtime.eu-west-1.amazonaws.com", None);
         provider.signing = Some(signing);
-        let asked = Asked { provider: &provider, model: "arn:aws:bedrock:eu-west-1:1:inference-profile/a.b-v1:0" };
-        let headers = asked.signature(br#"{"messages":[]}"#).unwrap();
+        let asked =
+            RequestTarget { provider: &provider, model: "arn:aws:bedrock:eu-west-1:1:inference-profile/a.b-v1:0" };
+        let headers = asked.signature_headers(br#"{"messages":[]}"#).unwrap();
         let expected = "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/eu-west-1/bedrock/aws4_request, \
                         SignedHeaders=host;x-amz-date;x-amz-security-token, \
                         Signature=1198a34375b8833914b68f08e8019a31a875dd76e9a85379bc2e598111fa70c6";
@@ -250,7 +255,7 @@ mod tests {
 
     #[test]
     fn times_are_written_as_amazon_wants_them() {
-        let check = |seconds: u64, expected: &str| assert_eq!(stamp(Duration::from_secs(seconds)), expected);
+        let check = |seconds: u64, expected: &str| assert_eq!(format_timestamp(Duration::from_secs(seconds)), expected);
         check(0, "19700101T000000Z");
         check(1_440_938_160, "20150830T123600Z");
         check(951_782_400, "20000229T000000Z");
@@ -261,6 +266,6 @@ mod tests {
 
     #[test]
     fn an_escaped_path_is_escaped_again() {
-        assert_eq!(escaped("/model/a%3A0/converse"), "/model/a%253A0/converse");
+        assert_eq!(escape_path("/model/a%3A0/converse"), "/model/a%253A0/converse");
     }
 }

@@ -11,7 +11,7 @@ use reqwest::header::HeaderMap;
 use serde::{Deserialize, Serialize};
 
 /// A future that may cross threads.
-pub(crate) type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub(crate) type TransportFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Carries requests, and keeps the time.
 pub(crate) trait Transport: Send + Sync {
@@ -19,21 +19,25 @@ pub(crate) trait Transport: Send + Sync {
     fn now(&self) -> Duration;
 
     /// Waits.
-    fn wait(&self, time: Duration) -> Work<'_, ()>;
+    fn wait(&self, time: Duration) -> TransportFuture<'_, ()>;
 
     /// Sends a request, and hears the head of the response, until a moment.
-    fn send<'a>(&'a self, post: &'a Post, until: Duration) -> Work<'a, Result<Response, Loss>>;
+    fn send<'a>(
+        &'a self,
+        post: &'a HttpRequest,
+        until: Duration,
+    ) -> TransportFuture<'a, Result<HttpResponse, TransportError>>;
 }
 
 /// The body of a response while it comes.
-pub(crate) trait Body: Send {
+pub(crate) trait ResponseBody: Send {
     /// The next piece, as the network delivers it, until a moment; `None` at the end. After an error nothing more comes.
-    fn chunk(&mut self, until: Duration) -> Work<'_, Result<Option<Vec<u8>>, Loss>>;
+    fn next_chunk(&mut self, until: Duration) -> TransportFuture<'_, Result<Option<Vec<u8>>, TransportError>>;
 }
 
 /// A request. Its method is always POST.
 #[derive(Debug)]
-pub(crate) struct Post {
+pub(crate) struct HttpRequest {
     pub(crate) url: String,
     /// Those that hold secrets are marked sensitive.
     pub(crate) headers: HeaderMap,
@@ -41,25 +45,25 @@ pub(crate) struct Post {
 }
 
 /// A response whose head has come.
-pub(crate) struct Response {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     /// Names in lower case.
     pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Box<dyn Body>,
+    pub(crate) body: Box<dyn ResponseBody>,
 }
 
 /// Why nothing comes, or nothing more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Loss {
-    pub(crate) kind: LossKind,
+pub(crate) struct TransportError {
+    pub(crate) kind: TransportErrorKind,
     /// In words, for the user; empty where the kind says it all.
     pub(crate) cause: String,
 }
 
-/// Kinds of [`Loss`].
+/// Kinds of [`TransportError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum LossKind {
+pub(crate) enum TransportErrorKind {
     /// The moment came before anything else.
     Silent,
     /// The transport cannot be set up: its certificates or its proxy are unusable.
@@ -76,20 +80,20 @@ pub(crate) enum LossKind {
     Cassette,
 }
 
-impl Response {
+impl HttpResponse {
     /// A header's value.
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
     }
 }
 
-impl Loss {
-    pub(crate) fn new(kind: LossKind, cause: impl Into<String>) -> Self {
+impl TransportError {
+    pub(crate) fn new(kind: TransportErrorKind, cause: impl Into<String>) -> Self {
         Self { kind, cause: cause.into() }
     }
 
     /// The moment came.
-    pub(crate) fn silent() -> Self {
-        Self::new(LossKind::Silent, "")
+    pub(crate) fn timed_out() -> Self {
+        Self::new(TransportErrorKind::Silent, "")
     }
 }

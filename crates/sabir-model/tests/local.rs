@@ -3,25 +3,28 @@
 
 use std::time::{Duration, Instant};
 
-use sabir_model::{Place, Served, probe};
-use sabir_testkit::{Page, Pages};
+use sabir_model::{ProbeTarget, ServedModel, probe_servers};
+use sabir_testkit::{PageServer, StaticPage};
 
-fn page(path: &'static str, body: &str) -> Page {
+fn page(path: &'static str, body: &str) -> StaticPage {
     (path, 200, Some(body.to_owned()))
 }
 
-fn look(pages: &[Pages], limit: u64) -> Vec<sabir_model::Server> {
+fn look(pages: &[PageServer], limit: u64) -> Vec<sabir_model::LocalServer> {
     let places: Vec<_> = pages
         .iter()
         .enumerate()
-        .map(|(at, pages)| Place { provider: format!("p{at}"), base_url: format!("http://{}/v1", pages.address()) })
+        .map(|(at, pages)| ProbeTarget {
+            provider: format!("p{at}"),
+            base_url: format!("http://{}/v1", pages.address()),
+        })
         .collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(probe(&places, Duration::from_millis(limit)))
+    runtime.block_on(probe_servers(&places, Duration::from_millis(limit)))
 }
 
 /// What a server says, what it is, and its models with their contexts.
-type Kind = (Vec<Page>, Option<&'static str>, Vec<(&'static str, Option<u64>)>);
+type Kind = (Vec<StaticPage>, Option<&'static str>, Vec<(&'static str, Option<u64>)>);
 
 /// What servers of each kind say, with their oddities.
 fn kinds() -> Vec<Kind> {
@@ -61,13 +64,13 @@ fn kinds() -> Vec<Kind> {
 
 #[test]
 fn each_kind_of_server_is_understood() {
-    let servers: Vec<_> = kinds().into_iter().map(|(pages, ..)| Pages::start(pages).unwrap()).collect();
+    let servers: Vec<_> = kinds().into_iter().map(|(pages, ..)| PageServer::start(pages).unwrap()).collect();
     let found = look(&servers, 5000);
     let expected = kinds();
     assert_eq!(found.len(), expected.len(), "{found:?}");
     for (at, (found, (_, software, models))) in found.iter().zip(&expected).enumerate() {
         let models: Vec<_> =
-            models.iter().map(|(id, context)| Served { id: (*id).to_owned(), context: *context }).collect();
+            models.iter().map(|(id, context)| ServedModel { id: (*id).to_owned(), context: *context }).collect();
         assert_eq!((&found.provider, found.software, &found.models), (&format!("p{at}"), *software, &models));
     }
 }
@@ -80,7 +83,7 @@ fn what_is_no_server_of_models_is_left_out() {
         vec![("/v1/models", 401, Some(String::new()))],
         vec![page("/v1/models", &format!(r#"{{"data":["{}"]}}"#, "x".repeat(2 << 20)))],
     ];
-    let servers: Vec<_> = servers.into_iter().map(|pages| Pages::start(pages).unwrap()).collect();
+    let servers: Vec<_> = servers.into_iter().map(|pages| PageServer::start(pages).unwrap()).collect();
     let found = look(&servers, 5000);
     assert_eq!(
         found.iter().map(|server| (server.provider.as_str(), server.locked)).collect::<Vec<_>>(),
@@ -90,8 +93,8 @@ fn what_is_no_server_of_models_is_left_out() {
 
 #[test]
 fn a_silent_server_delays_nobody_for_long() {
-    let silent = || Pages::start(vec![("/v1/models", 200, None)]).unwrap();
-    let good = Pages::start(vec![page("/v1/models", r#"{"data":[{"id":"a"}]}"#)]).unwrap();
+    let silent = || PageServer::start(vec![("/v1/models", 200, None)]).unwrap();
+    let good = PageServer::start(vec![page("/v1/models", r#"{"data":[{"id":"a"}]}"#)]).unwrap();
     let servers = [silent(), silent(), good, silent()];
     let start = Instant::now();
     let found = look(&servers, 400);

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use divan::black_box;
-use sabir_policy::{Access, Beyond, Facts, Repository, Roaming, Rules, Shell, decide};
+use sabir_policy::{
+    Access, Beyond, CommandFacts, PolicyRules, RepositoryState, ShellKind, SymlinkTraversal, decide_access,
+};
 
 fn main() {
     percentiles();
@@ -11,13 +13,13 @@ fn main() {
 }
 
 fn accesses() -> Vec<Access> {
-    let facts = Facts {
-        shell: Shell::Bash,
+    let facts = CommandFacts {
+        shell: ShellKind::Bash,
         clean_path: true,
         root: "/w/proj".to_owned(),
-        repositories: vec![(".".to_owned(), Repository::Clean)],
+        repositories: vec![(".".to_owned(), RepositoryState::Clean)],
         links: Vec::new(),
-        roaming: Roaming::Inside,
+        symlink_traversal: SymlinkTraversal::Inside,
     };
     let cases = include_str!("../tests/it/cases.txt").lines().filter(|line| !line.starts_with('#'));
     let cases = cases.filter_map(|line| serde_json::from_str(line.splitn(4, '\t').nth(3)?).ok());
@@ -28,11 +30,11 @@ fn accesses() -> Vec<Access> {
 
 /// The median and the 99th percentile over all lines, each line timed by the fastest of nine decisions.
 fn percentiles() {
-    let rules = Rules::default();
+    let rules = PolicyRules::default();
     let fastest = |access: &Access| {
         let once = |_| {
             let begun = Instant::now();
-            black_box(decide(&rules, access));
+            black_box(decide_access(&rules, access));
             begun.elapsed()
         };
         (0..9).map(once).min().unwrap_or_default()
@@ -53,10 +55,10 @@ fn percentiles() {
 
 #[divan::bench]
 fn decisions(bencher: divan::Bencher<'_, '_>) {
-    let (rules, accesses) = (Rules::default(), accesses());
+    let (rules, accesses) = (PolicyRules::default(), accesses());
     bencher
         .counter(divan::counter::ItemsCount::new(accesses.len()))
-        .bench_local(|| accesses.iter().map(|access| decide(&rules, access).segments.len()).sum::<usize>());
+        .bench_local(|| accesses.iter().map(|access| decide_access(&rules, access).segments.len()).sum::<usize>());
 }
 
 #[divan::bench]

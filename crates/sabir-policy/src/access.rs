@@ -1,6 +1,6 @@
 //! The question put to the policy: what a call would touch.
 
-use super::Facts;
+use super::CommandFacts;
 
 /// What a call would touch, as the policy judges it.
 ///
@@ -28,7 +28,7 @@ pub enum Access {
         /// The command line, as the shell gets it.
         command: String,
         /// What is known of the place where it would run.
-        facts: Facts,
+        facts: CommandFacts,
         /// What it asks for beyond its sandbox.
         beyond: Beyond,
     },

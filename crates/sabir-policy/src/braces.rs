@@ -7,13 +7,13 @@
 const MAX_WORDS: usize = 200;
 
 /// The words that a word becomes, none of them empty. None where it holds no braces, or it is not certain.
-pub(crate) fn expand(raw: &str) -> Option<Vec<String>> {
+pub(crate) fn expand_braces(raw: &str) -> Option<Vec<String>> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./,{}*?@%+:=-".contains(c);
     let (head, _) = raw.split_once('{').filter(|_| raw.chars().all(plain))?;
     let (mut words, mut rest) = (vec![String::new()], raw);
     while let Some((before, behind)) = rest.split_once('{') {
         let (inner, after) = behind.split_once('}').filter(|_| !before.contains('}'))?;
-        let parts = parts(inner)?;
+        let parts = brace_parts(inner)?;
         if words.len() * parts.len() > MAX_WORDS {
             return None;
         }
@@ -32,7 +32,7 @@ pub(crate) fn expand(raw: &str) -> Option<Vec<String>> {
 }
 
 /// What stands in a brace: a list, or all of a range.
-fn parts(inner: &str) -> Option<Vec<String>> {
+fn brace_parts(inner: &str) -> Option<Vec<String>> {
     if inner.contains('{') {
         return None;
     }
@@ -44,7 +44,7 @@ fn parts(inner: &str) -> Option<Vec<String>> {
     let letter = |text: &str| text.bytes().next().filter(|_| text.len() == 1);
     match (letter(from), letter(to)) {
         (Some(from @ b'a'..=b'z'), Some(to @ b'a'..=b'z')) | (Some(from @ b'A'..=b'Z'), Some(to @ b'A'..=b'Z')) => {
-            Some(range(from.into(), to.into()).filter_map(|c| char::from_u32(c).map(String::from)).collect())
+            Some(number_range(from.into(), to.into()).filter_map(|c| char::from_u32(c).map(String::from)).collect())
         }
         _ => {
             let digits = |text: &str| (1..=6).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -55,23 +55,23 @@ fn parts(inner: &str) -> Option<Vec<String>> {
             let padded = [from, to].iter().any(|text| text.starts_with('0') && text.len() > 1);
             let width = if padded { from.len().max(to.len()) } else { 0 };
             let few = first.abs_diff(last) < MAX_WORDS as u32;
-            few.then(|| range(first, last).map(|number| format!("{number:0width$}")).collect())
+            few.then(|| number_range(first, last).map(|number| format!("{number:0width$}")).collect())
         }
     }
 }
 
 /// From one to the other, upwards or downwards.
-fn range(from: u32, to: u32) -> Box<dyn Iterator<Item = u32>> {
+fn number_range(from: u32, to: u32) -> Box<dyn Iterator<Item = u32>> {
     if from <= to { Box::new(from..=to) } else { Box::new((to..=from).rev()) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::expand;
+    use super::expand_braces;
 
     #[track_caller]
     fn check(raw: &str, expected: &str) {
-        let words = expand(raw).map(|words| words.join(" ")).unwrap_or_default();
+        let words = expand_braces(raw).map(|words| words.join(" ")).unwrap_or_default();
         assert_eq!(words, expected, "{raw}");
     }
 

@@ -1,27 +1,30 @@
 //! git: the subcommands that only look, and what is allowed of each.
 
-use super::facts::{Facts, Repository};
-use super::grammar::Operands::{AtMost, Nothing, Paths, Text};
-use super::grammar::{Ground, Row, Seen};
-use super::place::Folder;
-use super::word::Word;
+use super::command_facts::{CommandFacts, RepositoryState};
+use super::grammar::OperandKind::{AtMost, Nothing, Paths, Text};
+use super::grammar::{ParsedArguments, PathContext, ProgramGrammar};
+use super::path_scope::FolderScope;
+use super::word::ShellWord;
 
 /// What git would do, and where.
-pub(crate) struct Git<'a> {
+pub(crate) struct GitInvocation<'a> {
     /// The folder that it would look for a repository in.
-    pub(crate) folder: Folder,
+    pub(crate) folder: FolderScope,
     /// The subcommand and what stands behind it.
-    pub(crate) words: &'a [Word],
+    pub(crate) words: &'a [ShellWord],
 }
 
 /// Takes git's own options from the words behind `git`.
 ///
 /// # Errors
 /// One that is not judged.
-pub(crate) fn split<'a>(words: &'a [Word], ground: Ground<'_>) -> Result<Git<'a>, String> {
+pub(crate) fn parse_invocation<'a>(
+    words: &'a [ShellWord],
+    ground: PathContext<'_>,
+) -> Result<GitInvocation<'a>, String> {
     let (mut folder, mut rest) = (ground.folder.clone(), words);
     while let Some((word, behind)) = rest.split_first() {
-        match word.known() {
+        match word.known_text() {
             Some(
                 "-P"
                 | "--no-pager"
@@ -34,32 +37,32 @@ pub(crate) fn split<'a>(words: &'a [Word], ground: Ground<'_>) -> Result<Git<'a>
             ) => rest = behind,
             Some("-c") => {
                 let (setting, behind) = behind.split_first().ok_or("-c needs a setting")?;
-                if !setting.known().is_some_and(harmless) {
+                if !setting.known_text().is_some_and(is_harmless_setting) {
                     return Err(format!("the setting {} is not known to be harmless", setting.raw));
                 }
                 rest = behind;
             }
             Some("-C") => {
                 let (path, behind) = behind.split_first().ok_or("-C needs a folder")?;
-                let path = path.known().ok_or_else(|| format!("the folder {} is not certain", path.raw))?;
+                let path = path.known_text().ok_or_else(|| format!("the folder {} is not certain", path.raw))?;
                 folder = folder.join(path, ground.root)?;
                 rest = behind;
             }
             _ => break,
         }
     }
-    Ok(Git { folder, words: rest })
+    Ok(GitInvocation { folder, words: rest })
 }
 
-impl Git<'_> {
+impl GitInvocation<'_> {
     /// Whether it only looks, in a repository that runs nothing. The folder is asked for where it is not known.
     ///
     /// # Errors
     /// Why not, in words.
-    pub(crate) fn looks(&self, facts: &Facts, wanted: &mut Vec<String>) -> Result<(), String> {
+    pub(crate) fn check_read_only(&self, facts: &CommandFacts, wanted: &mut Vec<String>) -> Result<(), String> {
         let Some((name, rest)) = self.words.split_first() else { return Ok(()) };
-        let name = name.known().ok_or_else(|| format!("what {} becomes is not known", name.raw))?;
-        let nested = rest.first().and_then(Word::known).map(|second| format!("{name} {second}"));
+        let name = name.known_text().ok_or_else(|| format!("what {} becomes is not known", name.raw))?;
+        let nested = rest.first().and_then(ShellWord::known_text).map(|second| format!("{name} {second}"));
         let found = |name: &str| ROWS.iter().find(|row| row.names.contains(&name));
         let (row, rest) = match nested.as_deref().and_then(found) {
             Some(row) => (row, rest.get(1..).unwrap_or_default()),
@@ -68,22 +71,22 @@ impl Git<'_> {
                 (row, rest)
             }
         };
-        row.allows(rest, Ground { folder: &self.folder, root: &facts.root })?;
+        row.check_arguments(rest, PathContext { folder: &self.folder, root: &facts.root })?;
         if matches!(name, "--version" | "version" | "--help" | "help" | "--exec-path") {
             return Ok(());
         }
         let folder = self.folder.path().ok_or("where git would run is not certain")?;
-        match facts.repository(folder) {
-            Repository::None | Repository::Clean => Ok(()),
-            Repository::Executes(keys) => Err(format!(
+        match facts.repository_state(folder) {
+            RepositoryState::None | RepositoryState::Clean => Ok(()),
+            RepositoryState::Executes(keys) => Err(format!(
                 "the repository's configuration can run programs ({}); `sabir trust` trusts it as it is",
                 keys.join(", ")
             )),
-            Repository::Changed(things) => Err(format!(
+            RepositoryState::Changed(things) => Err(format!(
                 "what the repository's configuration runs has changed since you trusted it ({}); `sabir trust` shows it",
                 things.join(", ")
             )),
-            Repository::Unknown => {
+            RepositoryState::Unknown => {
                 if !wanted.iter().any(|known| known == folder) {
                     wanted.push(folder.to_owned());
                 }
@@ -93,55 +96,55 @@ impl Git<'_> {
     }
 }
 
-const ROWS: &[Row] = &[
-    Row::new(&["status"], "-s -b -v -u=? -z --short --branch --show-stash --porcelain=? --long --untracked-files=? --ignored=? --ignore-submodules=? --column=? --no-column --ahead-behind --no-ahead-behind --renames --no-renames --find-renames=?", Paths),
-    Row::new(&["diff", "diff-tree", "diff-index", "diff-files"], DIFF, Paths).also(no_programs),
-    Row::new(&["log", "show", "whatchanged"], LOG, Paths).also(no_programs),
-    Row::new(&["rev-list"], "-n= -# --count --all --oneline --reverse --max-count= --since= --until= --after= --before= --author= --grep= --merges --no-merges --first-parent --left-right --objects --parents --abbrev-commit --branches=? --tags=? --remotes=? --not --skip= --topo-order --date-order --format= --pretty=? --timestamp --disk-usage=? --ancestry-path=? --boundary --cherry-pick --cherry-mark --left-only --right-only --no-walk=? --min-parents= --max-parents= --committer= -i -E -F --glob= --exclude= --reflog --full-history --quiet --no-commit-header --date=", Paths).also(no_programs),
-    Row::new(&["shortlog"], "-s -n -e -c --summary --numbered --email --no-merges --all --since= --until= --after= --before= --group=", Paths),
-    Row::new(&["blame", "annotate"], "-L= -w -C=? -M=? -e -l -s -t -f -n -p -c --date= --show-name --show-number --show-email --porcelain --line-porcelain --since= --reverse --first-parent --root --color-lines", Paths),
-    Row::new(&["grep"], "-a -i -w -v -h -H -E -G -P -F -n -l -L -c -q -o -p -W -z -A= -B= -C= -e= -f=@ -# --text --ignore-case --word-regexp --invert-match --extended-regexp --basic-regexp --perl-regexp --fixed-strings --line-number --column --files-with-matches --files-without-match --name-only --count --quiet --only-matching --show-function --function-context --cached --untracked --heading --break --color=? --no-color --all-match --and --or --not --max-depth= --context= --after-context= --before-context= --max-count= --recursive --no-recursive --full-name --null --threads= -m= -I -r", Paths),
-    Row::new(&["branch"], "-a -r -v -vv -q -i --all --remotes --verbose --list --show-current --merged=? --no-merged=? --contains=? --no-contains=? --points-at= --sort= --format= --color=? --no-color --column=? --no-column --abbrev= --no-abbrev --ignore-case -l", Text).also(lists_branches),
-    Row::new(&["tag"], "-l -n=? -i --list --sort= --format= --contains=? --no-contains=? --merged=? --no-merged=? --points-at= --column=? --no-column --color=? --ignore-case", Text).also(lists),
-    Row::new(&["remote", "remote show"], "-v --verbose", Nothing),
-    Row::new(&["submodule status"], "--cached --recursive -q --quiet", Nothing),
-    Row::new(&["notes list", "notes show", "bisect log"], "", Text),
+const ROWS: &[ProgramGrammar] = &[
+    ProgramGrammar::new(&["status"], "-s -b -v -u=? -z --short --branch --show-stash --porcelain=? --long --untracked-files=? --ignored=? --ignore-submodules=? --column=? --no-column --ahead-behind --no-ahead-behind --renames --no-renames --find-renames=?", Paths),
+    ProgramGrammar::new(&["diff", "diff-tree", "diff-index", "diff-files"], DIFF, Paths).with_check(no_programs),
+    ProgramGrammar::new(&["log", "show", "whatchanged"], LOG, Paths).with_check(no_programs),
+    ProgramGrammar::new(&["rev-list"], "-n= -# --count --all --oneline --reverse --max-count= --since= --until= --after= --before= --author= --grep= --merges --no-merges --first-parent --left-right --objects --parents --abbrev-commit --branches=? --tags=? --remotes=? --not --skip= --topo-order --date-order --format= --pretty=? --timestamp --disk-usage=? --ancestry-path=? --boundary --cherry-pick --cherry-mark --left-only --right-only --no-walk=? --min-parents= --max-parents= --committer= -i -E -F --glob= --exclude= --reflog --full-history --quiet --no-commit-header --date=", Paths).with_check(no_programs),
+    ProgramGrammar::new(&["shortlog"], "-s -n -e -c --summary --numbered --email --no-merges --all --since= --until= --after= --before= --group=", Paths),
+    ProgramGrammar::new(&["blame", "annotate"], "-L= -w -C=? -M=? -e -l -s -t -f -n -p -c --date= --show-name --show-number --show-email --porcelain --line-porcelain --since= --reverse --first-parent --root --color-lines", Paths),
+    ProgramGrammar::new(&["grep"], "-a -i -w -v -h -H -E -G -P -F -n -l -L -c -q -o -p -W -z -A= -B= -C= -e= -f=@ -# --text --ignore-case --word-regexp --invert-match --extended-regexp --basic-regexp --perl-regexp --fixed-strings --line-number --column --files-with-matches --files-without-match --name-only --count --quiet --only-matching --show-function --function-context --cached --untracked --heading --break --color=? --no-color --all-match --and --or --not --max-depth= --context= --after-context= --before-context= --max-count= --recursive --no-recursive --full-name --null --threads= -m= -I -r", Paths),
+    ProgramGrammar::new(&["branch"], "-a -r -v -vv -q -i --all --remotes --verbose --list --show-current --merged=? --no-merged=? --contains=? --no-contains=? --points-at= --sort= --format= --color=? --no-color --column=? --no-column --abbrev= --no-abbrev --ignore-case -l", Text).with_check(lists_branches),
+    ProgramGrammar::new(&["tag"], "-l -n=? -i --list --sort= --format= --contains=? --no-contains=? --merged=? --no-merged=? --points-at= --column=? --no-column --color=? --ignore-case", Text).with_check(check_lists_only),
+    ProgramGrammar::new(&["remote", "remote show"], "-v --verbose", Nothing),
+    ProgramGrammar::new(&["submodule status"], "--cached --recursive -q --quiet", Nothing),
+    ProgramGrammar::new(&["notes list", "notes show", "bisect log"], "", Text),
     // Without these it changes files.
-    Row::new(&["apply"], "--stat --numstat --summary --check -p= -R --reverse -v --verbose", Paths).also(only_tells),
-    Row::new(&["bundle verify", "bundle list-heads"], "-q", Paths),
-    Row::new(&["check-ref-format"], "--branch --normalize --allow-onelevel", Text),
-    Row::new(&["check-mailmap", "patch-id", "stripspace", "get-tar-commit-id"], "--stable -s", Text),
-    Row::new(&["remote get-url"], "--push --all", Text),
-    Row::new(&["stash list", "stash show"], LOG, Text).also(no_programs),
-    Row::new(&["config --get", "config --get-all", "config --get-regexp", "config get", "config list", "config --list", "config -l", "config --get-urlmatch"], "-f=@ --file=@ --global --system --local --worktree --show-origin --show-scope --name-only -z --null --all --default= --type= --bool --int --path", AtMost(2)),
+    ProgramGrammar::new(&["apply"], "--stat --numstat --summary --check -p= -R --reverse -v --verbose", Paths).with_check(only_tells),
+    ProgramGrammar::new(&["bundle verify", "bundle list-heads"], "-q", Paths),
+    ProgramGrammar::new(&["check-ref-format"], "--branch --normalize --allow-onelevel", Text),
+    ProgramGrammar::new(&["check-mailmap", "patch-id", "stripspace", "get-tar-commit-id"], "--stable -s", Text),
+    ProgramGrammar::new(&["remote get-url"], "--push --all", Text),
+    ProgramGrammar::new(&["stash list", "stash show"], LOG, Text).with_check(no_programs),
+    ProgramGrammar::new(&["config --get", "config --get-all", "config --get-regexp", "config get", "config list", "config --list", "config -l", "config --get-urlmatch"], "-f=@ --file=@ --global --system --local --worktree --show-origin --show-scope --name-only -z --null --all --default= --type= --bool --int --path", AtMost(2)),
     // With a second operand it sets.
-    Row::new(&["config"], "-f=@ --file=@ --get-regexp --get-all --name-only --global --system --local --worktree --show-origin --show-scope -z --null --type= --bool --int --path --get --list -l --includes", AtMost(1)).also(one_key),
-    Row::new(&["hash-object"], "-t= --no-filters", Paths),
-    Row::new(&["var"], "", Text).also(no_editor),
-    Row::new(&["rev-parse"], "-q --abbrev-ref=? --short=? --verify --show-toplevel --show-prefix --show-cdup --git-dir --git-common-dir --absolute-git-dir --is-inside-work-tree --is-inside-git-dir --is-bare-repository --is-shallow-repository --symbolic --symbolic-full-name --all --branches=? --tags=? --remotes=? --quiet --show-superproject-working-tree --show-object-format=? --revs-only --no-revs --default= --path-format= --git-path= --shared-index-path --show-ref-format --disambiguate= --since= --until= --local-env-vars --no-flags --flags --not", Paths),
-    Row::new(&["ls-files"], "-c -d -o -i -s -u -k -m -z -t -v -f -x= -X=@ --cached --deleted --others --ignored --stage --unmerged --killed --modified --directory --no-empty-directory --exclude= --exclude-standard --error-unmatch --full-name --recurse-submodules --abbrev=? --eol --deduplicate --format=", Paths),
-    Row::new(&["ls-tree"], "-d -r -t -l -z --long --name-only --name-status --object-only --full-name --full-tree --abbrev=? --format=", Paths),
-    Row::new(&["cat-file"], "-t -s -e -p --batch=? --batch-check=? --batch-all-objects --buffer --unordered --allow-unknown-type", Text),
-    Row::new(&["describe"], "--tags --all --long --always --dirty=? --broken=? --abbrev= --candidates= --match= --exclude= --contains --exact-match --first-parent", Text),
-    Row::new(&["name-rev"], "--tags --name-only --refs= --all --always --exclude=", Text),
-    Row::new(&["merge-base"], "-a --all --octopus --independent --is-ancestor --fork-point", Text),
-    Row::new(&["for-each-ref"], "--count= --sort= --format= --points-at= --merged=? --no-merged=? --contains=? --no-contains=? --ignore-case --exclude= --color=? --omit-empty", Text).also(no_programs),
-    Row::new(&["show-ref"], "-d -q -s --head --tags --heads --branches --dereference --hash=? --verify --quiet --abbrev=? --exists", Text),
-    Row::new(&["show-branch"], "-a -r --all --remotes --current --topo-order --sparse --no-color --color=?", Text),
+    ProgramGrammar::new(&["config"], "-f=@ --file=@ --get-regexp --get-all --name-only --global --system --local --worktree --show-origin --show-scope -z --null --type= --bool --int --path --get --list -l --includes", AtMost(1)).with_check(one_key),
+    ProgramGrammar::new(&["hash-object"], "-t= --no-filters", Paths),
+    ProgramGrammar::new(&["var"], "", Text).with_check(no_editor),
+    ProgramGrammar::new(&["rev-parse"], "-q --abbrev-ref=? --short=? --verify --show-toplevel --show-prefix --show-cdup --git-dir --git-common-dir --absolute-git-dir --is-inside-work-tree --is-inside-git-dir --is-bare-repository --is-shallow-repository --symbolic --symbolic-full-name --all --branches=? --tags=? --remotes=? --quiet --show-superproject-working-tree --show-object-format=? --revs-only --no-revs --default= --path-format= --git-path= --shared-index-path --show-ref-format --disambiguate= --since= --until= --local-env-vars --no-flags --flags --not", Paths),
+    ProgramGrammar::new(&["ls-files"], "-c -d -o -i -s -u -k -m -z -t -v -f -x= -X=@ --cached --deleted --others --ignored --stage --unmerged --killed --modified --directory --no-empty-directory --exclude= --exclude-standard --error-unmatch --full-name --recurse-submodules --abbrev=? --eol --deduplicate --format=", Paths),
+    ProgramGrammar::new(&["ls-tree"], "-d -r -t -l -z --long --name-only --name-status --object-only --full-name --full-tree --abbrev=? --format=", Paths),
+    ProgramGrammar::new(&["cat-file"], "-t -s -e -p --batch=? --batch-check=? --batch-all-objects --buffer --unordered --allow-unknown-type", Text),
+    ProgramGrammar::new(&["describe"], "--tags --all --long --always --dirty=? --broken=? --abbrev= --candidates= --match= --exclude= --contains --exact-match --first-parent", Text),
+    ProgramGrammar::new(&["name-rev"], "--tags --name-only --refs= --all --always --exclude=", Text),
+    ProgramGrammar::new(&["merge-base"], "-a --all --octopus --independent --is-ancestor --fork-point", Text),
+    ProgramGrammar::new(&["for-each-ref"], "--count= --sort= --format= --points-at= --merged=? --no-merged=? --contains=? --no-contains=? --ignore-case --exclude= --color=? --omit-empty", Text).with_check(no_programs),
+    ProgramGrammar::new(&["show-ref"], "-d -q -s --head --tags --heads --branches --dereference --hash=? --verify --quiet --abbrev=? --exists", Text),
+    ProgramGrammar::new(&["show-branch"], "-a -r --all --remotes --current --topo-order --sparse --no-color --color=?", Text),
     // With two operands it sets.
-    Row::new(&["symbolic-ref"], "-q --quiet --short --recurse --no-recurse", AtMost(1)),
-    Row::new(&["reflog", "reflog show"], LOG, Text).also(no_reflog_change),
-    Row::new(&["reflog list", "reflog exists"], "", Text),
-    Row::new(&["cherry"], "-v --abbrev=?", Text),
-    Row::new(&["range-diff"], "--no-color --color=? --stat --no-patch -s --creation-factor= --left-only --right-only", Text),
-    Row::new(&["worktree list"], "-v -z --porcelain --verbose", Nothing),
-    Row::new(&["count-objects"], "-v -H --verbose --human-readable", Nothing),
-    Row::new(&["check-ignore"], "-v -n -q --verbose --non-matching --quiet --no-index", Paths),
-    Row::new(&["check-attr"], "-a --all --cached", Paths),
-    Row::new(&["version", "--version"], "--build-options", Nothing),
+    ProgramGrammar::new(&["symbolic-ref"], "-q --quiet --short --recurse --no-recurse", AtMost(1)),
+    ProgramGrammar::new(&["reflog", "reflog show"], LOG, Text).with_check(no_reflog_change),
+    ProgramGrammar::new(&["reflog list", "reflog exists"], "", Text),
+    ProgramGrammar::new(&["cherry"], "-v --abbrev=?", Text),
+    ProgramGrammar::new(&["range-diff"], "--no-color --color=? --stat --no-patch -s --creation-factor= --left-only --right-only", Text),
+    ProgramGrammar::new(&["worktree list"], "-v -z --porcelain --verbose", Nothing),
+    ProgramGrammar::new(&["count-objects"], "-v -H --verbose --human-readable", Nothing),
+    ProgramGrammar::new(&["check-ignore"], "-v -n -q --verbose --non-matching --quiet --no-index", Paths),
+    ProgramGrammar::new(&["check-attr"], "-a --all --cached", Paths),
+    ProgramGrammar::new(&["version", "--version"], "--build-options", Nothing),
     // With a name it opens a manual.
-    Row::new(&["help", "--help"], "-a --all -g --guides", Nothing),
-    Row::new(&["--exec-path", "--html-path", "--man-path", "--info-path"], "", Nothing),
+    ProgramGrammar::new(&["help", "--help"], "-a --all -g --guides", Nothing),
+    ProgramGrammar::new(&["--exec-path", "--html-path", "--man-path", "--info-path"], "", Nothing),
 ];
 
 const DIFF: &str = "-p -u -s -U= -R -a -b -w -z -r -t -m -c -M=? -C=? -B=? -D -S= -G= -l= -W -1 -2 -3 --patch --no-patch --unified= --raw --patch-with-raw \
@@ -173,7 +176,7 @@ const LOG: &str = "-p -u -s -U= -R -a -b -w -z -r -t -m -c -i -E -F -P -g -q -M=
     --exit-code --combined-all-paths --count -1 -2 -3 -4 -5";
 
 /// Settings of `-c` that only change how something is printed.
-fn harmless(setting: &str) -> bool {
+fn is_harmless_setting(setting: &str) -> bool {
     let Some((key, value)) = setting.split_once('=') else { return false };
     let (key, word) = (key.to_ascii_lowercase(), value.bytes().all(|byte| byte.is_ascii_alphanumeric()));
     match key.as_str() {
@@ -199,11 +202,16 @@ fn harmless(setting: &str) -> bool {
 }
 
 /// Neither gpg, which formats can ask for what a signature is worth, nor the programs of a repository that the history links to.
-fn no_programs(seen: &Seen<'_>) -> Result<(), String> {
-    let mut formats = ["--format=", "--pretty=?"].into_iter().flat_map(|option| seen.values(option));
-    match formats.find(|format| format.known().is_none_or(asks_gpg)) {
+fn no_programs(seen: &ParsedArguments<'_>) -> Result<(), String> {
+    let mut formats = ["--format=", "--pretty=?"].into_iter().flat_map(|option| seen.option_values(option));
+    match formats.find(|format| format.known_text().is_none_or(asks_gpg)) {
         Some(_) => Err("the format may run gpg".to_owned()),
-        None if seen.values("--submodule=?").all(|value| matches!(value.known(), Some("log" | "short"))) => Ok(()),
+        None if seen
+            .option_values("--submodule=?")
+            .all(|value| matches!(value.known_text(), Some("log" | "short"))) =>
+        {
+            Ok(())
+        }
         None => Err("it looks into other repositories".to_owned()),
     }
 }
@@ -215,54 +223,54 @@ fn asks_gpg(format: &str) -> bool {
 }
 
 /// It says that it only tells what it would do.
-fn only_tells(seen: &Seen<'_>) -> Result<(), String> {
-    match seen.has(&["--stat", "--numstat", "--summary", "--check"]) {
+fn only_tells(seen: &ParsedArguments<'_>) -> Result<(), String> {
+    match seen.has_option(&["--stat", "--numstat", "--summary", "--check"]) {
         true => Ok(()),
         false => Err("it changes files".to_owned()),
     }
 }
 
 /// `-l` lists, and made a log of references before Git 2.20: then it stands alone or in front of a pattern.
-fn lists_branches(seen: &Seen<'_>) -> Result<(), String> {
-    let patterns = seen.operands.iter().all(|word| word.known().is_some_and(|name| name.contains('*')));
-    match seen.has(&["-l"]) {
+fn lists_branches(seen: &ParsedArguments<'_>) -> Result<(), String> {
+    let patterns = seen.operands.iter().all(|word| word.known_text().is_some_and(|name| name.contains('*')));
+    match seen.has_option(&["-l"]) {
         true if patterns => no_programs(seen),
         true => Err("it may make a branch".to_owned()),
-        false => lists(seen),
+        false => check_lists_only(seen),
     }
 }
 
 /// `git branch NAME` and `git tag NAME` make one, unless something says that they list.
-fn lists(seen: &Seen<'_>) -> Result<(), String> {
+fn check_lists_only(seen: &ParsedArguments<'_>) -> Result<(), String> {
     const LIST: [&str; 7] =
         ["--list", "--merged=?", "--no-merged=?", "--contains=?", "--no-contains=?", "--points-at=", "-l"];
     match seen.operands.first() {
-        Some(word) if !seen.has(&LIST) => Err(format!("it may make or change {}", word.raw)),
+        Some(word) if !seen.has_option(&LIST) => Err(format!("it may make or change {}", word.raw)),
         _ => no_programs(seen),
     }
 }
 
 /// `git config NAME` prints; words without a point are its subcommands.
-fn one_key(seen: &Seen<'_>) -> Result<(), String> {
-    let reads = seen.has(&["--get", "--get-all", "--get-regexp"]);
+fn one_key(seen: &ParsedArguments<'_>) -> Result<(), String> {
+    let reads = seen.has_option(&["--get", "--get-all", "--get-regexp"]);
     match seen.operands.first() {
-        Some(word) if !reads && !word.known().is_some_and(|key| key.contains('.')) => {
+        Some(word) if !reads && !word.known_text().is_some_and(|key| key.contains('.')) => {
             Err(format!("{} may be more than the name of a setting", word.raw))
         }
         _ => Ok(()),
     }
 }
 
-fn no_editor(seen: &Seen<'_>) -> Result<(), String> {
-    match seen.operands.iter().find(|word| !word.known().is_some_and(|name| name.starts_with("GIT_"))) {
+fn no_editor(seen: &ParsedArguments<'_>) -> Result<(), String> {
+    match seen.operands.iter().find(|word| !word.known_text().is_some_and(|name| name.starts_with("GIT_"))) {
         Some(word) => Err(format!("{} is not judged here", word.raw)),
         None => Ok(()),
     }
 }
 
-fn no_reflog_change(seen: &Seen<'_>) -> Result<(), String> {
+fn no_reflog_change(seen: &ParsedArguments<'_>) -> Result<(), String> {
     no_programs(seen)?;
-    match seen.operands.first().map(|word| word.known()) {
+    match seen.operands.first().map(|word| word.known_text()) {
         Some(Some("expire" | "delete" | "drop" | "exists" | "write") | None) => {
             Err("it may change the log of references".to_owned())
         }

@@ -12,12 +12,12 @@
 //! | `--arg==` | with two values, the next words |
 //! | `-#` | a number of digits: `-5` |
 
-use super::place::{Folder, readable};
-use super::word::{Form, Word};
+use super::path_scope::{FolderScope, check_readable};
+use super::word::{ShellWord, WordForm};
 
 /// What the operands of a program are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operands {
+pub(crate) enum OperandKind {
     /// There are none.
     Nothing,
     /// Words that are no paths.
@@ -31,52 +31,52 @@ pub(crate) enum Operands {
 }
 
 /// What must hold of the words of a command; why not, in words.
-type Check = fn(&Seen<'_>) -> Result<(), String>;
+type ArgumentCheck = fn(&ParsedArguments<'_>) -> Result<(), String>;
 
 /// A program, or a subcommand of one, and what is allowed of it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Row {
+pub(crate) struct ProgramGrammar {
     /// Its names.
     pub(crate) names: &'static [&'static str],
     pub(crate) options: &'static str,
-    pub(crate) operands: Operands,
+    pub(crate) operands: OperandKind,
     /// Whether no option whatsoever has an effect, so that a word may turn out to be one.
-    pub(crate) tame: bool,
+    pub(crate) options_harmless: bool,
     /// Whether letters are never put together: what stands behind the first is passed over.
-    pub(crate) lone: bool,
+    pub(crate) no_clusters: bool,
     /// What else must hold.
-    pub(crate) also: Option<Check>,
+    pub(crate) extra_check: Option<ArgumentCheck>,
 }
 
 /// The words of a command, told apart.
 #[derive(Debug, Default)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct ParsedArguments<'a> {
     /// Options as the row writes them, with the certain part of their values.
-    pub(crate) options: Vec<(&'a str, Option<Value<'a>>)>,
-    pub(crate) operands: Vec<&'a Word>,
+    pub(crate) options: Vec<(&'a str, Option<OptionValue<'a>>)>,
+    pub(crate) operands: Vec<&'a ShellWord>,
     /// Whether an option stands behind an operand: some programs take it for one as well.
-    pub(crate) late: bool,
+    pub(crate) option_after_operand: bool,
 }
 
 /// The value of an option.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Value<'a> {
+pub(crate) enum OptionValue<'a> {
     /// Attached to it.
     Attached(&'a str),
     /// The next word.
-    Next(&'a Word),
+    Next(&'a ShellWord),
 }
 
 /// Where paths are read from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ground<'a> {
-    pub(crate) folder: &'a Folder,
+pub(crate) struct PathContext<'a> {
+    pub(crate) folder: &'a FolderScope,
     pub(crate) root: &'a str,
 }
 
 /// How an option takes values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Takes {
+enum ValueStyle {
     Nothing,
     Text,
     Path,
@@ -84,39 +84,41 @@ enum Takes {
     Two,
 }
 
-impl Row {
-    pub(crate) const fn new(names: &'static [&'static str], options: &'static str, operands: Operands) -> Self {
-        Self { names, options, operands, tame: false, lone: false, also: None }
+impl ProgramGrammar {
+    pub(crate) const fn new(names: &'static [&'static str], options: &'static str, operands: OperandKind) -> Self {
+        Self { names, options, operands, options_harmless: false, no_clusters: false, extra_check: None }
     }
 
     /// No option whatsoever has an effect.
-    pub(crate) const fn tame(self) -> Self {
-        Self { tame: true, ..self }
+    pub(crate) const fn with_harmless_options(self) -> Self {
+        Self { options_harmless: true, ..self }
     }
 
     /// Letters of options are never put together.
-    pub(crate) const fn lone(self) -> Self {
-        Self { lone: true, ..self }
+    pub(crate) const fn without_clusters(self) -> Self {
+        Self { no_clusters: true, ..self }
     }
 
     /// What else must hold.
-    pub(crate) const fn also(self, check: Check) -> Self {
-        Self { also: Some(check), ..self }
+    pub(crate) const fn with_check(self, check: ArgumentCheck) -> Self {
+        Self { extra_check: Some(check), ..self }
     }
 
     /// Whether these words behind the program's name are allowed.
     ///
     /// # Errors
     /// Why not, in words.
-    pub(crate) fn allows(&self, words: &[Word], ground: Ground<'_>) -> Result<(), String> {
-        let seen = self.seen(words, ground)?;
-        self.operands(&seen, ground)?;
-        self.also.map_or(Ok(()), |check| check(&seen))
+    pub(crate) fn check_arguments(&self, words: &[ShellWord], ground: PathContext<'_>) -> Result<(), String> {
+        let seen = self.parse_arguments(words, ground)?;
+        self.check_operands(&seen, ground)?;
+        self.extra_check.map_or(Ok(()), |check| check(&seen))
     }
 
     /// Whether an option takes the next word as its value.
     pub(crate) fn takes_next(&self, option: &str) -> bool {
-        let takes = |name: &str| self.find(name).is_some_and(|(_, takes)| matches!(takes, Takes::Text | Takes::Path));
+        let takes = |name: &str| {
+            self.find_option(name).is_some_and(|(_, takes)| matches!(takes, ValueStyle::Text | ValueStyle::Path))
+        };
         if option.starts_with("--") {
             return takes(option);
         }
@@ -133,34 +135,40 @@ impl Row {
     ///
     /// # Errors
     /// An option that the row does not have, or a word that may be one.
-    pub(crate) fn seen<'a>(&self, words: &'a [Word], ground: Ground<'_>) -> Result<Seen<'a>, String> {
-        let mut seen = Seen::default();
+    pub(crate) fn parse_arguments<'a>(
+        &self,
+        words: &'a [ShellWord],
+        ground: PathContext<'_>,
+    ) -> Result<ParsedArguments<'a>, String> {
+        let mut seen = ParsedArguments::default();
         let mut words = words.iter();
         while let Some(word) = words.next() {
-            if let Form::Odd(odd) = word.form {
+            if let WordForm::Odd(odd) = word.form {
                 return Err(format!("{} holds {odd}", word.raw));
             }
-            seen.late |= !seen.operands.is_empty() && word.may_be_option();
-            match word.known() {
+            seen.option_after_operand |= !seen.operands.is_empty() && word.may_be_option();
+            match word.known_text() {
                 // xxd takes it for a file, and a second file is written.
-                Some("--") if matches!(self.operands, Operands::AtMost(_)) => return Err(not_judged("--")),
+                Some("--") if matches!(self.operands, OperandKind::AtMost(_)) => return Err(not_judged("--")),
                 Some("--") => {
                     for word in words.by_ref() {
                         match word.form {
-                            Form::Odd(odd) => return Err(format!("{} holds {odd}", word.raw)),
+                            WordForm::Odd(odd) => return Err(format!("{} holds {odd}", word.raw)),
                             _ => seen.operands.push(word),
                         }
                     }
                 }
                 // What only prints its words prints these, too: `echo ---`.
-                Some(_) if self.tame && self.operands == Operands::Text => seen.operands.push(word),
+                Some(_) if self.options_harmless && self.operands == OperandKind::Text => seen.operands.push(word),
                 Some(text) if text.len() > 1 && text.starts_with("--") => {
-                    self.long(text, &mut words, &mut seen, ground)?
+                    self.parse_long_option(text, &mut words, &mut seen, ground)?
                 }
                 Some(text) if text.len() > 1 && text.starts_with('-') => {
-                    self.short(text, &mut words, &mut seen, ground)?;
+                    self.parse_short_options(text, &mut words, &mut seen, ground)?;
                 }
-                None if word.may_be_option() && !self.tame => seen.options.push(self.open(word)?),
+                None if word.may_be_option() && !self.options_harmless => {
+                    seen.options.push(self.parse_uncertain_option(word)?)
+                }
                 _ => seen.operands.push(word),
             }
         }
@@ -168,56 +176,59 @@ impl Row {
     }
 
     /// A word that begins like an option and goes on with something unknown.
-    fn open<'a>(&self, word: &'a Word) -> Result<(&'static str, Option<Value<'a>>), String> {
-        let name = word.head().split_once('=').map(|(name, _)| name).filter(|name| name.starts_with("--"));
-        match name.and_then(|name| self.find(name)) {
-            Some((option, Takes::Text | Takes::Attached)) if word.form != Form::Fields => {
-                Ok((option, Some(Value::Next(word))))
+    fn parse_uncertain_option<'a>(
+        &self,
+        word: &'a ShellWord,
+    ) -> Result<(&'static str, Option<OptionValue<'a>>), String> {
+        let name = word.known_prefix().split_once('=').map(|(name, _)| name).filter(|name| name.starts_with("--"));
+        match name.and_then(|name| self.find_option(name)) {
+            Some((option, ValueStyle::Text | ValueStyle::Attached)) if word.form != WordForm::Fields => {
+                Ok((option, Some(OptionValue::Next(word))))
             }
             _ => Err(format!("{} may turn out to be an option", word.raw)),
         }
     }
 
-    fn long<'a>(
+    fn parse_long_option<'a>(
         &self,
         text: &'a str,
-        words: &mut std::slice::Iter<'a, Word>,
-        seen: &mut Seen<'a>,
-        ground: Ground<'_>,
+        words: &mut std::slice::Iter<'a, ShellWord>,
+        seen: &mut ParsedArguments<'a>,
+        ground: PathContext<'_>,
     ) -> Result<(), String> {
         let (name, attached) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
-        let (option, takes) = self.find(name).ok_or_else(|| not_judged(name))?;
+        let (option, takes) = self.find_option(name).ok_or_else(|| not_judged(name))?;
         let value = match (takes, attached) {
-            (Takes::Nothing, Some(_)) => return Err(not_judged(text)),
-            (Takes::Nothing | Takes::Attached, None) => None,
-            (Takes::Two, _) => {
+            (ValueStyle::Nothing, Some(_)) => return Err(not_judged(text)),
+            (ValueStyle::Nothing | ValueStyle::Attached, None) => None,
+            (ValueStyle::Two, _) => {
                 self.next_value(name, words)?;
                 Some(self.next_value(name, words)?)
             }
-            (_, Some(value)) => Some(Value::Attached(value)),
+            (_, Some(value)) => Some(OptionValue::Attached(value)),
             (_, None) => Some(self.next_value(name, words)?),
         };
-        keep((option, takes), value, seen, ground)
+        record_option((option, takes), value, seen, ground)
     }
 
-    fn short<'a>(
+    fn parse_short_options<'a>(
         &self,
         text: &'a str,
-        words: &mut std::slice::Iter<'a, Word>,
-        seen: &mut Seen<'a>,
-        ground: Ground<'_>,
+        words: &mut std::slice::Iter<'a, ShellWord>,
+        seen: &mut ParsedArguments<'a>,
+        ground: PathContext<'_>,
     ) -> Result<(), String> {
         // Words like `-name` of find, or `-version`: one option, whatever its letters.
-        if let Some((option, Takes::Nothing)) = self.find(text).filter(|_| text.len() > 2) {
+        if let Some((option, ValueStyle::Nothing)) = self.find_option(text).filter(|_| text.len() > 2) {
             seen.options.push((option, None));
             return Ok(());
         }
         let digits = text.get(1..).unwrap_or_default();
-        if digits.bytes().all(|byte| byte.is_ascii_digit()) && self.find("-#").is_some() {
+        if digits.bytes().all(|byte| byte.is_ascii_digit()) && self.find_option("-#").is_some() {
             return Ok(());
         }
         let behind = digits.get(1..).unwrap_or_default();
-        if self.lone && !behind.bytes().all(|byte| byte.is_ascii_digit()) {
+        if self.no_clusters && !behind.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(not_judged(text));
         }
         let mut rest = digits;
@@ -225,16 +236,16 @@ impl Row {
             let mut name = String::from("-");
             name.push(letter);
             rest = rest.get(letter.len_utf8()..).unwrap_or_default();
-            let (option, takes) = self.find(&name).ok_or_else(|| not_judged(&name))?;
+            let (option, takes) = self.find_option(&name).ok_or_else(|| not_judged(&name))?;
             let value = match takes {
-                Takes::Nothing => None,
-                Takes::Attached => (!rest.is_empty()).then_some(Value::Attached(rest)),
-                Takes::Two => return Err(not_judged(&name)),
+                ValueStyle::Nothing => None,
+                ValueStyle::Attached => (!rest.is_empty()).then_some(OptionValue::Attached(rest)),
+                ValueStyle::Two => return Err(not_judged(&name)),
                 _ if rest.is_empty() => Some(self.next_value(&name, words)?),
-                _ => Some(Value::Attached(rest)),
+                _ => Some(OptionValue::Attached(rest)),
             };
-            keep((option, takes), value, seen, ground)?;
-            if takes != Takes::Nothing {
+            record_option((option, takes), value, seen, ground)?;
+            if takes != ValueStyle::Nothing {
                 break;
             }
         }
@@ -242,63 +253,67 @@ impl Row {
     }
 
     /// The next word as the value of an option: it must be one word.
-    fn next_value<'a>(&self, name: &str, words: &mut std::slice::Iter<'a, Word>) -> Result<Value<'a>, String> {
+    fn next_value<'a>(
+        &self,
+        name: &str,
+        words: &mut std::slice::Iter<'a, ShellWord>,
+    ) -> Result<OptionValue<'a>, String> {
         let word = words.next().ok_or_else(|| format!("{name} needs a value"))?;
         // If the program does not take a value here after all, the word must not be an option of it.
         let number = word.text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-        if word.may_be_option() && !self.tame && word.text.len() > 1 && !number {
+        if word.may_be_option() && !self.options_harmless && word.text.len() > 1 && !number {
             return Err(format!("{}, the value of {name}, may be an option", word.raw));
         }
         match word.form {
-            Form::Literal | Form::Field(_) => Ok(Value::Next(word)),
-            Form::Glob(_) if self.tame => Ok(Value::Next(word)),
+            WordForm::Literal | WordForm::Field(_) => Ok(OptionValue::Next(word)),
+            WordForm::Glob(_) if self.options_harmless => Ok(OptionValue::Next(word)),
             _ => Err(format!("the value of {name}, {}, is not certain", word.raw)),
         }
     }
 
     /// The option of that name, and how it takes values.
-    fn find(&self, name: &str) -> Option<(&'static str, Takes)> {
+    fn find_option(&self, name: &str) -> Option<(&'static str, ValueStyle)> {
         self.options.split_ascii_whitespace().find_map(|option| {
             let takes = match option.strip_prefix(name)? {
-                "" => Takes::Nothing,
-                "=" => Takes::Text,
-                "=@" => Takes::Path,
-                "=?" => Takes::Attached,
-                "==" => Takes::Two,
+                "" => ValueStyle::Nothing,
+                "=" => ValueStyle::Text,
+                "=@" => ValueStyle::Path,
+                "=?" => ValueStyle::Attached,
+                "==" => ValueStyle::Two,
                 _ => return None,
             };
             Some((option, takes))
         })
     }
 
-    fn operands(&self, seen: &Seen<'_>, ground: Ground<'_>) -> Result<(), String> {
+    fn check_operands(&self, seen: &ParsedArguments<'_>, ground: PathContext<'_>) -> Result<(), String> {
         let first = match self.operands {
-            Operands::Text => return self.texts(&seen.operands),
-            Operands::Nothing => match seen.operands.first() {
+            OperandKind::Text => return self.check_texts(&seen.operands),
+            OperandKind::Nothing => match seen.operands.first() {
                 Some(word) => return Err(format!("{} is not judged here", word.raw)),
                 None => return Ok(()),
             },
-            Operands::Paths => 0,
-            Operands::AtMost(most) if seen.operands.len() > most || seen.has_many() => {
+            OperandKind::Paths => 0,
+            OperandKind::AtMost(most) if seen.operands.len() > most || seen.has_many() => {
                 return Err(format!("more than {most} operands are not judged"));
             }
-            Operands::AtMost(_) => 0,
+            OperandKind::AtMost(_) => 0,
             // A pattern given by an option leaves paths alone.
-            Operands::Then(_) if seen.has(&["-e=", "-f=@", "--regexp=", "--expression=", "--file=@"]) => 0,
-            Operands::Then(count) => count,
+            OperandKind::Then(_) if seen.has_option(&["-e=", "-f=@", "--regexp=", "--expression=", "--file=@"]) => 0,
+            OperandKind::Then(count) => count,
         };
         let (texts, paths) = seen.operands.split_at_checked(first).unwrap_or((&seen.operands, &[]));
-        self.texts(texts)?;
+        self.check_texts(texts)?;
         // A word that becomes several makes paths of what looks like none, and the other way round; both are read only.
-        if let Some(word) = texts.iter().find(|word| matches!(word.form, Form::Glob(_) | Form::Fields)) {
-            readable(word, ground.folder, ground.root)?;
+        if let Some(word) = texts.iter().find(|word| matches!(word.form, WordForm::Glob(_) | WordForm::Fields)) {
+            check_readable(word, ground.folder, ground.root)?;
         }
-        let stdin = |word: &&&Word| word.known() != Some("-");
-        paths.iter().filter(stdin).try_for_each(|word| readable(word, ground.folder, ground.root))
+        let stdin = |word: &&&ShellWord| word.known_text() != Some("-");
+        paths.iter().filter(stdin).try_for_each(|word| check_readable(word, ground.folder, ground.root))
     }
 
-    fn texts(&self, words: &[&Word]) -> Result<(), String> {
-        match words.iter().find(|word| word.form == Form::Fields && !self.tame) {
+    fn check_texts(&self, words: &[&ShellWord]) -> Result<(), String> {
+        match words.iter().find(|word| word.form == WordForm::Fields && !self.options_harmless) {
             Some(word) => Err(format!("what {} becomes is not known", word.raw)),
             None => Ok(()),
         }
@@ -306,17 +321,17 @@ impl Row {
 }
 
 /// Keeps an option, if its value may be read.
-fn keep<'a>(
-    (option, takes): (&'static str, Takes),
-    value: Option<Value<'a>>,
-    seen: &mut Seen<'a>,
-    ground: Ground<'_>,
+fn record_option<'a>(
+    (option, takes): (&'static str, ValueStyle),
+    value: Option<OptionValue<'a>>,
+    seen: &mut ParsedArguments<'a>,
+    ground: PathContext<'_>,
 ) -> Result<(), String> {
-    if takes == Takes::Path {
+    if takes == ValueStyle::Path {
         match value {
-            Some(Value::Attached(path)) => readable(&Word::literal(path), ground.folder, ground.root)?,
-            Some(Value::Next(word)) if word.known() == Some("-") => {}
-            Some(Value::Next(word)) => readable(word, ground.folder, ground.root)?,
+            Some(OptionValue::Attached(path)) => check_readable(&ShellWord::literal(path), ground.folder, ground.root)?,
+            Some(OptionValue::Next(word)) if word.known_text() == Some("-") => {}
+            Some(OptionValue::Next(word)) => check_readable(word, ground.folder, ground.root)?,
             None => {}
         }
     }
@@ -324,29 +339,29 @@ fn keep<'a>(
     Ok(())
 }
 
-impl<'a> Seen<'a> {
+impl<'a> ParsedArguments<'a> {
     /// Whether one of these options, as the row writes them, was given.
-    pub(crate) fn has(&self, options: &[&str]) -> bool {
+    pub(crate) fn has_option(&self, options: &[&str]) -> bool {
         self.options.iter().any(|(option, _)| options.contains(option))
     }
 
     /// The values of an option.
-    pub(crate) fn values(&self, option: &'a str) -> impl Iterator<Item = Value<'a>> {
+    pub(crate) fn option_values(&self, option: &'a str) -> impl Iterator<Item = OptionValue<'a>> {
         self.options.iter().filter(move |(name, _)| *name == option).filter_map(|(_, value)| *value)
     }
 
     /// Whether an operand may become several.
     pub(crate) fn has_many(&self) -> bool {
-        self.operands.iter().any(|word| matches!(word.form, Form::Glob(_) | Form::Fields))
+        self.operands.iter().any(|word| matches!(word.form, WordForm::Glob(_) | WordForm::Fields))
     }
 }
 
-impl<'a> Value<'a> {
+impl<'a> OptionValue<'a> {
     /// The whole of it, if that is certain.
-    pub(crate) fn known(self) -> Option<&'a str> {
+    pub(crate) fn known_text(self) -> Option<&'a str> {
         match self {
             Self::Attached(text) => Some(text),
-            Self::Next(word) => word.known(),
+            Self::Next(word) => word.known_text(),
         }
     }
 }

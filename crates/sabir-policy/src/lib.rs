@@ -21,8 +21,8 @@
 //!
 //! Architecture invariant: nothing in here reads a transcript. The model has no say in its own approval.
 //!
-//! The crate touches nothing: no file, process, environment or clock. The caller gathers [`Facts`] about the place ([`needs`]
-//! names those that a command line depends on) and acts on the [`Judgement`].
+//! The crate touches nothing: no file, process, environment or clock. The caller gathers [`CommandFacts`] about the place ([`required_facts`]
+//! names those that a command line depends on) and acts on the [`PolicyDecision`].
 //!
 //! ```
 //! use sabir_policy::{Access, Beyond, Facts, Rules, Verdict};
@@ -50,24 +50,24 @@
 
 mod access;
 mod braces;
-mod facts;
-mod feed;
+mod command_facts;
+mod command_kinds;
+mod dependencies;
+mod destructive;
+mod evaluator;
 mod find;
 mod git;
 mod grammar;
-mod grave;
-mod judge;
-mod kinds;
 mod line;
 mod mode;
-mod named;
+mod mode_switch;
+mod path_scope;
 mod paths;
 mod pattern;
-mod place;
+mod pipe_input;
 mod programs;
 mod scripts;
-mod simple;
-mod switch;
+mod simple_command;
 mod verdict;
 mod word;
 mod wrappers;
@@ -75,20 +75,20 @@ mod wrappers;
 use std::sync::Arc;
 
 pub use access::{Access, Beyond};
-pub use facts::{Facts, Needs, Repository, Roaming, Shell};
-use feed::Feed;
-use judge::{Finding, Judge, Part, Scope};
+pub use command_facts::{CommandFacts, RepositoryState, RequiredFacts, ShellKind, SymlinkTraversal};
+pub use dependencies::{CommandDependencies, command_dependencies};
+use evaluator::{CommandEvaluator, EvaluatedPart, PolicyFinding, ShellScope};
 pub use line::is_deceiving;
-pub use mode::{FilePattern, Group, Mode};
-pub use named::{Named, named};
-use pattern::{Pattern, Reach, glob};
-pub use place::names_secrets;
+pub use mode::{FilePattern, Mode, ToolGroup};
+pub use path_scope::names_secrets;
+use pattern::{RulePattern, RuleReach, matches_glob};
+use pipe_input::PipeInput;
 pub use verdict::Verdict;
-use word::Word;
+use word::ShellWord;
 
 /// What the user has approved, wants to be asked about, and has forbidden in advance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rules {
+pub struct PolicyRules {
     /// Writing inside the workspace, protected paths excepted.
     edits: bool,
     /// Any command, grave ones excepted.
@@ -96,16 +96,16 @@ pub struct Rules {
     /// The network, for commands that a sandbox keeps from it.
     network: bool,
     /// Whether every write is asked about, whatever allows it, and why.
-    wary: Option<String>,
+    write_question_reason: Option<String>,
     /// What may be done at all.
     mode: Option<Arc<Mode>>,
     /// The modes that a task may switch to.
     modes: Vec<String>,
     /// These very command lines.
     exact: Vec<String>,
-    allow: Vec<Pattern>,
-    ask: Vec<Pattern>,
-    deny: Vec<Pattern>,
+    allow: Vec<RulePattern>,
+    ask: Vec<RulePattern>,
+    deny: Vec<RulePattern>,
 }
 
 /// What a rule does with what it matches.
@@ -140,7 +140,7 @@ pub enum RuleError {
 
 /// A verdict and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Judgement {
+pub struct PolicyDecision {
     /// The verdict.
     pub verdict: Verdict,
     /// Why, in words for the user.
@@ -148,7 +148,7 @@ pub struct Judgement {
     /// Whether it is allowed because it is known to only read: no rule and no approval had a part in it.
     pub only_reads: bool,
     /// The parts of a command, in the order in which they were judged. Empty for all else.
-    pub segments: Vec<Segment>,
+    pub segments: Vec<CommandSegment>,
     /// Approval rules that are narrow and would answer the question from now on: one for each part that asks. Empty where one
     /// of them has none.
     pub proposals: Vec<String>,
@@ -156,7 +156,7 @@ pub struct Judgement {
 
 /// A part of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Segment {
+pub struct CommandSegment {
     /// The part, as it was written but for blanks.
     pub command: String,
     /// Its verdict.
@@ -165,45 +165,49 @@ pub struct Segment {
     pub reason: String,
 }
 
-/// What one of the [`Judgement::proposals`] would allow, in words.
-pub fn proposed(rule: &str) -> Option<String> {
+/// What one of the [`PolicyDecision::proposals`] would allow, in words.
+pub fn describe_proposal(rule: &str) -> Option<String> {
     if rule == "edits" {
         return Some("changes of files in the workspace, but for protected ones".to_owned());
     }
     if let Some(host) = rule.strip_prefix("host=") {
         return Some(format!("documents of {host}"));
     }
-    kinds::find(rule.strip_prefix("kind=")?).map(kinds::Kind::words)
+    command_kinds::find_kind(rule.strip_prefix("kind=")?).map(command_kinds::CommandKind::describe)
 }
 
 /// Judges an access by rules.
-pub fn decide(rules: &Rules, access: &Access) -> Judgement {
+pub fn decide_access(rules: &PolicyRules, access: &Access) -> PolicyDecision {
     rules.decide(access)
 }
 
 /// What has to be known to judge a command besides these facts.
-pub fn needs(command: &str, facts: &Facts) -> Needs {
-    let rules = Rules::default();
-    let mut judge = Judge { touched: Some(Vec::new()), ..Judge::new(&rules, facts) };
-    judge.line(command, &mut Scope::new());
-    Needs { repositories: judge.wanted, paths: judge.touched.unwrap_or_default(), roams: judge.roams }
+pub fn required_facts(command: &str, facts: &CommandFacts) -> RequiredFacts {
+    let rules = PolicyRules::default();
+    let mut judge = CommandEvaluator { touched_paths: Some(Vec::new()), ..CommandEvaluator::new(&rules, facts) };
+    judge.evaluate_line(command, &mut ShellScope::new());
+    RequiredFacts {
+        repositories: judge.wanted_repositories,
+        paths: judge.touched_paths.unwrap_or_default(),
+        follows_symlinks: judge.follows_symlinks,
+    }
 }
 
-impl Rules {
+impl PolicyRules {
     /// Adds a rule: `reads` and `none` (nothing beyond reading), `edits`, `commands`, `all` (both), `network`, `command=LINE`,
     /// `host=NAME`, `kind=NAME`, `mcp=SERVER/TOOL`, `mode=NAME`.
     ///
     /// # Errors
     /// Any other word, named in the error.
-    pub fn approve(&mut self, rule: &str) -> Result<(), RuleError> {
+    pub fn add_approval(&mut self, rule: &str) -> Result<(), RuleError> {
         let wrong = || RuleError::Approval(rule.to_owned());
         match rule.split_once('=') {
             Some(("command", line)) if !line.trim().is_empty() => self.exact.push(line.trim().to_owned()),
             Some(("mode", name)) if !name.trim().is_empty() => {
-                self.modes.push(Mode::usual_name(name.trim()).to_owned())
+                self.modes.push(Mode::canonical_name(name.trim()).to_owned())
             }
             Some(("host" | "kind" | "mcp", name)) if !name.trim().is_empty() => {
-                self.add(RuleKind::Allow, rule).map_err(|_| wrong())?;
+                self.add_rule(RuleKind::Allow, rule).map_err(|_| wrong())?;
             }
             _ => match rule {
                 "reads" | "none" => {}
@@ -222,8 +226,8 @@ impl Rules {
     ///
     /// # Errors
     /// A pattern that names no program, or cannot be read.
-    pub fn add(&mut self, kind: RuleKind, pattern: &str) -> Result<(), RuleError> {
-        let read = Pattern::read(pattern).filter(|read| kind != RuleKind::Allow || !read.is_any_server());
+    pub fn add_rule(&mut self, kind: RuleKind, pattern: &str) -> Result<(), RuleError> {
+        let read = RulePattern::parse(pattern).filter(|read| kind != RuleKind::Allow || !read.is_any_server());
         let read = read.ok_or_else(|| RuleError::Pattern(pattern.to_owned()))?;
         match kind {
             RuleKind::Allow => self.allow.push(read),
@@ -235,7 +239,7 @@ impl Rules {
 
     /// These rules within a mode: what it does not have is denied, whatever allows it.
     #[must_use]
-    pub fn within(self, mode: Mode) -> Self {
+    pub fn with_mode(self, mode: Mode) -> Self {
         Self { mode: Some(Arc::new(mode)), ..self }
     }
 
@@ -246,107 +250,114 @@ impl Rules {
 
     /// These rules where nothing is written unasked, and why that is.
     #[must_use]
-    pub fn asking_to_write(self, because: impl Into<String>) -> Self {
-        Self { wary: Some(because.into()), ..self }
+    pub fn ask_before_writes(self, because: impl Into<String>) -> Self {
+        Self { write_question_reason: Some(because.into()), ..self }
     }
 
     /// The paths that are denied, as globs.
     pub fn denied_paths(&self) -> impl Iterator<Item = &str> {
-        self.deny.iter().filter_map(|rule| if let Pattern::Path(glob) = rule { Some(glob.as_str()) } else { None })
+        self.deny.iter().filter_map(|rule| if let RulePattern::Path(glob) = rule { Some(glob.as_str()) } else { None })
     }
 
     /// Whether anything here may say something of a command.
-    fn speaks_of_commands(&self) -> bool {
+    fn has_command_rules(&self) -> bool {
         let rules = [&self.allow, &self.ask, &self.deny];
         self.commands || self.network || !self.exact.is_empty() || rules.iter().any(|rules| !rules.is_empty())
     }
 
     /// Whether a rule denies paths or asks about them.
-    fn speaks_of_paths(&self) -> bool {
-        self.deny.iter().chain(&self.ask).any(|rule| matches!(rule, Pattern::Path(_)))
+    fn has_path_rules(&self) -> bool {
+        self.deny.iter().chain(&self.ask).any(|rule| matches!(rule, RulePattern::Path(_)))
     }
 
     /// Judges an access.
-    pub fn decide(&self, access: &Access) -> Judgement {
-        if let Some(reason) = self.mode.as_ref().and_then(|mode| mode.forbids(access)) {
-            return judged(Verdict::Deny, &reason);
+    pub fn decide(&self, access: &Access) -> PolicyDecision {
+        if let Some(reason) = self.mode.as_ref().and_then(|mode| mode.denial_reason(access)) {
+            return plain_decision(Verdict::Deny, &reason);
         }
-        let host = |url: &str, rules: &[Pattern]| {
+        let host = |url: &str, rules: &[RulePattern]| {
             let host = host_of(url);
-            rules.iter().any(|rule| matches!(rule, Pattern::Host(name) if host.as_ref() == Some(name)))
+            rules.iter().any(|rule| matches!(rule, RulePattern::Host(name) if host.as_ref() == Some(name)))
         };
         match access {
-            Access::Nothing => judged(Verdict::Allow, "touches nothing"),
+            Access::Nothing => plain_decision(Verdict::Allow, "touches nothing"),
             // The machine answers such a call itself and never runs it.
-            Access::Invalid { reason } => judged(Verdict::Deny, reason),
-            Access::Read { path, outside } => self.read(path, *outside),
-            Access::Write { path, protected } => self.write(path, protected.as_deref()),
-            Access::Command { command, facts, beyond } => self.command(command, facts, *beyond),
-            Access::Fetch { url } if host(url, &self.deny) => judged(Verdict::Deny, "a rule forbids this host"),
+            Access::Invalid { reason } => plain_decision(Verdict::Deny, reason),
+            Access::Read { path, outside } => self.decide_read(path, *outside),
+            Access::Write { path, protected } => self.decide_write(path, protected.as_deref()),
+            Access::Command { command, facts, beyond } => self.decide_command(command, facts, *beyond),
+            Access::Fetch { url } if host(url, &self.deny) => plain_decision(Verdict::Deny, "a rule forbids this host"),
             Access::Fetch { url } if host(url, &self.ask) => {
-                judged(Verdict::Ask, "fetches from a host that a rule asks about")
+                plain_decision(Verdict::Ask, "fetches from a host that a rule asks about")
             }
-            Access::Fetch { url } if host(url, &self.allow) => judged(Verdict::Allow, "this host is approved"),
-            Access::Fetch { url } => Judgement {
+            Access::Fetch { url } if host(url, &self.allow) => plain_decision(Verdict::Allow, "this host is approved"),
+            Access::Fetch { url } => PolicyDecision {
                 proposals: host_of(url).into_iter().map(|host| format!("host={host}")).collect(),
-                ..judged(Verdict::Ask, "fetches a document from the network")
+                ..plain_decision(Verdict::Ask, "fetches a document from the network")
             },
-            Access::Server { server, tool } => self.server(server, tool),
-            Access::Several(all) => self.strictest(all),
+            Access::Server { server, tool } => self.decide_server(server, tool),
+            Access::Several(all) => self.strictest_decision(all),
         }
     }
 
-    fn server(&self, server: &str, tool: &str) -> Judgement {
-        let any = |rules: &[Pattern]| rules.iter().any(|rule| rule.means_tool(server, tool));
+    fn decide_server(&self, server: &str, tool: &str) -> PolicyDecision {
+        let any = |rules: &[RulePattern]| rules.iter().any(|rule| rule.matches_tool(server, tool));
         match (any(&self.deny), any(&self.ask), any(&self.allow)) {
-            (true, ..) => judged(Verdict::Deny, "a rule forbids this tool"),
+            (true, ..) => plain_decision(Verdict::Deny, "a rule forbids this tool"),
             (_, true, _) => {
-                judged(Verdict::Ask, &format!("calls {tool} of the server {server}, which a rule asks about"))
+                plain_decision(Verdict::Ask, &format!("calls {tool} of the server {server}, which a rule asks about"))
             }
-            (.., true) => judged(Verdict::Allow, "this tool is approved"),
+            (.., true) => plain_decision(Verdict::Allow, "this tool is approved"),
             _ => {
                 let proposals = vec![format!("mcp={server}/{tool}")];
-                let asked = judged(Verdict::Ask, &format!("calls the tool {tool} of the server {server}"));
-                Judgement { proposals, ..asked }
+                let asked = plain_decision(Verdict::Ask, &format!("calls the tool {tool} of the server {server}"));
+                PolicyDecision { proposals, ..asked }
             }
         }
     }
 
-    fn read(&self, path: &str, outside: bool) -> Judgement {
+    fn decide_read(&self, path: &str, outside: bool) -> PolicyDecision {
         if outside {
             // Named, because a call may read many.
             let reason = format!("`{path}` lies outside of the workspace, where the tools cannot reach");
-            return judged(Verdict::Deny, &reason);
+            return plain_decision(Verdict::Deny, &reason);
         }
-        match (on_path(&self.deny, path), on_path(&self.ask, path), place::secret(path)) {
-            (true, ..) => judged(Verdict::Deny, "a rule forbids this path"),
-            (_, true, _) => judged(Verdict::Ask, "reads a path that a rule asks about"),
-            (.., Some(why)) if !on_path(&self.allow, path) => judged(Verdict::Ask, &format!("reads a file that {why}")),
-            _ => judged(Verdict::Allow, "reads inside the workspace"),
-        }
-    }
-
-    fn write(&self, path: &str, protected: Option<&str>) -> Judgement {
-        match (on_path(&self.deny, path), on_path(&self.ask, path), protected) {
-            (true, ..) => judged(Verdict::Deny, "a rule forbids this path"),
-            (_, true, _) => judged(Verdict::Ask, "writes a path that a rule asks about"),
-            (.., Some(reason)) => judged(Verdict::Ask, &format!("writes a protected path: {reason}")),
-            _ if self.wary.is_some() => {
-                judged(Verdict::Ask, &format!("writes a file: {}", self.wary.as_deref().unwrap_or_default()))
+        match (any_matches_path(&self.deny, path), any_matches_path(&self.ask, path), path_scope::secret_reason(path)) {
+            (true, ..) => plain_decision(Verdict::Deny, "a rule forbids this path"),
+            (_, true, _) => plain_decision(Verdict::Ask, "reads a path that a rule asks about"),
+            (.., Some(why)) if !any_matches_path(&self.allow, path) => {
+                plain_decision(Verdict::Ask, &format!("reads a file that {why}"))
             }
-            _ if self.edits => judged(Verdict::Allow, "edits are approved"),
-            _ if on_path(&self.allow, path) => judged(Verdict::Allow, "edits of this path are approved"),
-            _ => Judgement { proposals: vec!["edits".to_owned()], ..judged(Verdict::Ask, "writes a file") },
+            _ => plain_decision(Verdict::Allow, "reads inside the workspace"),
         }
     }
 
-    fn command(&self, command: &str, facts: &Facts, beyond: Beyond) -> Judgement {
-        let mut judge = Judge::new(self, facts);
-        judge.line(command, &mut Scope::new());
-        let Judge { parts, asked_by_rule, .. } = judge;
+    fn decide_write(&self, path: &str, protected: Option<&str>) -> PolicyDecision {
+        match (any_matches_path(&self.deny, path), any_matches_path(&self.ask, path), protected) {
+            (true, ..) => plain_decision(Verdict::Deny, "a rule forbids this path"),
+            (_, true, _) => plain_decision(Verdict::Ask, "writes a path that a rule asks about"),
+            (.., Some(reason)) => plain_decision(Verdict::Ask, &format!("writes a protected path: {reason}")),
+            _ if self.write_question_reason.is_some() => plain_decision(
+                Verdict::Ask,
+                &format!("writes a file: {}", self.write_question_reason.as_deref().unwrap_or_default()),
+            ),
+            _ if self.edits => plain_decision(Verdict::Allow, "edits are approved"),
+            _ if any_matches_path(&self.allow, path) => {
+                plain_decision(Verdict::Allow, "edits of this path are approved")
+            }
+            _ => {
+                PolicyDecision { proposals: vec!["edits".to_owned()], ..plain_decision(Verdict::Ask, "writes a file") }
+            }
+        }
+    }
+
+    fn decide_command(&self, command: &str, facts: &CommandFacts, beyond: Beyond) -> PolicyDecision {
+        let mut judge = CommandEvaluator::new(self, facts);
+        judge.evaluate_line(command, &mut ShellScope::new());
+        let CommandEvaluator { parts, asked_by_rule, .. } = judge;
         let (mut verdict, mut reason) = (Verdict::Allow, "only reads".to_owned());
-        for Part { segment, .. } in &parts {
-            if rank(segment.verdict) > rank(verdict) {
+        for EvaluatedPart { segment, .. } in &parts {
+            if strictness_rank(segment.verdict) > strictness_rank(verdict) {
                 verdict = segment.verdict;
                 reason = match segment.verdict {
                     Verdict::Deny => format!("`{}`: {}", segment.command, segment.reason),
@@ -357,59 +368,65 @@ impl Rules {
         if verdict == Verdict::Ask && !asked_by_rule && self.exact.iter().any(|line| line == command.trim()) {
             (verdict, reason) = (Verdict::Allow, "this command line is approved".to_owned());
         }
-        match (self.wanted(beyond), verdict) {
+        match (self.exception_question(beyond), verdict) {
             (Some(asks), Verdict::Allow) => (verdict, reason) = (Verdict::Ask, asks.to_owned()),
             // Whoever answers has to see all that a yes gives.
             (Some(asks), Verdict::Ask) => reason = format!("{asks}, and {reason}"),
             _ => {}
         }
-        let proposals = if verdict == Verdict::Ask { proposals(&parts) } else { Vec::new() };
+        let proposals = if verdict == Verdict::Ask { kind_proposals(&parts) } else { Vec::new() };
         let segments = parts.into_iter().map(|part| part.segment).collect();
-        let held = self.mode.as_ref().filter(|mode| !mode.changes_freely());
+        let held = self.mode.as_ref().filter(|mode| !mode.can_edit_any_file());
         let mut only_reads = false;
         if verdict == Verdict::Allow || held.is_some() {
             // What the rules say has no part in what is known of a command.
-            let plain = || Self::default().command(command, facts, Beyond::Nothing).verdict;
-            let silent = verdict == Verdict::Allow && !self.speaks_of_commands();
+            let plain = || Self::default().decide_command(command, facts, Beyond::Nothing).verdict;
+            let silent = verdict == Verdict::Allow && !self.has_command_rules();
             only_reads = (beyond == Beyond::Nothing || held.is_some()) && (silent || plain() == Verdict::Allow);
         }
         if let Some(mode) = held.filter(|_| verdict != Verdict::Deny && (!only_reads || beyond == Beyond::Unconfined)) {
             let why = match (verdict, beyond) {
                 (Verdict::Allow, Beyond::Nothing | Beyond::Network) => {
-                    Self::default().command(command, facts, Beyond::Nothing).reason
+                    Self::default().decide_command(command, facts, Beyond::Nothing).reason
                 }
                 _ => reason,
             };
             let reason = format!("the mode `{}` runs only commands that are known to only read: {why}", mode.name);
-            return Judgement { verdict: Verdict::Deny, reason, only_reads: false, segments, proposals: Vec::new() };
+            return PolicyDecision {
+                verdict: Verdict::Deny,
+                reason,
+                only_reads: false,
+                segments,
+                proposals: Vec::new(),
+            };
         }
-        Judgement { verdict, reason, only_reads, segments, proposals }
+        PolicyDecision { verdict, reason, only_reads, segments, proposals }
     }
 
     /// What the rules say of a command, if they say anything.
-    fn of_the_user(&self, words: &[Word]) -> Option<(Finding, Reach)> {
-        if self.deny.iter().any(|rule| rule.may_mean(words)) {
+    fn user_rule_finding(&self, words: &[ShellWord]) -> Option<(PolicyFinding, RuleReach)> {
+        if self.deny.iter().any(|rule| rule.may_match(words)) {
             let reason = "a rule forbids it".to_owned();
-            return Some((Finding { verdict: Verdict::Deny, reason, firm: true }, Reach::Wide));
+            return Some((PolicyFinding { verdict: Verdict::Deny, reason, always_asks: true }, RuleReach::Wide));
         }
-        if self.ask.iter().any(|rule| rule.may_mean(words)) {
-            return Some((Finding::firm("a rule asks about it"), Reach::Wide));
+        if self.ask.iter().any(|rule| rule.may_match(words)) {
+            return Some((PolicyFinding::always_ask("a rule asks about it"), RuleReach::Wide));
         }
-        let mut reaches = self.allow.iter().filter_map(|rule| rule.allows(words)).collect::<Vec<_>>();
-        reaches.sort_by_key(|reach| *reach == Reach::Wide);
-        reaches.first().map(|reach| (Finding::allow("a rule allows it"), *reach))
+        let mut reaches = self.allow.iter().filter_map(|rule| rule.allow_reach(words)).collect::<Vec<_>>();
+        reaches.sort_by_key(|reach| *reach == RuleReach::Wide);
+        reaches.first().map(|reach| (PolicyFinding::allow("a rule allows it"), *reach))
     }
 
     /// What is asked about is allowed where commands are, unless it is grave.
-    fn approve_as_a_whole(&self, finding: Finding) -> Finding {
-        if self.commands && finding.verdict == Verdict::Ask && !finding.firm {
-            return Finding::allow("commands are approved");
+    fn apply_blanket_approval(&self, finding: PolicyFinding) -> PolicyFinding {
+        if self.commands && finding.verdict == Verdict::Ask && !finding.always_asks {
+            return PolicyFinding::allow("commands are approved");
         }
         finding
     }
 
     /// What is asked about a command that wants more than its sandbox gives. No rule answers for a command without a sandbox.
-    fn wanted(&self, beyond: Beyond) -> Option<&'static str> {
+    fn exception_question(&self, beyond: Beyond) -> Option<&'static str> {
         match beyond {
             Beyond::Nothing => None,
             Beyond::Network => (!self.network).then_some("uses the network"),
@@ -419,9 +436,9 @@ impl Rules {
 
     /// The strictest verdict, the first of equals, with all parts; nothing at all touches nothing. What asks for itself can be
     /// approved as a kind only if all that asks can.
-    fn strictest(&self, all: &[Access]) -> Judgement {
+    fn strictest_decision(&self, all: &[Access]) -> PolicyDecision {
         let mut judged: Vec<_> = all.iter().map(|access| self.decide(access)).collect();
-        let verdict = judged.iter().map(|one| one.verdict).max_by_key(|verdict| rank(*verdict));
+        let verdict = judged.iter().map(|one| one.verdict).max_by_key(|verdict| strictness_rank(*verdict));
         let Some(verdict) = verdict else { return self.decide(&Access::Nothing) };
         let only_reads = judged.iter().all(|one| one.only_reads);
         let segments = judged.iter_mut().flat_map(|one| std::mem::take(&mut one.segments)).collect();
@@ -433,46 +450,46 @@ impl Rules {
             proposals.retain(|rule| seen.insert(rule.clone()));
         }
         let reason = judged.into_iter().next().map(|one| one.reason).unwrap_or_default();
-        Judgement { verdict, reason, only_reads, segments, proposals }
+        PolicyDecision { verdict, reason, only_reads, segments, proposals }
     }
 }
 
-impl<'a> Judge<'a> {
-    fn new(rules: &'a Rules, facts: &'a Facts) -> Self {
+impl<'a> CommandEvaluator<'a> {
+    fn new(rules: &'a PolicyRules, facts: &'a CommandFacts) -> Self {
         Self {
             rules,
             facts,
             parts: Vec::new(),
-            wanted: Vec::new(),
-            touched: None,
-            named: Vec::new(),
-            lines: 0,
+            wanted_repositories: Vec::new(),
+            touched_paths: None,
+            dependencies: Vec::new(),
+            line_depth: 0,
             text: String::new(),
             asked_by_rule: false,
-            roams: false,
-            input: Feed::Unknown,
-            plain: facts.shell == Shell::Plain,
+            follows_symlinks: false,
+            input: PipeInput::Unknown,
+            plain_shell: facts.shell == ShellKind::Plain,
         }
     }
 }
 
-fn judged(verdict: Verdict, reason: &str) -> Judgement {
+fn plain_decision(verdict: Verdict, reason: &str) -> PolicyDecision {
     let reason = reason.to_owned();
-    Judgement { verdict, reason, only_reads: false, segments: Vec::new(), proposals: Vec::new() }
+    PolicyDecision { verdict, reason, only_reads: false, segments: Vec::new(), proposals: Vec::new() }
 }
 
-fn on_path(rules: &[Pattern], path: &str) -> bool {
-    rules.iter().any(|rule| matches!(rule, Pattern::Path(pattern) if matches_path(pattern, path)))
+fn any_matches_path(rules: &[RulePattern], path: &str) -> bool {
+    rules.iter().any(|rule| matches!(rule, RulePattern::Path(pattern) if matches_path(pattern, path)))
 }
 
 /// Whether a glob means a path, or a folder that it lies in.
 pub(crate) fn matches_path(pattern: &str, path: &str) -> bool {
     let path = path.trim_start_matches("./");
-    glob(pattern, path) || glob(&format!("{pattern}/**"), path)
+    matches_glob(pattern, path) || matches_glob(&format!("{pattern}/**"), path)
 }
 
 /// How strict a verdict is.
-fn rank(verdict: Verdict) -> u8 {
+fn strictness_rank(verdict: Verdict) -> u8 {
     match verdict {
         Verdict::Allow => 0,
         Verdict::Ask => 1,
@@ -481,12 +498,12 @@ fn rank(verdict: Verdict) -> u8 {
 }
 
 /// Whether a command may be one that runs the words behind it: every program that is not known to only read.
-fn wraps(command: &[Word]) -> bool {
-    command.first().and_then(Word::known).is_none_or(|name| programs::row(name).is_none())
+fn may_wrap_command(command: &[ShellWord]) -> bool {
+    command.first().and_then(ShellWord::known_text).is_none_or(|name| programs::find_program(name).is_none())
 }
 
 /// The kinds that would allow what asks, each once, if all that asks is of one.
-fn proposals(parts: &[Part]) -> Vec<String> {
+fn kind_proposals(parts: &[EvaluatedPart]) -> Vec<String> {
     let mut proposed = Vec::new();
     for part in parts.iter().filter(|part| part.segment.verdict == Verdict::Ask) {
         let Some(kind) = part.kind else { return Vec::new() };
@@ -514,16 +531,16 @@ fn host_of(url: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Access, Beyond, Facts, Rules, Verdict};
+    use super::{Access, Beyond, CommandFacts, PolicyRules, Verdict};
 
-    fn clean() -> Facts {
-        Facts { clean_path: true, ..Facts::default() }
+    fn clean() -> CommandFacts {
+        CommandFacts { clean_path: true, ..CommandFacts::default() }
     }
 
     fn check(rules: &[&str], access: &Access, expected: Verdict) {
-        let mut all = Rules::default();
+        let mut all = PolicyRules::default();
         for rule in rules {
-            all.approve(rule).unwrap();
+            all.add_approval(rule).unwrap();
         }
         assert_eq!(all.decide(access).verdict, expected, "{rules:?} {access:?}");
     }
@@ -563,9 +580,9 @@ mod tests {
         check(&["all"], &several(&[write(Some("git's own")), read(true)]), Verdict::Deny);
         check(&[], &several(&[]), Verdict::Allow);
         let outside = Access::Read { path: "/etc/passwd".into(), outside: true };
-        let several = Rules::default().decide(&several(&[read(false), outside, read(false)]));
+        let several = PolicyRules::default().decide(&several(&[read(false), outside, read(false)]));
         assert!(several.reason.contains("`/etc/passwd`"), "{}", several.reason);
-        assert!(Rules::default().approve("everything").is_err());
-        assert!(Rules::default().approve("command=").is_err());
+        assert!(PolicyRules::default().add_approval("everything").is_err());
+        assert!(PolicyRules::default().add_approval("command=").is_err());
     }
 }

@@ -11,8 +11,8 @@ const MAX_BYTES: usize = 64 << 10;
 const MAX_DEPTH: usize = 10;
 
 /// Parses a command line, or says why it cannot be read.
-pub(crate) fn parse(text: &str) -> Result<Program, &'static str> {
-    gate(text)?;
+pub(crate) fn parse_line(text: &str) -> Result<Program, &'static str> {
+    check_line(text)?;
     // Without extended globs, as `bash -c` reads it: `!(a)` is no word there.
     let options = ParserOptions { enable_extended_globbing: false, ..ParserOptions::default() };
     // The parser is another's, and a bug of it must not end the task.
@@ -23,7 +23,7 @@ pub(crate) fn parse(text: &str) -> Result<Program, &'static str> {
     parsed.ok().flatten().ok_or("it cannot be parsed")
 }
 
-fn gate(text: &str) -> Result<(), &'static str> {
+fn check_line(text: &str) -> Result<(), &'static str> {
     if text.len() > MAX_BYTES {
         return Err("it is too long to be judged");
     }
@@ -33,7 +33,7 @@ fn gate(text: &str) -> Result<(), &'static str> {
     if text.chars().any(is_deceiving) {
         return Err("it holds invisible characters");
     }
-    if depth(text) > MAX_DEPTH {
+    if nesting_depth(text) > MAX_DEPTH {
         return Err("it is nested too deeply to be judged");
     }
     Ok(())
@@ -49,7 +49,7 @@ pub fn is_deceiving(c: char) -> bool {
 }
 
 /// How deep brackets and compound commands can nest, whatever stands between them. A guess upwards.
-fn depth(text: &str) -> usize {
+fn nesting_depth(text: &str) -> usize {
     let (mut open, mut deepest) = (0_usize, 0_usize);
     let mut note = |opens: bool| {
         open = if opens { open.saturating_add(1) } else { open.saturating_sub(1) };

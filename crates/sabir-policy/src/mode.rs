@@ -19,7 +19,7 @@ pub struct Mode {
     /// What the model is told besides; may be empty.
     pub instructions: String,
     /// What may be done in it at all.
-    pub groups: Vec<Group>,
+    pub groups: Vec<ToolGroup>,
     /// The files that may be changed. Empty: all of them.
     pub write: Vec<FilePattern>,
 }
@@ -31,7 +31,7 @@ pub enum FilePattern {
     /// A glob.
     Glob(String),
     /// A regular expression.
-    Expression(Regex),
+    Regex(Regex),
 }
 
 /// The most bytes that a regular expression may take when it is compiled.
@@ -42,22 +42,22 @@ impl FilePattern {
     ///
     /// # Errors
     /// In words, where it cannot be understood: look-around and back-references are in no engine that is always linear.
-    pub fn expression(text: &str) -> Result<Self, String> {
+    pub fn from_regex(text: &str) -> Result<Self, String> {
         let built = RegexBuilder::new(text).size_limit(MAX_EXPRESSION_BYTES).build();
-        built.map(Self::Expression).map_err(|error| error.to_string())
+        built.map(Self::Regex).map_err(|error| error.to_string())
     }
 
-    fn matches(&self, path: &str) -> bool {
+    fn is_match(&self, path: &str) -> bool {
         match self {
             Self::Glob(glob) => matches_path(glob, path),
-            Self::Expression(expression) => expression.is_match(path),
+            Self::Regex(expression) => expression.is_match(path),
         }
     }
 
     fn as_str(&self) -> &str {
         match self {
             Self::Glob(glob) => glob,
-            Self::Expression(expression) => expression.as_str(),
+            Self::Regex(expression) => expression.as_str(),
         }
     }
 }
@@ -74,14 +74,14 @@ impl fmt::Display for FilePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Glob(glob) => f.write_str(glob),
-            Self::Expression(expression) => write!(f, "/{}/", expression.as_str()),
+            Self::Regex(expression) => write!(f, "/{}/", expression.as_str()),
         }
     }
 }
 
 /// What tools do, as far as modes tell them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
+pub enum ToolGroup {
     /// Reading files.
     Read,
     /// Changing files.
@@ -98,7 +98,7 @@ pub enum Group {
     Switch,
 }
 
-impl Group {
+impl ToolGroup {
     /// All of them.
     pub const ALL: [Self; 7] =
         [Self::Read, Self::Edit, Self::Command, Self::Fetch, Self::Server, Self::Delegate, Self::Switch];
@@ -117,7 +117,7 @@ impl Group {
     }
 
     /// What can be done where it is there, in words that stand behind "can".
-    fn does(self) -> &'static str {
+    fn describe_ability(self) -> &'static str {
         match self {
             Self::Read => "read files",
             Self::Edit => "change files",
@@ -130,16 +130,16 @@ impl Group {
     }
 
     /// The group of that name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|group| group.name() == name)
     }
 }
 
 impl Mode {
     /// The built-in modes; the first is the usual one.
-    pub fn built_in() -> Vec<Self> {
-        use Group::{Command, Delegate, Edit, Fetch, Read, Server, Switch};
-        let mode = |name: &str, about: &str, groups: &[Group], write: &[&str], instructions: &str| Self {
+    pub fn builtin_modes() -> Vec<Self> {
+        use ToolGroup::{Command, Delegate, Edit, Fetch, Read, Server, Switch};
+        let mode = |name: &str, about: &str, groups: &[ToolGroup], write: &[&str], instructions: &str| Self {
             name: name.to_owned(),
             about: about.to_owned(),
             instructions: instructions.to_owned(),
@@ -147,7 +147,7 @@ impl Mode {
             write: write.iter().map(|glob| FilePattern::Glob((*glob).to_owned())).collect(),
         };
         vec![
-            mode("code", "all tools", &Group::ALL, &[], ""),
+            mode("code", "all tools", &ToolGroup::ALL, &[], ""),
             mode(
                 "plan",
                 "look and think, change nothing: files, and commands that only read",
@@ -173,7 +173,7 @@ impl Mode {
             mode(
                 "debug",
                 "all tools, and the advice to find the cause first",
-                &Group::ALL,
+                &ToolGroup::ALL,
                 &[],
                 "Find the cause before you change anything: name what could be wrong, look for what tells the guesses apart, and \
                  show the fault happening. Then make the smallest change that removes the cause, and show that it does.",
@@ -192,7 +192,7 @@ impl Mode {
     }
 
     /// The name that a built-in mode goes by here, for the names that others give them.
-    pub fn usual_name(name: &str) -> &str {
+    pub fn canonical_name(name: &str) -> &str {
         match name {
             "act" | "build" | "default" => "code",
             "architect" => "docs",
@@ -202,7 +202,7 @@ impl Mode {
     }
 
     /// What the model is told of it, to stand behind all else; nothing of a mode without words.
-    pub fn words(&self) -> String {
+    pub fn prompt_text(&self) -> String {
         if self.instructions.is_empty() {
             return String::new();
         }
@@ -210,73 +210,85 @@ impl Mode {
     }
 
     /// What the model is told when this becomes its mode.
-    pub fn entered(&self) -> String {
+    pub fn entry_message(&self) -> String {
         let Self { name, about, instructions, .. } = self;
         let about = if about.is_empty() { String::new() } else { format!(": {about}") };
-        let limit = if self.write.is_empty() { String::new() } else { format!(" It changes only {}.", self.writes()) };
+        let limit = if self.write.is_empty() {
+            String::new()
+        } else {
+            format!(" It changes only {}.", self.writable_patterns())
+        };
         let instructions = instructions.trim();
         let instructions = if instructions.is_empty() { String::new() } else { format!(" {instructions}") };
         format!("The mode is now `{name}`{about}.{limit}{instructions}")
     }
 
     /// What can be done in it and not in the other, in words that stand behind "can"; nothing if it permits no more.
-    pub fn beyond(&self, other: &Self) -> Vec<String> {
+    pub fn extra_abilities(&self, other: &Self) -> Vec<String> {
         let mut more = Vec::new();
-        for group in self.groups.iter().filter(|group| !other.has(**group)) {
+        for group in self.groups.iter().filter(|group| !other.has_group(**group)) {
             more.push(match group {
-                Group::Edit if !self.write.is_empty() => format!("change {}", self.writes()),
-                group => group.does().to_owned(),
+                ToolGroup::Edit if !self.write.is_empty() => format!("change {}", self.writable_patterns()),
+                group => group.describe_ability().to_owned(),
             });
         }
-        if self.has(Group::Edit) && other.has(Group::Edit) && !other.write.is_empty() {
+        if self.has_group(ToolGroup::Edit) && other.has_group(ToolGroup::Edit) && !other.write.is_empty() {
             if self.write.is_empty() {
                 more.push("change any file".to_owned());
             } else if !self.write.iter().all(|pattern| other.write.contains(pattern)) {
-                more.push(format!("change {}", self.writes()));
+                more.push(format!("change {}", self.writable_patterns()));
             }
         }
-        if self.has(Group::Command) && other.has(Group::Command) && self.changes_freely() && !other.changes_freely() {
+        if self.has_group(ToolGroup::Command)
+            && other.has_group(ToolGroup::Command)
+            && self.can_edit_any_file()
+            && !other.can_edit_any_file()
+        {
             more.push("run commands that change something".to_owned());
         }
         more
     }
 
     /// The files that may be changed, in words.
-    pub fn writes(&self) -> String {
+    pub fn writable_patterns(&self) -> String {
         self.write.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
     /// Whether it has that group.
-    pub fn has(&self, group: Group) -> bool {
+    pub fn has_group(&self, group: ToolGroup) -> bool {
         self.groups.contains(&group)
     }
 
     /// Whether any file may be changed in it; where that is not so, commands only read.
-    pub fn changes_freely(&self) -> bool {
-        self.has(Group::Edit) && self.write.is_empty()
+    pub fn can_edit_any_file(&self) -> bool {
+        self.has_group(ToolGroup::Edit) && self.write.is_empty()
     }
 
     /// Whether its tasks may hand work to subtasks in the other mode: any where that is what it is for, else one that allows no more.
-    pub fn delegates(&self, other: &Self) -> bool {
-        self.has(Group::Delegate) || other.beyond(self).is_empty()
+    pub fn can_delegate_to(&self, other: &Self) -> bool {
+        self.has_group(ToolGroup::Delegate) || other.extra_abilities(self).is_empty()
     }
 
     /// Why an access is none of this mode's, if it is not. Commands that may do more than read are judged by whoever can tell.
-    pub(crate) fn forbids(&self, access: &Access) -> Option<String> {
-        let lacks = |group: Group, does: &str| {
-            (!self.has(group)).then(|| format!("the mode `{}` does not {does}; `--mode code` does", self.name))
+    pub(crate) fn denial_reason(&self, access: &Access) -> Option<String> {
+        let lacks = |group: ToolGroup, does: &str| {
+            (!self.has_group(group)).then(|| format!("the mode `{}` does not {does}; `--mode code` does", self.name))
         };
         match access {
-            Access::Read { .. } => lacks(Group::Read, "read files"),
-            Access::Write { path, .. } => lacks(Group::Edit, "change files").or_else(|| {
-                let fits = self.write.is_empty() || self.write.iter().any(|pattern| pattern.matches(path));
+            Access::Read { .. } => lacks(ToolGroup::Read, "read files"),
+            Access::Write { path, .. } => lacks(ToolGroup::Edit, "change files").or_else(|| {
+                let fits = self.write.is_empty() || self.write.iter().any(|pattern| pattern.is_match(path));
                 (!fits).then(|| {
-                    format!("the mode `{}` changes only {}; `{path}` is another file", self.name, self.writes())
+                    format!(
+                        "the mode `{}` changes only {}; `{path}` is another file",
+                        self.name,
+                        self.writable_patterns()
+                    )
                 })
             }),
-            Access::Command { .. } => lacks(Group::Command, "run commands"),
-            Access::Fetch { .. } => lacks(Group::Fetch, "fetch documents"),
-            Access::Server { .. } => lacks(Group::Server, "call tools of servers"),
+            Access::Command { .. } => lacks(ToolGroup::Command, "run commands"),
+            Access::Fetch { .. } => lacks(ToolGroup::Fetch, "fetch documents"),
+            Access::Server { .. } => lacks(ToolGroup::Server, "call tools of servers"),
             Access::Nothing | Access::Several(_) | Access::Invalid { .. } => None,
         }
     }
@@ -287,19 +299,19 @@ mod tests {
     use super::*;
 
     fn mode(name: &str) -> Mode {
-        Mode::built_in().into_iter().find(|mode| mode.name == name).unwrap()
+        Mode::builtin_modes().into_iter().find(|mode| mode.name == name).unwrap()
     }
 
     #[test]
     fn what_a_mode_permits_beyond_another() {
-        let check = |to: &Mode, from: &Mode, expected: &[&str]| assert_eq!(to.beyond(from), expected);
-        for any in Mode::built_in() {
+        let check = |to: &Mode, from: &Mode, expected: &[&str]| assert_eq!(to.extra_abilities(from), expected);
+        for any in Mode::builtin_modes() {
             check(&any, &mode("code"), &[]);
             check(&any, &any, &[]);
         }
         let plan = mode("plan");
         check(&mode("ask"), &plan, &[]);
-        check(&mode("docs"), &plan, &[&format!("change {}", mode("docs").writes())]);
+        check(&mode("docs"), &plan, &[&format!("change {}", mode("docs").writable_patterns())]);
         let all = ["change files", "give work to subtasks", "run commands that change something"];
         check(&mode("code"), &plan, &all);
         check(&mode("plan"), &mode("orchestrator"), &["run commands", "call tools of servers"]);
@@ -319,10 +331,10 @@ mod tests {
     #[test]
     fn a_mode_hands_on_no_more_than_it_has() {
         let check = |own: &str, others: &[&str]| {
-            let all = Mode::built_in();
+            let all = Mode::builtin_modes();
             let own = all.iter().find(|mode| mode.name == own).unwrap();
             let found: Vec<_> =
-                all.iter().filter(|other| own.delegates(other)).map(|mode| mode.name.as_str()).collect();
+                all.iter().filter(|other| own.can_delegate_to(other)).map(|mode| mode.name.as_str()).collect();
             assert_eq!(found, others, "{}", own.name);
         };
         let all = ["code", "plan", "docs", "ask", "debug", "orchestrator"];

@@ -5,44 +5,44 @@
 
 use super::Verdict;
 
-use super::judge::{Finding, Judge, Scope};
-use super::pattern::Pattern;
-use super::place::Folder;
-use super::word::{Form, Word};
-use super::{matches_path, place};
+use super::evaluator::{CommandEvaluator, PolicyFinding, ShellScope};
+use super::path_scope::FolderScope;
+use super::pattern::RulePattern;
+use super::word::{ShellWord, WordForm};
+use super::{matches_path, path_scope};
 
 /// More paths than these are not looked at one by one.
 const MAX_PATHS: usize = 500;
 
 /// A path as a word names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Named {
+enum PathCandidate {
     /// This one.
     Path(String),
     /// Those that match.
     Glob(String),
     /// Some that begin so.
-    Open(String),
+    Prefix(String),
 }
 
-impl Judge<'_> {
+impl CommandEvaluator<'_> {
     /// What the user's path rules and the links of the place say of the words of a command, its name among them.
-    pub(crate) fn paths(&mut self, words: &[Word], scope: &Scope) -> Option<Finding> {
-        let ruled = self.rules.speaks_of_paths();
-        if !ruled && self.facts.links.is_empty() && self.touched.is_none() {
+    pub(crate) fn check_paths(&mut self, words: &[ShellWord], scope: &ShellScope) -> Option<PolicyFinding> {
+        let ruled = self.rules.has_path_rules();
+        if !ruled && self.facts.links.is_empty() && self.touched_paths.is_none() {
             return None;
         }
-        let folders = folders(words, &scope.folder, &self.facts.root);
-        let name = words.first().and_then(Word::known).unwrap_or_default();
-        let reads = super::programs::row(name).is_some();
+        let folders = candidate_folders(words, &scope.folder, &self.facts.root);
+        let name = words.first().and_then(ShellWord::known_text).unwrap_or_default();
+        let reads = super::programs::find_program(name).is_some();
         // What these print is no path, unless it is one for certain: another command may get it.
         let prints = matches!(name, "echo" | "printf");
         let mut finding = None;
-        for word in words.iter().filter(|word| !prints || matches!(word.form, Form::Literal | Form::Glob(_))) {
+        for word in words.iter().filter(|word| !prints || matches!(word.form, WordForm::Literal | WordForm::Glob(_))) {
             for folder in &folders {
-                let found = self.word_named(word, folder, (ruled, reads));
+                let found = self.check_word_paths(word, folder, (ruled, reads));
                 finding = match (finding, found) {
-                    (Some(one), Some(other)) => Some(Finding::and(one, other)),
+                    (Some(one), Some(other)) => Some(PolicyFinding::stricter(one, other)),
                     (one, other) => one.or(other),
                 };
             }
@@ -50,100 +50,113 @@ impl Judge<'_> {
         finding
     }
 
-    fn word_named(&mut self, word: &Word, folder: &Folder, (ruled, reads): (bool, bool)) -> Option<Finding> {
-        let names = names(word);
+    fn check_word_paths(
+        &mut self,
+        word: &ShellWord,
+        folder: &FolderScope,
+        (ruled, reads): (bool, bool),
+    ) -> Option<PolicyFinding> {
+        let names = path_candidates(word);
         let Some(names) = names else {
-            return ruled.then(|| Finding::firm(format!("{} may become a path that a rule speaks of", word.raw)));
+            return ruled
+                .then(|| PolicyFinding::always_ask(format!("{} may become a path that a rule speaks of", word.raw)));
         };
         let mut findings = Vec::new();
         for name in &names {
-            if let Some(key) = spelled(name, folder, &self.facts.root) {
-                findings.extend(self.linked(&key));
-                if let Some(touched) = &mut self.touched
+            if let Some(key) = workspace_path(name, folder, &self.facts.root) {
+                findings.extend(self.check_links(&key));
+                if let Some(touched) = &mut self.touched_paths
                     && touched.len() <= MAX_PATHS
-                    && let path = (key, matches!(name, Named::Glob(_)))
+                    && let path = (key, matches!(name, PathCandidate::Glob(_)))
                     && !touched.contains(&path)
                 {
                     touched.push(path);
                 }
             }
             if ruled {
-                findings.extend(self.ruled(name, folder, reads));
+                findings.extend(self.check_path_rules(name, folder, reads));
             }
         }
-        findings.into_iter().reduce(Finding::and)
+        findings.into_iter().reduce(PolicyFinding::stricter)
     }
 
     /// Whether a path is, or leads by links to, what may not be read unasked.
-    fn linked(&mut self, key: &str) -> Option<Finding> {
+    fn check_links(&mut self, key: &str) -> Option<PolicyFinding> {
         let facts = self.facts;
         let leads = facts.links.iter().filter(|(path, _)| path == key);
         let findings = leads.filter_map(|(_, leads)| {
             let Some(leads) = leads else {
-                return Some(Finding::firm(format!("{key} leads out of the workspace by a link, or may")));
+                return Some(PolicyFinding::always_ask(format!("{key} leads out of the workspace by a link, or may")));
             };
-            let by_rule = self.by_rule(&|pattern| names_path(pattern, leads), leads);
-            let secret = || Some(Finding::ask(format!("{key} leads to {leads}, which {}", place::secret(leads)?)));
+            let by_rule = self.by_rule(&|pattern| covers_path(pattern, leads), leads);
+            let secret = || {
+                Some(PolicyFinding::ask(format!("{key} leads to {leads}, which {}", path_scope::secret_reason(leads)?)))
+            };
             by_rule.or_else(secret)
         });
-        findings.reduce(Finding::and)
+        findings.reduce(PolicyFinding::stricter)
     }
 
-    fn ruled(&mut self, name: &Named, folder: &Folder, reads: bool) -> Option<Finding> {
+    fn check_path_rules(&mut self, name: &PathCandidate, folder: &FolderScope, reads: bool) -> Option<PolicyFinding> {
         let shown = match name {
-            Named::Path(text) | Named::Glob(text) | Named::Open(text) => text.as_str(),
+            PathCandidate::Path(text) | PathCandidate::Glob(text) | PathCandidate::Prefix(text) => text.as_str(),
         };
         let root = self.facts.root.clone();
-        let by_rule = self.by_rule(&|pattern| means(pattern, name, folder, &root), shown).map(|finding| match name {
-            Named::Open(_) => Finding::firm(format!("{shown}… may become a path that a rule speaks of")),
-            _ => finding,
-        });
-        let holds = |pattern: &str| !reads && holds(pattern, name, folder, &root);
+        let by_rule =
+            self.by_rule(&|pattern| may_match(pattern, name, folder, &root), shown).map(|finding| match name {
+                PathCandidate::Prefix(_) => {
+                    PolicyFinding::always_ask(format!("{shown}… may become a path that a rule speaks of"))
+                }
+                _ => finding,
+            });
+        let holds = |pattern: &str| !reads && is_ancestor_of_rule(pattern, name, folder, &root);
         let above = || {
-            let any = self.rules.deny.iter().any(|rule| matches!(rule, Pattern::Path(pattern) if holds(pattern)));
-            any.then(|| Finding::firm(format!("{shown} holds a path that a rule forbids")))
+            let any = self.rules.deny.iter().any(|rule| matches!(rule, RulePattern::Path(pattern) if holds(pattern)));
+            any.then(|| PolicyFinding::always_ask(format!("{shown} holds a path that a rule forbids")))
         };
         by_rule.or_else(above)
     }
 
-    fn by_rule(&mut self, means: &dyn Fn(&str) -> bool, shown: &str) -> Option<Finding> {
-        let any = |rules: &[Pattern]| rules.iter().any(|rule| matches!(rule, Pattern::Path(pattern) if means(pattern)));
+    fn by_rule(&mut self, means: &dyn Fn(&str) -> bool, shown: &str) -> Option<PolicyFinding> {
+        let any = |rules: &[RulePattern]| {
+            rules.iter().any(|rule| matches!(rule, RulePattern::Path(pattern) if means(pattern)))
+        };
         if any(&self.rules.deny) {
             let reason = format!("a rule forbids the path {shown}");
-            return Some(Finding { verdict: Verdict::Deny, reason, firm: true });
+            return Some(PolicyFinding { verdict: Verdict::Deny, reason, always_asks: true });
         }
         if any(&self.rules.ask) {
             self.asked_by_rule = true;
-            return Some(Finding::firm(format!("a rule asks about the path {shown}")));
+            return Some(PolicyFinding::always_ask(format!("a rule asks about the path {shown}")));
         }
         None
     }
 }
 
 /// Where the words of a command may be looked for: in its folder, and in those that `-C` names.
-fn folders(words: &[Word], folder: &Folder, root: &str) -> Vec<Folder> {
+fn candidate_folders(words: &[ShellWord], folder: &FolderScope, root: &str) -> Vec<FolderScope> {
     let pairs = words.windows(2);
     let others = pairs.filter_map(|pair| match pair {
-        [option, other] if option.known() == Some("-C") => other.known(),
+        [option, other] if option.known_text() == Some("-C") => other.known_text(),
         _ => None,
     });
     let mut folders = vec![folder.clone()];
     for other in others {
-        folders.push(folder.join(other, root).unwrap_or_else(|_| Folder::somewhere()));
+        folders.push(folder.join(other, root).unwrap_or_else(|_| FolderScope::somewhere()));
     }
     folders
 }
 
 /// The paths that a word may name: it, and what stands behind `=`, `:`, `@`, `,` and a letter's option in it. None where it can
 /// become anything.
-fn names(word: &Word) -> Option<Vec<Named>> {
-    let make: fn(String) -> Named = match word.form {
-        Form::Literal => Named::Path,
-        Form::Glob(_) => Named::Glob,
-        Form::Field(known) if known.inside && word.text.is_empty() => return Some(Vec::new()),
-        Form::Field(_) if word.text.is_empty() => return homely(word),
-        Form::Field(_) => Named::Open,
-        Form::Fields | Form::Odd(_) => return homely(word),
+fn path_candidates(word: &ShellWord) -> Option<Vec<PathCandidate>> {
+    let make: fn(String) -> PathCandidate = match word.form {
+        WordForm::Literal => PathCandidate::Path,
+        WordForm::Glob(_) => PathCandidate::Glob,
+        WordForm::Field(known) if known.inside && word.text.is_empty() => return Some(Vec::new()),
+        WordForm::Field(_) if word.text.is_empty() => return home_candidates(word),
+        WordForm::Field(_) => PathCandidate::Prefix,
+        WordForm::Fields | WordForm::Odd(_) => return home_candidates(word),
     };
     let text = word.text.as_str();
     let mut texts = vec![text];
@@ -156,21 +169,23 @@ fn names(word: &Word) -> Option<Vec<Named>> {
 }
 
 /// What is in the home folder is named by a `~` or by a variable.
-fn homely(word: &Word) -> Option<Vec<Named>> {
+fn home_candidates(word: &ShellWord) -> Option<Vec<PathCandidate>> {
     let raw: String = word.raw.chars().filter(|c| !matches!(c, '"' | '\'' | '\\')).collect();
     let rest = ["~", "$HOME", "${HOME}"].iter().find_map(|home| raw.strip_prefix(home))?;
     let plain = (rest.is_empty() || rest.starts_with('/')) && !rest.contains(['$', '`', '{']);
     let path = format!("~{rest}");
-    plain.then(|| vec![if rest.contains(['*', '?', '[']) { Named::Glob(path) } else { Named::Path(path) }])
+    plain.then(|| {
+        vec![if rest.contains(['*', '?', '[']) { PathCandidate::Glob(path) } else { PathCandidate::Path(path) }]
+    })
 }
 
 /// A path in the workspace as the line spells it, seen from the workspace, where that is certain.
-fn spelled(name: &Named, folder: &Folder, root: &str) -> Option<String> {
-    let (Named::Path(text) | Named::Glob(text)) = name else { return None };
+fn workspace_path(name: &PathCandidate, folder: &FolderScope, root: &str) -> Option<String> {
+    let (PathCandidate::Path(text) | PathCandidate::Glob(text)) = name else { return None };
     if text.starts_with(['-', '~']) {
         return None;
     }
-    if let Some(rest) = place::beneath(text, root) {
+    if let Some(rest) = path_scope::strip_root(text, root) {
         return Some(rest.trim_start_matches('/').to_owned()).filter(|rest| !rest.is_empty());
     }
     match folder.path()? {
@@ -181,26 +196,26 @@ fn spelled(name: &Named, folder: &Folder, root: &str) -> Option<String> {
 }
 
 /// The ways to write a path that rules may have been written in: seen from the workspace, and absolute.
-fn ways(text: &str, folder: &Folder, root: &str) -> Vec<String> {
+fn path_spellings(text: &str, folder: &FolderScope, root: &str) -> Vec<String> {
     if text.starts_with('~') {
-        return vec![plain(text)];
+        return vec![normalize_path(text)];
     }
     if text.starts_with('/') {
-        let absolute = plain(text);
-        let inside = place::beneath(&absolute, root).map(|rest| rest.trim_start_matches('/').to_owned());
+        let absolute = normalize_path(text);
+        let inside = path_scope::strip_root(&absolute, root).map(|rest| rest.trim_start_matches('/').to_owned());
         return inside.into_iter().chain([absolute]).collect();
     }
-    let Some(folder) = folder.path() else { return vec![plain(text)] };
-    let relative = plain(&format!("{folder}/{text}"));
+    let Some(folder) = folder.path() else { return vec![normalize_path(text)] };
+    let relative = normalize_path(&format!("{folder}/{text}"));
     if root.is_empty() {
         return vec![relative];
     }
-    let absolute = plain(&format!("{root}/{relative}"));
+    let absolute = normalize_path(&format!("{root}/{relative}"));
     if relative.starts_with("..") { vec![absolute] } else { vec![relative, absolute] }
 }
 
 /// A path without `.`, `..` and empty components, as far as its text goes.
-pub(super) fn plain(path: &str) -> String {
+pub(super) fn normalize_path(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
@@ -215,20 +230,20 @@ pub(super) fn plain(path: &str) -> String {
 }
 
 /// Whether a rule's pattern means a path, or all that is in it.
-fn names_path(pattern: &str, path: &str) -> bool {
+fn covers_path(pattern: &str, path: &str) -> bool {
     matches_path(pattern, path) || pattern.strip_suffix("/**").is_some_and(|folder| matches_path(folder, path))
 }
 
 /// Whether a rule may mean what is named.
-fn means(pattern: &str, name: &Named, folder: &Folder, root: &str) -> bool {
+fn may_match(pattern: &str, name: &PathCandidate, folder: &FolderScope, root: &str) -> bool {
     let known = folder.path().is_some();
-    let (Named::Path(text) | Named::Glob(text) | Named::Open(text)) = name;
+    let (PathCandidate::Path(text) | PathCandidate::Glob(text) | PathCandidate::Prefix(text)) = name;
     let absolute = text.starts_with(['/', '~']);
-    ways(text, folder, root).iter().any(|way| {
+    path_spellings(text, folder, root).iter().any(|way| {
         let one = |pattern: &str| match name {
-            Named::Path(_) => names_path(pattern, way),
-            Named::Glob(_) => may_meet(pattern, way, false),
-            Named::Open(_) => may_meet(pattern, way, true),
+            PathCandidate::Path(_) => covers_path(pattern, way),
+            PathCandidate::Glob(_) => may_intersect(pattern, way, false),
+            PathCandidate::Prefix(_) => may_intersect(pattern, way, true),
         };
         // From a folder that is not certain the beginning of the pattern may lie in it.
         let cut = |(at, _): (usize, &str)| pattern.get(at + 1..).is_some_and(one);
@@ -237,51 +252,52 @@ fn means(pattern: &str, name: &Named, folder: &Folder, root: &str) -> bool {
 }
 
 /// Whether what is named is a folder above all that a rule means.
-fn holds(pattern: &str, name: &Named, folder: &Folder, root: &str) -> bool {
+fn is_ancestor_of_rule(pattern: &str, name: &PathCandidate, folder: &FolderScope, root: &str) -> bool {
     let fixed = pattern.split('*').next().unwrap_or_default();
-    let Named::Path(text) = name else { return false };
-    ways(text, folder, root)
+    let PathCandidate::Path(text) = name else { return false };
+    path_spellings(text, folder, root)
         .iter()
         .any(|way| !way.is_empty() && fixed.strip_prefix(way.as_str()).is_some_and(|rest| rest.starts_with('/')))
 }
 
 /// A piece of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Piece {
-    This(char),
+enum GlobPiece {
+    Literal(char),
     /// Any character but `/`.
-    One,
+    AnyChar,
     /// Any number of those.
-    Some,
+    AnySegment,
     /// Perhaps one of those that begins a name: no dot.
-    First,
+    OptionalFirst,
     /// Any number of any characters.
-    All,
+    Anything,
 }
 
-impl Piece {
-    fn takes(self, other: Self) -> bool {
+impl GlobPiece {
+    fn overlaps(self, other: Self) -> bool {
         match (self, other) {
-            (Self::This(one), Self::This(other)) => one == other,
-            (Self::This(c), Self::One | Self::Some) | (Self::One | Self::Some, Self::This(c)) => c != '/',
-            (Self::This(c), Self::First) | (Self::First, Self::This(c)) => c != '/' && c != '.',
+            (Self::Literal(one), Self::Literal(other)) => one == other,
+            (Self::Literal(c), Self::AnyChar | Self::AnySegment)
+            | (Self::AnyChar | Self::AnySegment, Self::Literal(c)) => c != '/',
+            (Self::Literal(c), Self::OptionalFirst) | (Self::OptionalFirst, Self::Literal(c)) => c != '/' && c != '.',
             _ => true,
         }
     }
 }
 
 /// Whether a rule's pattern and one of the shell's may match the same path. `open`: something unknown follows.
-fn may_meet(rule: &str, word: &str, open: bool) -> bool {
+fn may_intersect(rule: &str, word: &str, open: bool) -> bool {
     let rules = [rule.to_owned(), format!("{rule}/**"), rule.strip_suffix("/**").unwrap_or(rule).to_owned()];
-    let mut word = of_shell(word);
+    let mut word = shell_pieces(word);
     if open {
-        word.push(Piece::All);
+        word.push(GlobPiece::Anything);
     }
-    rules.iter().flat_map(|rule| of_rule(rule)).any(|rule| meet(&rule, &word))
+    rules.iter().flat_map(|rule| rule_pieces(rule)).any(|rule| patterns_intersect(&rule, &word))
 }
 
 /// A rule's pattern in pieces, once for each way to read its `**/`: `a/**/b` is also `a/b`.
-fn of_rule(rule: &str) -> Vec<Vec<Piece>> {
+fn rule_pieces(rule: &str) -> Vec<Vec<GlobPiece>> {
     const MAX_WAYS: usize = 16;
     let (mut ways, mut rest) = (vec![Vec::new()], rule.chars());
     while let Some(c) = rest.next() {
@@ -291,50 +307,50 @@ fn of_rule(rule: &str) -> Vec<Vec<Piece>> {
         }
         if across && rest.as_str().starts_with('/') {
             rest.next();
-            let folders = [Piece::All, Piece::This('/')];
+            let folders = [GlobPiece::Anything, GlobPiece::Literal('/')];
             if ways.len() < MAX_WAYS {
-                let with = ways.iter().map(|way: &Vec<Piece>| way.iter().copied().chain(folders).collect());
+                let with = ways.iter().map(|way: &Vec<GlobPiece>| way.iter().copied().chain(folders).collect());
                 let with: Vec<_> = with.collect();
                 ways.extend(with);
             } else {
-                ways.iter_mut().for_each(|way| way.push(Piece::All));
+                ways.iter_mut().for_each(|way| way.push(GlobPiece::Anything));
             }
             continue;
         }
         let piece = match c {
-            '*' if across => Piece::All,
-            '*' => Piece::Some,
-            c => Piece::This(c),
+            '*' if across => GlobPiece::Anything,
+            '*' => GlobPiece::AnySegment,
+            c => GlobPiece::Literal(c),
         };
         ways.iter_mut().for_each(|way| way.push(piece));
     }
     ways
 }
 
-fn of_shell(word: &str) -> Vec<Piece> {
+fn shell_pieces(word: &str) -> Vec<GlobPiece> {
     let (mut pieces, mut rest) = (Vec::new(), word.chars());
     while let Some(c) = rest.next() {
-        let begins = matches!(pieces.last(), None | Some(Piece::This('/')));
+        let begins = matches!(pieces.last(), None | Some(GlobPiece::Literal('/')));
         match c {
             // A star at the beginning of a name passes over the hidden ones.
-            '*' if begins => pieces.extend([Piece::First, Piece::Some]),
-            '*' => pieces.push(Piece::Some),
-            '?' => pieces.push(Piece::One),
+            '*' if begins => pieces.extend([GlobPiece::OptionalFirst, GlobPiece::AnySegment]),
+            '*' => pieces.push(GlobPiece::AnySegment),
+            '?' => pieces.push(GlobPiece::AnyChar),
             '[' => match rest.as_str().find(']') {
                 Some(end) => {
                     rest = rest.as_str().get(end + 1..).unwrap_or_default().chars();
-                    pieces.push(Piece::One);
+                    pieces.push(GlobPiece::AnyChar);
                 }
-                None => pieces.push(Piece::This('[')),
+                None => pieces.push(GlobPiece::Literal('[')),
             },
-            c => pieces.push(Piece::This(c)),
+            c => pieces.push(GlobPiece::Literal(c)),
         }
     }
     pieces
 }
 
 /// Whether some text fits both. Quadratic.
-fn meet(rule: &[Piece], word: &[Piece]) -> bool {
+fn patterns_intersect(rule: &[GlobPiece], word: &[GlobPiece]) -> bool {
     let width = word.len() + 1;
     let mut open = vec![false; (rule.len() + 1) * width];
     let at = |i: usize, j: usize| i * width + j;
@@ -350,19 +366,21 @@ fn meet(rule: &[Piece], word: &[Piece]) -> bool {
                 continue;
             }
             let (one, other) = (rule.get(i).copied(), word.get(j).copied());
-            if matches!(one, Some(Piece::Some | Piece::All)) {
+            if matches!(one, Some(GlobPiece::AnySegment | GlobPiece::Anything)) {
                 mark(&mut open, i + 1, j);
             }
             match other {
-                Some(Piece::Some | Piece::All) => mark(&mut open, i, j + 1),
+                Some(GlobPiece::AnySegment | GlobPiece::Anything) => mark(&mut open, i, j + 1),
                 // Without its first character the star behind it is nothing, too.
-                Some(Piece::First) => mark(&mut open, i, j + 2),
+                Some(GlobPiece::OptionalFirst) => mark(&mut open, i, j + 2),
                 _ => {}
             }
             let (Some(one), Some(other)) = (one, other) else { continue };
-            if one.takes(other) {
-                let i = if matches!(one, Piece::Some | Piece::All) { [i, i + 1] } else { [i + 1; 2] };
-                let j = if matches!(other, Piece::Some | Piece::All) { [j, j + 1] } else { [j + 1; 2] };
+            if one.overlaps(other) {
+                let i =
+                    if matches!(one, GlobPiece::AnySegment | GlobPiece::Anything) { [i, i + 1] } else { [i + 1; 2] };
+                let j =
+                    if matches!(other, GlobPiece::AnySegment | GlobPiece::Anything) { [j, j + 1] } else { [j + 1; 2] };
                 for (i, j) in i.into_iter().flat_map(|i| j.map(|j| (i, j))) {
                     mark(&mut open, i, j);
                 }
@@ -379,7 +397,7 @@ mod tests {
     #[test]
     fn patterns_meet() {
         let check =
-            |rule: &str, word: &str, expected| assert_eq!(may_meet(rule, word, false), expected, "{rule} {word}");
+            |rule: &str, word: &str, expected| assert_eq!(may_intersect(rule, word, false), expected, "{rule} {word}");
         check("**/.env", "svc/.e*", true);
         check("**/.env", "svc/*", false);
         check("**/.env", "svc/.*", true);
@@ -393,13 +411,13 @@ mod tests {
         check("secrets/*.pem", "secrets/a*", true);
         check("a/**/b", "a/b*", true);
         check("a", "b*", false);
-        assert!(may_meet("**/.env", "svc/.e", true));
-        assert!(!may_meet("secrets/a", "src/", true));
+        assert!(may_intersect("**/.env", "svc/.e", true));
+        assert!(!may_intersect("secrets/a", "src/", true));
     }
 
     #[test]
     fn paths_are_made_plain() {
-        let check = |path: &str, expected: &str| assert_eq!(plain(path), expected);
+        let check = |path: &str, expected: &str| assert_eq!(normalize_path(path), expected);
         check("./a//b/.", "a/b");
         check("a/../b", "b");
         check("../a", "../a");

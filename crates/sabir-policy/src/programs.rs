@@ -1,161 +1,161 @@
 //! Programs that only read, and what is allowed of each.
 
-use super::grammar::Operands::{AtMost, Nothing, Paths, Text, Then};
-use super::grammar::{Row, Seen};
+use super::grammar::OperandKind::{AtMost, Nothing, Paths, Text, Then};
+use super::grammar::{ParsedArguments, ProgramGrammar};
 use super::scripts;
-use super::word::{Word, is_name};
+use super::word::{ShellWord, is_name};
 
 /// The row of a program. A name stands in one row only.
-pub(crate) fn row(name: &str) -> Option<&'static Row> {
+pub(crate) fn find_program(name: &str) -> Option<&'static ProgramGrammar> {
     ROWS.iter().find(|row| row.names.contains(&name))
 }
 
 /// Builtins of the shell among the rows: they are found whatever `PATH` holds.
 pub(crate) const BUILTINS: [&str; 8] = ["echo", "true", "false", ":", "printf", "pwd", "type", "wait"];
 
-const ROWS: &[Row] = &[
+const ROWS: &[ProgramGrammar] = &[
     // Nothing but words.
-    Row::new(&["echo"], "-n -e -E", Text).tame(),
-    Row::new(&["true", "false", ":", "yes"], "", Text).tame(),
-    Row::new(&["printf"], "", Text).tame().also(plain_format),
-    Row::new(&["pwd"], "-L -P", Nothing),
-    Row::new(&["type"], "-a -t -p -P -f", Text).also(plain_names),
-    Row::new(&["wait"], "", Nothing),
-    Row::new(&["sleep", "seq"], "-w -s= -f= -#", Text),
-    Row::new(&["expr"], "", Text).tame(),
-    Row::new(&["which"], "-a -s", Text),
-    Row::new(&["whereis"], "-b -m -s -l -u", Text).also(plain_names),
-    Row::new(&["whatis", "apropos"], "-l -e -w -r -s=", Text).also(plain_names),
-    Row::new(&["basename", "dirname"], "-a -s= -z --suffix= --multiple --zero", Text).tame(),
-    Row::new(
+    ProgramGrammar::new(&["echo"], "-n -e -E", Text).with_harmless_options(),
+    ProgramGrammar::new(&["true", "false", ":", "yes"], "", Text).with_harmless_options(),
+    ProgramGrammar::new(&["printf"], "", Text).with_harmless_options().with_check(plain_format),
+    ProgramGrammar::new(&["pwd"], "-L -P", Nothing),
+    ProgramGrammar::new(&["type"], "-a -t -p -P -f", Text).with_check(plain_names),
+    ProgramGrammar::new(&["wait"], "", Nothing),
+    ProgramGrammar::new(&["sleep", "seq"], "-w -s= -f= -#", Text),
+    ProgramGrammar::new(&["expr"], "", Text).with_harmless_options(),
+    ProgramGrammar::new(&["which"], "-a -s", Text),
+    ProgramGrammar::new(&["whereis"], "-b -m -s -l -u", Text).with_check(plain_names),
+    ProgramGrammar::new(&["whatis", "apropos"], "-l -e -w -r -s=", Text).with_check(plain_names),
+    ProgramGrammar::new(&["basename", "dirname"], "-a -s= -z --suffix= --multiple --zero", Text).with_harmless_options(),
+    ProgramGrammar::new(
         &["date"],
         "-u -R -I=? -d= -r=@ --date= --reference=@ --utc --universal --iso-8601=? --rfc-3339= --rfc-email --debug",
         Text,
     )
-    .also(only_formats),
-    Row::new(&["cal"], "-1 -3 -y -m -j -n= -w", Text),
+    .with_check(only_formats),
+    ProgramGrammar::new(&["cal"], "-1 -3 -y -m -j -n= -w", Text),
     // The machine.
-    Row::new(&["whoami", "logname", "tty", "groups", "arch"], "--all -s", Nothing),
-    Row::new(&["hostname"], "-s -f -i -I -d", Nothing),
-    Row::new(&["uname"], "-a -s -n -r -v -m -p -i -o --all", Nothing),
-    Row::new(&["id"], "-u -g -G -n -r", Text),
-    Row::new(&["hostid", "users", "lsmem", "lslogins", "times", "uuidgen"], "", Nothing),
-    Row::new(&["lsb_release"], "-a -d -s -i -r -c", Nothing),
-    Row::new(&["last", "lastlog"], "-n= -# -x -F -a -w", Nothing),
-    Row::new(&["uptime"], "-p -s", Nothing),
-    Row::new(&["free"], "-h -m -g -k -b -t -w", Nothing),
-    Row::new(&["df"], "-h -H -k -m -T -i -a -P -l --total", Text),
-    Row::new(&["lscpu"], "-e=? -p=? -J -x -a --json --all", Nothing),
-    Row::new(&["lsblk"], "-f -l -o= -J -a -b -d -p -n -t -S -m --json --all --bytes --output= --fs --list --noheadings", Text).also(plain_names),
-    Row::new(&["findmnt"], "-l -t= -o= -n -J -a -T=@ -D --df --json --noheadings --output= --types=", Text),
+    ProgramGrammar::new(&["whoami", "logname", "tty", "groups", "arch"], "--all -s", Nothing),
+    ProgramGrammar::new(&["hostname"], "-s -f -i -I -d", Nothing),
+    ProgramGrammar::new(&["uname"], "-a -s -n -r -v -m -p -i -o --all", Nothing),
+    ProgramGrammar::new(&["id"], "-u -g -G -n -r", Text),
+    ProgramGrammar::new(&["hostid", "users", "lsmem", "lslogins", "times", "uuidgen"], "", Nothing),
+    ProgramGrammar::new(&["lsb_release"], "-a -d -s -i -r -c", Nothing),
+    ProgramGrammar::new(&["last", "lastlog"], "-n= -# -x -F -a -w", Nothing),
+    ProgramGrammar::new(&["uptime"], "-p -s", Nothing),
+    ProgramGrammar::new(&["free"], "-h -m -g -k -b -t -w", Nothing),
+    ProgramGrammar::new(&["df"], "-h -H -k -m -T -i -a -P -l --total", Text),
+    ProgramGrammar::new(&["lscpu"], "-e=? -p=? -J -x -a --json --all", Nothing),
+    ProgramGrammar::new(&["lsblk"], "-f -l -o= -J -a -b -d -p -n -t -S -m --json --all --bytes --output= --fs --list --noheadings", Text).with_check(plain_names),
+    ProgramGrammar::new(&["findmnt"], "-l -t= -o= -n -J -a -T=@ -D --df --json --noheadings --output= --types=", Text),
     // Other options close connections, or write what is found; names of machines are asked for in the network.
-    Row::new(&["ss"], "-t -u -l -n -p -a -x -s -e -4 -6 -o -i -m --tcp --udp --listening --numeric --processes --all", Nothing),
-    Row::new(&["netstat"], "-t -u -l -n -p -a -x -s -e -4 -6 -o -i -r --tcp --udp --listening --numeric --programs --all --route", Nothing).also(in_numbers),
-    Row::new(&["lsof"], "-i=? -n -P -p= -u= -t -c= -a", Text).also(in_numbers),
-    Row::new(&["ip"], "-4 -6 -br -o -j -c -s -brief -json -oneline", Text).also(ip_shows),
-    Row::new(&["ifconfig"], "-a -s", Nothing),
-    Row::new(&["getent"], "", Text).also(local_names),
-    Row::new(&["pstree"], "-a -c -h -l -n -p -u -s -A -T", Text),
-    Row::new(&["pidof"], "-s -x -c", Text),
-    Row::new(&["pmap"], "-x -d -q -X", Text),
-    Row::new(&["dmesg"], "-T -x -t -k -u -e -l= -f= --ctime --decode --kernel --level= --facility= --nopager -P", Nothing),
-    Row::new(&["tput"], "", Text).also(asks_terminal),
-    Row::new(&["stty"], "-a -g", Nothing),
-    Row::new(&["dpkg", "dpkg-query"], "-l -s -S -L -W -f= --list --status --search --listfiles --show --showformat= --print-architecture", Text).also(first_is_option),
-    Row::new(&["ps"], "-e -f -a -x -u= -p= -o= -A -l -L -w -H --sort= --no-headers --forest -C=", Text).also(ps_words),
-    Row::new(&["pgrep"], "-f -l -a -x -n -o -c -u= -P=", Text),
-    Row::new(&["printenv"], "", Text),
-    Row::new(&["locale"], "-a", Nothing),
+    ProgramGrammar::new(&["ss"], "-t -u -l -n -p -a -x -s -e -4 -6 -o -i -m --tcp --udp --listening --numeric --processes --all", Nothing),
+    ProgramGrammar::new(&["netstat"], "-t -u -l -n -p -a -x -s -e -4 -6 -o -i -r --tcp --udp --listening --numeric --programs --all --route", Nothing).with_check(in_numbers),
+    ProgramGrammar::new(&["lsof"], "-i=? -n -P -p= -u= -t -c= -a", Text).with_check(in_numbers),
+    ProgramGrammar::new(&["ip"], "-4 -6 -br -o -j -c -s -brief -json -oneline", Text).with_check(ip_shows),
+    ProgramGrammar::new(&["ifconfig"], "-a -s", Nothing),
+    ProgramGrammar::new(&["getent"], "", Text).with_check(local_names),
+    ProgramGrammar::new(&["pstree"], "-a -c -h -l -n -p -u -s -A -T", Text),
+    ProgramGrammar::new(&["pidof"], "-s -x -c", Text),
+    ProgramGrammar::new(&["pmap"], "-x -d -q -X", Text),
+    ProgramGrammar::new(&["dmesg"], "-T -x -t -k -u -e -l= -f= --ctime --decode --kernel --level= --facility= --nopager -P", Nothing),
+    ProgramGrammar::new(&["tput"], "", Text).with_check(asks_terminal),
+    ProgramGrammar::new(&["stty"], "-a -g", Nothing),
+    ProgramGrammar::new(&["dpkg", "dpkg-query"], "-l -s -S -L -W -f= --list --status --search --listfiles --show --showformat= --print-architecture", Text).with_check(first_is_option),
+    ProgramGrammar::new(&["ps"], "-e -f -a -x -u= -p= -o= -A -l -L -w -H --sort= --no-headers --forest -C=", Text).with_check(ps_words),
+    ProgramGrammar::new(&["pgrep"], "-f -l -a -x -n -o -c -u= -P=", Text),
+    ProgramGrammar::new(&["printenv"], "", Text),
+    ProgramGrammar::new(&["locale"], "-a", Nothing),
     // Files.
-    Row::new(&["ls", "dir", "vdir"], LS, Paths).tame(),
-    Row::new(&["eza", "exa"], EZA, Paths),
-    Row::new(&["tree"], "-a -d -l -L= -I= -P= -f -i -s -h -D -F -C -n -v -t -c -r -p -u -g -q -N -Q -A -S -x -X --noreport --dirsfirst --gitignore --prune --du -J --filelimit= --charset= --sort= --si --inodes --matchdirs --ignore-case --filesfirst", Paths),
-    Row::new(&["cat"], "-A -b -e -E -n -s -t -T -u -v --number --show-all --show-ends --show-tabs --squeeze-blank", Paths).tame(),
-    Row::new(&["bat", "batcat"], BAT, Paths).also(no_cache),
-    Row::new(&["tac", "rev"], "-b -r -s=", Paths).tame(),
-    Row::new(&["pr"], "-# -d -t -T -h= -l= -w= -W= -n=? -s=? -S=? -o= -m -a -f -F -e=? -i=? -J -N= -r -v -D= --columns= --double-space --header= --length= --merge --omit-header --width= --page-width= --number-lines=?", Paths).also(no_plus_files),
-    Row::new(&["namei"], "-x -m -o -l -v -n --modes --owners --long --mountpoints --nosymlinks --vertical", Paths),
-    Row::new(&["head", "tail"], "-n= -c= -q -v -z -# --lines= --bytes= --quiet --silent --verbose", Paths).also(no_plus_files),
-    Row::new(&["nl"], "-b= -n= -w= -s= -v= -i= -a -h= -f= -d= -l= -p", Paths),
-    Row::new(&["wc"], "-c -l -m -w -L --lines --words --bytes --chars --max-line-length", Paths).tame(),
-    Row::new(&["stat"], "-c= -f -L -t --format= --printf= --terse --dereference --file-system", Paths).tame(),
-    Row::new(&["file"], "-b -i -L -h -k -n -N -r -z --brief --mime --mime-type --mime-encoding --dereference", Paths),
-    Row::new(&["du"], "-h -s -a -c -k -m -b -d= -L -x -S --max-depth= --exclude= --apparent-size --total --summarize --human-readable --all -t= -0 -l -P -D -H -B= --threshold= --time=? --si --inodes --one-file-system --separate-dirs --block-size= --bytes --null --dereference --no-dereference", Paths).tame(),
-    Row::new(&["readlink", "realpath"], "-f -e -m -n -q -s -z --relative-to=@ --relative-base=@ --canonicalize", Paths).tame(),
-    Row::new(&["md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum", "cksum", "sum"], "-b -t -z --tag --binary --text", Paths).tame(),
-    Row::new(&["shasum"], "-a= -b -t -0 -1 --algorithm= --binary --text --tag", Paths),
-    Row::new(&["cmp"], "-s -l -b -n= -i= --silent --quiet --verbose --print-bytes", Paths).tame(),
+    ProgramGrammar::new(&["ls", "dir", "vdir"], LS, Paths).with_harmless_options(),
+    ProgramGrammar::new(&["eza", "exa"], EZA, Paths),
+    ProgramGrammar::new(&["tree"], "-a -d -l -L= -I= -P= -f -i -s -h -D -F -C -n -v -t -c -r -p -u -g -q -N -Q -A -S -x -X --noreport --dirsfirst --gitignore --prune --du -J --filelimit= --charset= --sort= --si --inodes --matchdirs --ignore-case --filesfirst", Paths),
+    ProgramGrammar::new(&["cat"], "-A -b -e -E -n -s -t -T -u -v --number --show-all --show-ends --show-tabs --squeeze-blank", Paths).with_harmless_options(),
+    ProgramGrammar::new(&["bat", "batcat"], BAT, Paths).with_check(no_cache),
+    ProgramGrammar::new(&["tac", "rev"], "-b -r -s=", Paths).with_harmless_options(),
+    ProgramGrammar::new(&["pr"], "-# -d -t -T -h= -l= -w= -W= -n=? -s=? -S=? -o= -m -a -f -F -e=? -i=? -J -N= -r -v -D= --columns= --double-space --header= --length= --merge --omit-header --width= --page-width= --number-lines=?", Paths).with_check(no_plus_files),
+    ProgramGrammar::new(&["namei"], "-x -m -o -l -v -n --modes --owners --long --mountpoints --nosymlinks --vertical", Paths),
+    ProgramGrammar::new(&["head", "tail"], "-n= -c= -q -v -z -# --lines= --bytes= --quiet --silent --verbose", Paths).with_check(no_plus_files),
+    ProgramGrammar::new(&["nl"], "-b= -n= -w= -s= -v= -i= -a -h= -f= -d= -l= -p", Paths),
+    ProgramGrammar::new(&["wc"], "-c -l -m -w -L --lines --words --bytes --chars --max-line-length", Paths).with_harmless_options(),
+    ProgramGrammar::new(&["stat"], "-c= -f -L -t --format= --printf= --terse --dereference --file-system", Paths).with_harmless_options(),
+    ProgramGrammar::new(&["file"], "-b -i -L -h -k -n -N -r -z --brief --mime --mime-type --mime-encoding --dereference", Paths),
+    ProgramGrammar::new(&["du"], "-h -s -a -c -k -m -b -d= -L -x -S --max-depth= --exclude= --apparent-size --total --summarize --human-readable --all -t= -0 -l -P -D -H -B= --threshold= --time=? --si --inodes --one-file-system --separate-dirs --block-size= --bytes --null --dereference --no-dereference", Paths).with_harmless_options(),
+    ProgramGrammar::new(&["readlink", "realpath"], "-f -e -m -n -q -s -z --relative-to=@ --relative-base=@ --canonicalize", Paths).with_harmless_options(),
+    ProgramGrammar::new(&["md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum", "cksum", "sum"], "-b -t -z --tag --binary --text", Paths).with_harmless_options(),
+    ProgramGrammar::new(&["shasum"], "-a= -b -t -0 -1 --algorithm= --binary --text --tag", Paths),
+    ProgramGrammar::new(&["cmp"], "-s -l -b -n= -i= --silent --quiet --verbose --print-bytes", Paths).with_harmless_options(),
     // The other options of sdiff write, or name the program that compares.
-    Row::new(&["sdiff"], "-s -l -w= -i -b -W -B -E -t -d -a --suppress-common-lines --width= --ignore-case", Paths),
-    Row::new(&["diff3"], "-m -e -E -A -x -X -3 -i -T -a -L= --merge --show-all --show-overlap --easy-only --text --label=", Paths),
-    Row::new(&["wdiff"], "-n -1 -2 -3 -s -i -w= -x= -y= -z= --no-common --no-deleted --no-inserted --statistics --ignore-case", Paths),
-    Row::new(&["comm"], "-1 -2 -3 -z --check-order --nocheck-order --total --output-delimiter=", Paths).tame(),
-    Row::new(&["diff"], DIFF, Paths).tame(),
-    Row::new(&["strings"], "-a -n= -t= -e= -f -#", Paths).also(no_responses),
-    Row::new(&["objdump"], "-d -D -t -T -h -x -f -p -s -r -R -C -a -j= -M= --disassemble=? --syms --section-headers --file-headers --no-show-raw-insn --demangle", Paths).also(no_responses),
-    Row::new(&["addr2line"], "-e=@ -f -C -p -i -a", Text).also(no_responses),
-    Row::new(&["c++filt"], "-n -t -i -p", Text).also(no_responses),
-    Row::new(&["hexdump", "hd"], "-C -n= -s= -v -b -c -d -o -x", Paths),
-    Row::new(&["od"], "-A= -t= -N= -j= -v -w=? -c -x -b -d -o", Paths).tame(),
+    ProgramGrammar::new(&["sdiff"], "-s -l -w= -i -b -W -B -E -t -d -a --suppress-common-lines --width= --ignore-case", Paths),
+    ProgramGrammar::new(&["diff3"], "-m -e -E -A -x -X -3 -i -T -a -L= --merge --show-all --show-overlap --easy-only --text --label=", Paths),
+    ProgramGrammar::new(&["wdiff"], "-n -1 -2 -3 -s -i -w= -x= -y= -z= --no-common --no-deleted --no-inserted --statistics --ignore-case", Paths),
+    ProgramGrammar::new(&["comm"], "-1 -2 -3 -z --check-order --nocheck-order --total --output-delimiter=", Paths).with_harmless_options(),
+    ProgramGrammar::new(&["diff"], DIFF, Paths).with_harmless_options(),
+    ProgramGrammar::new(&["strings"], "-a -n= -t= -e= -f -#", Paths).with_check(no_responses),
+    ProgramGrammar::new(&["objdump"], "-d -D -t -T -h -x -f -p -s -r -R -C -a -j= -M= --disassemble=? --syms --section-headers --file-headers --no-show-raw-insn --demangle", Paths).with_check(no_responses),
+    ProgramGrammar::new(&["addr2line"], "-e=@ -f -C -p -i -a", Text).with_check(no_responses),
+    ProgramGrammar::new(&["c++filt"], "-n -t -i -p", Text).with_check(no_responses),
+    ProgramGrammar::new(&["hexdump", "hd"], "-C -n= -s= -v -b -c -d -o -x", Paths),
+    ProgramGrammar::new(&["od"], "-A= -t= -N= -j= -v -w=? -c -x -b -d -o", Paths).with_harmless_options(),
     // `xxd in out` writes.
-    Row::new(&["xxd"], "-l= -s= -c= -g= -p -ps -b -u -i -e -r -E -d -o=", AtMost(1)).lone().also(options_first),
-    Row::new(&["jq"], JQ, Then(1)).also(no_modules),
-    Row::new(&["yq"], "-r -o= -p= -P -M -C -N -e -j -c --output-format= --input-format= --prettyPrint --no-colors --no-doc --exit-status --raw-output", Then(1)).also(scripts::yq),
+    ProgramGrammar::new(&["xxd"], "-l= -s= -c= -g= -p -ps -b -u -i -e -r -E -d -o=", AtMost(1)).without_clusters().with_check(options_first),
+    ProgramGrammar::new(&["jq"], JQ, Then(1)).with_check(no_modules),
+    ProgramGrammar::new(&["yq"], "-r -o= -p= -P -M -C -N -e -j -c --output-format= --input-format= --prettyPrint --no-colors --no-doc --exit-status --raw-output", Then(1)).with_check(scripts::check_yq),
     // Text.
-    Row::new(&["grep", "egrep", "fgrep"], GREP, Then(1)).tame(),
-    Row::new(&["rg"], RG, Then(1)).also(rg_lists),
-    Row::new(&["zgrep", "xzgrep", "bzgrep"], "-i -v -c -n -l -h -H -w -x -E -F -o -q -e= -A= -B= -C= -m=", Then(1)).also(named_plainly),
-    Row::new(&["ag"], "-l -L -i -c -n -w -Q -v -A= -B= -C= -g= --nocolor --nogroup --files-with-matches --ignore-case", Then(1)),
-    Row::new(&["fd", "fdfind"], FD, Then(1)),
-    Row::new(&["sort"], SORT, Paths),
+    ProgramGrammar::new(&["grep", "egrep", "fgrep"], GREP, Then(1)).with_harmless_options(),
+    ProgramGrammar::new(&["rg"], RG, Then(1)).with_check(rg_lists),
+    ProgramGrammar::new(&["zgrep", "xzgrep", "bzgrep"], "-i -v -c -n -l -h -H -w -x -E -F -o -q -e= -A= -B= -C= -m=", Then(1)).with_check(named_plainly),
+    ProgramGrammar::new(&["ag"], "-l -L -i -c -n -w -Q -v -A= -B= -C= -g= --nocolor --nogroup --files-with-matches --ignore-case", Then(1)),
+    ProgramGrammar::new(&["fd", "fdfind"], FD, Then(1)),
+    ProgramGrammar::new(&["sort"], SORT, Paths),
     // `uniq in out` writes.
-    Row::new(&["uniq"], "-c -d -D -u -i -z -f= -s= -w= --count --repeated --unique --ignore-case --all-repeated=? --skip-fields= --skip-chars= --check-chars=", AtMost(1)).also(options_first),
-    Row::new(&["cut"], "-b= -c= -d= -f= -n -s -z --bytes= --characters= --delimiter= --fields= --only-delimited --complement --output-delimiter=", Paths).tame(),
-    Row::new(&["paste"], "-d= -s -z --delimiters= --serial", Paths).tame(),
-    Row::new(&["join"], "-1= -2= -a= -e= -i -j= -o= -t= -v= -z --header --check-order --nocheck-order", Paths).tame(),
-    Row::new(&["column"], "-t -s= -o= -c= -x -n -N= -J -R= -H= -O= -L -e -d --table --separator= --output-separator= --json --table-columns= --table-right= --table-hide=", Paths),
-    Row::new(&["look"], "-a -b -d -f -t=", Then(1)),
-    Row::new(&["col"], "-b -f -p -x -h -l=", Nothing),
-    Row::new(&["colrm"], "", Text),
-    Row::new(&["ul"], "-i -t=", Paths),
-    Row::new(&["iconv"], "-f= -t= -l -c -s --from-code= --to-code= --list --silent", Paths),
-    Row::new(&["fold", "fmt"], "-b -s -w= -c -t -u --width= --spaces", Paths).tame(),
-    Row::new(&["expand", "unexpand"], "-t= -i -a --tabs= --initial", Paths).tame(),
-    Row::new(&["tr"], "-c -C -d -s -t --complement --delete --squeeze-repeats --truncate-set1", Text).tame(),
-    Row::new(&["tsort"], "", Paths),
-    Row::new(&["basenc"], "-d -i -w= --base64 --base64url --base32 --base32hex --base16 --base2msbf --base2lsbf --z85 --decode --ignore-garbage --wrap=", Paths),
-    Row::new(&["base64", "base32"], "-d -i -w= --decode --ignore-garbage --wrap=", Paths),
-    Row::new(&["sed", "gsed"], "-n -e= -E -r -s -u -z --quiet --silent --expression= --regexp-extended --null-data --separate --unbuffered --posix --sandbox", Then(1)).also(scripts::sed),
-    Row::new(&["awk", "gawk", "mawk"], "-F= -v= --field-separator= --assign=", Then(1)).also(scripts::awk),
-    Row::new(&["shuf"], "-n= -e -i= -r -z", Paths),
-    Row::new(&["bc", "numfmt", "factor"], "-l -q --to= --from= --suffix= --padding= --round= --grouping --header=? --field= -d= --delimiter= --format=", Text).also(no_files),
-    Row::new(&["nproc"], "--all --ignore=", Nothing),
-    Row::new(&["dircolors"], "-p --print-database --print-ls-colors", Nothing),
-    Row::new(&["less", "more"], "-R -S -N -F -X -n -i -M -r -E -s", Paths).also(no_plus_files),
-    Row::new(&["tee"], "-a -i", Text).also(only_null),
+    ProgramGrammar::new(&["uniq"], "-c -d -D -u -i -z -f= -s= -w= --count --repeated --unique --ignore-case --all-repeated=? --skip-fields= --skip-chars= --check-chars=", AtMost(1)).with_check(options_first),
+    ProgramGrammar::new(&["cut"], "-b= -c= -d= -f= -n -s -z --bytes= --characters= --delimiter= --fields= --only-delimited --complement --output-delimiter=", Paths).with_harmless_options(),
+    ProgramGrammar::new(&["paste"], "-d= -s -z --delimiters= --serial", Paths).with_harmless_options(),
+    ProgramGrammar::new(&["join"], "-1= -2= -a= -e= -i -j= -o= -t= -v= -z --header --check-order --nocheck-order", Paths).with_harmless_options(),
+    ProgramGrammar::new(&["column"], "-t -s= -o= -c= -x -n -N= -J -R= -H= -O= -L -e -d --table --separator= --output-separator= --json --table-columns= --table-right= --table-hide=", Paths),
+    ProgramGrammar::new(&["look"], "-a -b -d -f -t=", Then(1)),
+    ProgramGrammar::new(&["col"], "-b -f -p -x -h -l=", Nothing),
+    ProgramGrammar::new(&["colrm"], "", Text),
+    ProgramGrammar::new(&["ul"], "-i -t=", Paths),
+    ProgramGrammar::new(&["iconv"], "-f= -t= -l -c -s --from-code= --to-code= --list --silent", Paths),
+    ProgramGrammar::new(&["fold", "fmt"], "-b -s -w= -c -t -u --width= --spaces", Paths).with_harmless_options(),
+    ProgramGrammar::new(&["expand", "unexpand"], "-t= -i -a --tabs= --initial", Paths).with_harmless_options(),
+    ProgramGrammar::new(&["tr"], "-c -C -d -s -t --complement --delete --squeeze-repeats --truncate-set1", Text).with_harmless_options(),
+    ProgramGrammar::new(&["tsort"], "", Paths),
+    ProgramGrammar::new(&["basenc"], "-d -i -w= --base64 --base64url --base32 --base32hex --base16 --base2msbf --base2lsbf --z85 --decode --ignore-garbage --wrap=", Paths),
+    ProgramGrammar::new(&["base64", "base32"], "-d -i -w= --decode --ignore-garbage --wrap=", Paths),
+    ProgramGrammar::new(&["sed", "gsed"], "-n -e= -E -r -s -u -z --quiet --silent --expression= --regexp-extended --null-data --separate --unbuffered --posix --sandbox", Then(1)).with_check(scripts::check_sed),
+    ProgramGrammar::new(&["awk", "gawk", "mawk"], "-F= -v= --field-separator= --assign=", Then(1)).with_check(scripts::check_awk),
+    ProgramGrammar::new(&["shuf"], "-n= -e -i= -r -z", Paths),
+    ProgramGrammar::new(&["bc", "numfmt", "factor"], "-l -q --to= --from= --suffix= --padding= --round= --grouping --header=? --field= -d= --delimiter= --format=", Text).with_check(no_files),
+    ProgramGrammar::new(&["nproc"], "--all --ignore=", Nothing),
+    ProgramGrammar::new(&["dircolors"], "-p --print-database --print-ls-colors", Nothing),
+    ProgramGrammar::new(&["less", "more"], "-R -S -N -F -X -n -i -M -r -E -s", Paths).with_check(no_plus_files),
+    ProgramGrammar::new(&["tee"], "-a -i", Text).with_check(only_null),
     // A name with a colon is a file on another machine, fetched by a shell.
-    Row::new(&["tar"], "-t -v -z -j -J -f=@ --list --verbose --file=@", Text).also(lists_tar),
-    Row::new(&["unzip"], "-l -v", AtMost(1)).also(lists_archive),
-    Row::new(&["zcat", "bzcat", "xzcat", "lzcat", "zstdcat"], "", Paths),
+    ProgramGrammar::new(&["tar"], "-t -v -z -j -J -f=@ --list --verbose --file=@", Text).with_check(lists_tar),
+    ProgramGrammar::new(&["unzip"], "-l -v", AtMost(1)).with_check(lists_archive),
+    ProgramGrammar::new(&["zcat", "bzcat", "xzcat", "lzcat", "zstdcat"], "", Paths),
     // Without `-c` or `-l` it puts the file into the place of the other.
-    Row::new(&["gzip", "gunzip", "bzip2", "xz"], "-c -d -l -v -t --stdout --list --decompress --test", Paths).also(to_stdout),
-    Row::new(&["nm", "size"], "-g -u -n -C -D -A -t", Paths).also(no_responses),
-    Row::new(&["readelf"], "-a -h -l -S -s -n -r -d -V -W", Paths).also(no_responses),
-    Row::new(&["umask", "jobs", "dirs", "who", "w", "vmstat"], "-l -p -v -a -b -q -H -u -h -s -f -S -w -r", Nothing),
+    ProgramGrammar::new(&["gzip", "gunzip", "bzip2", "xz"], "-c -d -l -v -t --stdout --list --decompress --test", Paths).with_check(to_stdout),
+    ProgramGrammar::new(&["nm", "size"], "-g -u -n -C -D -A -t", Paths).with_check(no_responses),
+    ProgramGrammar::new(&["readelf"], "-a -h -l -S -s -n -r -d -V -W", Paths).with_check(no_responses),
+    ProgramGrammar::new(&["umask", "jobs", "dirs", "who", "w", "vmstat"], "-l -p -v -a -b -q -H -u -h -s -f -S -w -r", Nothing),
     // Without a name they print.
-    Row::new(&["alias", "export", "hash", "history", "shopt", "trap"], "-p", Nothing),
-    Row::new(&["help"], "-d -m -s", Text).also(plain_names),
-    Row::new(&["ulimit"], "-a -n -H -S", Nothing),
-    Row::new(&["getconf"], "-a", Text).also(plain_names),
+    ProgramGrammar::new(&["alias", "export", "hash", "history", "shopt", "trap"], "-p", Nothing),
+    ProgramGrammar::new(&["help"], "-d -m -s", Text).with_check(plain_names),
+    ProgramGrammar::new(&["ulimit"], "-a -n -H -S", Nothing),
+    ProgramGrammar::new(&["getconf"], "-a", Text).with_check(plain_names),
     // Versions of interpreters; everything else of them runs code.
     // Not of those that look into the folder for what they are to run: cargo and rustc (rust-toolchain.toml), go (go.mod),
     // mvn (.mvn), yarn (.yarnrc), dotnet (global.json).
-    Row::new(&["python", "python3", "pip", "pip3"], "--version -V", Nothing).also(only_version),
-    Row::new(&["ruby", "php", "perl", "node", "npm", "lua", "deno", "bun", "docker"], "--version -v", Nothing).also(only_version),
-    Row::new(&["gcc", "g++", "clang", "clang++", "cc", "c++", "cmake", "ninja", "make", "gmake", "ld", "gdb", "lldb", "curl", "wget"], "--version", Nothing).also(only_version),
-    Row::new(&["sqlite3", "psql", "uv", "ruff", "nvim", "vim"], "--version", Nothing).also(only_version),
-    Row::new(&["ssh"], "-V", Nothing).also(only_version),
-    Row::new(&["java", "javac"], "-version --version", Nothing).also(only_version),
+    ProgramGrammar::new(&["python", "python3", "pip", "pip3"], "--version -V", Nothing).with_check(only_version),
+    ProgramGrammar::new(&["ruby", "php", "perl", "node", "npm", "lua", "deno", "bun", "docker"], "--version -v", Nothing).with_check(only_version),
+    ProgramGrammar::new(&["gcc", "g++", "clang", "clang++", "cc", "c++", "cmake", "ninja", "make", "gmake", "ld", "gdb", "lldb", "curl", "wget"], "--version", Nothing).with_check(only_version),
+    ProgramGrammar::new(&["sqlite3", "psql", "uv", "ruff", "nvim", "vim"], "--version", Nothing).with_check(only_version),
+    ProgramGrammar::new(&["ssh"], "-V", Nothing).with_check(only_version),
+    ProgramGrammar::new(&["java", "javac"], "-version --version", Nothing).with_check(only_version),
 ];
 
 const LS: &str = "-a -A -b -B -c -C -d -f -F -g -G -h -H -i -k -l -L -m -n -N -o -p -q -Q -r -R -s -S -t -T= -u -U -v -w= -x -X -Z -1 -I= \
@@ -208,9 +208,9 @@ const JQ: &str = "-r -c -n -e -s -S -M -C -R -j -a --raw-output --compact-output
     --args --jsonargs --raw-output0 --stream-errors";
 
 /// `printf FORMAT …`, whose format is certain, cannot be `-v NAME`, and sets no variable, as `%n` does.
-fn plain_format(seen: &Seen<'_>) -> Result<(), String> {
+fn plain_format(seen: &ParsedArguments<'_>) -> Result<(), String> {
     let format = seen.operands.first().ok_or("printf without a format")?;
-    let text = format.known().ok_or("the format of printf is not certain")?;
+    let text = format.known_text().ok_or("the format of printf is not certain")?;
     match text.starts_with('-') || conversions(text).any(|kind| !kind.starts_with(PRINTED)) {
         true => Err(format!("the format {} of printf may do more than print", format.raw)),
         false => Ok(()),
@@ -233,17 +233,18 @@ fn conversions(format: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Whether `printf` would print something as a number that zsh evaluates: every such argument must be one.
-pub(crate) fn evaluates(words: &[Word]) -> bool {
+pub(crate) fn evaluates_numbers(words: &[ShellWord]) -> bool {
     let Some((format, rest)) = words.split_first() else { return false };
     let texts = conversions(&format.text).all(|kind| kind.starts_with(['s', 'b', 'q', 'c', '%']));
-    let number = |word: &Word| word.known().is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let number =
+        |word: &ShellWord| word.known_text().is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     format.text.contains('*') || !texts && !rest.iter().all(number)
 }
 
 /// jq reads the modules that a script names at its beginning, wherever they lie.
-fn no_modules(seen: &Seen<'_>) -> Result<(), String> {
+fn no_modules(seen: &ParsedArguments<'_>) -> Result<(), String> {
     let script = seen.operands.first().map(|word| word.text.as_str()).unwrap_or_default();
-    if script.trim().is_empty() && seen.operands.first().is_some_and(|word| word.known().is_none()) {
+    if script.trim().is_empty() && seen.operands.first().is_some_and(|word| word.known_text().is_none()) {
         return Err("how the jq script begins is not certain".to_owned());
     }
     match ["import", "include", "input_filename", "modulemeta"].iter().find(|word| script.contains(**word)) {
@@ -252,70 +253,71 @@ fn no_modules(seen: &Seen<'_>) -> Result<(), String> {
     }
 }
 
-fn plain_names(seen: &Seen<'_>) -> Result<(), String> {
+fn plain_names(seen: &ParsedArguments<'_>) -> Result<(), String> {
     let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./+".contains(c));
-    match seen.operands.iter().find(|word| !word.known().is_some_and(plain)) {
+    match seen.operands.iter().find(|word| !word.known_text().is_some_and(plain)) {
         Some(word) => Err(format!("{} is no plain name", word.raw)),
         None => Ok(()),
     }
 }
 
 /// `date 010100002030` sets the clock; `date +%Y` does not.
-fn only_formats(seen: &Seen<'_>) -> Result<(), String> {
-    match seen.operands.iter().find(|word| !word.head().starts_with('+')) {
+fn only_formats(seen: &ParsedArguments<'_>) -> Result<(), String> {
+    match seen.operands.iter().find(|word| !word.known_prefix().starts_with('+')) {
         Some(word) => Err(format!("date may set the clock to {}", word.raw)),
         None => Ok(()),
     }
 }
 
-fn ps_words(seen: &Seen<'_>) -> Result<(), String> {
+fn ps_words(seen: &ParsedArguments<'_>) -> Result<(), String> {
     // `e` shows the environment of processes.
     let plain = |text: &str| text.chars().all(|c| "auxwfljT".contains(c) || c.is_ascii_digit());
-    match seen.operands.iter().find(|word| !word.known().is_some_and(plain)) {
+    match seen.operands.iter().find(|word| !word.known_text().is_some_and(plain)) {
         Some(word) => Err(format!("{} is not judged here", word.raw)),
         None => Ok(()),
     }
 }
 
 /// `tail +5` is a number to some, and a file to others; `head -n` has no such form.
-fn no_plus_files(seen: &Seen<'_>) -> Result<(), String> {
-    match seen.operands.iter().find(|word| word.head().starts_with('+')) {
+fn no_plus_files(seen: &ParsedArguments<'_>) -> Result<(), String> {
+    match seen.operands.iter().find(|word| word.known_prefix().starts_with('+')) {
         Some(word) => Err(format!("{} is a number to some programs", word.raw)),
         None => Ok(()),
     }
 }
 
 /// `rg --files PATH` takes no pattern; that the first operand is then judged as text must not let a path out.
-fn rg_lists(seen: &Seen<'_>) -> Result<(), String> {
-    let outside = |word: &&&Word| word.head().starts_with('/') || word.text.split('/').any(|part| part == "..");
-    match seen.operands.first().filter(|word| seen.has(&["--files"]) && outside(word)) {
+fn rg_lists(seen: &ParsedArguments<'_>) -> Result<(), String> {
+    let outside =
+        |word: &&&ShellWord| word.known_prefix().starts_with('/') || word.text.split('/').any(|part| part == "..");
+    match seen.operands.first().filter(|word| seen.has_option(&["--files"]) && outside(word)) {
         Some(word) => Err(format!("{} may lie outside of the workspace", word.raw)),
         None => Ok(()),
     }
 }
 
 /// They read what they are given, and a file would be read as a program.
-fn no_files(seen: &Seen<'_>) -> Result<(), String> {
+fn no_files(seen: &ParsedArguments<'_>) -> Result<(), String> {
     let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    match seen.operands.iter().find(|word| !word.known().is_some_and(number)) {
+    match seen.operands.iter().find(|word| !word.known_text().is_some_and(number)) {
         Some(word) => Err(format!("{} is not judged here", word.raw)),
         None => Ok(()),
     }
 }
 
 /// `@file` is read for more options.
-fn no_responses(seen: &Seen<'_>) -> Result<(), String> {
-    match seen.operands.iter().find(|word| matches!(word.head().chars().next(), None | Some('@'))) {
+fn no_responses(seen: &ParsedArguments<'_>) -> Result<(), String> {
+    match seen.operands.iter().find(|word| matches!(word.known_prefix().chars().next(), None | Some('@'))) {
         Some(word) => Err(format!("{} may hold options", word.raw)),
         None => Ok(()),
     }
 }
 
 /// What `ip` shows: every word must be known to be of that.
-fn ip_shows(seen: &Seen<'_>) -> Result<(), String> {
+fn ip_shows(seen: &ParsedArguments<'_>) -> Result<(), String> {
     const OBJECTS: [&str; 12] =
         ["a", "addr", "address", "l", "link", "r", "route", "n", "neigh", "rule", "maddr", "netns"];
-    let known: Vec<_> = seen.operands.iter().map(|word| word.known()).collect();
+    let known: Vec<_> = seen.operands.iter().map(|word| word.known_text()).collect();
     match known.as_slice() {
         [Some(object)] | [Some(object), Some("show" | "list" | "ls")] if OBJECTS.contains(object) => Ok(()),
         [Some(object), Some("show"), Some("dev"), Some(_)] if OBJECTS.contains(object) => Ok(()),
@@ -323,34 +325,39 @@ fn ip_shows(seen: &Seen<'_>) -> Result<(), String> {
     }
 }
 
-fn in_numbers(seen: &Seen<'_>) -> Result<(), String> {
-    if seen.has(&["-n", "--numeric"]) { Ok(()) } else { Err("without -n it asks the network for names".to_owned()) }
+fn in_numbers(seen: &ParsedArguments<'_>) -> Result<(), String> {
+    if seen.has_option(&["-n", "--numeric"]) {
+        Ok(())
+    } else {
+        Err("without -n it asks the network for names".to_owned())
+    }
 }
 
 /// Lists of this machine; others are asked for in the network.
-fn local_names(seen: &Seen<'_>) -> Result<(), String> {
-    match seen.operands.first().and_then(|word| word.known()) {
+fn local_names(seen: &ParsedArguments<'_>) -> Result<(), String> {
+    match seen.operands.first().and_then(|word| word.known_text()) {
         Some("passwd" | "group" | "services" | "protocols" | "networks" | "rpc") => Ok(()),
         _ => Err("getent may ask the network".to_owned()),
     }
 }
 
 /// What `tput` only tells of the terminal.
-fn asks_terminal(seen: &Seen<'_>) -> Result<(), String> {
+fn asks_terminal(seen: &ParsedArguments<'_>) -> Result<(), String> {
     match seen.operands.as_slice() {
-        [word] if matches!(word.known(), Some("cols" | "lines" | "colors" | "longname")) => Ok(()),
+        [word] if matches!(word.known_text(), Some("cols" | "lines" | "colors" | "longname")) => Ok(()),
         _ => Err("tput may change the terminal".to_owned()),
     }
 }
 
 /// What `dpkg` does is said by an option.
-fn first_is_option(seen: &Seen<'_>) -> Result<(), String> {
+fn first_is_option(seen: &ParsedArguments<'_>) -> Result<(), String> {
     if seen.options.is_empty() { Err("dpkg may install".to_owned()) } else { Ok(()) }
 }
 
 /// `bat cache` is no file.
-fn no_cache(seen: &Seen<'_>) -> Result<(), String> {
-    let certain = |word: &Word| word.known().is_some_and(|name| name != "cache") || word.text.contains(['.', '/']);
+fn no_cache(seen: &ParsedArguments<'_>) -> Result<(), String> {
+    let certain =
+        |word: &ShellWord| word.known_text().is_some_and(|name| name != "cache") || word.text.contains(['.', '/']);
     match seen.operands.first().filter(|word| !certain(word)) {
         Some(word) => Err(format!("{} may be a command of bat", word.raw)),
         None => Ok(()),
@@ -358,17 +365,17 @@ fn no_cache(seen: &Seen<'_>) -> Result<(), String> {
 }
 
 /// A shell script puts the names of files into commands: they must be certain and plain.
-fn named_plainly(seen: &Seen<'_>) -> Result<(), String> {
+fn named_plainly(seen: &ParsedArguments<'_>) -> Result<(), String> {
     let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
-    let given = usize::from(!seen.has(&["-e="]));
-    match seen.operands.iter().skip(given).find(|word| !word.known().is_some_and(plain)) {
+    let given = usize::from(!seen.has_option(&["-e="]));
+    match seen.operands.iter().skip(given).find(|word| !word.known_text().is_some_and(plain)) {
         Some(word) => Err(format!("{} is no plain name", word.raw)),
         None => Ok(()),
     }
 }
 
-fn only_null(seen: &Seen<'_>) -> Result<(), String> {
-    let harmless = |word: &Word| matches!(word.known(), Some("/dev/null" | "/dev/stdout" | "/dev/stderr"));
+fn only_null(seen: &ParsedArguments<'_>) -> Result<(), String> {
+    let harmless = |word: &ShellWord| matches!(word.known_text(), Some("/dev/null" | "/dev/stdout" | "/dev/stderr"));
     match seen.operands.iter().find(|word| !harmless(word)) {
         Some(word) => Err(format!("tee writes {}", word.raw)),
         None => Ok(()),
@@ -376,49 +383,55 @@ fn only_null(seen: &Seen<'_>) -> Result<(), String> {
 }
 
 /// Behind a file an option may be one, too, and the second file is written.
-fn options_first(seen: &Seen<'_>) -> Result<(), String> {
-    if seen.late { Err("an option behind a file may be a file that is written".to_owned()) } else { Ok(()) }
+fn options_first(seen: &ParsedArguments<'_>) -> Result<(), String> {
+    if seen.option_after_operand {
+        Err("an option behind a file may be a file that is written".to_owned())
+    } else {
+        Ok(())
+    }
 }
 
-fn lists_archive(seen: &Seen<'_>) -> Result<(), String> {
-    let plain = seen.operands.iter().all(|word| word.known().is_some_and(|name| !name.contains(':')));
+fn lists_archive(seen: &ParsedArguments<'_>) -> Result<(), String> {
+    let plain = seen.operands.iter().all(|word| word.known_text().is_some_and(|name| !name.contains(':')));
     options_first(seen)?;
-    if plain && seen.has(&["-l"]) { Ok(()) } else { Err("it may unpack or fetch".to_owned()) }
+    if plain && seen.has_option(&["-l"]) { Ok(()) } else { Err("it may unpack or fetch".to_owned()) }
 }
 
 /// `tar -tf FILE`, and `tar tf FILE`.
-fn lists_tar(seen: &Seen<'_>) -> Result<(), String> {
+fn lists_tar(seen: &ParsedArguments<'_>) -> Result<(), String> {
     let plain = |name: Option<&str>| {
         name.is_some_and(|name| {
             !name.contains(':') && !name.starts_with('/') && name.split('/').all(|part| part != "..")
         })
     };
-    let bundled = |word: &&Word| {
-        word.known().is_some_and(|text| text.starts_with('t') && text.bytes().all(|byte| b"tvzjJf".contains(&byte)))
+    let bundled = |word: &&ShellWord| {
+        word.known_text()
+            .is_some_and(|text| text.starts_with('t') && text.bytes().all(|byte| b"tvzjJf".contains(&byte)))
     };
     let listed = match seen.operands.as_slice() {
         [] => {
-            let mut names = seen.values("-f=@").chain(seen.values("--file=@")).map(|value| value.known());
-            seen.has(&["-t", "--list"]) && names.all(|name| name.is_some_and(|name| !name.contains(':')))
+            let mut names =
+                seen.option_values("-f=@").chain(seen.option_values("--file=@")).map(|value| value.known_text());
+            seen.has_option(&["-t", "--list"]) && names.all(|name| name.is_some_and(|name| !name.contains(':')))
         }
         [bundle, file] => {
-            seen.options.is_empty() && bundled(bundle) && bundle.text.ends_with('f') && plain(file.known())
+            seen.options.is_empty() && bundled(bundle) && bundle.text.ends_with('f') && plain(file.known_text())
         }
         _ => false,
     };
     if listed { Ok(()) } else { Err("it may unpack or fetch".to_owned()) }
 }
 
-fn to_stdout(seen: &Seen<'_>) -> Result<(), String> {
+fn to_stdout(seen: &ParsedArguments<'_>) -> Result<(), String> {
     // Of `-l` and `-d` together some do the second.
-    let lists = seen.has(&["-l", "--list", "-t", "--test"]) && !seen.has(&["-d", "--decompress"]);
-    match seen.operands.is_empty() || lists || seen.has(&["-c", "--stdout"]) {
+    let lists = seen.has_option(&["-l", "--list", "-t", "--test"]) && !seen.has_option(&["-d", "--decompress"]);
+    match seen.operands.is_empty() || lists || seen.has_option(&["-c", "--stdout"]) {
         true => Ok(()),
         false => Err("it puts one file into the place of another".to_owned()),
     }
 }
 
-fn only_version(seen: &Seen<'_>) -> Result<(), String> {
+fn only_version(seen: &ParsedArguments<'_>) -> Result<(), String> {
     if seen.options.len() == 1 { Ok(()) } else { Err("it runs code".to_owned()) }
 }
 

@@ -1,47 +1,51 @@
 //! Scripts of sed and awk: what of them can only print.
 
-use super::grammar::{Seen, Value};
+use super::grammar::{OptionValue, ParsedArguments};
 
 /// Every script of a sed command is known, and only prints.
-pub(crate) fn sed(seen: &Seen<'_>) -> Result<(), String> {
-    let given: Vec<Option<&str>> = seen.values("-e=").chain(seen.values("--expression=")).map(Value::known).collect();
-    let scripts =
-        if given.is_empty() { seen.operands.first().map(|word| word.known()).into_iter().collect() } else { given };
+pub(crate) fn check_sed(seen: &ParsedArguments<'_>) -> Result<(), String> {
+    let given: Vec<Option<&str>> =
+        seen.option_values("-e=").chain(seen.option_values("--expression=")).map(OptionValue::known_text).collect();
+    let scripts = if given.is_empty() {
+        seen.operands.first().map(|word| word.known_text()).into_iter().collect()
+    } else {
+        given
+    };
     if scripts.is_empty() {
         return Err("there is no script".to_owned());
     }
     for script in scripts {
         let script = script.ok_or("a script of sed is not certain")?;
-        Sed(script).script().ok_or_else(|| format!("the sed script {script} may do more than print"))?;
+        SedScript(script).parse_script().ok_or_else(|| format!("the sed script {script} may do more than print"))?;
     }
     Ok(())
 }
 
 /// The rest of a script.
-struct Sed<'a>(&'a str);
+struct SedScript<'a>(&'a str);
 
-impl Sed<'_> {
-    fn script(mut self) -> Option<()> {
+impl SedScript<'_> {
+    fn parse_script(mut self) -> Option<()> {
         let mut open = 0_usize;
         loop {
-            self.skip(|c| c == ';' || c.is_ascii_whitespace());
+            self.skip_while(|c| c == ';' || c.is_ascii_whitespace());
             if self.0.is_empty() {
                 return (open == 0).then_some(());
             }
-            self.addresses()?;
-            match self.next()? {
+            self.parse_addresses()?;
+            match self.next_char()? {
                 '{' => {
                     open += 1;
                     continue;
                 }
                 '}' => open = open.checked_sub(1)?,
                 'p' | 'd' | '=' | 'n' | 'N' | 'g' | 'G' | 'h' | 'H' | 'x' | 'D' | 'P' | 'z' => {}
-                'q' | 'Q' | 'l' => self.skip(|c| c.is_ascii_digit()),
-                's' => self.substitution()?,
+                'q' | 'Q' | 'l' => self.skip_while(|c| c.is_ascii_digit()),
+                's' => self.parse_substitution()?,
                 'y' => {
-                    let end = self.delimiter()?;
-                    self.text(end)?;
-                    self.text(end)?;
+                    let end = self.parse_delimiter()?;
+                    self.skip_to_delimiter(end)?;
+                    self.skip_to_delimiter(end)?;
                 }
                 // A line of text, as long as it is the last of the script.
                 'a' | 'i' | 'c' => {
@@ -51,79 +55,79 @@ impl Sed<'_> {
                 }
                 // A blank ends the label, and a command may follow it.
                 'b' | 't' | 'T' | ':' => {
-                    self.skip(|c| c == ' ');
-                    self.skip(|c| c.is_ascii_alphanumeric() || c == '_');
+                    self.skip_while(|c| c == ' ');
+                    self.skip_while(|c| c.is_ascii_alphanumeric() || c == '_');
                 }
                 _ => return None,
             }
-            self.skip(|c| c == ' ');
+            self.skip_while(|c| c == ' ');
             if !(self.0.is_empty() || self.0.starts_with([';', '\n', '}'])) {
                 return None;
             }
         }
     }
 
-    fn next(&mut self) -> Option<char> {
+    fn next_char(&mut self) -> Option<char> {
         let c = self.0.chars().next()?;
         self.0 = self.0.get(c.len_utf8()..)?;
         Some(c)
     }
 
-    fn skip(&mut self, skipped: impl Fn(char) -> bool) {
+    fn skip_while(&mut self, skipped: impl Fn(char) -> bool) {
         self.0 = self.0.trim_start_matches(skipped);
     }
 
-    fn addresses(&mut self) -> Option<()> {
-        if self.address()? {
-            self.skip(|c| c == ' ');
+    fn parse_addresses(&mut self) -> Option<()> {
+        if self.parse_address()? {
+            self.skip_while(|c| c == ' ');
             if let Some(rest) = self.0.strip_prefix(',') {
                 self.0 = rest.trim_start_matches(' ');
                 self.0 = self.0.strip_prefix(['+', '~']).unwrap_or(self.0);
-                self.address()?.then_some(())?;
+                self.parse_address()?.then_some(())?;
             }
         }
-        self.skip(|c| c == ' ' || c == '!');
+        self.skip_while(|c| c == ' ' || c == '!');
         Some(())
     }
 
     /// One address, if there is one.
-    fn address(&mut self) -> Option<bool> {
+    fn parse_address(&mut self) -> Option<bool> {
         match self.0.chars().next() {
             Some('0'..='9') => {
-                self.skip(|c| c.is_ascii_digit());
+                self.skip_while(|c| c.is_ascii_digit());
                 if let Some(rest) = self.0.strip_prefix('~') {
                     self.0 = rest.trim_start_matches(|c: char| c.is_ascii_digit());
                 }
             }
-            Some('$') => _ = self.next(),
+            Some('$') => _ = self.next_char(),
             Some('/') => {
-                self.next();
-                self.0 = pattern(self.0, '/')?;
-                self.skip(|c| matches!(c, 'I' | 'M'));
+                self.next_char();
+                self.0 = skip_pattern(self.0, '/')?;
+                self.skip_while(|c| matches!(c, 'I' | 'M'));
             }
             _ => return Some(false),
         }
         Some(true)
     }
 
-    fn substitution(&mut self) -> Option<()> {
-        let end = self.delimiter()?;
-        self.0 = pattern(self.0, end)?;
-        self.text(end)?;
+    fn parse_substitution(&mut self) -> Option<()> {
+        let end = self.parse_delimiter()?;
+        self.0 = skip_pattern(self.0, end)?;
+        self.skip_to_delimiter(end)?;
         // `e` runs what comes out, `w` writes it; `m` and `M` are harmless but rare.
-        self.skip(|c| matches!(c, 'g' | 'p' | 'i' | 'I') || c.is_ascii_digit());
+        self.skip_while(|c| matches!(c, 'g' | 'p' | 'i' | 'I') || c.is_ascii_digit());
         Some(())
     }
 
-    fn delimiter(&mut self) -> Option<char> {
-        self.next().filter(|c| c.is_ascii_punctuation() && *c != '\\' && *c != ';')
+    fn parse_delimiter(&mut self) -> Option<char> {
+        self.next_char().filter(|c| c.is_ascii_punctuation() && *c != '\\' && *c != ';')
     }
 
     /// Up to the next delimiter, where brackets mean nothing.
-    fn text(&mut self, end: char) -> Option<()> {
+    fn skip_to_delimiter(&mut self, end: char) -> Option<()> {
         loop {
-            match self.next()? {
-                '\\' => _ = self.next().filter(|c| *c != '\n')?,
+            match self.next_char()? {
+                '\\' => _ = self.next_char().filter(|c| *c != '\n')?,
                 '\n' => return None,
                 c if c == end => return Some(()),
                 _ => {}
@@ -134,28 +138,28 @@ impl Sed<'_> {
 
 /// What stands behind a regular expression that ends with this mark. A mark inside of brackets ends it for some programs and not
 /// for others, so there must be none.
-fn pattern(text: &str, end: char) -> Option<&str> {
+fn skip_pattern(text: &str, end: char) -> Option<&str> {
     let mut rest = text;
     loop {
         let c = rest.chars().next()?;
         rest = rest.get(c.len_utf8()..)?;
         match c {
-            '\\' => rest = behind_escape(rest)?,
+            '\\' => rest = skip_escape(rest)?,
             '\n' => return None,
             c if c == end => return Some(rest),
-            '[' => rest = behind_bracket(rest, end)?,
+            '[' => rest = skip_bracket(rest, end)?,
             _ => {}
         }
     }
 }
 
-fn behind_escape(text: &str) -> Option<&str> {
+fn skip_escape(text: &str) -> Option<&str> {
     let escaped = text.chars().next().filter(|c| *c != '\n')?;
     text.get(escaped.len_utf8()..)
 }
 
 /// What stands behind a list in brackets: a `]` that stands first in it belongs to it, and classes have brackets of their own.
-fn behind_bracket(text: &str, end: char) -> Option<&str> {
+fn skip_bracket(text: &str, end: char) -> Option<&str> {
     let mut rest = text.strip_prefix('^').unwrap_or(text);
     rest = rest.strip_prefix(']').unwrap_or(rest);
     loop {
@@ -165,7 +169,7 @@ fn behind_bracket(text: &str, end: char) -> Option<&str> {
             ']' => return Some(rest),
             // To some the backslash is escaped, to others it ends nothing.
             '\\' if rest.starts_with(']') => return None,
-            '\\' => rest = behind_escape(rest)?,
+            '\\' => rest = skip_escape(rest)?,
             '[' if rest.starts_with([':', '.', '=']) => {
                 let (class, behind) = rest.split_once(']')?;
                 if class.contains(end) || !class.ends_with([':', '.', '=']) || class.len() < 2 {
@@ -180,7 +184,7 @@ fn behind_bracket(text: &str, end: char) -> Option<&str> {
 
 /// An expression of yq is known, and made of paths and of functions that look at nothing else: there are some that read files, or the
 /// environment, or run programs.
-pub(crate) fn yq(seen: &Seen<'_>) -> Result<(), String> {
+pub(crate) fn check_yq(seen: &ParsedArguments<'_>) -> Result<(), String> {
     const CALLED: [&str; 25] = [
         "keys",
         "length",
@@ -208,7 +212,8 @@ pub(crate) fn yq(seen: &Seen<'_>) -> Result<(), String> {
         "contains",
         "join",
     ];
-    let script = seen.operands.first().and_then(|word| word.known()).ok_or("the expression of yq is not certain")?;
+    let script =
+        seen.operands.first().and_then(|word| word.known_text()).ok_or("the expression of yq is not certain")?;
     // What stands between quotation marks is a text, and what stands behind a point is a key.
     let bare: String = script.split('"').step_by(2).collect::<Vec<_>>().join(" ");
     let harmless = !script.contains('\\')
@@ -221,20 +226,20 @@ pub(crate) fn yq(seen: &Seen<'_>) -> Result<(), String> {
 }
 
 /// The script of an awk command is known, and only prints.
-pub(crate) fn awk(seen: &Seen<'_>) -> Result<(), String> {
-    let script = seen.operands.first().and_then(|word| word.known()).ok_or("the script of awk is not certain")?;
-    let assigned = seen.values("-v=").chain(seen.values("--assign="));
+pub(crate) fn check_awk(seen: &ParsedArguments<'_>) -> Result<(), String> {
+    let script = seen.operands.first().and_then(|word| word.known_text()).ok_or("the script of awk is not certain")?;
+    let assigned = seen.option_values("-v=").chain(seen.option_values("--assign="));
     for value in assigned {
-        value.known().ok_or("a value given to awk is not certain")?;
+        value.known_text().ok_or("a value given to awk is not certain")?;
     }
-    Awk { rest: script, before: Before::Start, round: Vec::new(), braces: 0 }
-        .script()
+    AwkScript { rest: script, preceding: PrecedingToken::Start, control_parens: Vec::new(), braces: 0 }
+        .parse_script()
         .ok_or_else(|| format!("the awk script {script} may do more than print"))
 }
 
 /// What stood before: it decides whether `/` divides.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Before {
+enum PrecedingToken {
     Start,
     Value,
     Word,
@@ -242,84 +247,84 @@ enum Before {
     Control,
 }
 
-struct Awk<'a> {
+struct AwkScript<'a> {
     rest: &'a str,
-    before: Before,
+    preceding: PrecedingToken,
     /// Whether each open bracket is that of a control word.
-    round: Vec<bool>,
+    control_parens: Vec<bool>,
     braces: usize,
 }
 
-impl Awk<'_> {
-    fn next(&mut self) -> Option<char> {
+impl AwkScript<'_> {
+    fn next_char(&mut self) -> Option<char> {
         let c = self.rest.chars().next()?;
         self.rest = self.rest.get(c.len_utf8()..)?;
         Some(c)
     }
 
-    fn script(mut self) -> Option<()> {
-        while let Some(c) = self.next() {
-            self.before = match c {
-                ' ' | '\t' => self.before,
+    fn parse_script(mut self) -> Option<()> {
+        while let Some(c) = self.next_char() {
+            self.preceding = match c {
+                ' ' | '\t' => self.preceding,
                 '"' => {
-                    self.string()?;
-                    Before::Value
+                    self.parse_string()?;
+                    PrecedingToken::Value
                 }
-                '/' if self.before == Before::Value => Before::Start,
-                '/' if self.before == Before::Start => {
-                    self.rest = pattern(self.rest, '/')?;
-                    Before::Value
+                '/' if self.preceding == PrecedingToken::Value => PrecedingToken::Start,
+                '/' if self.preceding == PrecedingToken::Start => {
+                    self.rest = skip_pattern(self.rest, '/')?;
+                    PrecedingToken::Value
                 }
                 // Behind `print` a pattern, behind a name a division: which it is, only awk knows.
                 '/' => return None,
                 '|' if self.rest.starts_with('|') => {
-                    self.next();
-                    Before::Start
+                    self.next_char();
+                    PrecedingToken::Start
                 }
                 // Output to a file, unless it compares.
-                '>' if self.rest.starts_with('=') || !self.round.is_empty() || self.braces == 0 => {
+                '>' if self.rest.starts_with('=') || !self.control_parens.is_empty() || self.braces == 0 => {
                     if self.rest.starts_with('>') {
                         return None;
                     }
-                    Before::Start
+                    PrecedingToken::Start
                 }
                 // Input of a file, unless it compares, which looks the same without `getline`.
-                '<' => Before::Start,
+                '<' => PrecedingToken::Start,
                 '|' | '>' | '@' | '\\' | '`' | '#' => return None,
                 '(' => {
-                    self.round.push(self.before == Before::Control);
-                    Before::Start
+                    self.control_parens.push(self.preceding == PrecedingToken::Control);
+                    PrecedingToken::Start
                 }
-                ')' if self.round.pop()? => Before::Word,
-                ')' => Before::Value,
+                ')' if self.control_parens.pop()? => PrecedingToken::Word,
+                ')' => PrecedingToken::Value,
                 // Of a number, or of one and then a division; and `x++` is a value where `++x` begins one.
-                '.' => Before::Word,
+                '.' => PrecedingToken::Word,
                 '+' | '-' if self.rest.starts_with(c) => {
-                    self.next();
-                    Before::Word
+                    self.next_char();
+                    PrecedingToken::Word
                 }
                 '{' => {
                     self.braces += 1;
-                    Before::Start
+                    PrecedingToken::Start
                 }
                 '}' => {
                     self.braces = self.braces.checked_sub(1)?;
-                    Before::Start
+                    PrecedingToken::Start
                 }
-                ']' | '0'..='9' => Before::Value,
-                'a'..='z' | 'A'..='Z' | '_' => self.word(c)?,
-                _ if c.is_ascii_punctuation() || c == '\n' => Before::Start,
+                ']' | '0'..='9' => PrecedingToken::Value,
+                'a'..='z' | 'A'..='Z' | '_' => self.parse_word(c)?,
+                _ if c.is_ascii_punctuation() || c == '\n' => PrecedingToken::Start,
                 _ => return None,
             };
         }
-        (self.round.is_empty() && self.braces == 0).then_some(())
+        (self.control_parens.is_empty() && self.braces == 0).then_some(())
     }
 
     /// Up to the closing quotation mark.
-    fn string(&mut self) -> Option<()> {
+    fn parse_string(&mut self) -> Option<()> {
         loop {
-            match self.next()? {
-                '\\' => _ = self.next().filter(|c| *c != '\n')?,
+            match self.next_char()? {
+                '\\' => _ = self.next_char().filter(|c| *c != '\n')?,
                 '\n' => return None,
                 '"' => return Some(()),
                 _ => {}
@@ -328,7 +333,7 @@ impl Awk<'_> {
     }
 
     /// A name: words of the language that can only compute, or a variable, which is not called.
-    fn word(&mut self, first: char) -> Option<Before> {
+    fn parse_word(&mut self, first: char) -> Option<PrecedingToken> {
         const CALLED: [&str; 22] = [
             "length", "substr", "split", "index", "match", "sub", "gsub", "gensub", "toupper", "tolower", "sprintf",
             "int", "sqrt", "log", "exp", "sin", "cos", "rand", "srand", "strftime", "systime", "asort",
@@ -347,20 +352,20 @@ impl Awk<'_> {
         self.rest = behind;
         let name = format!("{first}{rest}");
         // `for (;; print > "f")` prints inside of brackets, where `>` seems to compare.
-        if name.starts_with("print") && !self.round.is_empty() {
+        if name.starts_with("print") && !self.control_parens.is_empty() {
             return None;
         }
         if matches!(name.as_str(), "if" | "while" | "for") {
-            return Some(Before::Control);
+            return Some(PrecedingToken::Control);
         }
         if STATEMENTS.contains(&name.as_str()) {
-            return Some(Before::Word);
+            return Some(PrecedingToken::Word);
         }
         let (called, known) = (behind.starts_with('('), CALLED.contains(&name.as_str()));
         if FORBIDDEN.contains(&name.as_str()) || called && !known {
             return None;
         }
         // Whether a division or a pattern follows `length` is for awk to say.
-        Some(if known && !called { Before::Word } else { Before::Value })
+        Some(if known && !called { PrecedingToken::Word } else { PrecedingToken::Value })
     }
 }

@@ -1,29 +1,29 @@
 //! Words: what is certain of a word of a command line before the shell expands it.
 //!
-//! A word is scanned by its own small lexer that knows only what bash and zsh agree on. Everything else makes it [`Form::Odd`],
+//! A word is scanned by its own small lexer that knows only what bash and zsh agree on. Everything else makes it [`WordForm::Odd`],
 //! and an odd word is never judged.
 
-use super::facts::Shell;
+use super::command_facts::ShellKind;
 
 /// A word after quote removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Word {
+pub(crate) struct ShellWord {
     /// As it was written.
     pub(crate) raw: String,
     /// What is certain of it: the whole of a literal, a pattern's text, the beginning of a field.
     pub(crate) text: String,
-    pub(crate) form: Form,
+    pub(crate) form: WordForm,
 }
 
 /// What becomes of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum WordForm {
     /// Itself.
     Literal,
     /// The names of files that match, or itself; they all begin with the first so many bytes of the text.
     Glob(usize),
     /// One word with an unknown rest.
-    Field(Trait),
+    Field(TextTraits),
     /// Any number of words.
     Fields,
     /// Something that is not judged, and what.
@@ -32,7 +32,7 @@ pub(crate) enum Form {
 
 /// What is known of an unknown text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Trait {
+pub(crate) struct TextTraits {
     /// It cannot begin with `-`.
     pub(crate) plain: bool,
     /// As a path it stays beneath the folder.
@@ -45,127 +45,128 @@ pub(crate) struct Trait {
 
 /// What a variable is known to hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Bound {
+pub(crate) enum VariableValue {
     Literal(String),
-    Some(Trait),
+    Some(TextTraits),
 }
 
 /// A scanned word, and the command lines of its `$(…)`.
-pub(crate) struct Scanned {
-    pub(crate) word: Word,
+pub(crate) struct ScannedWord {
+    pub(crate) word: ShellWord,
     pub(crate) commands: Vec<String>,
 }
 
 /// Scans a word as it was written.
-pub(crate) fn scan(raw: &str, shell: Shell, bound: &dyn Fn(&str) -> Option<Bound>) -> Scanned {
+pub(crate) fn scan_word(raw: &str, shell: ShellKind, bound: &dyn Fn(&str) -> Option<VariableValue>) -> ScannedWord {
     let (text, tail) = (String::new(), String::new());
-    let mut scanner = Scanner { rest: raw, shell, bound, text, tail, form: Form::Literal, commands: Vec::new() };
-    match (scanner.run(), scanner.form) {
-        (Err(odd), _) => scanner.form = Form::Odd(odd),
-        (Ok(()), Form::Field(known)) => {
-            scanner.form = Form::Field(Trait {
-                inside: known.inside && (stays(&scanner.tail) || known.name && !scanner.tail.contains("..")),
+    let mut scanner =
+        WordScanner { rest: raw, shell, variables: bound, text, tail, form: WordForm::Literal, commands: Vec::new() };
+    match (scanner.scan_all(), scanner.form) {
+        (Err(odd), _) => scanner.form = WordForm::Odd(odd),
+        (Ok(()), WordForm::Field(known)) => {
+            scanner.form = WordForm::Field(TextTraits {
+                inside: known.inside && (stays_beneath(&scanner.tail) || known.name && !scanner.tail.contains("..")),
                 ..known
             });
         }
         // A bracket that nothing closes is no pattern: `[` is a program.
-        (Ok(()), Form::Glob(_)) if !scanner.text.contains(['*', '?', ']']) => scanner.form = Form::Literal,
+        (Ok(()), WordForm::Glob(_)) if !scanner.text.contains(['*', '?', ']']) => scanner.form = WordForm::Literal,
         (Ok(()), _) => {}
     }
-    let Scanner { text, form, commands, .. } = scanner;
-    Scanned { word: Word { raw: raw.to_owned(), text, form }, commands }
+    let WordScanner { text, form, commands, .. } = scanner;
+    ScannedWord { word: ShellWord { raw: raw.to_owned(), text, form }, commands }
 }
 
-impl Word {
+impl ShellWord {
     pub(crate) fn literal(text: &str) -> Self {
-        Self { raw: text.to_owned(), text: text.to_owned(), form: Form::Literal }
+        Self { raw: text.to_owned(), text: text.to_owned(), form: WordForm::Literal }
     }
 
     pub(crate) fn field(raw: &str, text: &str, plain: bool, inside: bool) -> Self {
         Self {
             raw: raw.to_owned(),
             text: text.to_owned(),
-            form: Form::Field(Trait { plain, inside, name: false, word: false }),
+            form: WordForm::Field(TextTraits { plain, inside, name: false, word: false }),
         }
     }
 
     /// The whole of it, if that is certain.
-    pub(crate) fn known(&self) -> Option<&str> {
-        (self.form == Form::Literal).then_some(self.text.as_str())
+    pub(crate) fn known_text(&self) -> Option<&str> {
+        (self.form == WordForm::Literal).then_some(self.text.as_str())
     }
 
     /// The beginning that is certain.
-    pub(crate) fn head(&self) -> &str {
+    pub(crate) fn known_prefix(&self) -> &str {
         match self.form {
-            Form::Literal | Form::Field(_) => &self.text,
-            Form::Glob(at) => self.text.get(..at).unwrap_or_default(),
-            Form::Fields | Form::Odd(_) => "",
+            WordForm::Literal | WordForm::Field(_) => &self.text,
+            WordForm::Glob(at) => self.text.get(..at).unwrap_or_default(),
+            WordForm::Fields | WordForm::Odd(_) => "",
         }
     }
 
     /// Whether it can turn out to be an option, or anything else that begins with `-`.
     pub(crate) fn may_be_option(&self) -> bool {
-        let head = self.head();
+        let head = self.known_prefix();
         head.starts_with('-')
             || head.is_empty()
                 && match self.form {
-                    Form::Literal => false,
-                    Form::Field(known) => !known.plain,
-                    Form::Glob(_) | Form::Fields | Form::Odd(_) => true,
+                    WordForm::Literal => false,
+                    WordForm::Field(known) => !known.plain,
+                    WordForm::Glob(_) | WordForm::Fields | WordForm::Odd(_) => true,
                 }
     }
 }
 
-struct Scanner<'a> {
+struct WordScanner<'a> {
     rest: &'a str,
-    shell: Shell,
-    bound: &'a dyn Fn(&str) -> Option<Bound>,
+    shell: ShellKind,
+    variables: &'a dyn Fn(&str) -> Option<VariableValue>,
     text: String,
     /// What stands behind the unknown part of a field.
     tail: String,
-    form: Form,
+    form: WordForm,
     commands: Vec<String>,
 }
 
-type Odd = &'static str;
+type OddReason = &'static str;
 
-impl Scanner<'_> {
-    fn next(&mut self) -> Option<char> {
+impl WordScanner<'_> {
+    fn next_char(&mut self) -> Option<char> {
         let next = self.rest.chars().next()?;
         self.rest = self.rest.get(next.len_utf8()..).unwrap_or_default();
         Some(next)
     }
 
-    fn peek(&self) -> Option<char> {
+    fn peek_char(&self) -> Option<char> {
         self.rest.chars().next()
     }
 
-    fn run(&mut self) -> Result<(), Odd> {
-        let zsh = self.shell == Shell::Zsh;
+    fn scan_all(&mut self) -> Result<(), OddReason> {
+        let zsh = self.shell == ShellKind::Zsh;
         let mut first = true;
-        while let Some(c) = self.next() {
+        while let Some(c) = self.next_char() {
             match c {
-                '\\' => match self.next() {
-                    Some(c) if c != '\n' => self.push(c),
+                '\\' => match self.next_char() {
+                    Some(c) if c != '\n' => self.push_char(c),
                     _ => return Err("a line that goes on behind a backslash"),
                 },
-                '\'' => self.single()?,
-                '"' => self.double()?,
-                '$' => self.dollar(false)?,
-                '`' => self.backquoted(false)?,
-                '*' | '?' | '[' => self.glob(c),
+                '\'' => self.scan_single_quoted()?,
+                '"' => self.scan_double_quoted()?,
+                '$' => self.scan_dollar(false)?,
+                '`' => self.scan_backquoted(false)?,
+                '*' | '?' | '[' => self.push_glob(c),
                 '{' if zsh && !self.rest.starts_with('}') => return Err("a brace"),
                 '}' if zsh && self.text != "{" => return Err("a brace"),
                 '{' if is_brace_list(self.rest) => return Err("a brace expansion"),
                 // The home folder, whose path begins with a `/`.
                 '~' if first && (self.rest.is_empty() || self.rest.starts_with('/')) => {
-                    self.unknown(Trait { plain: true, inside: false, name: false, word: true }, true);
+                    self.mark_unknown(TextTraits { plain: true, inside: false, name: false, word: true }, true);
                 }
                 '~' if first || self.text.ends_with([':', '=']) => return Err("a tilde"),
                 '=' if zsh && first => return Err("an expansion of zsh"),
                 '(' | ')' | '<' | '>' | '|' | '&' | ';' => return Err("an operator inside of a word"),
                 _ if c.is_whitespace() => return Err("a blank inside of a word"),
-                _ => self.push(c),
+                _ => self.push_char(c),
             }
             first = false;
         }
@@ -173,54 +174,54 @@ impl Scanner<'_> {
     }
 
     /// A character that stands for itself.
-    fn push(&mut self, c: char) {
+    fn push_char(&mut self, c: char) {
         match self.form {
-            Form::Field(_) => self.tail.push(c),
-            Form::Fields | Form::Odd(_) => {}
-            Form::Literal | Form::Glob(_) => self.text.push(c),
+            WordForm::Field(_) => self.tail.push(c),
+            WordForm::Fields | WordForm::Odd(_) => {}
+            WordForm::Literal | WordForm::Glob(_) => self.text.push(c),
         }
     }
 
-    fn glob(&mut self, c: char) {
+    fn push_glob(&mut self, c: char) {
         match self.form {
-            Form::Literal => {
-                self.form = Form::Glob(self.text.len());
+            WordForm::Literal => {
+                self.form = WordForm::Glob(self.text.len());
                 self.text.push(c);
             }
-            Form::Glob(_) => self.text.push(c),
-            Form::Field(_) => self.form = Form::Fields,
-            Form::Fields | Form::Odd(_) => {}
+            WordForm::Glob(_) => self.text.push(c),
+            WordForm::Field(_) => self.form = WordForm::Fields,
+            WordForm::Fields | WordForm::Odd(_) => {}
         }
     }
 
-    fn single(&mut self) -> Result<(), Odd> {
+    fn scan_single_quoted(&mut self) -> Result<(), OddReason> {
         let (quoted, rest) = self.rest.split_once('\'').ok_or("a quotation without an end")?;
         self.rest = rest;
-        quoted.chars().for_each(|c| self.push(c));
+        quoted.chars().for_each(|c| self.push_char(c));
         Ok(())
     }
 
-    fn double(&mut self) -> Result<(), Odd> {
+    fn scan_double_quoted(&mut self) -> Result<(), OddReason> {
         loop {
-            match self.next().ok_or("a quotation without an end")? {
+            match self.next_char().ok_or("a quotation without an end")? {
                 '"' => return Ok(()),
-                '\\' => match self.next().ok_or("a quotation without an end")? {
+                '\\' => match self.next_char().ok_or("a quotation without an end")? {
                     '\n' => return Err("a line that goes on behind a backslash"),
-                    c @ ('$' | '`' | '"' | '\\') => self.push(c),
+                    c @ ('$' | '`' | '"' | '\\') => self.push_char(c),
                     c => {
-                        self.push('\\');
-                        self.push(c);
+                        self.push_char('\\');
+                        self.push_char(c);
                     }
                 },
-                '`' => self.backquoted(true)?,
-                '$' => self.dollar(true)?,
-                c => self.push(c),
+                '`' => self.scan_backquoted(true)?,
+                '$' => self.scan_dollar(true)?,
+                c => self.push_char(c),
             }
         }
     }
 
     /// The rest of a command in backquotes, which is one as in `$(…)` where nothing in it is escaped.
-    fn backquoted(&mut self, quoted: bool) -> Result<(), Odd> {
+    fn scan_backquoted(&mut self, quoted: bool) -> Result<(), OddReason> {
         let (inner, rest) = self.rest.split_once('`').ok_or("a quotation without an end")?;
         let odd = inner.trim().is_empty() || inner.contains(['\\', '#']) || inner.contains("<<");
         if odd || quoted && inner.contains('"') {
@@ -228,91 +229,93 @@ impl Scanner<'_> {
         }
         self.rest = rest;
         self.commands.push(inner.to_owned());
-        self.unknown(Trait { plain: false, inside: false, name: false, word: false }, quoted);
+        self.mark_unknown(TextTraits { plain: false, inside: false, name: false, word: false }, quoted);
         Ok(())
     }
 
     /// What a `$` begins.
-    fn dollar(&mut self, quoted: bool) -> Result<(), Odd> {
-        let unknown = Trait { plain: false, inside: false, name: false, word: false };
-        if self.shell == Shell::Zsh && is_subscripted(self.rest) {
+    fn scan_dollar(&mut self, quoted: bool) -> Result<(), OddReason> {
+        let unknown = TextTraits { plain: false, inside: false, name: false, word: false };
+        if self.shell == ShellKind::Zsh && is_subscripted(self.rest) {
             return Err("a subscript or modifier of zsh");
         }
-        match self.peek() {
+        match self.peek_char() {
             Some('(') if self.rest.starts_with("((") => {
-                self.arithmetic()?;
-                self.unknown(unknown, quoted);
+                self.scan_arithmetic()?;
+                self.mark_unknown(unknown, quoted);
             }
             Some('(') => {
-                self.next();
-                let line = self.command()?;
+                self.next_char();
+                let line = self.scan_command()?;
                 self.commands.push(line);
-                self.unknown(unknown, quoted);
+                self.mark_unknown(unknown, quoted);
             }
             Some('{') => {
-                self.next();
-                self.braced(quoted)?;
+                self.next_char();
+                self.scan_braced(quoted)?;
             }
-            Some('\'') if !quoted && self.shell != Shell::Plain && self.blank() => {}
+            Some('\'') if !quoted && self.shell != ShellKind::Plain && self.scan_escaped_blank() => {}
             Some('\'' | '"') if !quoted => return Err("a quotation that begins with $"),
             Some('[') => return Err("arithmetic in $[…]"),
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {
                 let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(self.rest.len());
                 let (name, rest) = self.rest.split_at_checked(end).ok_or("a name")?;
                 self.rest = rest;
-                self.variable(name, quoted);
+                self.scan_variable(name, quoted);
             }
             Some('?' | '#') => {
-                self.next();
-                self.unknown(Trait { plain: true, inside: true, name: true, word: true }, true);
+                self.next_char();
+                self.mark_unknown(TextTraits { plain: true, inside: true, name: true, word: true }, true);
             }
             Some('@') => {
-                self.next();
-                self.form = Form::Fields;
+                self.next_char();
+                self.form = WordForm::Fields;
             }
             Some('0'..='9' | '$' | '!' | '*' | '-') => {
-                self.next();
-                self.unknown(unknown, quoted);
+                self.next_char();
+                self.mark_unknown(unknown, quoted);
             }
-            Some(_) if self.shell == Shell::Zsh && !quoted => return Err("an expansion of zsh"),
-            _ => self.push('$'),
+            Some(_) if self.shell == ShellKind::Zsh && !quoted => return Err("an expansion of zsh"),
+            _ => self.push_char('$'),
         }
         Ok(())
     }
 
     /// A tab or a line feed as `$'…'`, and nothing else.
-    fn blank(&mut self) -> bool {
+    fn scan_escaped_blank(&mut self) -> bool {
         let blanks = [("'\\t'", '\t'), ("'\\n'", '\n')];
         let Some((c, rest)) = blanks.iter().find_map(|(text, c)| Some((*c, self.rest.strip_prefix(text)?))) else {
             return false;
         };
         self.rest = rest;
-        self.push(c);
+        self.push_char(c);
         true
     }
 
-    fn variable(&mut self, name: &str, quoted: bool) {
-        match (self.bound)(name) {
-            Some(Bound::Literal(value)) if quoted || is_one_word(&value) => value.chars().for_each(|c| self.push(c)),
-            // A file's name may hold blanks.
-            Some(Bound::Some(known)) if quoted || known.word => {
-                let fits = self.text.is_empty() || self.text.ends_with('/') || known.name && !self.text.ends_with('.');
-                self.unknown(Trait { inside: known.inside && fits, ..known }, true);
+    fn scan_variable(&mut self, name: &str, quoted: bool) {
+        match (self.variables)(name) {
+            Some(VariableValue::Literal(value)) if quoted || is_one_word(&value) => {
+                value.chars().for_each(|c| self.push_char(c))
             }
-            _ => self.unknown(Trait { plain: false, inside: false, name: false, word: false }, quoted),
+            // A file's name may hold blanks.
+            Some(VariableValue::Some(known)) if quoted || known.word => {
+                let fits = self.text.is_empty() || self.text.ends_with('/') || known.name && !self.text.ends_with('.');
+                self.mark_unknown(TextTraits { inside: known.inside && fits, ..known }, true);
+            }
+            _ => self.mark_unknown(TextTraits { plain: false, inside: false, name: false, word: false }, quoted),
         }
     }
 
     /// `${…}`: a name, its length, a piece of it, or one with a default, a prefix, a suffix or a change of plain characters.
-    fn braced(&mut self, quoted: bool) -> Result<(), Odd> {
+    fn scan_braced(&mut self, quoted: bool) -> Result<(), OddReason> {
         let (inner, rest) = self.rest.split_once('}').ok_or("an expansion without an end")?;
         self.rest = rest;
-        if self.shell == Shell::Zsh && rest.starts_with('[') {
+        if self.shell == ShellKind::Zsh && rest.starts_with('[') {
             return Err("a subscript or modifier of zsh");
         }
         let counted = inner.strip_prefix('#').filter(|name| is_name(name));
         if counted.is_some() {
-            self.unknown(Trait { plain: true, inside: true, name: true, word: true }, true);
+            self.mark_unknown(TextTraits { plain: true, inside: true, name: true, word: true }, true);
             return Ok(());
         }
         let end = inner.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inner.len());
@@ -320,7 +323,7 @@ impl Scanner<'_> {
         let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_./-*?, :".contains(c));
         let known = match operation {
             "" if is_name(name) => {
-                self.variable(name, quoted);
+                self.scan_variable(name, quoted);
                 return Ok(());
             }
             "" => !name.is_empty(),
@@ -334,16 +337,17 @@ impl Scanner<'_> {
         if !known {
             return Err("an expansion that is not judged");
         }
-        self.unknown(Trait { plain: false, inside: false, name: false, word: false }, quoted);
+        self.mark_unknown(TextTraits { plain: false, inside: false, name: false, word: false }, quoted);
         Ok(())
     }
 
     /// `((…))` of numbers, and of names that are known to hold one: any other is evaluated again, and can run a command.
-    fn arithmetic(&mut self) -> Result<(), Odd> {
+    fn scan_arithmetic(&mut self) -> Result<(), OddReason> {
         let (inner, rest) = self.rest.split_once("))").ok_or("arithmetic without an end")?;
         let plain = inner.strip_prefix("((").unwrap_or("?");
         let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let certain = |name: &str| matches!((self.bound)(name), Some(Bound::Literal(value)) if number(&value));
+        let certain =
+            |name: &str| matches!((self.variables)(name), Some(VariableValue::Literal(value)) if number(&value));
         let names: Vec<&str> =
             plain.split(|c: char| "+-*/% $".contains(c)).filter(|part| !part.is_empty() && !number(part)).collect();
         // A name may also be changed.
@@ -355,17 +359,17 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn unknown(&mut self, known: Trait, quoted: bool) {
+    fn mark_unknown(&mut self, known: TextTraits, quoted: bool) {
         self.form = match self.form {
-            Form::Literal if quoted => Form::Field(known),
-            Form::Field(before) if quoted => Form::Field(Trait { inside: false, ..before }),
-            Form::Odd(odd) => Form::Odd(odd),
-            _ => Form::Fields,
+            WordForm::Literal if quoted => WordForm::Field(known),
+            WordForm::Field(before) if quoted => WordForm::Field(TextTraits { inside: false, ..before }),
+            WordForm::Odd(odd) => WordForm::Odd(odd),
+            _ => WordForm::Fields,
         };
     }
 
     /// The rest of a `$(…)`, up to its end, which must be certain.
-    fn command(&mut self) -> Result<String, Odd> {
+    fn scan_command(&mut self) -> Result<String, OddReason> {
         let end = substitution_end(self.rest).ok_or("a command substitution that is not judged")?;
         let (inner, rest) = self.rest.split_at_checked(end).ok_or("a command substitution that is not judged")?;
         self.rest = rest.strip_prefix(')').unwrap_or(rest);
@@ -413,7 +417,7 @@ fn substitution_end(text: &str) -> Option<usize> {
 }
 
 /// Whether a path that stays beneath a folder still does with this behind it.
-fn stays(tail: &str) -> bool {
+fn stays_beneath(tail: &str) -> bool {
     let suffix = tail.strip_prefix('.').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphanumeric()));
     tail.is_empty() || (tail.starts_with('/') || suffix) && !tail.contains("..")
 }

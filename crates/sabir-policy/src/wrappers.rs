@@ -2,278 +2,306 @@
 
 use super::Verdict;
 
-use super::facts::Roaming;
-use super::feed::Feed;
+use super::command_facts::SymlinkTraversal;
+use super::evaluator::{CommandEvaluator, PolicyFinding, ShellScope};
 use super::find;
 use super::git;
-use super::grammar::Operands::{Nothing, Text};
-use super::grammar::{Ground, Row};
-use super::judge::{Finding, Judge, Scope};
-use super::pattern::Reach;
+use super::grammar::OperandKind::{Nothing, Text};
+use super::grammar::{PathContext, ProgramGrammar};
+use super::pattern::RuleReach;
+use super::pipe_input::PipeInput;
 use super::programs::{self, BUILTINS, may_name, may_set};
-use super::word::{Form, Trait, Word};
+use super::word::{ShellWord, TextTraits, WordForm};
 
 /// Options of wrappers that stand in front of the command; a name that is not here takes none.
-const WRAPPERS: &[Row] = &[
-    Row::new(&["timeout"], "-s= -k= -v --signal= --kill-after= --foreground --preserve-status --verbose", Text),
-    Row::new(&["nice"], "-n= -# --adjustment=", Nothing),
-    Row::new(&["ionice"], "-c= -n= -t --class= --classdata=", Nothing),
-    Row::new(&["stdbuf"], "-i= -o= -e= --input= --output= --error=", Nothing),
-    Row::new(&["nohup"], "", Nothing),
-    Row::new(&["time"], "-p -v --verbose --portability", Nothing),
-    Row::new(&["env"], "-i --ignore-environment", Nothing),
-    Row::new(&["command"], "-p", Nothing),
-    Row::new(&["builtin"], "", Nothing),
-    Row::new(
+const WRAPPERS: &[ProgramGrammar] = &[
+    ProgramGrammar::new(
+        &["timeout"],
+        "-s= -k= -v --signal= --kill-after= --foreground --preserve-status --verbose",
+        Text,
+    ),
+    ProgramGrammar::new(&["nice"], "-n= -# --adjustment=", Nothing),
+    ProgramGrammar::new(&["ionice"], "-c= -n= -t --class= --classdata=", Nothing),
+    ProgramGrammar::new(&["stdbuf"], "-i= -o= -e= --input= --output= --error=", Nothing),
+    ProgramGrammar::new(&["nohup"], "", Nothing),
+    ProgramGrammar::new(&["time"], "-p -v --verbose --portability", Nothing),
+    ProgramGrammar::new(&["env"], "-i --ignore-environment", Nothing),
+    ProgramGrammar::new(&["command"], "-p", Nothing),
+    ProgramGrammar::new(&["builtin"], "", Nothing),
+    ProgramGrammar::new(
         &["xargs"],
         "-0 -n= -P= -L= -I= -r -t -d= -a=@ -s= -x --null --max-args= --max-procs= --max-lines=? --no-run-if-empty --delimiter= --verbose --replace=?",
         Nothing,
     ),
 ];
 
-impl Judge<'_> {
+impl CommandEvaluator<'_> {
     /// Judges the words of a command: the user's rules first, then what is known of the program.
-    pub(crate) fn words(&mut self, words: &[Word], scope: &mut Scope, fed: Feed) -> Finding {
-        self.note(words, scope);
-        let ruled = self.rules.of_the_user(words);
+    pub(crate) fn evaluate_words(
+        &mut self,
+        words: &[ShellWord],
+        scope: &mut ShellScope,
+        fed: PipeInput,
+    ) -> PolicyFinding {
+        self.note_dependencies(words, scope);
+        let ruled = self.rules.user_rule_finding(words);
         match ruled {
             // Another part of it may be forbidden altogether.
             Some((finding, _)) if finding.verdict != Verdict::Allow => {
                 self.asked_by_rule |= finding.verdict == Verdict::Ask;
-                let inner = self.command_words(words, scope, fed);
-                finding.and(inner)
+                let inner = self.evaluate_command_words(words, scope, fed);
+                finding.stricter(inner)
             }
-            Some((finding, Reach::Exact)) => finding,
-            Some((finding, Reach::Wide)) => match super::grave::reason(words, scope.folder.path().is_some()) {
-                Some(reason) => Finding::firm(reason),
-                None => finding,
-            },
-            None => self.command_words(words, scope, fed),
+            Some((finding, RuleReach::Exact)) => finding,
+            Some((finding, RuleReach::Wide)) => {
+                match super::destructive::destructive_reason(words, scope.folder.path().is_some()) {
+                    Some(reason) => PolicyFinding::always_ask(reason),
+                    None => finding,
+                }
+            }
+            None => self.evaluate_command_words(words, scope, fed),
         }
     }
 
-    fn command_words(&mut self, words: &[Word], scope: &mut Scope, fed: Feed) -> Finding {
-        let Some((first, rest)) = words.split_first() else { return Finding::allow("does nothing") };
-        let Some(written) = first.known() else {
-            return Finding::ask(match first.form {
-                Form::Odd(odd) => format!("{} holds {odd}", first.raw),
+    fn evaluate_command_words(&mut self, words: &[ShellWord], scope: &mut ShellScope, fed: PipeInput) -> PolicyFinding {
+        let Some((first, rest)) = words.split_first() else { return PolicyFinding::allow("does nothing") };
+        let Some(written) = first.known_text() else {
+            return PolicyFinding::ask(match first.form {
+                WordForm::Odd(odd) => format!("{} holds {odd}", first.raw),
                 _ => format!("which program {} becomes is not certain", first.raw),
             });
         };
         let Some(name) = system_name(written) else {
-            return Finding::ask(format!("{written} is not a program of the system"));
+            return PolicyFinding::ask(format!("{written} is not a program of the system"));
         };
         if !self.facts.clean_path && written == name && !BUILTINS.contains(&name) && !is_shell_word(name) {
-            return Finding::ask("the search path leads into the workspace, or is not known");
+            return PolicyFinding::ask("the search path leads into the workspace, or is not known");
         }
         let finding = match name {
-            "cd" if written == name => self.cd(rest, scope),
-            "read" if written == name => self.read(rest, scope),
+            "cd" if written == name => self.evaluate_cd(rest, scope),
+            "read" if written == name => self.evaluate_read(rest, scope),
             "set" | "exit" | "return" | "break" | "continue" if written == name => plain_control(name, rest),
-            "test" | "[" => self.test(name, rest),
-            "find" => self.find(rest, scope),
-            "bash" | "zsh" if matches!(rest, [only] if only.known() == Some("--version")) => {
-                Finding::allow("only tells its version")
+            "test" | "[" => self.evaluate_test(name, rest),
+            "find" => self.evaluate_find(rest, scope),
+            "bash" | "zsh" if matches!(rest, [only] if only.known_text() == Some("--version")) => {
+                PolicyFinding::allow("only tells its version")
             }
-            "git" => self.git(rest, scope),
-            "bash" | "sh" | "dash" | "zsh" => self.shell(name, rest, scope),
+            "git" => self.evaluate_git(rest, scope),
+            "bash" | "sh" | "dash" | "zsh" => self.evaluate_shell(name, rest, scope),
             _ => match WRAPPERS.iter().find(|row| row.names.contains(&name)) {
-                Some(row) => self.wrapper(row, rest, scope, fed),
-                None if programs::row(name).is_some() => {
-                    let finding = self.table(name, rest, scope);
-                    if follows(name, rest) { self.roaming(finding) } else { finding }
+                Some(row) => self.evaluate_wrapper(row, rest, scope, fed),
+                None if programs::find_program(name).is_some() => {
+                    let finding = self.evaluate_known_program(name, rest, scope);
+                    if follows_symlinks(name, rest) { self.check_symlink_traversal(finding) } else { finding }
                 }
-                None => self.unknown(name, rest, scope),
+                None => self.evaluate_unknown_program(name, rest, scope),
             },
         };
-        match super::grave::reason(words, scope.folder.path().is_some()) {
-            Some(reason) => finding.and(Finding::firm(reason)),
+        match super::destructive::destructive_reason(words, scope.folder.path().is_some()) {
+            Some(reason) => finding.stricter(PolicyFinding::always_ask(reason)),
             None => finding,
         }
     }
 
-    fn table(&self, name: &str, rest: &[Word], scope: &Scope) -> Finding {
-        let ground = Ground { folder: &scope.folder, root: &self.facts.root };
-        if name == "printf" && self.facts.shell == super::Shell::Zsh && programs::evaluates(rest) {
-            return Finding::ask("printf evaluates numbers in zsh");
+    fn evaluate_known_program(&self, name: &str, rest: &[ShellWord], scope: &ShellScope) -> PolicyFinding {
+        let ground = PathContext { folder: &scope.folder, root: &self.facts.root };
+        if name == "printf" && self.facts.shell == super::ShellKind::Zsh && programs::evaluates_numbers(rest) {
+            return PolicyFinding::ask("printf evaluates numbers in zsh");
         }
-        let judged = match programs::row(name) {
-            Some(_) if matches!(rest, [only] if matches!(only.known(), Some("--version" | "--help"))) => {
+        let judged = match programs::find_program(name) {
+            Some(_) if matches!(rest, [only] if matches!(only.known_text(), Some("--version" | "--help"))) => {
                 Ok(format!("{name} only tells of itself"))
             }
-            Some(row) => row.allows(rest, ground).map(|()| format!("{name} only reads")),
+            Some(row) => row.check_arguments(rest, ground).map(|()| format!("{name} only reads")),
             None => Err(format!("{name} is not known to only read")),
         };
-        Finding::from(judged)
+        PolicyFinding::from(judged)
     }
 
     /// A program that is not known may run what stands behind it, as `sudo` does: rules about that still hold.
-    fn unknown(&mut self, name: &str, rest: &[Word], scope: &Scope) -> Finding {
-        let finding = Finding::ask(format!("{name} is not known to only read"));
-        let runs = |word: &Word| {
-            let name = word.known().and_then(|text| text.rsplit('/').next()).unwrap_or_default();
+    fn evaluate_unknown_program(&mut self, name: &str, rest: &[ShellWord], scope: &ShellScope) -> PolicyFinding {
+        let finding = PolicyFinding::ask(format!("{name} is not known to only read"));
+        let runs = |word: &ShellWord| {
+            let name = word.known_text().and_then(|text| text.rsplit('/').next()).unwrap_or_default();
             matches!(name, "bash" | "sh" | "dash" | "zsh" | "find")
                 || WRAPPERS.iter().any(|row| row.names.contains(&name))
         };
         match rest.iter().position(runs).and_then(|at| rest.get(at..)) {
-            Some(inner) => finding.and(self.words(inner, &mut scope.clone(), Feed::Unknown)),
+            Some(inner) => finding.stricter(self.evaluate_words(inner, &mut scope.clone(), PipeInput::Unknown)),
             None => finding,
         }
     }
 
-    fn cd(&self, rest: &[Word], scope: &mut Scope) -> Finding {
-        let [folder] = rest else { return Finding::ask("cd with anything but one folder is not judged") };
-        let joined = match folder.known() {
+    fn evaluate_cd(&self, rest: &[ShellWord], scope: &mut ShellScope) -> PolicyFinding {
+        let [folder] = rest else { return PolicyFinding::ask("cd with anything but one folder is not judged") };
+        let joined = match folder.known_text() {
             Some(path) if !path.starts_with('-') => scope.folder.join(path, &self.facts.root),
             _ => Err(format!("where cd {} leads is not certain", folder.raw)),
         };
         match joined {
             Ok(folder) => {
                 scope.folder = folder;
-                Finding::allow("changes the folder inside the workspace")
+                PolicyFinding::allow("changes the folder inside the workspace")
             }
             Err(reason) => {
-                scope.folder = super::place::Folder::somewhere();
-                Finding::ask(reason)
+                scope.folder = super::path_scope::FolderScope::somewhere();
+                PolicyFinding::ask(reason)
             }
         }
     }
 
     /// `read -r name`: a name with a subscript is evaluated.
-    fn read(&mut self, rest: &[Word], scope: &mut Scope) -> Finding {
-        const ROW: Row = Row::new(&["read"], "-r -s -d= -n= -t= -p=", Text);
-        let ground = Ground { folder: &scope.folder, root: &self.facts.root };
-        let seen = match ROW.seen(rest, ground) {
+    fn evaluate_read(&mut self, rest: &[ShellWord], scope: &mut ShellScope) -> PolicyFinding {
+        const ROW: ProgramGrammar = ProgramGrammar::new(&["read"], "-r -s -d= -n= -t= -p=", Text);
+        let ground = PathContext { folder: &scope.folder, root: &self.facts.root };
+        let seen = match ROW.parse_arguments(rest, ground) {
             Ok(seen) => seen,
-            Err(reason) => return Finding::ask(reason),
+            Err(reason) => return PolicyFinding::ask(reason),
         };
-        let plain = !seen.operands.is_empty() && seen.operands.iter().all(|word| word.known().is_some_and(may_name));
+        let plain =
+            !seen.operands.is_empty() && seen.operands.iter().all(|word| word.known_text().is_some_and(may_name));
         let judged =
             if plain { Ok("reads a line".to_owned()) } else { Err("what read sets is not certain".to_owned()) };
         let names: Vec<_> = seen.operands.iter().map(|word| word.text.clone()).collect();
-        names.iter().for_each(|name| scope.forget(name));
-        if self.facts.shell == super::Shell::Zsh {
-            return Finding::ask("read is not judged in zsh");
+        names.iter().for_each(|name| scope.forget_variable(name));
+        if self.facts.shell == super::ShellKind::Zsh {
+            return PolicyFinding::ask("read is not judged in zsh");
         }
         // A line of names of files is one, as long as nothing parts it.
         let whole = seen.options.iter().all(|(option, _)| *option == "-r");
-        if let ([name], true, true) = (names.as_slice(), plain && whole, self.input != Feed::Unknown) {
-            self.roams |= self.facts.roaming == Roaming::Unknown;
-            let inside = self.facts.roaming == Roaming::Inside;
-            scope.bind(name, Trait { plain: false, inside, name: false, word: false });
+        if let ([name], true, true) = (names.as_slice(), plain && whole, self.input != PipeInput::Unknown) {
+            self.follows_symlinks |= self.facts.symlink_traversal == SymlinkTraversal::Unknown;
+            let inside = self.facts.symlink_traversal == SymlinkTraversal::Inside;
+            scope.bind_variable(name, TextTraits { plain: false, inside, name: false, word: false });
         }
-        Finding::from(judged)
+        PolicyFinding::from(judged)
     }
 
-    fn find(&mut self, rest: &[Word], scope: &Scope) -> Finding {
-        let ground = Ground { folder: &scope.folder, root: &self.facts.root };
-        match find::runs(rest, ground) {
-            Err(reason) => Finding::ask(reason),
+    fn evaluate_find(&mut self, rest: &[ShellWord], scope: &ShellScope) -> PolicyFinding {
+        let ground = PathContext { folder: &scope.folder, root: &self.facts.root };
+        match find::exec_commands(rest, ground) {
+            Err(reason) => PolicyFinding::ask(reason),
             Ok(runs) => {
-                let follows = |word: &Word| matches!(word.known(), Some("-L" | "-follow"));
-                let roams = rest.iter().any(follows) || runs.iter().any(|run| opens(run));
-                let finding = Finding::allow("find only reads");
-                let finding = if roams { self.roaming(finding) } else { finding };
-                runs.iter()
-                    .fold(finding, |finding, run| finding.and(self.words(run, &mut scope.clone(), Feed::Unknown)))
+                let follows = |word: &ShellWord| matches!(word.known_text(), Some("-L" | "-follow"));
+                let roams = rest.iter().any(follows) || runs.iter().any(|run| opens_files(run));
+                let finding = PolicyFinding::allow("find only reads");
+                let finding = if roams { self.check_symlink_traversal(finding) } else { finding };
+                runs.iter().fold(finding, |finding, run| {
+                    finding.stricter(self.evaluate_words(run, &mut scope.clone(), PipeInput::Unknown))
+                })
             }
         }
     }
 
-    fn git(&mut self, rest: &[Word], scope: &Scope) -> Finding {
-        let ground = Ground { folder: &scope.folder, root: &self.facts.root };
-        let looks = git::split(rest, ground).and_then(|git| git.looks(self.facts, &mut self.wanted));
-        Finding::from(looks.map(|()| "git only looks".to_owned()))
+    fn evaluate_git(&mut self, rest: &[ShellWord], scope: &ShellScope) -> PolicyFinding {
+        let ground = PathContext { folder: &scope.folder, root: &self.facts.root };
+        let looks = git::parse_invocation(rest, ground)
+            .and_then(|git| git.check_read_only(self.facts, &mut self.wanted_repositories));
+        PolicyFinding::from(looks.map(|()| "git only looks".to_owned()))
     }
 
     /// `bash -c 'TEXT'` is judged as the text.
-    fn shell(&mut self, name: &str, rest: &[Word], scope: &Scope) -> Finding {
+    fn evaluate_shell(&mut self, name: &str, rest: &[ShellWord], scope: &ShellScope) -> PolicyFinding {
         let text = match rest {
-            [option, text, ..] if option.known() == Some("-c") => text.known(),
+            [option, text, ..] if option.known_text() == Some("-c") => text.known_text(),
             _ => None,
         };
         match text {
-            Some(text) if !(name == "zsh" && self.facts.shell != super::Shell::Zsh) => {
-                let plain = std::mem::replace(&mut self.plain, matches!(name, "sh" | "dash"));
-                self.line(text, &mut scope.clone());
-                self.plain = plain;
-                Finding::allow("is judged by what it runs")
+            Some(text) if !(name == "zsh" && self.facts.shell != super::ShellKind::Zsh) => {
+                let plain = std::mem::replace(&mut self.plain_shell, matches!(name, "sh" | "dash"));
+                self.evaluate_line(text, &mut scope.clone());
+                self.plain_shell = plain;
+                PolicyFinding::allow("is judged by what it runs")
             }
-            Some(_) => Finding::ask("it is another shell"),
-            None => Finding::ask(format!("what {name} would run is not certain")),
+            Some(_) => PolicyFinding::ask("it is another shell"),
+            None => PolicyFinding::ask(format!("what {name} would run is not certain")),
         }
     }
 
-    fn wrapper(&mut self, row: &Row, rest: &[Word], scope: &mut Scope, fed: Feed) -> Finding {
+    fn evaluate_wrapper(
+        &mut self,
+        row: &ProgramGrammar,
+        rest: &[ShellWord],
+        scope: &mut ShellScope,
+        fed: PipeInput,
+    ) -> PolicyFinding {
         let name = row.names.first().copied().unwrap_or_default();
-        if name == "command" && rest.first().is_some_and(|word| matches!(word.known(), Some("-v" | "-V"))) {
+        if name == "command" && rest.first().is_some_and(|word| matches!(word.known_text(), Some("-v" | "-V"))) {
             let names = rest.get(1..).unwrap_or_default();
-            return self.table("which", names, scope);
+            return self.evaluate_known_program("which", names, scope);
         }
-        let (options, mut command) = match front(row, rest) {
+        let (options, mut command) = match split_options(row, rest) {
             Ok(split) => split,
-            Err(reason) => return Finding::ask(reason),
+            Err(reason) => return PolicyFinding::ask(reason),
         };
-        let ground = Ground { folder: &scope.folder, root: &self.facts.root };
-        if let Err(reason) = row.allows(options, ground) {
-            return Finding::ask(reason);
+        let ground = PathContext { folder: &scope.folder, root: &self.facts.root };
+        if let Err(reason) = row.check_arguments(options, ground) {
+            return PolicyFinding::ask(reason);
         }
         let mut finding = match name {
-            "nohup" => Finding::ask("nohup may write nohup.out"),
-            _ => Finding::allow("is judged by what it runs"),
+            "nohup" => PolicyFinding::ask("nohup may write nohup.out"),
+            _ => PolicyFinding::allow("is judged by what it runs"),
         };
         if name == "env" {
             while let Some((word, behind)) = command.split_first().filter(|(word, _)| word.raw.contains('=')) {
                 let safe = word
-                    .known()
+                    .known_text()
                     .and_then(|text| text.split_once('='))
                     .is_some_and(|(name, value)| may_set(name, value));
                 if !safe {
-                    finding = finding.and(Finding::ask(format!("{} may change what programs do", word.raw)));
+                    finding = finding.stricter(PolicyFinding::ask(format!("{} may change what programs do", word.raw)));
                 }
                 command = behind;
             }
         }
         let own = match name {
-            "xargs" => return finding.and(self.xargs(options, command, scope, fed)),
-            "env" if command.is_empty() => return finding.and(Finding::allow("env only prints")),
+            "xargs" => return finding.stricter(self.evaluate_xargs(options, command, scope, fed)),
+            "env" if command.is_empty() => return finding.stricter(PolicyFinding::allow("env only prints")),
             "command" | "builtin" => scope,
             _ => &mut scope.clone(),
         };
         match command {
-            [] => Finding::ask("it runs nothing that is known"),
-            _ => finding.and(self.words(command, own, fed)),
+            [] => PolicyFinding::ask("it runs nothing that is known"),
+            _ => finding.stricter(self.evaluate_words(command, own, fed)),
         }
     }
 
     /// The command of xargs with what it gets from standard input behind it, or in the place of a mark.
-    fn xargs(&mut self, options: &[Word], command: &[Word], scope: &Scope, fed: Feed) -> Finding {
-        let mark = options.iter().enumerate().find_map(|(at, word)| match word.known()? {
-            "-I" => options.get(at + 1)?.known(),
+    fn evaluate_xargs(
+        &mut self,
+        options: &[ShellWord],
+        command: &[ShellWord],
+        scope: &ShellScope,
+        fed: PipeInput,
+    ) -> PolicyFinding {
+        let mark = options.iter().enumerate().find_map(|(at, word)| match word.known_text()? {
+            "-I" => options.get(at + 1)?.known_text(),
             "--replace" => Some("{}"),
             text => text.strip_prefix("-I").or_else(|| text.strip_prefix("--replace=")),
         });
-        if options.iter().any(|word| word.head().contains('I') && word.head() != "-I" && !word.head().starts_with("-I"))
-        {
-            return Finding::ask("how xargs puts in what it reads is not certain");
+        if options.iter().any(|word| {
+            word.known_prefix().contains('I') && word.known_prefix() != "-I" && !word.known_prefix().starts_with("-I")
+        }) {
+            return PolicyFinding::ask("how xargs puts in what it reads is not certain");
         }
         // A file in the place of standard input may hold anything.
-        let from_file = options.iter().any(|word| !word.head().starts_with("--") && word.head().contains('a'));
-        let fed = if from_file { Feed::Unknown } else { fed };
+        let from_file =
+            options.iter().any(|word| !word.known_prefix().starts_with("--") && word.known_prefix().contains('a'));
+        let fed = if from_file { PipeInput::Unknown } else { fed };
         // Without `-0` a name is parted at its blanks.
-        let ground = Ground { folder: &scope.folder, root: &self.facts.root };
+        let ground = PathContext { folder: &scope.folder, root: &self.facts.root };
         let row = WRAPPERS.iter().find(|row| row.names == ["xargs"]);
         let whole = row
-            .and_then(|row| row.seen(options, ground).ok())
-            .is_some_and(|seen| seen.has(&["-0", "--null"]) && !seen.has(&["-d=", "--delimiter="]));
-        let (plain, inside) = (fed == Feed::Plain && whole, fed != Feed::Unknown);
-        let put = Word::field("{}", "", plain, inside);
-        let words: Vec<Word> = match mark {
-            Some("") => return Finding::ask("how xargs puts in what it reads is not certain"),
+            .and_then(|row| row.parse_arguments(options, ground).ok())
+            .is_some_and(|seen| seen.has_option(&["-0", "--null"]) && !seen.has_option(&["-d=", "--delimiter="]));
+        let (plain, inside) = (fed == PipeInput::PlainFileNames && whole, fed != PipeInput::Unknown);
+        let put = ShellWord::field("{}", "", plain, inside);
+        let words: Vec<ShellWord> = match mark {
+            Some("") => return PolicyFinding::ask("how xargs puts in what it reads is not certain"),
             Some(mark) => {
-                let put_in = |word: &Word| {
+                let put_in = |word: &ShellWord| {
                     if word.raw.contains(mark) || word.text.contains(mark) {
-                        Word::field(
+                        ShellWord::field(
                             &word.raw,
                             word.text.split(mark).next().unwrap_or_default(),
                             plain && word.text == mark,
@@ -285,50 +313,51 @@ impl Judge<'_> {
                 };
                 command.iter().map(put_in).collect()
             }
-            None if command.is_empty() => vec![Word::literal("echo"), put],
+            None if command.is_empty() => vec![ShellWord::literal("echo"), put],
             None => command.iter().cloned().chain([put.clone(), put]).collect(),
         };
-        let finding = self.words(&words, &mut scope.clone(), Feed::Unknown);
-        if inside && opens(&words) { self.roaming(finding) } else { finding }
+        let finding = self.evaluate_words(&words, &mut scope.clone(), PipeInput::Unknown);
+        if inside && opens_files(&words) { self.check_symlink_traversal(finding) } else { finding }
     }
 
     /// What is said of a command that follows links that it meets: some may lead out of the workspace.
-    fn roaming(&mut self, finding: Finding) -> Finding {
-        match &self.facts.roaming {
-            Roaming::Inside => finding,
-            Roaming::Outside(link) => {
-                finding.and(Finding::ask(format!("{link} leads out of the workspace, and it follows such links")))
-            }
-            Roaming::Unknown => {
-                self.roams = true;
-                finding.and(Finding::ask("where the links lead that it follows is not known"))
+    fn check_symlink_traversal(&mut self, finding: PolicyFinding) -> PolicyFinding {
+        match &self.facts.symlink_traversal {
+            SymlinkTraversal::Inside => finding,
+            SymlinkTraversal::Outside(link) => finding
+                .stricter(PolicyFinding::ask(format!("{link} leads out of the workspace, and it follows such links"))),
+            SymlinkTraversal::Unknown => {
+                self.follows_symlinks = true;
+                finding.stricter(PolicyFinding::ask("where the links lead that it follows is not known"))
             }
         }
     }
 
     /// `test` and `[`: what is an operator must be certain, for some operators look up names.
-    fn test(&self, name: &str, rest: &[Word]) -> Finding {
+    fn evaluate_test(&self, name: &str, rest: &[ShellWord]) -> PolicyFinding {
         let words = match (name, rest.split_last()) {
-            ("[", Some((last, words))) if last.known() == Some("]") => words,
-            ("[", _) => return Finding::ask("[ without its ]"),
+            ("[", Some((last, words))) if last.known_text() == Some("]") => words,
+            ("[", _) => return PolicyFinding::ask("[ without its ]"),
             _ => rest,
         };
-        if let Some(word) = words.iter().find(|word| matches!(word.form, Form::Fields | Form::Glob(_) | Form::Odd(_))) {
-            return Finding::ask(format!("what {} becomes is not certain", word.raw));
+        if let Some(word) =
+            words.iter().find(|word| matches!(word.form, WordForm::Fields | WordForm::Glob(_) | WordForm::Odd(_)))
+        {
+            return PolicyFinding::ask(format!("what {} becomes is not certain", word.raw));
         }
-        let zsh = self.facts.shell == super::Shell::Zsh;
-        let mut parts = words.split(|word| words.len() > 4 && matches!(word.known(), Some("-a" | "-o")));
-        let certain = words.len() <= 4 || words.iter().all(|word| word.known().is_some());
+        let zsh = self.facts.shell == super::ShellKind::Zsh;
+        let mut parts = words.split(|word| words.len() > 4 && matches!(word.known_text(), Some("-a" | "-o")));
+        let certain = words.len() <= 4 || words.iter().all(|word| word.known_text().is_some());
         if certain && parts.all(|part| plain_test(part, zsh)) {
-            Finding::allow("only tests")
+            PolicyFinding::allow("only tests")
         } else {
-            Finding::ask("what it tests is not certain")
+            PolicyFinding::ask("what it tests is not certain")
         }
     }
 }
 
 /// Whether a program that reads follows links that it meets.
-fn follows(name: &str, rest: &[Word]) -> bool {
+fn follows_symlinks(name: &str, rest: &[ShellWord]) -> bool {
     let (letter, long): (char, &[&str]) = match name {
         "grep" | "egrep" | "fgrep" => ('R', &["--dereference-recursive"]),
         "rg" | "fd" | "fdfind" => ('L', &["--follow"]),
@@ -337,56 +366,59 @@ fn follows(name: &str, rest: &[Word]) -> bool {
         "diff" => ('r', &["--recursive"]),
         _ => return false,
     };
-    rest.iter().any(|word| match word.known() {
+    rest.iter().any(|word| match word.known_text() {
         Some(text) => long.contains(&text) || text.starts_with('-') && !text.starts_with("--") && text.contains(letter),
         None => word.may_be_option(),
     })
 }
 
 /// Whether a command opens the files that it is given.
-fn opens(command: &[Word]) -> bool {
+fn opens_files(command: &[ShellWord]) -> bool {
     const NAMES: [&str; 9] = ["echo", "printf", "ls", "basename", "dirname", "readlink", "git", "test", "["];
-    !command.first().and_then(Word::known).is_some_and(|name| NAMES.contains(&name))
+    !command.first().and_then(ShellWord::known_text).is_some_and(|name| NAMES.contains(&name))
 }
 
 /// One test of at most four words.
-fn plain_test(words: &[Word], zsh: bool) -> bool {
+fn plain_test(words: &[ShellWord], zsh: bool) -> bool {
     const UNARY: [&str; 20] = [
         "-b", "-c", "-d", "-e", "-f", "-g", "-h", "-k", "-p", "-r", "-s", "-u", "-w", "-x", "-L", "-S", "-N", "-n",
         "-z", "-O",
     ];
     const TEXTS: [&str; 8] = ["=", "==", "!=", "<", ">", "-nt", "-ot", "-ef"];
     const NUMBERS: [&str; 6] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
-    let number = |word: &Word| {
-        word.known().is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))
-            || !zsh && word.known().is_none()
+    let number = |word: &ShellWord| {
+        word.known_text().is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))
+            || !zsh && word.known_text().is_none()
     };
     match words {
         [] | [_] => true,
-        [operator, _] if operator.known() == Some("!") => true,
-        [operator, _] => operator.known().is_some_and(|text| UNARY.contains(&text)),
-        [left, operator, right] => match operator.known() {
+        [operator, _] if operator.known_text() == Some("!") => true,
+        [operator, _] => operator.known_text().is_some_and(|text| UNARY.contains(&text)),
+        [left, operator, right] => match operator.known_text() {
             Some(text) if TEXTS.contains(&text) => true,
             Some(text) if NUMBERS.contains(&text) => number(left) && number(right),
-            _ => left.known() == Some("!") && plain_test(words.get(1..).unwrap_or_default(), zsh),
+            _ => left.known_text() == Some("!") && plain_test(words.get(1..).unwrap_or_default(), zsh),
         },
         [not, ..] if words.len() == 4 => {
-            not.known() == Some("!") && plain_test(words.get(1..).unwrap_or_default(), zsh)
+            not.known_text() == Some("!") && plain_test(words.get(1..).unwrap_or_default(), zsh)
         }
         _ => false,
     }
 }
 
 /// The options and own operands of a wrapper, and the command behind them.
-fn front<'a>(row: &Row, rest: &'a [Word]) -> Result<(&'a [Word], &'a [Word]), String> {
+fn split_options<'a>(
+    row: &ProgramGrammar,
+    rest: &'a [ShellWord],
+) -> Result<(&'a [ShellWord], &'a [ShellWord]), String> {
     let mut at = 0;
     while let Some(word) = rest.get(at) {
-        let head = word.head();
-        if head == "--" && word.known().is_some() {
+        let head = word.known_prefix();
+        if head == "--" && word.known_text().is_some() {
             let (options, behind) = rest.split_at_checked(at).unwrap_or((rest, &[]));
             return own_operands(row, options, behind.get(1..).unwrap_or_default(), rest, at);
         }
-        if word.may_be_option() && word.known().is_none() {
+        if word.may_be_option() && word.known_text().is_none() {
             return Err(format!("{} may turn out to be an option", word.raw));
         }
         if !head.starts_with('-') || head == "-" {
@@ -400,16 +432,16 @@ fn front<'a>(row: &Row, rest: &'a [Word]) -> Result<(&'a [Word], &'a [Word]), St
 
 /// `timeout 5 COMMAND`: the time is the wrapper's own.
 fn own_operands<'a>(
-    row: &Row,
-    options: &'a [Word],
-    behind: &'a [Word],
-    rest: &'a [Word],
+    row: &ProgramGrammar,
+    options: &'a [ShellWord],
+    behind: &'a [ShellWord],
+    rest: &'a [ShellWord],
     at: usize,
-) -> Result<(&'a [Word], &'a [Word]), String> {
+) -> Result<(&'a [ShellWord], &'a [ShellWord]), String> {
     if !row.names.contains(&"timeout") {
         return Ok((options, behind));
     }
-    let time = behind.first().and_then(Word::known).unwrap_or_default();
+    let time = behind.first().and_then(ShellWord::known_text).unwrap_or_default();
     let plain = time.starts_with(|c: char| c.is_ascii_digit())
         && time.chars().all(|c| c.is_ascii_digit() || ".smhd".contains(c));
     if !plain {
@@ -419,16 +451,16 @@ fn own_operands<'a>(
 }
 
 /// Words of the shell that end or set something harmless.
-fn plain_control(name: &str, rest: &[Word]) -> Finding {
+fn plain_control(name: &str, rest: &[ShellWord]) -> PolicyFinding {
     const OPTIONS: [&str; 12] = ["-e", "-u", "-x", "-eu", "-ex", "-eux", "+e", "+x", "+u", "-f", "+f", "-o"];
     let plain = |text: &str| match name {
         "set" => OPTIONS.contains(&text) || matches!(text, "pipefail" | "-euo" | "-euxo" | "-eo" | "-uo"),
         _ => text.bytes().all(|byte| byte.is_ascii_digit()),
     };
-    if rest.iter().all(|word| word.known().is_some_and(plain)) && !(name == "set" && rest.is_empty()) {
-        Finding::allow("changes nothing but how the line runs")
+    if rest.iter().all(|word| word.known_text().is_some_and(plain)) && !(name == "set" && rest.is_empty()) {
+        PolicyFinding::allow("changes nothing but how the line runs")
     } else {
-        Finding::ask(format!("what {name} changes is not certain"))
+        PolicyFinding::ask(format!("what {name} changes is not certain"))
     }
 }
 

@@ -2,17 +2,17 @@
 
 use std::time::SystemTime;
 
-use sabir_model::{Provider, Secret, Signing};
+use sabir_model::{Provider, Secret, SigningCredentials};
 
 /// What stands before and behind the region in the host of an endpoint.
-const HOST: (&str, &str) = ("bedrock-runtime.", ".amazonaws.com");
+const HOST_PARTS: (&str, &str) = ("bedrock-runtime.", ".amazonaws.com");
 
 /// The region of an endpoint whose address names none.
-const REGION: &str = "us-east-1";
+const DEFAULT_REGION: &str = "us-east-1";
 
 /// Gives a provider of the bedrock wire its region, and keys that sign where it has no other. `usual`: its address is the
 /// one that everybody knows, so that the environment's region moves it. Keys in files of Amazon's are not looked for.
-pub(crate) fn equip(
+pub(crate) fn apply_aws_environment(
     provider: &mut Provider,
     usual: bool,
     clock: fn() -> SystemTime,
@@ -20,21 +20,21 @@ pub(crate) fn equip(
 ) {
     let named = || ["AWS_REGION", "AWS_DEFAULT_REGION"].iter().find_map(|name| variable(name));
     let own = region_of(&provider.base_url).filter(|_| !usual).map(str::to_owned);
-    let region = own.or_else(named).unwrap_or_else(|| REGION.to_owned());
+    let region = own.or_else(named).unwrap_or_else(|| DEFAULT_REGION.to_owned());
     if usual {
-        provider.base_url = format!("https://{}{region}{}", HOST.0, HOST.1);
+        provider.base_url = format!("https://{}{region}{}", HOST_PARTS.0, HOST_PARTS.1);
     }
     if provider.key.is_none()
         && let (Some(access_key), Some(secret)) = (variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY"))
     {
         let (secret_key, token) = (Secret::new(secret), variable("AWS_SESSION_TOKEN").map(Secret::new));
-        provider.signing = Some(Signing { access_key, secret_key, token, region, clock });
+        provider.signing = Some(SigningCredentials { access_key, secret_key, token, region, clock });
     }
 }
 
 fn region_of(url: &str) -> Option<&str> {
-    let (_, host) = url.split_once(HOST.0)?;
-    host.split_once(HOST.1).map(|(region, _)| region)
+    let (_, host) = url.split_once(HOST_PARTS.0)?;
+    host.split_once(HOST_PARTS.1).map(|(region, _)| region)
 }
 
 #[cfg(test)]
@@ -47,7 +47,7 @@ mod tests {
     fn regions_and_keys_come_from_where_they_are_named() {
         let check = |url: &str, usual: bool, variables: &[(&str, &str)], expected: (&str, Option<&str>)| {
             let mut provider = Provider::new("bedrock", Wire::Bedrock, url, None);
-            equip(&mut provider, usual, SystemTime::now, |name| {
+            apply_aws_environment(&mut provider, usual, SystemTime::now, |name| {
                 variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
             });
             let region = provider.signing.as_ref().map(|signing| signing.region.as_str());

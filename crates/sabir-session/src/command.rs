@@ -1,7 +1,6 @@
 //! Commands: everything that a user or a program can say to a session.
 
-use sabir_agent::{Reply, TaskId, Words};
-use sabir_call::Image;
+use sabir_agent::{TaskId, UserMessage, UserReply};
 use serde::{Deserialize, Serialize};
 
 use crate::event::RequestId;
@@ -51,16 +50,6 @@ pub enum Command {
     Detach,
     /// Ends the session.
     End,
-}
-
-/// What a user says, with pictures.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UserMessage {
-    /// The text.
-    pub text: String,
-    /// Pictures that belong to it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub images: Vec<Image>,
 }
 
 /// When a message reaches the model.
@@ -121,42 +110,25 @@ pub enum Rejected {
     Invalid(String),
 }
 
-impl UserMessage {
-    /// A message without pictures.
-    pub fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), images: Vec::new() }
-    }
-
-    pub(crate) fn into_words(self) -> Words {
-        Words { text: self.text, images: self.images }
-    }
-}
-
-impl From<Words> for UserMessage {
-    fn from(words: Words) -> Self {
-        Self { text: words.text, images: words.images }
-    }
-}
-
-impl From<Decision> for Reply {
+impl From<Decision> for UserReply {
     fn from(decision: Decision) -> Self {
         match decision {
             Decision::Allow => Self::Yes,
-            Decision::AllowAlways { rules } => Self::Always(rules),
+            Decision::AllowAlways { rules } => Self::YesWithRules(rules),
             Decision::Deny { reason } => Self::No(reason),
-            Decision::Text { text } => Self::Words(text),
+            Decision::Text { text } => Self::Text(text),
             Decision::Leave => Self::Leave,
         }
     }
 }
 
-impl From<Reply> for Decision {
-    fn from(reply: Reply) -> Self {
+impl From<UserReply> for Decision {
+    fn from(reply: UserReply) -> Self {
         match reply {
-            Reply::Yes => Self::Allow,
-            Reply::Always(rules) => Self::AllowAlways { rules },
-            Reply::No(reason) => Self::Deny { reason },
-            Reply::Words(text) => Self::Text { text },
+            UserReply::Yes => Self::Allow,
+            UserReply::YesWithRules(rules) => Self::AllowAlways { rules },
+            UserReply::No(reason) => Self::Deny { reason },
+            UserReply::Text(text) => Self::Text { text },
             _ => Self::Leave,
         }
     }

@@ -67,11 +67,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabir_call::Prices;
-use sabir_model::{Catalogue, Entry, HttpModel, Place, Provider, Renewing, Secret};
-use sabir_policy::{Mode, Rules};
+use sabir_call::TokenPrices;
+use sabir_model::{HttpModel, KeyRefreshingModel, ModelCatalogue, ModelEntry, ProbeTarget, Provider, Secret};
+use sabir_policy::{Mode, PolicyRules};
 use sabir_tools::EditTool;
-use sabir_wire::{Form, Wire};
+use sabir_wire::{Wire, WireOptions};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -79,20 +79,20 @@ use crate::dialect_tables::{self, Tables};
 use crate::environment::Environment;
 use crate::error::SessionError;
 use crate::notice::NoticeSink;
-use crate::providers::{self, LONGEST, Providers, Reached, Row};
+use crate::providers::{self, MAX_SECONDS, ProviderConfigs, ProviderConnection, ProviderRow};
 use crate::spec::RuleSpec;
 use crate::telemetry::TelemetryKeys;
 use crate::{modes, repairs};
 
 pub use gateway::{GatewayKeys, GatewayModelKeys, LogForm};
 pub(crate) use limits::{CompletionKeys, LimitKeys, SubtaskKeys};
-pub use rules::{ModeTable, RuleKeys, Wrong};
+pub use rules::{ConfigProblem, ModeTable, RuleKeys};
 pub use text::read_text;
 
 mod gateway;
 pub mod keys;
 mod limits;
-mod meaning;
+mod pattern_check;
 mod rules;
 mod text;
 
@@ -132,8 +132,8 @@ pub struct Config {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct OwnKeys {
-    providers: Providers,
-    models: Vec<Entry>,
+    providers: ProviderConfigs,
+    models: Vec<ModelEntry>,
     dialects: Tables,
     gateway: GatewayKeys,
     telemetry: TelemetryKeys,
@@ -141,24 +141,24 @@ struct OwnKeys {
 
 /// A model that can be asked.
 #[derive(Debug)]
-pub struct Chosen {
+pub struct ResolvedModel {
     /// The name as the user gave it.
     pub name: String,
     /// The provider's name of it.
     pub id: String,
     /// What is known of it.
-    pub entry: Option<Entry>,
+    pub entry: Option<ModelEntry>,
     /// What it costs there.
-    pub prices: Prices,
-    catalogue: Catalogue,
-    pub reached: Reached,
+    pub prices: TokenPrices,
+    catalogue: ModelCatalogue,
+    pub reached: ProviderConnection,
 }
 
 /// Why the glob of a path in the workspace cannot mean what it says.
-pub fn glob_fault(glob: &str) -> Option<String> {
+pub fn glob_problem(glob: &str) -> Option<String> {
     let home =
         glob.starts_with("~/").then(|| format!("`{glob}` is not in the workspace: write a path seen from there"));
-    home.or_else(|| meaning::of_path(glob))
+    home.or_else(|| pattern_check::path_problem(glob))
 }
 
 impl Config {
@@ -181,10 +181,10 @@ impl Config {
         if named.is_none() && !path.exists() {
             return Ok(Self::default());
         }
-        let (text, mode) = text::whole(&path)?;
-        let mut config = Self::read(&path, &text)?;
+        let (text, mode) = text::read_regular_file(&path)?;
+        let mut config = Self::parse_file(&path, &text)?;
         let OwnKeys { providers, gateway, telemetry, .. } = &config.own;
-        if (providers.hold_key() || gateway.hold_token() || telemetry.hold_key()) && mode & 0o077 != 0 {
+        if (providers.has_key() || gateway.has_token() || telemetry.has_key()) && mode & 0o077 != 0 {
             let shown = path.display();
             return Err(SessionError::invalid(format!(
                 "{shown} holds a key or a token, and others may read the file (mode {:03o}): chmod 600 {shown}",
@@ -192,24 +192,24 @@ impl Config {
             )));
         }
         let wrong = |message: String| SessionError::invalid(format!("{}: {message}", path.display()));
-        config.own.providers.check().map_err(wrong)?;
-        config.own.gateway.check().map_err(wrong)?;
-        config.own.telemetry.check().map_err(wrong)?;
+        config.own.providers.check_providers().map_err(wrong)?;
+        config.own.gateway.check_keys().map_err(wrong)?;
+        config.own.telemetry.check_keys().map_err(wrong)?;
         for name in edit_tools(&config) {
             name.parse::<EditTool>().map_err(|error| wrong(format!("edit_tool: {error}")))?;
         }
         if let Some(level) = &config.sandbox {
-            level.parse::<sabir_workspace::Level>().map_err(|error| wrong(format!("sandbox: {error}")))?;
+            level.parse::<sabir_workspace::SandboxLevel>().map_err(|error| wrong(format!("sandbox: {error}")))?;
         }
-        config.limits.check().map_err(wrong)?;
-        let at = |Wrong { keys, why }: Wrong| {
+        config.limits.check_limits().map_err(wrong)?;
+        let at = |ConfigProblem { keys, why }: ConfigProblem| {
             let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-            SessionError::invalid(format!("{}: {why}", keys::place((&path, &text), &keys)))
+            SessionError::invalid(format!("{}: {why}", keys::locate_key((&path, &text), &keys)))
         };
-        config.rules.check(environment.home_folder.as_deref()).map_err(at)?;
-        config.modes = modes::own(&config.rules).map_err(at)?;
+        config.rules.check_rules(environment.home_folder.as_deref()).map_err(at)?;
+        config.modes = modes::own_modes(&config.rules).map_err(at)?;
         // Said of the file, by whatever command reads it first.
-        repairs::without(&config.repairs_off)
+        repairs::without_rules(&config.repairs_off)
             .map_err(|failure| wrong(format!("repairs_off: {}", failure.to_string())))?;
         dialect_tables::define_all((&path, &text), std::mem::take(&mut config.own.dialects))?;
         Ok(config)
@@ -217,21 +217,26 @@ impl Config {
 
     /// How long an approval waits for its answer; `None`: as long as it takes.
     pub fn answer_limit(&self) -> Result<Option<Duration>, SessionError> {
-        let limit = self.limits.ask_timeout.as_deref().map(duration).transpose();
+        let limit = self.limits.ask_timeout.as_deref().map(parse_duration).transpose();
         limit.map_err(|error| SessionError::invalid(format!("ask_timeout: {error}")))
     }
 
     /// Reads the text, once for each group of keys.
-    fn read(path: &Path, text: &str) -> Result<Self, SessionError> {
+    fn parse_file(path: &Path, text: &str) -> Result<Self, SessionError> {
         fn group<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, SessionError> {
-            toml::from_str(text).map_err(|error| unusable(path, text, &error))
+            toml::from_str(text).map_err(|error| unusable_file(path, text, &error))
         }
         let groups = (group::<LimitKeys>(path, text)?, group::<RuleKeys>(path, text)?, group::<OwnKeys>(path, text)?);
         let config: Self = group(path, text)?;
-        let known =
-            [keys::of::<Self>(), keys::of::<LimitKeys>(), keys::of::<RuleKeys>(), keys::of::<OwnKeys>()].concat();
-        if let Some((start, key)) = keys::unknown(text, &known) {
-            let ((line, column), known) = (place(text, start), known.join("`, `"));
+        let known = [
+            keys::field_names::<Self>(),
+            keys::field_names::<LimitKeys>(),
+            keys::field_names::<RuleKeys>(),
+            keys::field_names::<OwnKeys>(),
+        ]
+        .concat();
+        if let Some((start, key)) = keys::first_unknown_key(text, &known) {
+            let ((line, column), known) = (line_and_column(text, start), known.join("`, `"));
             return Err(SessionError::invalid(format!(
                 "{} cannot be used: line {line}, column {column}: unknown field `{key}`, expected one of `{known}`",
                 path.display()
@@ -242,7 +247,7 @@ impl Config {
     }
 
     /// The model of that name, or the configured one.
-    pub fn choose(&self, name: Option<&str>) -> Result<Chosen, SessionError> {
+    pub fn resolve_model(&self, name: Option<&str>) -> Result<ResolvedModel, SessionError> {
         let name = name.or(self.model.as_deref()).ok_or_else(|| {
             SessionError::invalid(
                 "no model is chosen: use --model PROVIDER/NAME, or set `model` in config.toml (for example openai/gpt-5)",
@@ -250,7 +255,7 @@ impl Config {
         })?;
         let (reached, id) = if name.starts_with("http://") || name.starts_with("https://") {
             let (url, id) = name.split_once('#').unwrap_or((name, ""));
-            let reached = providers::address(url)?;
+            let reached = providers::connect_address(url)?;
             if id.is_empty() {
                 return Err(SessionError::invalid(
                     "an address in --model needs a name behind it: http://HOST:PORT/v1#NAME",
@@ -258,31 +263,31 @@ impl Config {
             }
             (reached, id.to_owned())
         } else {
-            let (provider, id) = self.split(name)?;
-            (self.own.providers.reach(&provider, &self.environment, &self.notices)?, id)
+            let (provider, id) = self.split_model_name(name)?;
+            (self.own.providers.connect_provider(&provider, &self.environment, &self.notices)?, id)
         };
-        Ok(self.reached(name, id, reached))
+        Ok(self.model_at(name, id, reached))
     }
 
     /// The model of that id at that provider.
-    pub fn reached(&self, name: &str, id: String, reached: Reached) -> Chosen {
-        let catalogue = self.catalogue();
-        let entry = catalogue.find(&id);
-        let prices = catalogue.prices(&reached.provider, &id);
-        Chosen { name: name.to_owned(), id, entry, prices, catalogue, reached }
+    pub fn model_at(&self, name: &str, id: String, reached: ProviderConnection) -> ResolvedModel {
+        let catalogue = self.model_catalogue();
+        let entry = catalogue.find_model(&id);
+        let prices = catalogue.resolve_prices(&reached.provider, &id);
+        ResolvedModel { name: name.to_owned(), id, entry, prices, catalogue, reached }
     }
 
     /// What is known of models, the user's entries first.
-    pub fn catalogue(&self) -> Catalogue {
-        Catalogue::new(self.own.models.clone())
+    pub fn model_catalogue(&self) -> ModelCatalogue {
+        ModelCatalogue::new(self.own.models.clone())
     }
 
     /// The rules of the configuration and of a spec, for a workspace in that folder.
     ///
     /// # Errors
     /// When a rule cannot be read.
-    pub fn rules(&self, spec: &RuleSpec, root: &Path) -> Result<Rules, SessionError> {
-        self.rules.rules(spec, root, self.environment.home_folder.as_deref())
+    pub fn rules(&self, spec: &RuleSpec, root: &Path) -> Result<PolicyRules, SessionError> {
+        self.rules.build_rules(spec, root, self.environment.home_folder.as_deref())
     }
 
     /// The mode of tasks that name none, where the configuration sets it.
@@ -296,28 +301,28 @@ impl Config {
     }
 
     /// What a gateway is told.
-    pub fn gateway(&self) -> &GatewayKeys {
+    pub fn gateway_keys(&self) -> &GatewayKeys {
         &self.own.gateway
     }
 
     /// Where spans of tasks are sent.
-    pub(crate) fn telemetry(&self) -> &TelemetryKeys {
+    pub(crate) fn telemetry_keys(&self) -> &TelemetryKeys {
         &self.own.telemetry
     }
 
     /// All providers, for a list.
-    pub fn providers(&self) -> Vec<Row> {
-        self.own.providers.rows(&self.environment)
+    pub fn provider_rows(&self) -> Vec<ProviderRow> {
+        self.own.providers.provider_rows(&self.environment)
     }
 
     /// Where servers of this machine may be.
-    pub fn places(&self) -> Vec<Place> {
-        self.own.providers.places(&self.environment)
+    pub fn local_places(&self) -> Vec<ProbeTarget> {
+        self.own.providers.local_places(&self.environment)
     }
 
     /// The provider's name and the model's. A bare name is given to the provider that its beginning speaks of, or to the
     /// one whose base URL is set.
-    fn split(&self, name: &str) -> Result<(String, String), SessionError> {
+    fn split_model_name(&self, name: &str) -> Result<(String, String), SessionError> {
         const BEGINNINGS: [(&str, &[&str]); 6] = [
             ("anthropic", &["claude"]),
             ("openai", &["gpt-", "o1", "o3", "o4", "chatgpt"]),
@@ -343,52 +348,55 @@ impl Config {
             Some(provider) if !name.contains('/') || moved.is_some() => Ok((provider.to_owned(), name.to_owned())),
             _ => Err(SessionError::invalid(format!(
                 "the model `{name}` is unknown: write PROVIDER/NAME with one of {}",
-                self.own.providers.names().join(", ")
+                self.own.providers.provider_names().join(", ")
             ))),
         }
     }
 }
 
-impl Chosen {
+impl ResolvedModel {
     /// The model itself, which has opened nothing yet. `set_up` is applied to it, and to each that takes its place with a
     /// new key.
-    pub fn model(&self, set_up: impl Fn(HttpModel) -> HttpModel + Send + Sync + 'static) -> Renewing<HttpModel> {
-        let (Reached { provider, deadlines, retries, command }, catalogue) =
+    pub fn build_model(
+        &self,
+        set_up: impl Fn(HttpModel) -> HttpModel + Send + Sync + 'static,
+    ) -> KeyRefreshingModel<HttpModel> {
+        let (ProviderConnection { provider, deadlines, retries, command }, catalogue) =
             (self.reached.clone(), self.catalogue.clone());
         let make = move |key: Option<Secret>| {
             let model = HttpModel::new(Provider { key, ..provider.clone() });
             set_up(model.deadlines(deadlines).retries(retries).catalogue(catalogue.clone()))
         };
-        let model = Renewing::fixed(self.reached.provider.key.clone(), make);
+        let model = KeyRefreshingModel::with_key(self.reached.provider.key.clone(), make);
         match command {
-            Some(command) => model.with_renewal(move || Box::pin(command.clone().renew())),
+            Some(command) => model.with_renewal(move || Box::pin(command.clone().run_command())),
             None => model,
         }
     }
 
     /// The model with the key at hand, which stays.
-    pub fn plain(&self) -> HttpModel {
-        let Reached { provider, deadlines, retries, .. } = self.reached.clone();
+    pub fn fixed_key_model(&self) -> HttpModel {
+        let ProviderConnection { provider, deadlines, retries, .. } = self.reached.clone();
         HttpModel::new(provider).deadlines(deadlines).retries(retries).catalogue(self.catalogue.clone())
     }
 
     /// How often a request is sent again, at most.
-    pub fn retries(&self) -> u32 {
+    pub fn retry_limit(&self) -> u32 {
         self.reached.retries.limit
     }
 
     /// What its provider speaks.
-    pub fn spoken(&self) -> (Wire, Form) {
+    pub fn wire_format(&self) -> (Wire, WireOptions) {
         (self.reached.provider.wire, self.reached.provider.form.clone())
     }
 
     /// Whether a key that is refused is fetched anew.
-    pub fn renews(&self) -> bool {
+    pub fn renews_key(&self) -> bool {
         self.reached.command.is_some()
     }
 
     /// The provider's name.
-    pub fn provider(&self) -> &str {
+    pub fn provider_name(&self) -> &str {
         &self.reached.provider.name
     }
 }
@@ -400,19 +408,19 @@ fn edit_tools(config: &Config) -> impl Iterator<Item = &String> {
 
 /// Why a file cannot be used, without a line of it: the line may hold a key, in whatever place. Of values only plain words are said,
 /// such as `retry 0`, and those only where no secret belongs.
-fn unusable(path: &Path, text: &str, error: &toml::de::Error) -> SessionError {
-    let (line, column) = place(text, error.span().map_or(0, |span| span.start));
-    let values = toml::from_str::<toml::Table>(text).map(|table| secrets(&toml::Value::Table(table), false));
+fn unusable_file(path: &Path, text: &str, error: &toml::de::Error) -> SessionError {
+    let (line, column) = line_and_column(text, error.span().map_or(0, |span| span.start));
+    let values = toml::from_str::<toml::Table>(text).map(|table| secret_values(&toml::Value::Table(table), false));
     let message = values
         .unwrap_or_default()
         .iter()
         .fold(error.message().to_owned(), |message, value| Secret::new(value).redact(&message));
-    let message = sabir_call::redact::text(&message);
+    let message = sabir_call::redact::redact_text(&message);
     SessionError::invalid(format!("{} cannot be used: line {line}, column {column}: {message}", path.display()))
 }
 
 /// The line and the column of a byte, from 1.
-fn place(text: &str, at: usize) -> (usize, usize) {
+fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or_default();
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     (before.matches('\n').count() + 1, column)
@@ -420,7 +428,7 @@ fn place(text: &str, at: usize) -> (usize, usize) {
 
 /// The values that may be secrets, as text: all but plain words, and those too where the name of the key speaks of
 /// secrets. `inside`: that of a table around it does.
-fn secrets(value: &toml::Value, inside: bool) -> Vec<String> {
+fn secret_values(value: &toml::Value, inside: bool) -> Vec<String> {
     const NAMES: [&str; 7] = ["providers", "key", "token", "secret", "password", "auth", "header"];
     let named = |name: &str| NAMES.iter().any(|part| name.to_ascii_lowercase().contains(part));
     // No key is made of short words and small numbers alone.
@@ -431,9 +439,9 @@ fn secrets(value: &toml::Value, inside: bool) -> Vec<String> {
     let said = |text: &str| !inside && text.split(' ').all(plain);
     match value {
         toml::Value::Table(table) => {
-            table.iter().flat_map(|(name, value)| secrets(value, inside || named(name))).collect()
+            table.iter().flat_map(|(name, value)| secret_values(value, inside || named(name))).collect()
         }
-        toml::Value::Array(items) => items.iter().flat_map(|item| secrets(item, inside)).collect(),
+        toml::Value::Array(items) => items.iter().flat_map(|item| secret_values(item, inside)).collect(),
         toml::Value::String(text) if said(text) => Vec::new(),
         toml::Value::String(text) => vec![text.clone(), format!("{text:?}").trim_matches('"').to_owned()],
         other => vec![other.to_string()],
@@ -441,7 +449,7 @@ fn secrets(value: &toml::Value, inside: bool) -> Vec<String> {
 }
 
 /// `90`, `90s`, `15m` or `2h`.
-pub fn duration(text: &str) -> Result<Duration, SessionError> {
+pub fn parse_duration(text: &str) -> Result<Duration, SessionError> {
     let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit()).and_then(|at| text.split_at_checked(at)) {
         Some((digits, "s")) => (digits, 1),
         Some((digits, "m")) => (digits, 60),
@@ -450,7 +458,7 @@ pub fn duration(text: &str) -> Result<Duration, SessionError> {
         Some(_) => ("", 0),
     };
     let seconds = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit));
-    let seconds = seconds.filter(|seconds| (1..=LONGEST).contains(seconds));
+    let seconds = seconds.filter(|seconds| (1..=MAX_SECONDS).contains(seconds));
     seconds
         .map(Duration::from_secs)
         .ok_or_else(|| SessionError::invalid(format!("`{text}` is no time: write 90, 90s, 15m or 2h, at most 720h")))

@@ -4,17 +4,18 @@
 use std::sync::Arc;
 
 use sabir_agent::{
-    Attended, Author, Effect, Filling, Input, Outcome, Preview, Record, Shift, Start, Store, Task, TaskId, Trail,
+    CompactionPreview, ContextChange, ContextUsage, Interactivity, ModeHistory, Record, RecordStore, SummaryAuthor,
+    Task, TaskEffect, TaskId, TaskInput, TaskOutcome, TaskStart,
 };
 use sabir_call::{Event, Model};
 use sabir_journal::Journal;
-use sabir_workspace::{Level, Sandbox};
+use sabir_workspace::{Sandbox, SandboxLevel};
 
-use crate::config::{Chosen, Config};
+use crate::config::{Config, ResolvedModel};
 use crate::error::SessionError;
 use crate::host::Host;
 use crate::locked;
-use crate::modes::{self, Begun};
+use crate::modes::{self, InitialMode};
 use crate::setup::{self, TaskSetup, ToolResources};
 use crate::spec::{SandboxSpec, SessionSpec};
 
@@ -29,15 +30,6 @@ pub struct TaskContext {
     model: Option<String>,
 }
 
-/// Who writes the summary of a compaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SummaryAuthor {
-    /// The task's model.
-    Model,
-    /// Sabir: a line for each call. No model is asked.
-    Sabir,
-}
-
 impl TaskContext {
     /// Opens the context of a task to look at it.
     ///
@@ -46,10 +38,10 @@ impl TaskContext {
     pub fn read(host: &Host, id: &TaskId, config: Config, model: Option<&str>) -> Result<Self, SessionError> {
         let folder = host.environment().tasks_folder()?;
         let (entries, _) =
-            sabir_journal::read(&folder, id).map_err(|error| SessionError::invalid(error.to_string()))?;
+            sabir_journal::read_journal(&folder, id).map_err(|error| SessionError::invalid(error.to_string()))?;
         let mut records: Vec<_> = entries.into_iter().map(|entry| entry.record).collect();
         // What fills a completed task can be looked at all the same.
-        records.pop_if(|last| matches!(last, Record::Ended { outcome: Outcome::Completed, .. }));
+        records.pop_if(|last| matches!(last, Record::Ended { outcome: TaskOutcome::Completed, .. }));
         let task = replayed(records, &config, model)?;
         Ok(Self { task, journal: None, config: Arc::new(config), model: model.map(str::to_owned) })
     }
@@ -68,48 +60,44 @@ impl TaskContext {
     }
 
     /// What fills the context.
-    pub fn filling(&self) -> Filling {
-        self.task.filling()
+    pub fn filling(&self) -> ContextUsage {
+        self.task.context_usage()
     }
 
     /// What a compaction would make of it; `None` where there is nothing to leave out.
-    pub fn preview(&self) -> Option<Preview> {
-        self.task.preview()
+    pub fn preview(&self) -> Option<CompactionPreview> {
+        self.task.preview_compaction()
     }
 
     /// Compacts the context; `None`: there was nothing to leave out.
     ///
     /// # Errors
     /// When the journal cannot be written, or the model cannot be chosen.
-    pub async fn compact(&mut self, author: SummaryAuthor) -> Result<Option<Shift>, SessionError> {
-        let author = match author {
-            SummaryAuthor::Model => Author::Model,
-            SummaryAuthor::Sabir => Author::Sabir,
-        };
-        self.change(Input::Compact(author)).await
+    pub async fn compact(&mut self, author: SummaryAuthor) -> Result<Option<ContextChange>, SessionError> {
+        self.change(TaskInput::Compact(author)).await
     }
 
     /// Undoes the last compaction; `None`: there was none.
     ///
     /// # Errors
     /// When the journal cannot be written.
-    pub async fn restore(&mut self) -> Result<Option<Shift>, SessionError> {
-        self.change(Input::Restore).await
+    pub async fn restore(&mut self) -> Result<Option<ContextChange>, SessionError> {
+        self.change(TaskInput::Restore).await
     }
 
-    async fn change(&mut self, input: Input<'_>) -> Result<Option<Shift>, SessionError> {
+    async fn change(&mut self, input: TaskInput<'_>) -> Result<Option<ContextChange>, SessionError> {
         let mut changed = None;
         let mut effects = self.task.step(input);
         while !effects.is_empty() {
             for effect in std::mem::take(&mut effects) {
                 match effect {
-                    Effect::Keep(record) => {
+                    TaskEffect::PersistRecord(record) => {
                         if let Some(journal) = &mut self.journal {
                             journal.append(&record).map_err(|error| SessionError::internal(error.to_string()))?;
                         }
                         changed = if let Record::Context(shift) = record { Some(shift) } else { changed };
                     }
-                    Effect::Ask => effects = self.summarise().await?,
+                    TaskEffect::RequestModel => effects = self.summarise().await?,
                     _ => {}
                 }
             }
@@ -117,15 +105,15 @@ impl TaskContext {
         Ok(changed)
     }
 
-    async fn summarise(&mut self) -> Result<Vec<Effect>, SessionError> {
-        let mode = self.task.trail().mode().to_owned();
-        let chosen = present_model(self.task.start(), &mode, &self.config, self.model.as_deref())?;
-        let model = chosen.model(|model| model);
-        let request = self.task.request();
+    async fn summarise(&mut self) -> Result<Vec<TaskEffect>, SessionError> {
+        let mode = self.task.mode_history().current_mode().to_owned();
+        let chosen = present_model(self.task.start_record(), &mode, &self.config, self.model.as_deref())?;
+        let model = chosen.build_model(|model| model);
+        let request = self.task.model_request();
         let task = &mut self.task;
-        let mut sink = |event: Event<'_>| _ = task.step(Input::Event(event));
-        let answer = model.answer(&request, &mut sink).await;
-        Ok(self.task.step(answer.map_or_else(Input::Failed, |()| Input::Answered)))
+        let mut sink = |event: Event<'_>| _ = task.step(TaskInput::ModelEvent(event));
+        let answer = model.stream_response(&request, &mut sink).await;
+        Ok(self.task.step(answer.map_or_else(TaskInput::ModelFailed, |()| TaskInput::ModelFinished)))
     }
 }
 
@@ -138,29 +126,34 @@ fn replayed(records: Vec<Record>, config: &Config, model: Option<&str>) -> Resul
     let spec = SessionSpec { no_checkpoints: true, sandbox, ..SessionSpec::default() };
     let spec = setup::with_kept_mode(&records, &spec);
     let resources = ToolResources {
-        edit_tool: locked::kept_edit_tool(start, &spec)?,
-        jobs: setup::passing_jobs(&config.environment),
-        keeper: None,
-        sandbox: Sandbox::new(Level::Off),
-        household: None,
+        edit_tool: locked::locked_edit_tool(start, &spec)?,
+        jobs: setup::temporary_jobs(&config.environment),
+        checkpointer: None,
+        sandbox: Sandbox::new(SandboxLevel::Off),
+        subtask_spawner: None,
     };
     let folder = setup::workspace_of(start);
     let setup = TaskSetup::new(&spec, config, Some(&folder), resources)?;
     // How much there is room for is good to know, and no more.
-    let chosen = present_model(start, Trail::of(&records).mode(), config, model).ok();
+    let chosen = present_model(start, ModeHistory::from_records(&records).current_mode(), config, model).ok();
     let (setup, model_id) = match chosen {
-        Some(chosen) => (setup.priced(&chosen)?, chosen.id),
+        Some(chosen) => (setup.with_prices(&chosen)?, chosen.id),
         None => (setup, start.model.clone()),
     };
-    let settings = setup.settings(&model_id, Attended::No);
+    let settings = setup.task_settings(&model_id, Interactivity::Headless);
     let id = start.task.clone();
     let task = Task::replay(records, settings).map_err(|error| SessionError::invalid(format!("{id}: {error}")))?;
-    Ok(task.within(setup.context))
+    Ok(task.with_context(setup.context))
 }
 
 /// The model of a task that is in that mode.
-fn present_model(start: &Start, mode: &str, config: &Config, model: Option<&str>) -> Result<Chosen, SessionError> {
+fn present_model(
+    start: &TaskStart,
+    mode: &str,
+    config: &Config,
+    model: Option<&str>,
+) -> Result<ResolvedModel, SessionError> {
     let spec = SessionSpec { model: model.map(str::to_owned), ..SessionSpec::default() };
-    let begun = Begun { mode: setup::begun_mode(start), model: &start.model, protocol: &start.protocol };
-    modes::chosen(mode, begun, config, &spec).map(|(chosen, _)| chosen)
+    let begun = InitialMode { mode: setup::start_mode(start), model: &start.model, protocol: &start.protocol };
+    modes::resolve_mode_model(mode, begun, config, &spec).map(|(chosen, _)| chosen)
 }

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use sabir_call::dialect::{DialectTable, define, dialects as all};
-use sabir_call::nearest;
+use sabir_call::dialect::{DialectTable, all_dialects as all, define_dialect};
+use sabir_call::nearest_candidate;
 use serde::Deserialize;
 use toml::de::DeTable;
 
@@ -58,7 +58,7 @@ fn load_file(path: &Path) -> Result<(), SessionError> {
 pub(crate) fn define_all(file: (&Path, &str), tables: Tables) -> Result<(), SessionError> {
     for (name, mut table) in tables {
         if !table.name.is_empty() && table.name != name {
-            let place = keys::place(file, &["dialects", &name, "name"]);
+            let place = keys::locate_key(file, &["dialects", &name, "name"]);
             return Err(SessionError::invalid(format!(
                 "{place}: `name` must be left out, or be `{name}` as the table is; `sabir help dialects` shows the keys"
             )));
@@ -71,10 +71,13 @@ pub(crate) fn define_all(file: (&Path, &str), tables: Tables) -> Result<(), Sess
 
 /// Defines one table, which stands under that name or at the top.
 fn define_one(file: (&Path, &str), under: Option<&str>, table: &DialectTable) -> Result<(), SessionError> {
-    define(table).map(drop).map_err(|error| {
+    define_dialect(table).map(drop).map_err(|error| {
         let mut path: Vec<&str> = under.map_or(Vec::new(), |name| vec!["dialects", name]);
-        path.extend(error.key().into_iter().flat_map(|key| key.split('.')));
-        SessionError::invalid(format!("{}: {error}; `sabir help dialects` shows the keys", keys::place(file, &path)))
+        path.extend(error.table_key().into_iter().flat_map(|key| key.split('.')));
+        SessionError::invalid(format!(
+            "{}: {error}; `sabir help dialects` shows the keys",
+            keys::locate_key(file, &path)
+        ))
     })
 }
 
@@ -82,7 +85,7 @@ fn define_one(file: (&Path, &str), under: Option<&str>, table: &DialectTable) ->
 pub fn unknown(name: &str, also: &str) -> SessionError {
     let all = all();
     let names = all.iter().flat_map(|dialect| std::iter::once(dialect.name).chain(dialect.aliases.iter().copied()));
-    let hint = match nearest(name, names) {
+    let hint = match nearest_candidate(name, names) {
         Some(near) => format!("did you mean `{near}`? "),
         None => String::new(),
     };

@@ -1,43 +1,44 @@
 //! How a task ends, by options and configuration: its limits, and what must hold before it is completed.
 
-use sabir_agent::{Arguments, Conditions, Limits, OpenTodos, SubtaskLimits};
+use sabir_agent::{CallArguments, CompletionConditions, OpenTodos, SubtaskLimits, TaskLimits};
 use serde_json::json;
 
 use crate::config::{LimitKeys, SubtaskKeys};
 use crate::spec::{CompletionSpec, LimitSpec};
 
 /// The tool that runs the check, and how long it may take: what that tool gives a command at most.
-const TOOL: &str = "execute_command";
-const SECONDS: u64 = 600;
+const CHECK_TOOL: &str = "execute_command";
+const CHECK_SECONDS: u64 = 600;
 
 /// The limits.
-pub(crate) fn limits(flags: &LimitSpec, keys: &LimitKeys) -> Limits {
-    Limits {
+pub(crate) fn task_limits(flags: &LimitSpec, keys: &LimitKeys) -> TaskLimits {
+    TaskLimits {
         turns: flags.max_turns.or(keys.max_turns),
         tokens: flags.max_tokens.or(keys.max_tokens),
         cost: flags.max_cost.or(keys.max_cost),
-        subtasks: subtasks(&keys.subtasks),
-        ..Limits::default()
+        subtasks: subtask_limits(&keys.subtasks),
+        ..TaskLimits::default()
     }
 }
 
-fn subtasks(keys: &SubtaskKeys) -> SubtaskLimits {
+fn subtask_limits(keys: &SubtaskKeys) -> SubtaskLimits {
     let usual = SubtaskLimits::default();
     SubtaskLimits {
         depth: keys.depth.unwrap_or(usual.depth),
-        at_once: keys.at_once.unwrap_or(usual.at_once),
-        most: keys.most.unwrap_or(usual.most),
+        max_concurrent: keys.at_once.unwrap_or(usual.max_concurrent),
+        max_total: keys.most.unwrap_or(usual.max_total),
     }
 }
 
 /// The conditions of a completion. The check is the user's own command: only he can give it, here or in his configuration.
-pub(crate) fn conditions(flags: &CompletionSpec, keys: &LimitKeys) -> Conditions {
+pub(crate) fn completion_conditions(flags: &CompletionSpec, keys: &LimitKeys) -> CompletionConditions {
     let required = flags.require_todos || keys.completion.todos == Some(true);
     let check = flags.check.as_ref().or(keys.completion.check.as_ref()).filter(|check| !check.trim().is_empty());
-    let arguments =
-        |check| Arguments::from_iter([("command".to_owned(), json!(check)), ("timeout".to_owned(), json!(SECONDS))]);
-    Conditions {
-        todos: if required { OpenTodos::Refused } else { OpenTodos::Allowed },
-        check: check.map(|check| (TOOL.to_owned(), arguments(check))),
+    let arguments = |check| {
+        CallArguments::from_iter([("command".to_owned(), json!(check)), ("timeout".to_owned(), json!(CHECK_SECONDS))])
+    };
+    CompletionConditions {
+        open_todos: if required { OpenTodos::Refused } else { OpenTodos::Allowed },
+        check: check.map(|check| (CHECK_TOOL.to_owned(), arguments(check))),
     }
 }

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Compaction, Filling, Moment, Question, Record, Start, TaskEvent, TaskId};
-use sabir_call::{ArgForm, CallId, Certainty, Cut, Event, Fault, Mark, MarkRole, Opaque, Span, StopReason, Usage};
+use sabir_agent::{CompactionTiming, ContextUsage, Record, TaskEvent, TaskId, TaskStart, TransientEvent, UserQuestion};
+use sabir_call::{
+    ArgForm, CallId, Certainty, Event, Fault, MarkupRole, MarkupSpan, OpaqueState, Span, StopReason, Truncation, Usage,
+};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -64,7 +66,7 @@ pub enum SessionEventKind {
         /// Identifies the question.
         request: RequestId,
         /// The question.
-        question: Question,
+        question: UserQuestion,
     },
     /// A question needs no answer any more.
     RequestClosed {
@@ -74,9 +76,9 @@ pub enum SessionEventKind {
         reason: CloseReason,
     },
     /// What fills the context, as asked for.
-    ContextUsage(Filling),
+    ContextUsage(ContextUsage),
     /// What becomes of a compaction that was asked for.
-    CompactionStatus(Compaction),
+    CompactionStatus(CompactionTiming),
     /// Something the user should know.
     Notice(Notice),
     /// The session works, waits for the user, or is over.
@@ -142,14 +144,14 @@ pub enum CloseReason {
 #[derive(Debug, Clone, Serialize)]
 pub struct SessionSnapshot {
     /// How the task began.
-    pub start: Start,
+    pub start: TaskStart,
     /// Every record of the task so far, those before a resume included.
     pub records: Vec<Arc<Record>>,
     /// Notices so far.
     pub notices: Vec<Notice>,
     /// Questions that are open, the oldest first.
     #[serde(skip)]
-    pub requests: Vec<(RequestId, Question)>,
+    pub requests: Vec<(RequestId, UserQuestion)>,
     /// What the session is doing.
     #[serde(skip)]
     pub state: SessionState,
@@ -165,17 +167,17 @@ pub enum StreamEvent {
     Source { text: String },
     Text { text: String },
     Thought { text: String },
-    Mark { role: MarkRole, dialect: Option<String>, span: Span, sure: Certainty, rule: &'static str },
+    Mark { role: MarkupRole, dialect: Option<String>, span: Span, sure: Certainty, rule: &'static str },
     CallStart { index: u32, id: Option<String>, name: String, dialect: Option<String>, at: usize, name_at: usize },
     ArgStart { index: u32, name: String, form: ArgForm, at: usize },
     ArgDelta { index: u32, text: String },
     ArgEnd { index: u32, lead: String, at: usize },
     CallEnd { index: u32, at: usize },
-    CallCut { index: u32, why: Cut, at: usize },
+    CallCut { index: u32, why: Truncation, at: usize },
     Fault(Box<Fault>),
     Usage(Usage),
     Stop { reason: StopReason, raw: String },
-    Opaque(Box<Opaque>),
+    Opaque(Box<OpaqueState>),
 }
 
 impl From<Event<'_>> for StreamEvent {
@@ -184,7 +186,7 @@ impl From<Event<'_>> for StreamEvent {
             Event::Source { text } => Self::Source { text: text.to_owned() },
             Event::Text { text } => Self::Text { text: text.to_owned() },
             Event::Thought { text } => Self::Thought { text: text.to_owned() },
-            Event::Mark(Mark { role, dialect, span, sure, rule }) => {
+            Event::Mark(MarkupSpan { role, dialect, span, sure, rule }) => {
                 Self::Mark { role, dialect: dialect.map(str::to_owned), span, sure, rule }
             }
             Event::CallStart { index, id, name, dialect, at, name_at } => Self::CallStart {
@@ -216,7 +218,7 @@ impl StreamEvent {
             Self::Text { text } => Event::Text { text },
             Self::Thought { text } => Event::Thought { text },
             Self::Mark { role, dialect, span, sure, rule } => {
-                Event::Mark(Mark { role: *role, dialect: dialect.as_deref(), span: *span, sure: *sure, rule })
+                Event::Mark(MarkupSpan { role: *role, dialect: dialect.as_deref(), span: *span, sure: *sure, rule })
             }
             Self::CallStart { index, id, name, dialect, at, name_at } => Event::CallStart {
                 index: *index,
@@ -244,16 +246,16 @@ impl SessionEventKind {
     pub(crate) fn of_task_event(event: TaskEvent<'_>, task: &TaskId) -> Option<Self> {
         Some(match event {
             TaskEvent::Record(record) => Self::Record(Arc::new(record.clone())),
-            TaskEvent::Moment(Moment::Asking { turn, full }) => Self::Asking { turn, full },
-            TaskEvent::Moment(Moment::Delta(event)) => Self::Delta(event.into()),
-            TaskEvent::Moment(Moment::Output { call, text }) => {
+            TaskEvent::Moment(TransientEvent::Asking { turn, full }) => Self::Asking { turn, full },
+            TaskEvent::Moment(TransientEvent::Delta(event)) => Self::Delta(event.into()),
+            TaskEvent::Moment(TransientEvent::Output { call, text }) => {
                 Self::Output { call: call.clone(), text: text.to_owned() }
             }
-            TaskEvent::Moment(Moment::Waiting { reason, milliseconds }) => {
+            TaskEvent::Moment(TransientEvent::Waiting { reason, milliseconds }) => {
                 Self::Waiting(WaitingEvent { reason: reason.to_owned(), milliseconds, attempt: None })
             }
-            TaskEvent::Moment(Moment::Question(question)) => Self::Request {
-                request: RequestId { task: task.clone(), call: question.call().cloned() },
+            TaskEvent::Moment(TransientEvent::Question(question)) => Self::Request {
+                request: RequestId { task: task.clone(), call: question.call_id().cloned() },
                 question: question.clone(),
             },
             TaskEvent::Moment(_) => return None,
@@ -264,13 +266,14 @@ impl SessionEventKind {
     pub fn as_task_event(&self) -> Option<TaskEvent<'_>> {
         Some(match self {
             Self::Record(record) => TaskEvent::Record(record),
-            Self::Asking { turn, full } => TaskEvent::Moment(Moment::Asking { turn: *turn, full: *full }),
-            Self::Delta(event) => TaskEvent::Moment(Moment::Delta(event.as_event())),
-            Self::Output { call, text } => TaskEvent::Moment(Moment::Output { call, text }),
-            Self::Waiting(waiting) => {
-                TaskEvent::Moment(Moment::Waiting { reason: &waiting.reason, milliseconds: waiting.milliseconds })
-            }
-            Self::Request { question, .. } => TaskEvent::Moment(Moment::Question(question)),
+            Self::Asking { turn, full } => TaskEvent::Moment(TransientEvent::Asking { turn: *turn, full: *full }),
+            Self::Delta(event) => TaskEvent::Moment(TransientEvent::Delta(event.as_event())),
+            Self::Output { call, text } => TaskEvent::Moment(TransientEvent::Output { call, text }),
+            Self::Waiting(waiting) => TaskEvent::Moment(TransientEvent::Waiting {
+                reason: &waiting.reason,
+                milliseconds: waiting.milliseconds,
+            }),
+            Self::Request { question, .. } => TaskEvent::Moment(TransientEvent::Question(question)),
             _ => return None,
         })
     }
@@ -309,9 +312,9 @@ impl Serialize for SessionEvent {
             SessionEventKind::CompactionStatus(status) => {
                 map.serialize_entry("kind", "compaction_status")?;
                 let status = match status {
-                    Compaction::Nothing => "nothing",
-                    Compaction::Now => "now",
-                    Compaction::Later => "later",
+                    CompactionTiming::Nothing => "nothing",
+                    CompactionTiming::Now => "now",
+                    CompactionTiming::Later => "later",
                 };
                 map.serialize_entry("status", status)?;
             }

@@ -3,19 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sabir_agent::{Origin, Outcome, Record, Start, TaskId};
-use sabir_journal::{Entry, Summary};
+use sabir_agent::{UserMessage, Record, TaskId, TaskOrigin, TaskOutcome, TaskStart};
+use sabir_journal::{JournalEntry, TaskSummary};
 
-use crate::command::UserMessage;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::error::SessionError;
 use crate::hub::EventHub;
 use crate::loading::{self, LoadedSession};
 use crate::locked;
-use crate::modes::{self, Begun};
+use crate::modes::{self, InitialMode};
 use crate::notice::NoticeTopic;
-use crate::pictures::Sight;
+use crate::pictures::ImageSupport;
 use crate::session::Session;
 use crate::setup;
 use crate::spec::{RecordMode, SessionSpec};
@@ -97,7 +96,7 @@ impl Host {
     /// # Errors
     /// When the recording cannot be played.
     pub fn recorded_prompt(recording: &[u8]) -> Result<String, SessionError> {
-        Ok(crate::recording::open(recording)?.1.start.prompt)
+        Ok(crate::recording::parse_cassette(recording)?.1.start.prompt)
     }
 
     /// Replays a recording as a new task that keeps a journal in that folder.
@@ -120,7 +119,7 @@ impl Host {
     /// # Errors
     /// When there is no such task or record, or the new task cannot be made.
     pub fn fork(&self, task: &TaskId, at: Option<usize>, spec: &SessionSpec) -> Result<TaskId, SessionError> {
-        let (mut entries, _) = sabir_journal::read(&self.environment.tasks_folder()?, task)
+        let (mut entries, _) = sabir_journal::read_journal(&self.environment.tasks_folder()?, task)
             .map_err(|error| SessionError::invalid(error.to_string()))?;
         let count = entries.len();
         let at = at.unwrap_or(count);
@@ -135,28 +134,28 @@ impl Host {
             )));
         };
         let id = self.new_task_id();
-        let start = Start {
+        let start = TaskStart {
             task: id.clone(),
-            from: Some(Origin::Fork { task: task.clone(), record: at as u64 }),
+            from: Some(TaskOrigin::Fork { task: task.clone(), record: at as u64 }),
             ..self.forked_start(start.clone(), spec)?
         };
         if entries.last().is_some_and(|last| matches!(last.record, Record::Ended { .. })) {
             entries.pop();
         }
-        let first = Entry { at: self.environment.now_milliseconds(), record: Record::Started(start) };
+        let first = JournalEntry { at: self.environment.now_milliseconds(), record: Record::Started(start) };
         entries.splice(..1, [first]);
-        sabir_journal::write(&self.environment.tasks_folder()?, &id, &entries)
+        sabir_journal::write_journal(&self.environment.tasks_folder()?, &id, &entries)
             .map_err(|error| SessionError::internal(error.to_string()))?;
         Ok(id)
     }
 
     /// The start of a fork: what the spec does not change stays.
-    fn forked_start(&self, start: Start, spec: &SessionSpec) -> Result<Start, SessionError> {
+    fn forked_start(&self, start: TaskStart, spec: &SessionSpec) -> Result<TaskStart, SessionError> {
         let config = self.load_config(spec.config.as_deref())?;
-        let chosen = config.choose(spec.model.as_deref().or(Some(&start.model)))?;
-        let protocol = locked::protocol(spec.protocol.as_deref(), Some(start.protocol), &chosen)?;
+        let chosen = config.resolve_model(spec.model.as_deref().or(Some(&start.model)))?;
+        let protocol = locked::task_protocol(spec.protocol.as_deref(), Some(start.protocol), &chosen)?;
         let edit_tool = match &spec.edit_tool {
-            Some(wanted) => Some(locked::edit_tool(Some(wanted), &chosen)?.name().to_owned()),
+            Some(wanted) => Some(locked::resolve_edit_tool(Some(wanted), &chosen)?.name().to_owned()),
             None => start.edit_tool,
         };
         let folder = spec.workspace.as_deref().unwrap_or(Path::new(&start.workspace));
@@ -166,7 +165,7 @@ impl Host {
                 "the folder {shown} cannot be opened: {error}; give the one to work in with -C"
             ))
         })?;
-        Ok(Start {
+        Ok(TaskStart {
             workspace: workspace.display().to_string(),
             model: chosen.name,
             protocol,
@@ -181,14 +180,14 @@ impl Host {
     ///
     /// # Errors
     /// When the folder of journals cannot be read.
-    pub fn list(&self, filter: &TaskFilter) -> Result<Vec<Summary>, SessionError> {
+    pub fn list(&self, filter: &TaskFilter) -> Result<Vec<TaskSummary>, SessionError> {
         let folder = self.environment.tasks_folder()?;
-        let all = sabir_journal::list(&folder).map_err(|error| SessionError::internal(error.to_string()))?;
-        let is_wanted = |summary: &Summary| {
-            let is_foreign = matches!(summary.from, Some(Origin::Import { .. } | Origin::Subtask { .. }));
+        let all = sabir_journal::list_journals(&folder).map_err(|error| SessionError::internal(error.to_string()))?;
+        let is_wanted = |summary: &TaskSummary| {
+            let is_foreign = matches!(summary.from, Some(TaskOrigin::Import { .. } | TaskOrigin::Subtask { .. }));
             let is_elsewhere =
                 filter.workspace.as_ref().is_some_and(|workspace| Path::new(&summary.workspace) != workspace);
-            let is_finished = summary.ended == Some(Outcome::Completed);
+            let is_finished = summary.ended == Some(TaskOutcome::Completed);
             !(filter.own_only && is_foreign || is_elsewhere || filter.unfinished_only && is_finished)
         };
         Ok(all.into_iter().filter_map(|listed| listed.summary.ok()).filter(is_wanted).collect())
@@ -226,21 +225,21 @@ impl Host {
     ///
     /// # Errors
     /// When the model or the task is not known.
-    pub fn model_sight(&self, spec: &SessionSpec, task: Option<&TaskId>) -> Result<Sight, SessionError> {
+    pub fn model_sight(&self, spec: &SessionSpec, task: Option<&TaskId>) -> Result<ImageSupport, SessionError> {
         let config = self.load_config(spec.config.as_deref())?;
         let Some(task) = task else {
-            let own = || modes::model_of(&config, setup::first_mode(spec, &config));
-            return Ok(Sight::of(&config.choose(spec.model.as_deref().or_else(own))?));
+            let own = || modes::model_of(&config, setup::initial_mode(spec, &config));
+            return Ok(ImageSupport::of_model(&config.resolve_model(spec.model.as_deref().or_else(own))?));
         };
-        let (entries, _) = sabir_journal::read(&self.environment.tasks_folder()?, task)
+        let (entries, _) = sabir_journal::read_journal(&self.environment.tasks_folder()?, task)
             .map_err(|error| SessionError::invalid(error.to_string()))?;
         let records: Vec<_> = entries.into_iter().map(|entry| entry.record).collect();
         let start = loading::first_start(task, &records)?;
         let spec = setup::with_kept_mode(&records, spec);
-        let mode = setup::first_mode(&spec, &config);
-        let begun = Begun { mode: setup::begun_mode(start), model: &start.model, protocol: &start.protocol };
-        let (chosen, _) = modes::chosen(mode, begun, &config, &spec)?;
-        Ok(Sight::of(&chosen))
+        let mode = setup::initial_mode(&spec, &config);
+        let begun = InitialMode { mode: setup::start_mode(start), model: &start.model, protocol: &start.protocol };
+        let (chosen, _) = modes::resolve_mode_model(mode, begun, &config, &spec)?;
+        Ok(ImageSupport::of_model(&chosen))
     }
 
     /// Loads the configuration: the named file, or the user's. Notices are discarded.
@@ -262,7 +261,7 @@ impl Host {
     }
 
     fn spawn(&self, loaded: LoadedSession, hub: EventHub) -> Session {
-        if loaded.setup.resources.keeper.is_none() {
+        if loaded.setup.resources.checkpointer.is_none() {
             let text = "checkpoints are off: `sabir undo` cannot go back on what this task changes";
             loaded.config.notices.send(NoticeTopic::Checkpoints, text);
         }

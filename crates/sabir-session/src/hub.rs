@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sabir_agent::{Aside, Heard, Question, Record, Reply, Speaker, Start, TaskEvent, TaskId, User};
+use sabir_agent::{
+    FrontEnd, MessageAuthor, Record, TaskEvent, TaskId, TaskStart, UserCommand, UserNotice, UserQuestion, UserReply,
+};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
@@ -21,7 +23,7 @@ pub(crate) struct EventHub(Arc<Mutex<HubState>>);
 
 struct HubState {
     sequence: u64,
-    start: Option<Start>,
+    start: Option<TaskStart>,
     records: Vec<Arc<Record>>,
     notices: Vec<Notice>,
     requests: Vec<OpenRequest>,
@@ -35,16 +37,16 @@ struct HubState {
 /// A question that has no answer yet.
 struct OpenRequest {
     id: RequestId,
-    question: Question,
+    question: UserQuestion,
     /// Takes the answer; `None` while the driver does not wait for it.
-    answer: Option<oneshot::Sender<Reply>>,
+    answer: Option<oneshot::Sender<UserReply>>,
 }
 
 /// Where a task at work hears what is said to it.
 struct TaskInbox {
     task: TaskId,
     subtask: Option<Arc<SubtaskLabel>>,
-    sender: UnboundedSender<Heard>,
+    sender: UnboundedSender<UserCommand>,
 }
 
 /// The hub as one task sees it: the front end that the driver shows events to and asks.
@@ -52,7 +54,7 @@ pub(crate) struct HubFrontEnd {
     hub: EventHub,
     task: TaskId,
     subtask: Option<Arc<SubtaskLabel>>,
-    commands: Option<UnboundedReceiver<Heard>>,
+    commands: Option<UnboundedReceiver<UserCommand>>,
     /// How long an approval waits for its answer.
     answer_limit: Option<Duration>,
 }
@@ -121,7 +123,7 @@ impl EventHub {
     }
 
     /// Takes over how the task began and the records that it had before this session.
-    pub(crate) fn set_history(&self, start: Start, records: Vec<Record>) {
+    pub(crate) fn set_history(&self, start: TaskStart, records: Vec<Record>) {
         let mut state = self.lock();
         state.start = Some(start);
         state.records = records.into_iter().map(Arc::new).collect();
@@ -175,7 +177,7 @@ impl EventHub {
         let subtask = subtask.map(Arc::new);
         let mut state = self.lock();
         if state.is_detached {
-            _ = sender.send(Heard::Left);
+            _ = sender.send(UserCommand::Disconnect);
         }
         // A run that follows another of the same task takes its place.
         state.inboxes.retain(|inbox| inbox.task != *task);
@@ -185,7 +187,7 @@ impl EventHub {
     }
 
     /// Passes something on to a task at work.
-    pub(crate) fn tell(&self, task: &TaskId, heard: Heard) -> Result<(), Rejected> {
+    pub(crate) fn tell(&self, task: &TaskId, heard: UserCommand) -> Result<(), Rejected> {
         let state = self.lock();
         let inbox = state.inboxes.iter().find(|inbox| inbox.task == *task);
         let inbox = inbox.ok_or_else(|| Rejected::NoSuchTask(task.clone()))?;
@@ -196,11 +198,11 @@ impl EventHub {
     pub(crate) fn detach(&self) {
         let mut state = self.lock();
         state.is_detached = true;
-        state.inboxes.iter().for_each(|inbox| _ = inbox.sender.send(Heard::Left));
+        state.inboxes.iter().for_each(|inbox| _ = inbox.sender.send(UserCommand::Disconnect));
     }
 
     /// Answers an open question.
-    pub(crate) fn answer(&self, request: &RequestId, reply: Reply) -> Result<(), Rejected> {
+    pub(crate) fn answer(&self, request: &RequestId, reply: UserReply) -> Result<(), Rejected> {
         let mut state = self.lock();
         let unknown = || Rejected::NoSuchRequest(request.clone());
         let open = state.requests.iter_mut().find(|open| open.id == *request).ok_or_else(unknown)?;
@@ -210,7 +212,7 @@ impl EventHub {
         };
         // Through the inbox, so that an answer and what is said after it count in their order.
         let inbox = state.inboxes.iter().find(|inbox| inbox.task == request.task).ok_or_else(unknown)?;
-        inbox.sender.send(Heard::Replied(call, reply)).map_err(|_| unknown())?;
+        inbox.sender.send(UserCommand::Answer(call, reply)).map_err(|_| unknown())?;
         let label = inbox.subtask.clone();
         state.close_request(&request.task, label, CloseReason::Answered);
         Ok(())
@@ -236,8 +238,8 @@ impl HubState {
 }
 
 impl HubFrontEnd {
-    async fn wait_for_answer(&mut self, question: &Question) -> Reply {
-        let id = RequestId { task: self.task.clone(), call: question.call().cloned() };
+    async fn wait_for_answer(&mut self, question: &UserQuestion) -> UserReply {
+        let id = RequestId { task: self.task.clone(), call: question.call_id().cloned() };
         let (sender, receiver) = oneshot::channel();
         {
             let mut state = self.hub.lock();
@@ -248,7 +250,7 @@ impl HubFrontEnd {
                 }
             }
         }
-        let limit = self.answer_limit.filter(|_| matches!(question, Question::Approval { .. }));
+        let limit = self.answer_limit.filter(|_| matches!(question, UserQuestion::Approval { .. }));
         let answered = async {
             match receiver.await {
                 Ok(reply) => reply,
@@ -268,7 +270,7 @@ impl HubFrontEnd {
             }
             Err(_) => {
                 self.close_request(CloseReason::TimedOut);
-                Reply::No(format!("nobody answered within {} seconds", limit.as_secs()))
+                UserReply::No(format!("nobody answered within {} seconds", limit.as_secs()))
             }
         }
     }
@@ -278,11 +280,11 @@ impl HubFrontEnd {
     }
 }
 
-impl User for HubFrontEnd {
-    fn show(&mut self, event: TaskEvent<'_>) {
+impl FrontEnd for HubFrontEnd {
+    fn on_event(&mut self, event: TaskEvent<'_>) {
         let mut state = self.hub.lock();
-        let is_said = matches!(event, TaskEvent::Record(Record::Said { by: Speaker::User, .. }));
-        let is_question = matches!(event, TaskEvent::Moment(sabir_agent::Moment::Question(_)));
+        let is_said = matches!(event, TaskEvent::Record(Record::Said { by: MessageAuthor::User, .. }));
+        let is_question = matches!(event, TaskEvent::Moment(sabir_agent::TransientEvent::Question(_)));
         // A message beside an open question leaves it open; anything else means that it is over.
         if !is_said {
             state.close_request(&self.task, self.subtask.clone(), CloseReason::Withdrawn);
@@ -306,19 +308,19 @@ impl User for HubFrontEnd {
         state.publish(self.subtask.clone(), kind);
     }
 
-    fn tell(&mut self, aside: Aside<'_>) {
+    fn notify(&mut self, aside: UserNotice<'_>) {
         let kind = match aside {
-            Aside::Filling(filling) => SessionEventKind::ContextUsage(filling.clone()),
-            Aside::Compaction(compaction) => SessionEventKind::CompactionStatus(compaction),
+            UserNotice::ContextUsage(filling) => SessionEventKind::ContextUsage(filling.clone()),
+            UserNotice::Compaction(compaction) => SessionEventKind::CompactionStatus(compaction),
         };
         self.hub.publish(self.subtask.clone(), kind);
     }
 
-    fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
+    fn commands(&mut self) -> Option<UnboundedReceiver<UserCommand>> {
         self.commands.take()
     }
 
-    fn ask<'a>(&'a mut self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
+    fn request<'a>(&'a mut self, question: &'a UserQuestion) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
         Box::pin(self.wait_for_answer(question))
     }
 }

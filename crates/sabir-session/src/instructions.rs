@@ -9,24 +9,27 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use sabir_agent::{Context, Fragment, InstructionFile, Listing, Place, Surroundings};
-use sabir_workspace::{EntryKind, ListOptions, Stop, WorkPath, Workspace, WorkspaceError, default_shell};
+use sabir_agent::{
+    ContextFragment, ContextSource, EnvironmentFacts, InstructionFile, RequestContext, WorkspaceListing,
+};
+use sabir_workspace::{EntryKind, ListOptions, StopFlag, WorkPath, Workspace, WorkspaceError, default_shell};
 
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::notice::{NoticeSink, NoticeTopic};
 
 /// The files and folders of instructions in a workspace, in the order in which they are told. Of a folder, its Markdown and text files.
-const NAMES: [&str; 6] = ["AGENTS.md", "CLAUDE.md", ".clinerules", ".roo/rules", ".roorules", ".cursorrules"];
+const INSTRUCTION_NAMES: [&str; 6] =
+    ["AGENTS.md", "CLAUDE.md", ".clinerules", ".roo/rules", ".roorules", ".cursorrules"];
 /// The most files of one such folder.
-const FILES: usize = 50;
+const MAX_FOLDER_FILES: usize = 50;
 /// The most names of a listing.
 const NAMES_LISTED: usize = 100;
 
 /// The instruction files that were found, with the bytes that there is still room for.
-struct Found<'a> {
-    fragments: Vec<Fragment>,
-    room: usize,
+struct InstructionCollector<'a> {
+    fragments: Vec<ContextFragment>,
+    remaining_bytes: usize,
     /// Gets what is left out, where the user should know.
     notices: Option<&'a NoticeSink>,
     /// All that was looked for.
@@ -35,7 +38,7 @@ struct Found<'a> {
 
 /// What is told of a workspace in a mode.
 #[derive(Debug, Clone)]
-struct Wanted {
+struct ContextSettings {
     workspace: Arc<Workspace>,
     mode: Option<String>,
     instructions: bool,
@@ -46,79 +49,85 @@ struct Wanted {
 
 /// The files of instructions and the facts of a place, while a task goes on.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    wanted: Wanted,
-    seen: Mutex<Seen>,
+pub(crate) struct InstructionWatcher {
+    settings: ContextSettings,
+    last_state: Mutex<WatchState>,
 }
 
 /// What there was at the last look.
 #[derive(Debug)]
-struct Seen {
+struct WatchState {
     date: String,
-    files: Vec<(PathBuf, Option<Stamp>)>,
+    files: Vec<(PathBuf, Option<FileStamp>)>,
     /// What is at the top of the workspace is told once.
-    listing: Vec<Fragment>,
+    listing: Vec<ContextFragment>,
 }
 
 /// What the system says of a file: where it lies, its size, and when it was last changed in any way.
-type Stamp = (u64, u64, i64, i64);
+type FileStamp = (u64, u64, i64, i64);
 
 /// The context of a task in that workspace, in that mode, and who looks whether it changes.
-pub(crate) fn context(workspace: &Arc<Workspace>, config: &Config, mode: Option<&str>) -> (Context, Arc<Watch>) {
+pub(crate) fn task_context(
+    workspace: &Arc<Workspace>,
+    config: &Config,
+    mode: Option<&str>,
+) -> (RequestContext, Arc<InstructionWatcher>) {
     let keys = &config.limits;
     let (workspace, mode) = (Arc::clone(workspace), mode.map(str::to_owned));
     let (instructions, place) = (keys.instructions.unwrap_or(true), keys.place.unwrap_or(true));
     let environment = Arc::clone(&config.environment);
-    let date = date((environment.clock)());
+    let date = format_date((environment.clock)());
     let notices = config.notices.clone();
-    let wanted = Wanted { workspace, mode, instructions, place, environment, notices };
-    let (mut fragments, files) = wanted.stamped(&date, true);
-    let listing = if place { listing(&wanted.workspace) } else { Vec::new() };
+    let wanted = ContextSettings { workspace, mode, instructions, place, environment, notices };
+    let (mut fragments, files) = wanted.read_stamped(&date, true);
+    let listing = if place { workspace_listing(&wanted.workspace) } else { Vec::new() };
     fragments.extend(listing.iter().cloned());
-    let watch = Watch { wanted, seen: Mutex::new(Seen { date, files, listing }) };
-    let (window, threshold) = (keys.context_window, keys.compact_at.unwrap_or(sabir_agent::THRESHOLD));
-    (Context { fragments, window, threshold }, Arc::new(watch))
+    let watch = InstructionWatcher { settings: wanted, last_state: Mutex::new(WatchState { date, files, listing }) };
+    let (window, threshold) = (keys.context_window, keys.compact_at.unwrap_or(sabir_agent::DEFAULT_THRESHOLD_PERCENT));
+    (RequestContext { fragments, window, threshold }, Arc::new(watch))
 }
 
-impl Wanted {
+impl ContextSettings {
     /// The files and the facts, and what the system said of the files before they were read: what changes meanwhile is seen later.
-    fn stamped(&self, date: &str, tells: bool) -> (Vec<Fragment>, Vec<(PathBuf, Option<Stamp>)>) {
-        let (_, paths) = self.read(date, false);
-        let files = paths.into_iter().map(|path| (stamp(&path), path)).map(|(stamp, path)| (path, stamp)).collect();
-        (self.read(date, tells).0, files)
+    fn read_stamped(&self, date: &str, tells: bool) -> (Vec<ContextFragment>, Vec<(PathBuf, Option<FileStamp>)>) {
+        let (_, paths) = self.read_fragments(date, false);
+        let files =
+            paths.into_iter().map(|path| (file_stamp(&path), path)).map(|(stamp, path)| (path, stamp)).collect();
+        (self.read_fragments(date, tells).0, files)
     }
 
     /// The files and the facts, with all paths that were looked for.
-    fn read(&self, date: &str, tells: bool) -> (Vec<Fragment>, Vec<PathBuf>) {
-        let room = InstructionFile::CAP_OF_ALL;
+    fn read_fragments(&self, date: &str, tells: bool) -> (Vec<ContextFragment>, Vec<PathBuf>) {
+        let room = InstructionFile::MAX_TOTAL_BYTES;
         let notices = tells.then_some(&self.notices);
-        let mut found = Found { fragments: Vec::new(), room, notices, paths: Vec::new() };
+        let mut found =
+            InstructionCollector { fragments: Vec::new(), remaining_bytes: room, notices, paths: Vec::new() };
         if self.instructions {
-            found.own(&self.environment);
+            found.add_user_file(&self.environment);
             let of_mode = self.mode.as_ref().map(|mode| format!(".roo/rules-{mode}"));
-            for name in NAMES.into_iter().chain(of_mode.as_deref()) {
-                found.look(&self.workspace, name);
+            for name in INSTRUCTION_NAMES.into_iter().chain(of_mode.as_deref()) {
+                found.add_workspace_entry(&self.workspace, name);
             }
         }
-        let Found { mut fragments, mut paths, .. } = found;
+        let InstructionCollector { mut fragments, mut paths, .. } = found;
         if self.place {
-            let (shell, branch) = (default_shell().display().to_string(), branch(&self.workspace));
-            fragments.push(Place { date, shell: &shell, branch: branch.as_deref() }.fragment());
+            let (shell, branch) = (default_shell().display().to_string(), current_branch(&self.workspace));
+            fragments.push(EnvironmentFacts { date, shell: &shell, branch: branch.as_deref() }.to_fragment());
             paths.push(self.workspace.root().join(".git/HEAD"));
         }
         (fragments, paths)
     }
 }
 
-impl Watch {
-    /// As [`look`](Surroundings::look), on that day.
-    fn look_on(&self, date: String) -> Option<Vec<Fragment>> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let same_day = seen.date == date || !self.wanted.place;
-        if same_day && seen.files.iter().all(|(path, known)| stamp(path) == *known) {
+impl InstructionWatcher {
+    /// As [`poll_fragments`](ContextSource::poll_fragments), on that day.
+    fn poll_on(&self, date: String) -> Option<Vec<ContextFragment>> {
+        let mut seen = self.last_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let same_day = seen.date == date || !self.settings.place;
+        if same_day && seen.files.iter().all(|(path, known)| file_stamp(path) == *known) {
             return None;
         }
-        let (mut fragments, files) = self.wanted.stamped(&date, false);
+        let (mut fragments, files) = self.settings.read_stamped(&date, false);
         seen.files = files;
         seen.date = date;
         fragments.extend(seen.listing.iter().cloned());
@@ -126,91 +135,93 @@ impl Watch {
     }
 }
 
-impl Surroundings for Watch {
-    fn look(&self) -> Option<Vec<Fragment>> {
-        self.look_on(date((self.wanted.environment.clock)()))
+impl ContextSource for InstructionWatcher {
+    fn poll_fragments(&self) -> Option<Vec<ContextFragment>> {
+        self.poll_on(format_date((self.settings.environment.clock)()))
     }
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+fn file_stamp(path: &Path) -> Option<FileStamp> {
     let known = std::fs::metadata(path).ok()?;
     Some((known.ino(), known.size(), known.ctime(), known.ctime_nsec()))
 }
 
-impl Found<'_> {
+impl InstructionCollector<'_> {
     /// The user's own file, beside the configuration.
-    fn own(&mut self, environment: &Environment) {
+    fn add_user_file(&mut self, environment: &Environment) {
         let Some(path) = environment.config_file(None).map(|file| file.with_file_name("AGENTS.md")) else { return };
         self.paths.push(path.clone());
         if !path.is_file() {
             return;
         }
-        match beginning(&path) {
-            Ok((bytes, size)) => self.take(&path.display().to_string(), &bytes, size),
-            Err(error) => self.tell(&path.display().to_string(), &error.to_string()),
+        match read_beginning(&path) {
+            Ok((bytes, size)) => self.add_text(&path.display().to_string(), &bytes, size),
+            Err(error) => self.report_problem(&path.display().to_string(), &error.to_string()),
         }
     }
 
     /// A file of the workspace, or the files of a folder.
-    fn look(&mut self, workspace: &Workspace, name: &str) {
+    fn add_workspace_entry(&mut self, workspace: &Workspace, name: &str) {
         self.paths.push(workspace.root().join(name));
-        let paths = workspace.path(name).and_then(|path| match workspace.metadata(&path)?.kind {
-            EntryKind::Folder => files(workspace, &path),
+        let paths = workspace.parse_path(name).and_then(|path| match workspace.metadata(&path)?.kind {
+            EntryKind::Folder => rule_files(workspace, &path),
             _ => Ok(vec![path]),
         });
         match paths {
-            Ok(paths) => paths.iter().for_each(|path| self.read(workspace, path)),
+            Ok(paths) => paths.iter().for_each(|path| self.add_file(workspace, path)),
             Err(WorkspaceError::Missing { .. }) => {}
-            Err(error) => self.tell(name, &error.to_string()),
+            Err(error) => self.report_problem(name, &error.to_string()),
         }
     }
 
-    fn read(&mut self, workspace: &Workspace, path: &WorkPath) {
+    fn add_file(&mut self, workspace: &Workspace, path: &WorkPath) {
         self.paths.push(workspace.root().join(path.as_path()));
-        match workspace.beginning(path, InstructionFile::CAP) {
-            Ok((bytes, size)) => self.take(&path.to_string(), &bytes, size),
-            Err(error) => self.tell(&path.to_string(), &error.to_string()),
+        match workspace.read_start(path, InstructionFile::MAX_BYTES) {
+            Ok((bytes, size)) => self.add_text(&path.to_string(), &bytes, size),
+            Err(error) => self.report_problem(&path.to_string(), &error.to_string()),
         }
     }
 
     /// Takes over what was read. What an earlier file says as well (a link to it, say) is not told twice.
-    fn take(&mut self, path: &str, bytes: &[u8], size: u64) {
+    fn add_text(&mut self, path: &str, bytes: &[u8], size: u64) {
         let text = String::from_utf8_lossy(bytes);
-        let Some(fragment) = (InstructionFile { path, text: &text, size }).fragment(self.room) else { return };
+        let Some(fragment) = (InstructionFile { path, text: &text, size }).to_fragment(self.remaining_bytes) else {
+            return;
+        };
         if self.fragments.iter().any(|known| known.text == fragment.text) {
             return;
         }
         if fragment.left_out > 0 {
-            self.tell(
+            self.report_problem(
                 path,
                 &format!("it is longer than a model is told: {} bytes of it are left out", fragment.left_out),
             );
         }
         if fragment.text.lines().any(|line| line.starts_with('@')) {
-            self.tell(path, "it imports other files (`@…`), which are not read");
+            self.report_problem(path, "it imports other files (`@…`), which are not read");
         }
-        self.room = self.room.saturating_sub(fragment.text.len());
+        self.remaining_bytes = self.remaining_bytes.saturating_sub(fragment.text.len());
         self.fragments.push(fragment);
     }
 
-    fn tell(&self, path: &str, what: &str) {
+    fn report_problem(&self, path: &str, what: &str) {
         if let Some(notices) = self.notices {
             notices.send(NoticeTopic::Instructions, format!("the instructions in {path}: {what}"));
         }
     }
 }
 
-fn beginning(path: &Path) -> std::io::Result<(Vec<u8>, u64)> {
+fn read_beginning(path: &Path) -> std::io::Result<(Vec<u8>, u64)> {
     use std::io::Read;
     let file = std::fs::File::open(path)?;
     let (size, mut bytes) = (file.metadata()?.len(), Vec::new());
-    file.take(u64::try_from(InstructionFile::CAP).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
+    file.take(u64::try_from(InstructionFile::MAX_BYTES).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
     Ok((bytes, size))
 }
 
-fn files(workspace: &Workspace, folder: &WorkPath) -> Result<Vec<WorkPath>, WorkspaceError> {
-    let options = ListOptions { recursive: false, max_entries: FILES, stop: Stop::default() };
-    let entries = workspace.list(folder, &options)?.entries.into_iter();
+fn rule_files(workspace: &Workspace, folder: &WorkPath) -> Result<Vec<WorkPath>, WorkspaceError> {
+    let options = ListOptions { recursive: false, max_entries: MAX_FOLDER_FILES, stop: StopFlag::default() };
+    let entries = workspace.list_folder(folder, &options)?.entries.into_iter();
     let is_text = |path: &WorkPath| {
         let extension = path.as_path().extension().and_then(|extension| extension.to_str());
         matches!(extension, Some("md" | "txt" | "mdc"))
@@ -219,31 +230,31 @@ fn files(workspace: &Workspace, folder: &WorkPath) -> Result<Vec<WorkPath>, Work
 }
 
 /// What lies at the top of the workspace; nothing where that cannot be found out.
-fn listing(workspace: &Workspace) -> Vec<Fragment> {
-    let options = ListOptions { recursive: false, max_entries: NAMES_LISTED, stop: Stop::default() };
-    let listing = workspace.path(".").and_then(|top| workspace.list(&top, &options));
+fn workspace_listing(workspace: &Workspace) -> Vec<ContextFragment> {
+    let options = ListOptions { recursive: false, max_entries: NAMES_LISTED, stop: StopFlag::default() };
+    let listing = workspace.parse_path(".").and_then(|top| workspace.list_folder(&top, &options));
     let names: Vec<_> = listing
         .map(|listing| listing.entries)
         .unwrap_or_default()
         .iter()
         .map(|entry| format!("{}{}", entry.path, if entry.kind == EntryKind::Folder { "/" } else { "" }))
         .collect();
-    Listing { names: &names }.fragment().into_iter().collect()
+    WorkspaceListing { names: &names }.to_fragment().into_iter().collect()
 }
 
 /// The branch that git would name, if the folder is the top of a repository.
-fn branch(workspace: &Workspace) -> Option<String> {
-    let path = workspace.path(".git/HEAD").ok()?;
-    let (bytes, _) = workspace.beginning(&path, 256).ok()?;
+fn current_branch(workspace: &Workspace) -> Option<String> {
+    let path = workspace.parse_path(".git/HEAD").ok()?;
+    let (bytes, _) = workspace.read_start(&path, 256).ok()?;
     let text = String::from_utf8(bytes).ok()?;
     let name = text.trim_end().strip_prefix("ref: refs/heads/")?;
     (!name.chars().any(char::is_control)).then(|| name.to_owned())
 }
 
 /// The date in UTC, as `2026-11-22`.
-fn date(now: SystemTime) -> String {
+fn format_date(now: SystemTime) -> String {
     let seconds = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-    let moment = sabir_wire::moment(seconds);
+    let moment = sabir_wire::format_timestamp(seconds);
     let (date, _) = moment.split_once('T').unwrap_or((&moment, ""));
     format!("{date} (UTC)")
 }
@@ -263,17 +274,17 @@ mod tests {
         write("AGENTS.md", "one");
         let workspace = Arc::new(Workspace::open(folder.path()).unwrap());
         let config = Config::default();
-        let (context, watch) = context(&workspace, &config, Some("code"));
-        let today = || watch.seen.lock().unwrap().date.clone();
-        let told = |fragments: &[Fragment]| {
+        let (context, watch) = task_context(&workspace, &config, Some("code"));
+        let today = || watch.last_state.lock().unwrap().date.clone();
+        let told = |fragments: &[ContextFragment]| {
             let files = fragments.iter().filter(|one| one.kind == FragmentKind::Instructions);
             let own = files.filter(|one| !one.name.starts_with('/'));
             own.map(|one| one.text.clone()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(told(&context.fragments), "one");
         let check = |expected: Option<&str>| {
-            assert_eq!(watch.look_on(today()).map(|fragments| told(&fragments)).as_deref(), expected);
-            assert_eq!(watch.look_on(today()), None, "once");
+            assert_eq!(watch.poll_on(today()).map(|fragments| told(&fragments)).as_deref(), expected);
+            assert_eq!(watch.poll_on(today()), None, "once");
         };
         check(None);
         write("other.txt", "x");
@@ -289,14 +300,14 @@ mod tests {
         check(Some("another new rules"));
         std::fs::remove_file(folder.path().join("AGENTS.md")).unwrap();
         check(Some("new rules"));
-        let next = watch.look_on("2999-01-01 (UTC)".to_owned()).unwrap();
+        let next = watch.poll_on("2999-01-01 (UTC)".to_owned()).unwrap();
         assert!(next.iter().any(|one| one.text.contains("2999-01-01")) && told(&next) == "new rules");
     }
 
     #[test]
     fn days_have_their_dates() {
         let check = |seconds: u64, expected: &str| {
-            let date = date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+            let date = format_date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
             assert_eq!(date, format!("{expected} (UTC)"));
         };
         check(0, "1970-01-01");

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sabir_model::Secret;
-use sabir_workspace::{Command, End, Stream, Workspace};
+use sabir_workspace::{CommandExit, OutputStream, ShellCommand, Workspace};
 
 use crate::environment::Environment;
 use crate::notice::{NoticeSink, NoticeTopic};
@@ -45,7 +45,7 @@ pub(crate) struct KeyCommand {
 
 impl KeyCommand {
     /// The key, printed now or earlier in this process.
-    pub(crate) fn key(&self) -> Result<Secret, String> {
+    pub(crate) fn cached_key(&self) -> Result<Secret, String> {
         // Held while the command runs, so that nobody runs it a second time.
         let mut printed = self.environment.printed_keys.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(key) = printed.get(&self.words) {
@@ -61,51 +61,55 @@ impl KeyCommand {
         let command = self.clone();
         let run = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let runtime = runtime.map_err(|error| command.words_for(&format!("cannot be run: {error}")))?;
-            runtime.block_on(command.clone().renew())
+            let runtime = runtime.map_err(|error| command.error_text(&format!("cannot be run: {error}")))?;
+            runtime.block_on(command.clone().run_command())
         };
         let thread = std::thread::Builder::new().name("key command".to_owned()).spawn(run);
-        let thread = thread.map_err(|error| self.words_for(&format!("cannot be run: {error}")))?;
-        thread.join().unwrap_or_else(|_| Err(self.words_for("broke down")))
+        let thread = thread.map_err(|error| self.error_text(&format!("cannot be run: {error}")))?;
+        thread.join().unwrap_or_else(|_| Err(self.error_text("broke down")))
     }
 
     /// Runs the command.
-    pub(crate) async fn renew(self) -> Result<Secret, String> {
+    pub(crate) async fn run_command(self) -> Result<Secret, String> {
         let quoted: Vec<_> = self.words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
         let helper = self.environment.helper_program.clone();
         let environment = self.environment.all_variables();
-        let command = Command::new(format!("exec {}", quoted.join(" ")), helper)
+        let command = ShellCommand::new(format!("exec {}", quoted.join(" ")), helper)
             .env(environment)
             .timeout(self.limit)
             .captured_bytes(0, 0);
-        let cannot = |error: sabir_workspace::WorkspaceError| self.words_for(&format!("cannot be run: {error}"));
+        let cannot = |error: sabir_workspace::WorkspaceError| self.error_text(&format!("cannot be run: {error}"));
         let root = Workspace::open(Path::new("/")).map_err(cannot)?;
         let mut printed = Vec::new();
         let ended = command.run(&root, |stream, bytes| match stream {
-            Stream::Stdout if printed.len() <= MAX_KEY => printed.extend_from_slice(bytes),
-            Stream::Stdout => {}
-            Stream::Stderr => self.notices.send(NoticeTopic::KeyCommand, String::from_utf8_lossy(bytes).trim_end()),
+            OutputStream::Stdout if printed.len() <= MAX_KEY => printed.extend_from_slice(bytes),
+            OutputStream::Stdout => {}
+            OutputStream::Stderr => {
+                self.notices.send(NoticeTopic::KeyCommand, String::from_utf8_lossy(bytes).trim_end())
+            }
         });
         match ended.await.map_err(cannot)?.end {
-            End::Exited(0) => self.read(&printed),
-            End::Exited(code) => Err(self.words_for(&format!("ended with code {code}"))),
-            End::TimedOut => Err(self.words_for(&format!("did not end within {} seconds", self.limit.as_secs()))),
-            _ => Err(self.words_for("was ended by a signal")),
+            CommandExit::Exited(0) => self.parse_key(&printed),
+            CommandExit::Exited(code) => Err(self.error_text(&format!("ended with code {code}"))),
+            CommandExit::TimedOut => {
+                Err(self.error_text(&format!("did not end within {} seconds", self.limit.as_secs())))
+            }
+            _ => Err(self.error_text("was ended by a signal")),
         }
     }
 
     /// The first line of what was printed: password managers put notes behind it.
-    fn read(&self, printed: &[u8]) -> Result<Secret, String> {
+    fn parse_key(&self, printed: &[u8]) -> Result<Secret, String> {
         if printed.len() > MAX_KEY {
-            return Err(self.words_for("printed more than a key"));
+            return Err(self.error_text("printed more than a key"));
         }
-        let text = std::str::from_utf8(printed).map_err(|_| self.words_for("printed no UTF-8 text"))?;
+        let text = std::str::from_utf8(printed).map_err(|_| self.error_text("printed no UTF-8 text"))?;
         let key = Secret::new(text.lines().next().unwrap_or_default());
-        if key.is_empty() { Err(self.words_for("printed no key on its first line")) } else { Ok(key) }
+        if key.is_empty() { Err(self.error_text("printed no key on its first line")) } else { Ok(key) }
     }
 
     /// Names the program alone: an argument may be a secret.
-    fn words_for(&self, what: &str) -> String {
+    fn error_text(&self, what: &str) -> String {
         let program = self.words.first().map_or("", String::as_str);
         format!("the api_key_command of {} (`{program}`) {what}", self.provider)
     }

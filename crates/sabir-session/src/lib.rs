@@ -41,10 +41,12 @@ mod spec;
 mod subtasks;
 mod telemetry;
 
-pub use command::{Command, Decision, Delivery, Rejected, UserMessage};
-pub use context::{SummaryAuthor, TaskContext};
+pub use command::{Command, Decision, Delivery, Rejected};
+pub use context::TaskContext;
 pub use environment::Environment;
 pub use error::SessionError;
+pub use sabir_agent::{SummaryAuthor, UserMessage};
+
 pub use event::{
     CloseReason, RequestId, RetryAttempt, SessionEvent, SessionEventKind, SessionSnapshot, SessionState, StreamEvent,
     SubtaskLabel, WaitingEvent,
@@ -52,7 +54,7 @@ pub use event::{
 pub use host::{Host, TaskFilter};
 pub use hub::{SessionUpdate, Subscription};
 pub use notice::{Notice, NoticeSink, NoticeTopic};
-pub use repairs::without as repairs_without;
+pub use repairs::without_rules as repairs_without;
 pub use session::{Session, SessionHandle, SessionOutcome};
-pub use setup::{TaskEnd, TaskSetup, built_in_tools, find_task, passing_jobs};
+pub use setup::{TaskEnd, TaskSetup, built_in_tools, find_task, temporary_jobs};
 pub use spec::{CompletionSpec, Interactivity, LimitSpec, RecordMode, RuleSpec, SandboxSpec, SessionSpec, SubtaskSpec};

@@ -3,27 +3,28 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sabir_agent::{Cancel, Household, Origin, Record, ReplayError, Start, SubtaskLimits, Task, TaskId};
+use sabir_agent::{UserMessage, 
+    CancelToken, Record, ReplayError, SubtaskLimits, SubtaskSpawner, Task, TaskId, TaskOrigin, TaskStart,
+};
 use sabir_call::{Image, Model};
 use sabir_journal::Journal;
-use sabir_model::{Cassette, HttpModel, Renewing};
+use sabir_model::{Cassette, HttpModel, KeyRefreshingModel};
 use sabir_tools::EditTool;
-use sabir_workspace::{Level, Sandbox};
+use sabir_workspace::{Sandbox, SandboxLevel};
 
-use crate::command::UserMessage;
-use crate::config::{Chosen, Config};
+use crate::config::{Config, ResolvedModel};
 use crate::dialect_tables;
 use crate::error::SessionError;
 use crate::host::Host;
 use crate::hub::EventHub;
 use crate::locked;
-use crate::modes::{self, Begun, Routed};
+use crate::modes::{self, InitialMode, ModeRoutedModel};
 use crate::notice::NoticeTopic;
-use crate::pictures::Sight;
-use crate::recording::{self, Nowhere, Tape, Told};
+use crate::pictures::ImageSupport;
+use crate::recording::{self, CassetteHeader, NullStore, RecordingState};
 use crate::setup::{self, NewTaskPlan, OpenedTask, TaskSetup, ToolResources};
 use crate::spec::{RecordMode, SessionSpec};
-use crate::subtasks::{self, Family, publish_retry};
+use crate::subtasks::{self, SubtaskContext, publish_retry};
 use crate::telemetry;
 
 /// Everything that a session drives.
@@ -33,7 +34,7 @@ pub(crate) struct LoadedSession {
     pub(crate) setup: TaskSetup,
     pub(crate) opened: OpenedTask,
     pub(crate) model: Box<dyn Model>,
-    pub(crate) tape: Tape,
+    pub(crate) recording: RecordingState,
     /// What is said to the model when the task continues.
     pub(crate) words: Option<String>,
     /// Pictures that go with it.
@@ -57,11 +58,15 @@ struct SubtaskRequest<'a> {
 
 impl SubtaskRequest<'_> {
     /// What starts subtasks, where the user wants them or the task has them.
-    fn spawner(self, task: &TaskId, mode: &modes::Now) -> Result<Option<Arc<dyn Household>>, SessionError> {
+    fn spawner(
+        self,
+        task: &TaskId,
+        mode: &modes::CurrentMode,
+    ) -> Result<Option<Arc<dyn SubtaskSpawner>>, SessionError> {
         let keys = &self.config.limits.subtasks;
         let levels = keys.depth.unwrap_or(SubtaskLimits::default().depth);
         // A mode that changes nothing itself is nothing without them.
-        let is_wanted = self.spec.subtasks.offered || self.has_started || modes::name(mode) == modes::ORCHESTRATOR;
+        let is_wanted = self.spec.subtasks.offered || self.has_started || modes::mode_name(mode) == modes::ORCHESTRATOR;
         if !(is_wanted || keys.offered == Some(true)) || levels <= self.depth {
             return Ok(None);
         }
@@ -73,15 +78,15 @@ impl SubtaskRequest<'_> {
             self.config.notices.send(NoticeTopic::Subtasks, format!("{why}, so none are offered"));
             return Ok(None);
         }
-        let family = Family {
+        let family = SubtaskContext {
             spec: self.spec.clone(),
             config: Arc::clone(self.config),
             workspace: self.workspace,
-            journals: self.journals,
+            tasks_folder: self.journals,
             model: self.model.to_owned(),
             hub: self.hub.clone(),
         };
-        Ok(Some(Arc::new(family).children(task, mode, self.depth)))
+        Ok(Some(Arc::new(family).spawner_for(task, mode, self.depth)))
     }
 }
 
@@ -99,14 +104,14 @@ fn plain_resources(
     edit_tool: EditTool,
     journals: &Path,
     task: &TaskId,
-    household: Option<Arc<dyn Household>>,
+    household: Option<Arc<dyn SubtaskSpawner>>,
 ) -> ToolResources {
     ToolResources {
         edit_tool,
         jobs: setup::lasting_jobs(journals, task),
-        keeper: None,
-        sandbox: Sandbox::new(Level::Off),
-        household,
+        checkpointer: None,
+        sandbox: Sandbox::new(SandboxLevel::Off),
+        subtask_spawner: household,
     }
 }
 
@@ -121,15 +126,15 @@ pub(crate) fn create(
         return Err(SessionError::invalid("there is nothing to do: say what"));
     }
     let config = load_config(host, spec, hub)?;
-    let mode = setup::first_mode(spec, &config).to_owned();
-    let chosen = config.choose(spec.model.as_deref().or_else(|| modes::model_of(&config, &mode)))?;
-    let images = Sight::of(&chosen).shown(first.images).map_err(SessionError::invalid)?;
+    let mode = setup::initial_mode(spec, &config).to_owned();
+    let chosen = config.resolve_model(spec.model.as_deref().or_else(|| modes::model_of(&config, &mode)))?;
+    let images = ImageSupport::of_model(&chosen).check_images(first.images).map_err(SessionError::invalid)?;
     let named_edit_tool = spec.edit_tool.as_deref().or(config.edit_tool.as_deref());
-    let edit_tool = locked::edit_tool(named_edit_tool, &chosen)?;
+    let edit_tool = locked::resolve_edit_tool(named_edit_tool, &chosen)?;
     let journals = host.environment().tasks_folder()?;
     let id = host.new_task_id();
-    let cancel = Cancel::default();
-    let now = modes::now(&mode);
+    let cancel = CancelToken::default();
+    let now = modes::shared_mode(&mode);
     let subtasks = SubtaskRequest {
         spec,
         config: &config,
@@ -142,27 +147,27 @@ pub(crate) fn create(
     };
     let resources = plain_resources(edit_tool, &journals, &id, subtasks.spawner(&id, &now)?);
     let is_recorded = matches!(spec.record, RecordMode::Record(_));
-    let setup = TaskSetup::new(spec, &config, None, resources)?.priced(&chosen)?;
-    let setup = setup.at_depth(0, cancel).recorded(is_recorded);
+    let setup = TaskSetup::new(spec, &config, None, resources)?.with_prices(&chosen)?;
+    let setup = setup.at_depth(0, cancel).for_recording(is_recorded);
     let explicit = spec.protocol.as_deref().or(config.protocol.as_deref());
-    let protocol = locked::protocol(explicit, None, &chosen)?;
-    let begun = Begun { mode: &mode, model: &chosen.name, protocol: &protocol };
-    let setup = setup.among(&config, spec, begun, &chosen, is_recorded)?.in_mode(now);
+    let protocol = locked::task_protocol(explicit, None, &chosen)?;
+    let begun = InitialMode { mode: &mode, model: &chosen.name, protocol: &protocol };
+    let setup = setup.with_modes(&config, spec, begun, &chosen, is_recorded)?.with_current_mode(now);
     let attended = spec.interactivity.attended();
     let plan = NewTaskPlan { id, prompt: first.text, model: &chosen.name, model_id: &chosen.id, protocol, from: None };
     let mut opened = setup::create_task(&setup, plan, attended, &journals, host.environment())?;
-    opened.task = opened.task.bringing(images);
-    let opened = telemetry::trace(opened, &config, &setup, &chosen);
-    let told = setup.told(opened.task.start(), &chosen.id, &config);
-    let (model, tape) = recorded_model(&setup, &chosen, spec, told, &config, hub)?;
-    hub.set_history(opened.task.start().clone(), Vec::new());
+    opened.task = opened.task.with_images(images);
+    let opened = telemetry::trace_session(opened, &config, &setup, &chosen);
+    let told = setup.cassette_header(opened.task.start_record(), &chosen.id, &config);
+    let (model, recording) = recorded_model(&setup, &chosen, spec, told, &config, hub)?;
+    hub.set_history(opened.task.start_record().clone(), Vec::new());
     Ok(LoadedSession {
         spec: spec.clone(),
         config,
         setup,
         opened,
         model: Box::new(model),
-        tape,
+        recording,
         words: None,
         images: Vec::new(),
     })
@@ -207,14 +212,14 @@ fn load(
     let start = first_start(id, &records)?;
     check_protocol(start, spec)?;
     let spec = &setup::with_kept_mode(&records, spec);
-    let mode = setup::first_mode(spec, &config).to_owned();
-    let begun = Begun { mode: setup::begun_mode(start), model: &start.model, protocol: &start.protocol };
-    let (chosen, note) = modes::chosen(&mode, begun, &config, spec)?;
+    let mode = setup::initial_mode(spec, &config).to_owned();
+    let begun = InitialMode { mode: setup::start_mode(start), model: &start.model, protocol: &start.protocol };
+    let (chosen, note) = modes::resolve_mode_model(&mode, begun, &config, spec)?;
     if let Some(note) = note {
         config.notices.send(NoticeTopic::Mode, format!("mode {mode}: {note}"));
     }
-    let images = Sight::of(&chosen).shown(images).map_err(SessionError::invalid)?;
-    let now = modes::now(&mode);
+    let images = ImageSupport::of_model(&chosen).check_images(images).map_err(SessionError::invalid)?;
+    let now = modes::shared_mode(&mode);
     let workspace = setup::workspace_of(start);
     let subtasks = SubtaskRequest {
         spec,
@@ -223,31 +228,31 @@ fn load(
         journals: journals.clone(),
         model: &chosen.name,
         depth: start.depth(),
-        has_started: records.iter().any(subtasks::is_asked_for),
+        has_started: records.iter().any(subtasks::requests_subtask),
         hub,
     };
-    let edit_tool = locked::kept_edit_tool(start, spec)?;
+    let edit_tool = locked::locked_edit_tool(start, spec)?;
     let resources = plain_resources(edit_tool, &journals, id, subtasks.spawner(id, &now)?);
     let is_recorded = matches!(spec.record, RecordMode::Record(_));
-    let setup = TaskSetup::new(spec, &config, Some(&workspace), resources)?.priced(&chosen)?;
-    let setup = setup.at_depth(start.depth(), Cancel::default()).recorded(is_recorded);
-    let setup = setup.among(&config, spec, begun, &chosen, is_recorded)?.in_mode(now);
-    let told = setup.told(start, &chosen.id, &config);
-    let told = Told { records: records.clone(), words: words.clone(), ..told };
-    let settings = setup.settings(&chosen.id, spec.interactivity.attended());
+    let setup = TaskSetup::new(spec, &config, Some(&workspace), resources)?.with_prices(&chosen)?;
+    let setup = setup.at_depth(start.depth(), CancelToken::default()).for_recording(is_recorded);
+    let setup = setup.with_modes(&config, spec, begun, &chosen, is_recorded)?.with_current_mode(now);
+    let told = setup.cassette_header(start, &chosen.id, &config);
+    let told = CassetteHeader { records: records.clone(), words: words.clone(), ..told };
+    let settings = setup.task_settings(&chosen.id, spec.interactivity.attended());
     hub.set_history(start.clone(), records.clone());
     let task = replay_records(id, records, settings, words.is_some())?;
-    let task = task.within(setup.context.clone()).among(setup.modes.outfits()).bringing(images);
+    let task = task.with_context(setup.context.clone()).with_modes(setup.modes.mode_configs()).with_images(images);
     let opened = OpenedTask { task, store: Box::new(journal), first: None };
-    let opened = telemetry::trace(opened, &config, &setup, &chosen);
-    let (model, tape) = recorded_model(&setup, &chosen, spec, told, &config, hub)?;
+    let opened = telemetry::trace_session(opened, &config, &setup, &chosen);
+    let (model, recording) = recorded_model(&setup, &chosen, spec, told, &config, hub)?;
     Ok(LoadedSession {
         spec: spec.clone(),
         config,
         setup,
         opened,
         model: Box::new(model),
-        tape,
+        recording,
         words,
         images: Vec::new(),
     })
@@ -257,7 +262,7 @@ fn load(
 fn replay_records(
     id: &TaskId,
     records: Vec<Record>,
-    settings: sabir_agent::Settings,
+    settings: sabir_agent::TaskSettings,
     has_message: bool,
 ) -> Result<Task, SessionError> {
     let replayed =
@@ -286,11 +291,11 @@ fn open_journal(
 }
 
 /// How a task began that can continue.
-pub(crate) fn first_start<'r>(id: &TaskId, records: &'r [Record]) -> Result<&'r Start, SessionError> {
+pub(crate) fn first_start<'r>(id: &TaskId, records: &'r [Record]) -> Result<&'r TaskStart, SessionError> {
     let Some(Record::Started(start)) = records.first() else {
         return Err(SessionError::invalid(format!("the journal of {id} does not begin with the start of a task")));
     };
-    if matches!(start.from, Some(Origin::Import { .. })) {
+    if matches!(start.from, Some(TaskOrigin::Import { .. })) {
         return Err(SessionError::invalid(format!(
             "the task {id} is another program's and cannot be resumed; `sabir fork {id} --model MODEL` goes on from it as a new task"
         )));
@@ -299,14 +304,14 @@ pub(crate) fn first_start<'r>(id: &TaskId, records: &'r [Record]) -> Result<&'r 
 }
 
 /// Checks that a task's protocol is known and is not to be changed: a resumed task is locked to it.
-fn check_protocol(start: &Start, spec: &SessionSpec) -> Result<(), SessionError> {
+fn check_protocol(start: &TaskStart, spec: &SessionSpec) -> Result<(), SessionError> {
     let locked = start.protocol.name();
-    if locked != "native" && sabir_call::dialect::dialect(locked).is_none() {
+    if locked != "native" && sabir_call::dialect::find_dialect(locked).is_none() {
         return Err(SessionError::invalid(format!(
             "this task is locked to the dialect `{locked}`, which is not defined here: give its table with --dialects FILE"
         )));
     }
-    let wanted = spec.protocol.as_deref().map(locked::named_protocol).transpose()?;
+    let wanted = spec.protocol.as_deref().map(locked::parse_protocol).transpose()?;
     if wanted.is_some_and(|protocol| protocol != start.protocol) {
         return Err(SessionError::invalid(format!(
             "this task is locked to the protocol `{locked}`; a new task may use another"
@@ -318,28 +323,28 @@ fn check_protocol(start: &Start, spec: &SessionSpec) -> Result<(), SessionError>
 /// The model, with a recorder around it if one is wanted.
 fn recorded_model(
     setup: &TaskSetup,
-    chosen: &Chosen,
+    chosen: &ResolvedModel,
     spec: &SessionSpec,
-    told: Told,
+    told: CassetteHeader,
     config: &Config,
     hub: &EventHub,
-) -> Result<(Routed<Renewing<HttpModel>>, Tape), SessionError> {
+) -> Result<(ModeRoutedModel<KeyRefreshingModel<HttpModel>>, RecordingState), SessionError> {
     let RecordMode::Record(file) = &spec.record else {
-        let model = |chosen: &Chosen| {
+        let model = |chosen: &ResolvedModel| {
             let hub = hub.clone();
-            chosen.model(move |model| observe_retries(model, &hub))
+            chosen.build_model(move |model| observe_retries(model, &hub))
         };
-        return Ok((setup.modes.routed(model(chosen), model), Tape::Without));
+        return Ok((setup.modes.route_models(model(chosen), model), RecordingState::Off));
     };
-    let told = Told { renews: chosen.renews(), ..told };
-    let recorder = recording::record(&chosen.plain(), file, &told, &config.notices)?;
-    let tape = Tape::recording(recorder.clone());
-    let model = |chosen: &Chosen| {
+    let told = CassetteHeader { renews: chosen.renews_key(), ..told };
+    let recorder = recording::start_recording(&chosen.fixed_key_model(), file, &told, &config.notices)?;
+    let recording = RecordingState::for_recorder(recorder.clone());
+    let model = |chosen: &ResolvedModel| {
         let recorder = recorder.clone();
         let hub = hub.clone();
-        chosen.model(move |model| observe_retries(model.recorded_by(&recorder), &hub))
+        chosen.build_model(move |model| observe_retries(model.recorded_by(&recorder), &hub))
     };
-    Ok((setup.modes.routed(model(chosen), model), tape))
+    Ok((setup.modes.route_models(model(chosen), model), recording))
 }
 
 /// Publishes retries of a model.
@@ -356,7 +361,7 @@ pub(crate) fn replay_new(
     first: UserMessage,
     hub: &EventHub,
 ) -> Result<LoadedSession, SessionError> {
-    let (cassette, mut told) = recording::read(file)?;
+    let (cassette, mut told) = recording::read_cassette(file)?;
     if !told.records.is_empty() {
         return Err(SessionError::invalid(
             "the cassette is that of a resumed task: play it with `sabir resume --replay`",
@@ -376,7 +381,7 @@ pub(crate) fn replay_journaled(
     journals: &Path,
     hub: &EventHub,
 ) -> Result<LoadedSession, SessionError> {
-    let (cassette, mut told) = recording::open(recording)?;
+    let (cassette, mut told) = recording::parse_cassette(recording)?;
     told.start.task = host.new_task_id();
     let journal = Journal::create(journals, &told.start.task, host.environment().journal_clock())
         .map_err(|error| SessionError::internal(error.to_string()))?;
@@ -394,7 +399,7 @@ pub(crate) fn replay_resumed(
     message: Option<String>,
     hub: &EventHub,
 ) -> Result<LoadedSession, SessionError> {
-    let (cassette, mut told) = recording::read(file)?;
+    let (cassette, mut told) = recording::read_cassette(file)?;
     let id = &told.start.task;
     if told.records.is_empty() {
         return Err(SessionError::invalid("the cassette is that of a new task: play it with `sabir run --replay`"));
@@ -411,7 +416,7 @@ fn replay(
     host: &Host,
     spec: &SessionSpec,
     cassette: Cassette,
-    told: Told,
+    told: CassetteHeader,
     hub: &EventHub,
 ) -> Result<LoadedSession, SessionError> {
     let recorded = &told.start.model;
@@ -424,20 +429,20 @@ fn replay(
     let all_records: Vec<_> = all_records.collect();
     let spec = &setup::with_kept_mode(&all_records, spec);
     let config = load_config(host, spec, hub)?;
-    let setup = TaskSetup::replaying(spec, &config, &told, cassette.results.clone())?;
-    let begun = setup::begun_mode(&told.start);
-    let setup = setup.among_recorded(&config, begun, &told.model, &told.modes)?;
+    let setup = TaskSetup::for_replay(spec, &config, &told, cassette.results.clone())?;
+    let begun = setup::start_mode(&told.start);
+    let setup = setup.with_recorded_modes(&config, begun, &told.model, &told.modes)?;
     let retries_hub = hub.clone();
     let set_up = move |model| observe_retries(model, &retries_hub);
-    let (model, tape) = recording::play(cassette, told.renews, set_up)?;
-    if let Tape::Playing(player, _) = &tape
+    let (model, recording) = recording::replay_model(cassette, told.renews, set_up)?;
+    if let RecordingState::Replay(player, _) = &recording
         && setup.max_time.is_none()
     {
         let cancel = setup.cancel.clone();
         player.on_dropped(move || cancel.cancel());
     }
-    let settings = setup.settings(&told.model, spec.interactivity.attended());
-    let Told { start, records, words, .. } = told;
+    let settings = setup.task_settings(&told.model, spec.interactivity.attended());
+    let CassetteHeader { start, records, words, .. } = told;
     hub.set_history(start.clone(), records.clone());
     let (task, first) = if records.is_empty() {
         let (task, first) = Task::new(start, settings);
@@ -446,15 +451,15 @@ fn replay(
         let id = start.task.clone();
         (replay_records(&id, records, settings, words.is_some())?, None)
     };
-    let task = task.within(setup.context.clone()).among(setup.modes.outfits());
-    let opened = OpenedTask { task, store: Box::new(Nowhere), first };
+    let task = task.with_context(setup.context.clone()).with_modes(setup.modes.mode_configs());
+    let opened = OpenedTask { task, store: Box::new(NullStore), first };
     Ok(LoadedSession {
         spec: spec.clone(),
         config,
         setup,
         opened,
         model: Box::new(model),
-        tape,
+        recording,
         words,
         images: Vec::new(),
     })

@@ -1,35 +1,39 @@
 //! What a task is locked to from its beginning: its protocol, and the tool that edits.
 
-use sabir_agent::Start;
-use sabir_call::Protocol;
-use sabir_call::dialect::dialect;
-use sabir_model::resolve;
+use sabir_agent::TaskStart;
+use sabir_call::ToolProtocol;
+use sabir_call::dialect::find_dialect;
+use sabir_model::resolve_protocol;
 use sabir_tools::{EditTool, EditToolError};
 
-use crate::config::Chosen;
+use crate::config::ResolvedModel;
 use crate::dialect_tables;
 use crate::error::SessionError;
 use crate::spec::SessionSpec;
 
 /// The protocol of a task: explicit, else the journal's, else the catalogue's, else native.
-pub fn protocol(explicit: Option<&str>, journal: Option<Protocol>, chosen: &Chosen) -> Result<Protocol, SessionError> {
-    let explicit = explicit.map(named_protocol);
-    match resolve(explicit.transpose()?, journal, chosen.entry.as_ref()).0 {
-        Protocol::Prompted(name) => named_protocol(&name),
-        Protocol::Native => Ok(Protocol::Native),
+pub fn task_protocol(
+    explicit: Option<&str>,
+    journal: Option<ToolProtocol>,
+    chosen: &ResolvedModel,
+) -> Result<ToolProtocol, SessionError> {
+    let explicit = explicit.map(parse_protocol);
+    match resolve_protocol(explicit.transpose()?, journal, chosen.entry.as_ref()).0 {
+        ToolProtocol::Prompted(name) => parse_protocol(&name),
+        ToolProtocol::Native => Ok(ToolProtocol::Native),
     }
 }
 
 /// The edit tool of a new task: explicit, else the catalogue's, else the usual one.
-pub fn edit_tool(explicit: Option<&str>, chosen: &Chosen) -> Result<EditTool, SessionError> {
+pub fn resolve_edit_tool(explicit: Option<&str>, chosen: &ResolvedModel) -> Result<EditTool, SessionError> {
     let known = chosen.entry.as_ref().and_then(|entry| entry.edit_tool.as_deref());
-    named_edit_tool(explicit.or(known))
+    parse_edit_tool(explicit.or(known))
 }
 
 /// The edit tool that a task is locked to.
-pub fn kept_edit_tool(start: &Start, options: &SessionSpec) -> Result<EditTool, SessionError> {
-    let kept = named_edit_tool(start.edit_tool.as_deref())?;
-    let wanted = options.edit_tool.as_deref().map(|name| named_edit_tool(Some(name))).transpose()?;
+pub fn locked_edit_tool(start: &TaskStart, options: &SessionSpec) -> Result<EditTool, SessionError> {
+    let kept = parse_edit_tool(start.edit_tool.as_deref())?;
+    let wanted = options.edit_tool.as_deref().map(|name| parse_edit_tool(Some(name))).transpose()?;
     if wanted.is_some_and(|wanted| wanted != kept) {
         return Err(SessionError::invalid(format!(
             "this task is locked to the edit tool `{}`; a new task may use another",
@@ -39,16 +43,16 @@ pub fn kept_edit_tool(start: &Start, options: &SessionSpec) -> Result<EditTool, 
     Ok(kept)
 }
 
-fn named_edit_tool(name: Option<&str>) -> Result<EditTool, SessionError> {
+fn parse_edit_tool(name: Option<&str>) -> Result<EditTool, SessionError> {
     let tool = name.map(str::parse).transpose();
     Ok(tool.map_err(|error: EditToolError| SessionError::invalid(error.to_string()))?.unwrap_or_default())
 }
 
 /// The protocol of that name; of a dialect's alias, the dialect's.
-pub fn named_protocol(name: &str) -> Result<Protocol, SessionError> {
-    match (name, dialect(name)) {
-        ("native", _) => Ok(Protocol::Native),
-        (_, Some(dialect)) => Ok(Protocol::Prompted(dialect.name.to_owned())),
+pub fn parse_protocol(name: &str) -> Result<ToolProtocol, SessionError> {
+    match (name, find_dialect(name)) {
+        ("native", _) => Ok(ToolProtocol::Native),
+        (_, Some(dialect)) => Ok(ToolProtocol::Prompted(dialect.name.to_owned())),
         _ => {
             let message = dialect_tables::unknown(name, "").to_string();
             Err(SessionError::invalid(message.replacen(

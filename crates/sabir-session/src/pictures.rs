@@ -7,25 +7,25 @@ use sabir_call::Image;
 use sabir_tools::MAX_PICTURE_BYTES;
 use serde::Deserialize;
 
-use crate::config::Chosen;
+use crate::config::ResolvedModel;
 use crate::error::SessionError;
 
 /// What all pictures of one message may take in base64. A record of the journal has to hold them, and so has a request.
-const MAX_ALL: usize = 20 << 20;
+const MAX_TOTAL_BYTES: usize = 20 << 20;
 
 /// Whether a model can be shown pictures, as far as is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sight {
+pub enum ImageSupport {
     /// It can, or nobody knows.
-    Sees,
+    Supported,
     /// The model of that name reads none.
-    Blind(String),
+    Unsupported(String),
 }
 
 /// A picture as a program gives it: a file's path, or the file in base64.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
-pub enum Given {
+pub enum ImageInput {
     /// A file, relative to where the process was started.
     File {
         /// Its path.
@@ -40,44 +40,44 @@ pub enum Given {
     },
 }
 
-impl Sight {
+impl ImageSupport {
     /// That of the model, by the catalogue and the user's own entries.
-    pub fn of(chosen: &Chosen) -> Self {
+    pub fn of_model(chosen: &ResolvedModel) -> Self {
         match chosen.entry.as_ref().and_then(|entry| entry.images) {
-            Some(false) => Self::Blind(chosen.name.clone()),
-            _ => Self::Sees,
+            Some(false) => Self::Unsupported(chosen.name.clone()),
+            _ => Self::Supported,
         }
     }
 
     /// These pictures, if they can be shown.
-    pub fn shown(&self, images: Vec<Image>) -> Result<Vec<Image>, String> {
+    pub fn check_images(&self, images: Vec<Image>) -> Result<Vec<Image>, String> {
         let size: usize = images.iter().map(|image| image.data.len()).sum();
         match self {
             _ if images.is_empty() => Ok(images),
-            Self::Blind(model) => Err(format!(
+            Self::Unsupported(model) => Err(format!(
                 "the model {model} reads no pictures, as far as is known; `images = true` under [[models]] in config.toml says otherwise"
             )),
-            Self::Sees if size > MAX_ALL => Err(format!(
+            Self::Supported if size > MAX_TOTAL_BYTES => Err(format!(
                 "the pictures of one message may take {} MiB in base64, and these take {}: show fewer at a time",
-                MAX_ALL >> 20,
+                MAX_TOTAL_BYTES >> 20,
                 size >> 20
             )),
-            Self::Sees => Ok(images),
+            Self::Supported => Ok(images),
         }
     }
 
     /// The pictures in these files, for a task that has not begun.
-    pub fn files(&self, paths: &[PathBuf]) -> Result<Vec<Image>, SessionError> {
-        let images: Result<Vec<_>, _> = paths.iter().map(|path| load(path)).collect();
-        images.and_then(|images| self.shown(images)).map_err(SessionError::invalid)
+    pub fn load_images(&self, paths: &[PathBuf]) -> Result<Vec<Image>, SessionError> {
+        let images: Result<Vec<_>, _> = paths.iter().map(|path| load_image(path)).collect();
+        images.and_then(|images| self.check_images(images)).map_err(SessionError::invalid)
     }
 }
 
-impl Given {
+impl ImageInput {
     /// The picture. The bytes decide what it is.
-    pub fn image(&self) -> Result<Image, String> {
+    pub fn decode_image(&self) -> Result<Image, String> {
         match self {
-            Self::File { path } => load(path),
+            Self::File { path } => load_image(path),
             Self::Data { media_type, data } => {
                 let image = sabir_tools::encoded_picture(data)
                     .map_err(|reason| format!("a picture of the message cannot be shown: {reason}"))?;
@@ -91,7 +91,7 @@ impl Given {
 }
 
 /// The picture in a file.
-pub fn load(path: &Path) -> Result<Image, String> {
+pub fn load_image(path: &Path) -> Result<Image, String> {
     let wrong = |reason: String| format!("the picture {} cannot be shown: {reason}", path.display());
     let file = std::fs::File::open(path).map_err(|error| wrong(error.to_string()))?;
     let known = file.metadata().map_err(|error| wrong(error.to_string()))?;
@@ -102,11 +102,11 @@ pub fn load(path: &Path) -> Result<Image, String> {
     let most = u64::try_from(MAX_PICTURE_BYTES).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes).map_err(|error| wrong(error.to_string()))?;
-    sabir_tools::picture(&bytes).map_err(wrong)
+    sabir_tools::load_picture(&bytes).map_err(wrong)
 }
 
 /// Words with a line for each picture that goes with them, for a screen.
-pub fn beside(text: &str, images: &[Image]) -> String {
+pub fn with_image_notes(text: &str, images: &[Image]) -> String {
     let notes = images.iter().map(|image| {
         let bytes = image.data.len() / 4 * 3;
         format!("[a picture: {}, {}]", image.media_type, counted_bytes(bytes))
@@ -126,8 +126,8 @@ mod tests {
     #[test]
     fn what_a_program_gives_is_a_file_or_its_bytes() {
         let check = |json: &str, expected: Result<&str, &str>| {
-            let given: Given = serde_json::from_str(json).unwrap();
-            let image = given.image();
+            let given: ImageInput = serde_json::from_str(json).unwrap();
+            let image = given.decode_image();
             match expected {
                 Ok(media_type) => assert_eq!(image.unwrap().media_type, media_type),
                 Err(words) => assert!(image.clone().unwrap_err().contains(words), "{image:?}"),
@@ -141,17 +141,19 @@ mod tests {
         check(r#"{"path":"/no/such/file.png"}"#, Err("the picture /no/such/file.png cannot be shown"));
         check(r#"{"path":"/"}"#, Err("cannot be shown"));
         for json in [r#"{"url":"https://x"}"#, r#"{"data":"x"}"#, r#""x.png""#] {
-            assert!(serde_json::from_str::<Given>(json).is_err(), "{json}");
+            assert!(serde_json::from_str::<ImageInput>(json).is_err(), "{json}");
         }
     }
 
     #[test]
     fn what_a_model_cannot_read_is_not_shown() {
         let image = Image { media_type: "image/png".to_owned(), data: "A".repeat(15 << 20) };
-        assert!(Sight::Sees.shown(vec![image.clone()]).is_ok());
-        assert!(Sight::Sees.shown(vec![image.clone(), image.clone()]).unwrap_err().contains("20 MiB"));
-        let blind = Sight::Blind("m".to_owned());
-        assert!(blind.shown(vec![image]).unwrap_err().contains("the model m reads no pictures"));
-        assert_eq!(blind.shown(Vec::new()), Ok(Vec::new()));
+        assert!(ImageSupport::Supported.check_images(vec![image.clone()]).is_ok());
+        assert!(
+            ImageSupport::Supported.check_images(vec![image.clone(), image.clone()]).unwrap_err().contains("20 MiB")
+        );
+        let blind = ImageSupport::Unsupported("m".to_owned());
+        assert!(blind.check_images(vec![image]).unwrap_err().contains("the model m reads no pictures"));
+        assert_eq!(blind.check_images(Vec::new()), Ok(Vec::new()));
     }
 }

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabir_model::{Deadlines, KNOWN, Known, Place, Provider, Retries, Secret, is_loopback, plain_address};
+use sabir_model::{
+    Deadlines, KNOWN_PROVIDERS, KnownProvider, ProbeTarget, Provider, RetryPolicy, Secret, is_loopback, plain_address,
+};
 use sabir_wire::Wire;
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +19,7 @@ use crate::key_command::KeyCommand;
 use crate::notice::NoticeSink;
 
 /// The longest time that can be asked for, in seconds: 30 days.
-pub const LONGEST: u64 = 30 * 24 * 3600;
+pub const MAX_SECONDS: u64 = 30 * 24 * 3600;
 
 /// `[providers.NAME]`.
 #[derive(Debug, Default, Deserialize)]
@@ -36,14 +38,14 @@ pub struct ProviderConfig {
 /// All providers that can be named.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
-pub struct Providers(BTreeMap<String, ProviderConfig>);
+pub struct ProviderConfigs(BTreeMap<String, ProviderConfig>);
 
 /// A provider with everything that is needed to ask it.
 #[derive(Debug, Clone)]
-pub struct Reached {
+pub struct ProviderConnection {
     pub provider: Provider,
     pub deadlines: Deadlines,
-    pub retries: Retries,
+    pub retries: RetryPolicy,
     /// What printed the key.
     pub command: Option<KeyCommand>,
 }
@@ -51,7 +53,7 @@ pub struct Reached {
 /// Where a provider's key comes from, without the key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "from", rename_all = "snake_case")]
-pub enum KeyPlace {
+pub enum KeySource {
     /// It wants none, as far as is known.
     Nowhere,
     /// The configuration file.
@@ -69,21 +71,21 @@ pub enum KeyPlace {
 
 /// A provider as `sabir models` lists it.
 #[derive(Debug, Serialize)]
-pub struct Row {
+pub struct ProviderRow {
     pub name: String,
     pub wire: String,
     pub base_url: String,
-    pub key: KeyPlace,
+    pub key: KeySource,
 }
 
-impl Providers {
+impl ProviderConfigs {
     /// Whether the file holds a key itself.
-    pub fn hold_key(&self) -> bool {
+    pub fn has_key(&self) -> bool {
         self.0.values().any(|own| own.key.is_some())
     }
 
     /// Finds what cannot be meant, without showing any value: it may be a key in the wrong place.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check_providers(&self) -> Result<(), String> {
         for (name, own) in &self.0 {
             let places = [own.key.is_some(), own.key_env.is_some(), own.api_key_command.is_some()];
             if places.iter().filter(|given| **given).count() > 1 {
@@ -111,28 +113,28 @@ impl Providers {
 
     /// Whether there is a provider of that name.
     pub fn contains(&self, name: &str) -> bool {
-        self.0.contains_key(name) || Known::from_name(name).is_some()
+        self.0.contains_key(name) || KnownProvider::from_name(name).is_some()
     }
 
     /// The names of all, the user's own first.
-    pub fn names(&self) -> Vec<&str> {
-        let own = self.0.keys().map(String::as_str).filter(|name| Known::from_name(name).is_none());
-        own.chain(KNOWN.iter().map(|known| known.name)).collect()
+    pub fn provider_names(&self) -> Vec<&str> {
+        let own = self.0.keys().map(String::as_str).filter(|name| KnownProvider::from_name(name).is_none());
+        own.chain(KNOWN_PROVIDERS.iter().map(|known| known.name)).collect()
     }
 
     /// The provider of that name with its key. A command that prints the key is run here, once in this process.
-    pub fn reach(
+    pub fn connect_provider(
         &self,
         name: &str,
         environment: &Arc<Environment>,
         notices: &NoticeSink,
-    ) -> Result<Reached, SessionError> {
-        let provider = self.provider(name, environment)?;
+    ) -> Result<ProviderConnection, SessionError> {
+        let provider = self.build_provider(name, environment)?;
         let default = ProviderConfig::default();
         let own = self.0.get(name).unwrap_or(&default);
-        let (mut deadlines, mut retries) = (Deadlines::default(), Retries::default());
+        let (mut deadlines, mut retries) = (Deadlines::default(), RetryPolicy::default());
         if let Some(seconds) = own.idle_seconds {
-            deadlines.idle = Duration::from_secs(seconds.clamp(1, LONGEST));
+            deadlines.idle = Duration::from_secs(seconds.clamp(1, MAX_SECONDS));
         }
         if let Some(limit) = own.retries {
             retries.limit = limit;
@@ -145,66 +147,66 @@ impl Providers {
             notices: notices.clone(),
         });
         let key = match &command {
-            Some(command) => Some(command.key().map_err(SessionError::invalid)?),
-            None => self.key(name, environment)?,
+            Some(command) => Some(command.cached_key().map_err(SessionError::invalid)?),
+            None => self.resolve_key(name, environment)?,
         };
         let mut provider = Provider { key, ..provider };
         if provider.wire == Wire::Bedrock {
-            let usual = Known::from_name(name).is_some_and(|known| known.base_url == provider.base_url);
+            let usual = KnownProvider::from_name(name).is_some_and(|known| known.base_url == provider.base_url);
             let variable = |name: &str| trimmed_variable(environment, name);
-            amazon::equip(&mut provider, usual, environment.clock, variable);
+            amazon::apply_aws_environment(&mut provider, usual, environment.clock, variable);
         }
         if provider.key.is_none() && provider.signing.is_none() && self.needs_key(name, environment) {
             return Err(SessionError::invalid(format!(
                 "no key for {name}: set {}, or `key` or `api_key_command` under [providers.{name}] in config.toml",
-                self.variables(name).first().map_or("its key", String::as_str)
+                self.key_variables(name).first().map_or("its key", String::as_str)
             )));
         }
-        Ok(Reached { provider, deadlines, retries, command })
+        Ok(ProviderConnection { provider, deadlines, retries, command })
     }
 
     /// All providers, for a list.
-    pub fn rows(&self, environment: &Environment) -> Vec<Row> {
+    pub fn provider_rows(&self, environment: &Environment) -> Vec<ProviderRow> {
         let row = |name: &str| {
             let own = self.0.get(name);
-            let known = Known::from_name(name);
+            let known = KnownProvider::from_name(name);
             let wire = own.and_then(|own| own.wire.as_deref()).or(known.map(|known| known.wire));
             let url = own.and_then(|own| own.base_url.as_deref()).or(known.map(|known| known.base_url));
             let moved = base_url_of(name, environment);
             let url = moved.as_deref().or(url).unwrap_or_default();
-            let (wire, base_url) = (wire.unwrap_or(CHAT).to_owned(), plain_address(url));
-            Row { name: name.to_owned(), wire, base_url, key: self.key_place(name, environment) }
+            let (wire, base_url) = (wire.unwrap_or(DEFAULT_WIRE).to_owned(), plain_address(url));
+            ProviderRow { name: name.to_owned(), wire, base_url, key: self.key_source(name, environment) }
         };
-        self.names().into_iter().map(row).collect()
+        self.provider_names().into_iter().map(row).collect()
     }
 
     /// Where servers of this machine may be: the well-known ports, wherever the file has moved them, and the user's own
     /// providers on this machine.
-    pub fn places(&self, environment: &Environment) -> Vec<Place> {
-        let wanted = |row: &Row| {
-            let known = Known::from_name(&row.name);
-            is_loopback(&row.base_url) && known.is_none_or(Known::is_local)
+    pub fn local_places(&self, environment: &Environment) -> Vec<ProbeTarget> {
+        let wanted = |row: &ProviderRow| {
+            let known = KnownProvider::from_name(&row.name);
+            is_loopback(&row.base_url) && known.is_none_or(KnownProvider::is_local)
         };
-        let rows = self.rows(environment).into_iter().filter(wanted);
-        rows.map(|row| Place { provider: row.name, base_url: row.base_url }).collect()
+        let rows = self.provider_rows(environment).into_iter().filter(wanted);
+        rows.map(|row| ProbeTarget { provider: row.name, base_url: row.base_url }).collect()
     }
 
     /// The provider without its key.
-    fn provider(&self, name: &str, environment: &Environment) -> Result<Provider, SessionError> {
+    fn build_provider(&self, name: &str, environment: &Environment) -> Result<Provider, SessionError> {
         let own = self.0.get(name);
         let wire = own.and_then(|own| own.wire.as_deref()).map(|wire| wire_of(wire, name)).transpose()?;
         let url = own.and_then(|own| own.base_url.as_deref());
-        let mut provider = match Known::from_name(name) {
-            Some(known) => known.provider(wire).ok_or_else(|| {
+        let mut provider = match KnownProvider::from_name(name) {
+            Some(known) => known.to_provider(wire).ok_or_else(|| {
                 let wire = known.wire;
                 SessionError::invalid(format!(
                     "{name} speaks the wire `{wire}`, which this build does not know: {}",
-                    wires(name)
+                    wire_hint(name)
                 ))
             })?,
             None => {
                 let url = url.ok_or_else(|| SessionError::invalid(format!("[providers.{name}] has no base_url")))?;
-                Provider::new(name, wire.or(Wire::from_name(CHAT)).unwrap_or(Wire::OpenAiChat), url, None)
+                Provider::new(name, wire.or(Wire::from_name(DEFAULT_WIRE)).unwrap_or(Wire::OpenAiChat), url, None)
             }
         };
         // The flags of a shell outrank a file.
@@ -214,11 +216,11 @@ impl Providers {
         Ok(provider)
     }
 
-    fn key(&self, name: &str, environment: &Environment) -> Result<Option<Secret>, SessionError> {
+    fn resolve_key(&self, name: &str, environment: &Environment) -> Result<Option<Secret>, SessionError> {
         if let Some(key) = self.0.get(name).and_then(|own| own.key.clone()) {
             return Ok(Some(key));
         }
-        for variable in self.variables(name) {
+        for variable in self.key_variables(name) {
             if environment.is_undecodable(&variable) {
                 return Err(SessionError::invalid(format!("{variable} is no UTF-8 text")));
             }
@@ -229,27 +231,27 @@ impl Providers {
         Ok(None)
     }
 
-    fn key_place(&self, name: &str, environment: &Environment) -> KeyPlace {
+    fn key_source(&self, name: &str, environment: &Environment) -> KeySource {
         match self.0.get(name) {
-            Some(own) if own.key.is_some() => return KeyPlace::File,
-            Some(own) if own.api_key_command.is_some() => return KeyPlace::Command,
+            Some(own) if own.key.is_some() => return KeySource::File,
+            Some(own) if own.api_key_command.is_some() => return KeySource::Command,
             _ => {}
         }
-        let names = self.variables(name);
+        let names = self.key_variables(name);
         if names.is_empty() {
-            return KeyPlace::Nowhere;
+            return KeySource::Nowhere;
         }
         let is_set = |name: &&String| environment.variable(name).is_some_and(|value| !value.trim().is_empty());
         let present = names.iter().find(is_set).cloned();
-        KeyPlace::Environment { names, present }
+        KeySource::Environment { names, present }
     }
 
     /// The environment variables that may hold the key: the one that the file names, else the conventional ones.
-    fn variables(&self, name: &str) -> Vec<String> {
+    fn key_variables(&self, name: &str) -> Vec<String> {
         if let Some(named) = self.0.get(name).and_then(|own| own.key_env.clone()) {
             return vec![named];
         }
-        let names = Known::from_name(name).map_or(&[][..], |known| known.key_names);
+        let names = KnownProvider::from_name(name).map_or(&[][..], |known| known.key_names);
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
@@ -258,15 +260,15 @@ impl Providers {
         let own = self.0.get(name);
         let by_file = own.is_some_and(|own| own.key_env.is_some());
         let moved = base_url_of(name, environment).is_some();
-        let by_name = Known::from_name(name).is_some_and(|known| !known.is_local());
+        let by_name = KnownProvider::from_name(name).is_some_and(|known| !known.is_local());
         !moved && (by_file || by_name && own.is_none_or(|own| own.base_url.is_none()))
     }
 }
 
-const CHAT: &str = "openai-chat";
+const DEFAULT_WIRE: &str = "openai-chat";
 
 /// A provider that is only an address, as in `--model http://127.0.0.1:8000/v1#NAME`. It never gets a key.
-pub fn address(url: &str) -> Result<Reached, SessionError> {
+pub fn connect_address(url: &str) -> Result<ProviderConnection, SessionError> {
     let plain = url.trim().trim_end_matches('/');
     let place = plain.split_once("://").map_or("", |(_, rest)| rest).split('/').next().unwrap_or_default();
     if place.is_empty() || place.contains('@') || plain.contains('?') {
@@ -275,18 +277,18 @@ pub fn address(url: &str) -> Result<Reached, SessionError> {
              what needs a key is a provider of your own in config.toml",
         ));
     }
-    let wire = Wire::from_name(CHAT).unwrap_or(Wire::OpenAiChat);
-    let (deadlines, retries) = (Deadlines::default(), Retries::default());
-    Ok(Reached { provider: Provider::new(place, wire, plain, None), deadlines, retries, command: None })
+    let wire = Wire::from_name(DEFAULT_WIRE).unwrap_or(Wire::OpenAiChat);
+    let (deadlines, retries) = (Deadlines::default(), RetryPolicy::default());
+    Ok(ProviderConnection { provider: Provider::new(place, wire, plain, None), deadlines, retries, command: None })
 }
 
 fn wire_of(wire: &str, provider: &str) -> Result<Wire, SessionError> {
     Wire::from_name(wire).ok_or_else(|| {
-        SessionError::invalid(format!("[providers.{provider}]: `{wire}` is no wire: {}", wires(provider)))
+        SessionError::invalid(format!("[providers.{provider}]: `{wire}` is no wire: {}", wire_hint(provider)))
     })
 }
 
-fn wires(provider: &str) -> String {
+fn wire_hint(provider: &str) -> String {
     format!("set `wire` under [providers.{provider}] to one of {}", Wire::ALL.map(Wire::name).join(", "))
 }
 

@@ -11,21 +11,24 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::pin::Pin;
 
-use sabir_agent::{Aside, Context, Heard, Moment, Question, Record, Reply, Start, Store, StoreError, TaskEvent, User};
-use sabir_call::{CallId, Dollars, Prices};
-use sabir_model::{Cassette, HttpModel, Player, Recorder, Renewal, Renewing, Secret};
+use sabir_agent::{
+    FrontEnd, Record, RecordStore, RequestContext, StoreError, TaskEvent, TaskStart, TransientEvent, UserCommand,
+    UserNotice, UserQuestion, UserReply,
+};
+use sabir_call::{CallId, Dollars, TokenPrices};
+use sabir_model::{Cassette, CassettePlayer, CassetteRecorder, HttpModel, KeyFuture, KeyRefreshingModel, Secret};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::error::SessionError;
-use crate::modes::ToldMode;
+use crate::modes::RecordedMode;
 use crate::notice::{NoticeSink, NoticeTopic};
 
 /// What a replay needs beyond what was asked and answered.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct CassetteHeader {
     /// How the task began.
-    pub(crate) start: Start,
+    pub(crate) start: TaskStart,
     /// The provider's name of its model.
     pub(crate) model: String,
     /// The operating system, as the model was told.
@@ -40,7 +43,7 @@ pub(crate) struct Told {
     pub(crate) max_cost: Option<Dollars>,
     /// What the model cost.
     #[serde(default)]
-    pub(crate) prices: Prices,
+    pub(crate) prices: TokenPrices,
     /// Whether a key that was refused was fetched anew.
     #[serde(default)]
     pub(crate) renews: bool,
@@ -48,10 +51,10 @@ pub(crate) struct Told {
     pub(crate) repairs_off: Vec<String>,
     /// What it was told of its place, and the room there was.
     #[serde(default, skip_serializing_if = "is_usual")]
-    pub(crate) context: Context,
+    pub(crate) context: RequestContext,
     /// The modes whose model is another.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) modes: BTreeMap<String, ToldMode>,
+    pub(crate) modes: BTreeMap<String, RecordedMode>,
     /// Of a resumed task: what had happened before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) records: Vec<Record>,
@@ -61,67 +64,67 @@ pub(crate) struct Told {
 }
 
 /// What becomes of a task's events beside being shown.
-pub(crate) enum Tape {
+pub(crate) enum RecordingState {
     /// Nothing.
-    Without,
+    Off,
     /// They are recorded, as far as they cannot be had again; with the calls that have printed something.
-    Recording(Recorder, HashSet<CallId>),
+    Record(CassetteRecorder, HashSet<CallId>),
     /// They come from a recording, as far as they cannot be had again.
-    Playing(Player, VecDeque<(String, String)>),
+    Replay(CassettePlayer, VecDeque<(String, String)>),
 }
 
 /// Shows a task's events, and records or plays what commands print.
-pub(crate) struct Taped<'a> {
-    pub(crate) user: &'a mut dyn User,
-    pub(crate) tape: &'a mut Tape,
+pub(crate) struct RecordingObserver<'a> {
+    pub(crate) inner: &'a mut dyn FrontEnd,
+    pub(crate) mode: &'a mut RecordingState,
 }
 
 /// Keeps nothing: a replay can be had again at any time.
-pub(crate) struct Nowhere;
+pub(crate) struct NullStore;
 
-fn is_usual(context: &Context) -> bool {
-    *context == Context::default()
+fn is_usual(context: &RequestContext) -> bool {
+    *context == RequestContext::default()
 }
 
 /// Reads a cassette.
-pub(crate) fn read(path: &Path) -> Result<(Cassette, Told), SessionError> {
+pub(crate) fn read_cassette(path: &Path) -> Result<(Cassette, CassetteHeader), SessionError> {
     let shown = path.display();
     let bytes =
         std::fs::read(path).map_err(|error| SessionError::invalid(format!("{shown} cannot be read: {error}")))?;
-    open(&bytes).map_err(|failure| SessionError::invalid(format!("{shown} cannot be played: {failure}")))
+    parse_cassette(&bytes).map_err(|failure| SessionError::invalid(format!("{shown} cannot be played: {failure}")))
 }
 
 /// Reads a cassette's bytes.
-pub(crate) fn open(bytes: &[u8]) -> Result<(Cassette, Told), SessionError> {
-    let cassette = Cassette::read(bytes).map_err(|error| SessionError::invalid(error.to_string()))?;
-    let told = Told::deserialize(&cassette.task).map_err(|error| {
+pub(crate) fn parse_cassette(bytes: &[u8]) -> Result<(Cassette, CassetteHeader), SessionError> {
+    let cassette = Cassette::parse(bytes).map_err(|error| SessionError::invalid(error.to_string()))?;
+    let told = CassetteHeader::deserialize(&cassette.task).map_err(|error| {
         SessionError::invalid(format!("it was not recorded by `sabir run` or `sabir resume`: {error}"))
     })?;
     Ok((cassette, told))
 }
 
 /// The model of a cassette, and the tape to watch it with. `renews`: where the key was renewed, it is so once more.
-pub(crate) fn play(
+pub(crate) fn replay_model(
     cassette: Cassette,
     renews: bool,
     set_up: impl Fn(HttpModel) -> HttpModel + Send + Sync + 'static,
-) -> Result<(Renewing<HttpModel>, Tape), SessionError> {
-    let (model, player) = HttpModel::replay(&cassette).map_err(|wire| {
+) -> Result<(KeyRefreshingModel<HttpModel>, RecordingState), SessionError> {
+    let (model, player) = HttpModel::from_cassette(&cassette).map_err(|wire| {
         SessionError::invalid(format!("the cassette was recorded on the wire `{wire}`, which is unknown here"))
     })?;
-    let tape = Tape::Playing(player.clone(), cassette.outputs.clone().into());
-    let model = Renewing::fixed(None, move |_| set_up(model.replayed_by(&player)));
-    let key = || Box::pin(std::future::ready(Ok(Secret::new("replayed")))) as Renewal;
+    let tape = RecordingState::Replay(player.clone(), cassette.outputs.clone().into());
+    let model = KeyRefreshingModel::with_key(None, move |_| set_up(model.replayed_by(&player)));
+    let key = || Box::pin(std::future::ready(Ok(Secret::new("replayed")))) as KeyFuture;
     Ok((if renews { model.with_renewal(key) } else { model }, tape))
 }
 
 /// Begins a cassette of what that model will be asked, in a new file that only its owner can read.
-pub(crate) fn record(
+pub(crate) fn start_recording(
     model: &HttpModel,
     path: &Path,
-    told: &Told,
+    told: &CassetteHeader,
     notices: &NoticeSink,
-) -> Result<Recorder, SessionError> {
+) -> Result<CassetteRecorder, SessionError> {
     let shown = path.display();
     let fail = |error: std::io::Error| SessionError::invalid(format!("{shown} cannot be written: {error}"));
     let file = File::options().append(true).create(true).mode(0o600).open(path).map_err(fail)?;
@@ -140,22 +143,22 @@ pub(crate) fn record(
     model.recorder(Box::new(file), &told.model, task).map_err(fail)
 }
 
-impl Tape {
+impl RecordingState {
     /// A tape for what that recorder is to hold.
-    pub(crate) fn recording(recorder: Recorder) -> Self {
-        Self::Recording(recorder, HashSet::new())
+    pub(crate) fn for_recorder(recorder: CassetteRecorder) -> Self {
+        Self::Record(recorder, HashSet::new())
     }
 
     /// What is wrong with the tape in the end.
-    pub(crate) fn complaint(&self) -> Option<SessionError> {
+    pub(crate) fn final_error(&self) -> Option<SessionError> {
         match self {
-            Self::Without => None,
-            Self::Recording(recorder, _) => {
+            Self::Off => None,
+            Self::Record(recorder, _) => {
                 let error = recorder.error()?;
                 Some(SessionError::internal(format!("the recording is not whole: it could not be written ({error})")))
             }
-            Self::Playing(player, _) => {
-                let left = player.left();
+            Self::Replay(player, _) => {
+                let left = player.remaining_requests();
                 let were = if left == 1 { "request was" } else { "requests were" };
                 (left > 0).then(|| SessionError::invalid(format!("{left} recorded {were} never asked for")))
             }
@@ -163,47 +166,47 @@ impl Tape {
     }
 }
 
-impl User for Taped<'_> {
-    fn show(&mut self, event: TaskEvent<'_>) {
-        match (&mut *self.tape, event) {
-            (Tape::Recording(recorder, printed), TaskEvent::Moment(Moment::Output { call, text })) => {
-                recorder.output(call.as_str(), text);
+impl FrontEnd for RecordingObserver<'_> {
+    fn on_event(&mut self, event: TaskEvent<'_>) {
+        match (&mut *self.mode, event) {
+            (RecordingState::Record(recorder, printed), TaskEvent::Moment(TransientEvent::Output { call, text })) => {
+                recorder.record_output(call.as_str(), text);
                 printed.insert(call.clone());
             }
-            (Tape::Recording(recorder, printed), TaskEvent::Record(Record::Result(result)))
+            (RecordingState::Record(recorder, printed), TaskEvent::Record(Record::Result(result)))
                 if printed.contains(&result.id) =>
             {
                 printed.remove(&result.id);
-                recorder.result(result.id.as_str(), &result.content);
+                recorder.record_result(result.id.as_str(), &result.content);
             }
             // How output is cut into pieces, and what of two streams comes first, is different each time.
-            (Tape::Playing(..), TaskEvent::Moment(Moment::Output { .. })) => return,
-            (Tape::Playing(_, outputs), TaskEvent::Record(Record::Result(result))) => {
+            (RecordingState::Replay(..), TaskEvent::Moment(TransientEvent::Output { .. })) => return,
+            (RecordingState::Replay(_, outputs), TaskEvent::Record(Record::Result(result))) => {
                 while outputs.front().is_some_and(|(call, _)| call == result.id.as_str())
                     && let Some((_, text)) = outputs.pop_front()
                 {
-                    self.user.show(TaskEvent::Moment(Moment::Output { call: &result.id, text: &text }));
+                    self.inner.on_event(TaskEvent::Moment(TransientEvent::Output { call: &result.id, text: &text }));
                 }
             }
             _ => {}
         }
-        self.user.show(event);
+        self.inner.on_event(event);
     }
 
-    fn tell(&mut self, aside: Aside<'_>) {
-        self.user.tell(aside);
+    fn notify(&mut self, aside: UserNotice<'_>) {
+        self.inner.notify(aside);
     }
 
-    fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
-        self.user.hears()
+    fn commands(&mut self) -> Option<UnboundedReceiver<UserCommand>> {
+        self.inner.commands()
     }
 
-    fn ask<'a>(&'a mut self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        self.user.ask(question)
+    fn request<'a>(&'a mut self, question: &'a UserQuestion) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
+        self.inner.request(question)
     }
 }
 
-impl Store for Nowhere {
+impl RecordStore for NullStore {
     fn append(&mut self, _record: &Record) -> Result<(), StoreError> {
         Ok(())
     }

@@ -8,121 +8,132 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sabir_agent::{Arguments, Bound, Permit, Progress, Tool, ToolOutput, ToolWork};
+use sabir_agent::{CallArguments, CallPermit, Preconditions, ProgressSink, Tool, ToolOutput, ToolWork};
 use sabir_call::{CallId, ToolSpec};
 use sabir_policy::Access;
 use serde_json::Value;
 
 /// A tool that is spoken to as if it worked in another folder.
-pub(crate) struct Moved {
+pub(crate) struct RelocatedTool {
     tool: Arc<dyn Tool>,
-    there: String,
-    here: String,
-    recorded: Arc<Mutex<Vec<String>>>,
+    recorded_folder: String,
+    actual_folder: String,
+    recorded_results: Arc<Mutex<Vec<String>>>,
 }
 
-impl Moved {
+impl RelocatedTool {
     /// The tools, spoken to as if they worked `there`, while they work `here`, and as if commands had printed what was recorded.
-    pub(crate) fn all(tools: Vec<Arc<dyn Tool>>, there: &str, here: &str, recorded: Vec<String>) -> Vec<Arc<dyn Tool>> {
+    pub(crate) fn wrap_all(
+        tools: Vec<Arc<dyn Tool>>,
+        there: &str,
+        here: &str,
+        recorded: Vec<String>,
+    ) -> Vec<Arc<dyn Tool>> {
         let recorded = Arc::new(Mutex::new(recorded));
         let moved = |tool| {
             let (there, here, recorded) = (there.to_owned(), here.to_owned(), Arc::clone(&recorded));
-            Arc::new(Self { tool, there, here, recorded }) as Arc<dyn Tool>
+            Arc::new(Self { tool, recorded_folder: there, actual_folder: here, recorded_results: recorded })
+                as Arc<dyn Tool>
         };
         tools.into_iter().map(moved).collect()
     }
 
     /// The first recorded result of the same lines, else the content as it is.
-    fn ordered(&self, content: String) -> String {
-        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
-        let lines = sorted(&content);
-        match recorded.iter().position(|known| sorted(known) == lines) {
+    fn in_recorded_order(&self, content: String) -> String {
+        let mut recorded = self.recorded_results.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = sorted_lines(&content);
+        match recorded.iter().position(|known| sorted_lines(known) == lines) {
             Some(at) => recorded.remove(at),
             None => content,
         }
     }
 
-    fn inward(&self, arguments: &Arguments) -> Arguments {
-        arguments.iter().map(|(name, value)| (name.clone(), self.value(value))).collect()
+    fn map_arguments(&self, arguments: &CallArguments) -> CallArguments {
+        arguments.iter().map(|(name, value)| (name.clone(), self.map_value(value))).collect()
     }
 
-    fn value(&self, value: &Value) -> Value {
+    fn map_value(&self, value: &Value) -> Value {
         match value {
-            Value::String(text) => Value::String(replace(text, &self.there, &self.here)),
-            Value::Array(items) => items.iter().map(|item| self.value(item)).collect(),
-            Value::Object(fields) => Value::Object(self.inward(fields)),
+            Value::String(text) => Value::String(replace_path(text, &self.recorded_folder, &self.actual_folder)),
+            Value::Array(items) => items.iter().map(|item| self.map_value(item)).collect(),
+            Value::Object(fields) => Value::Object(self.map_arguments(fields)),
             other => other.clone(),
         }
     }
 
-    fn outward(&self, text: &str) -> String {
-        replace(text, &self.here, &self.there)
+    fn map_output(&self, text: &str) -> String {
+        replace_path(text, &self.actual_folder, &self.recorded_folder)
     }
 
-    fn outward_access(&self, access: Access) -> Access {
+    fn map_access(&self, access: Access) -> Access {
         match access {
-            Access::Read { path, outside } => Access::Read { path: self.outward(&path), outside },
-            Access::Write { path, protected } => Access::Write { path: self.outward(&path), protected },
+            Access::Read { path, outside } => Access::Read { path: self.map_output(&path), outside },
+            Access::Write { path, protected } => Access::Write { path: self.map_output(&path), protected },
             Access::Command { command, facts, beyond } => {
-                Access::Command { command: self.outward(&command), facts, beyond }
+                Access::Command { command: self.map_output(&command), facts, beyond }
             }
-            Access::Invalid { reason } => Access::Invalid { reason: self.outward(&reason) },
-            Access::Several(all) => Access::Several(all.into_iter().map(|one| self.outward_access(one)).collect()),
+            Access::Invalid { reason } => Access::Invalid { reason: self.map_output(&reason) },
+            Access::Several(all) => Access::Several(all.into_iter().map(|one| self.map_access(one)).collect()),
             other => other,
         }
     }
 }
 
-impl Tool for Moved {
+impl Tool for RelocatedTool {
     fn spec(&self) -> ToolSpec {
         self.tool.spec()
     }
 
-    fn offered(&self) -> bool {
-        self.tool.offered()
+    fn is_offered(&self) -> bool {
+        self.tool.is_offered()
     }
 
-    fn reads_only(&self) -> bool {
-        self.tool.reads_only()
+    fn is_read_only(&self) -> bool {
+        self.tool.is_read_only()
     }
 
-    fn polls(&self) -> bool {
-        self.tool.polls()
+    fn is_polling(&self) -> bool {
+        self.tool.is_polling()
     }
 
-    fn access(&self, arguments: &Arguments) -> Access {
-        self.outward_access(self.tool.access(&self.inward(arguments)))
+    fn call_access(&self, arguments: &CallArguments) -> Access {
+        self.map_access(self.tool.call_access(&self.map_arguments(arguments)))
     }
 
-    fn bound(&self, arguments: &Arguments) -> Bound {
-        self.tool.bound(&self.inward(arguments))
+    fn preconditions(&self, arguments: &CallArguments) -> Preconditions {
+        self.tool.preconditions(&self.map_arguments(arguments))
     }
 
-    fn preview(&self, arguments: &Arguments) -> Option<String> {
-        self.tool.preview(&self.inward(arguments)).map(|preview| self.outward(&preview))
+    fn preview(&self, arguments: &CallArguments) -> Option<String> {
+        self.tool.preview(&self.map_arguments(arguments)).map(|preview| self.map_output(&preview))
     }
 
-    fn run<'a>(&'a self, permit: &'a Permit, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a> {
+    fn run<'a>(
+        &'a self,
+        permit: &'a CallPermit,
+        arguments: &'a CallArguments,
+        progress: ProgressSink<'a>,
+    ) -> ToolWork<'a> {
         Box::pin(async move {
-            let arguments = self.inward(arguments);
+            let arguments = self.map_arguments(arguments);
             let output = self.tool.run(permit, &arguments, progress).await;
-            ToolOutput { content: self.ordered(self.outward(&output.content)), ..output }
+            ToolOutput { content: self.in_recorded_order(self.map_output(&output.content)), ..output }
         })
     }
 
-    fn give_up(&self, call: &CallId) {
-        self.tool.give_up(call);
+    fn request_stop(&self, call: &CallId) {
+        self.tool.request_stop(call);
     }
 }
 
-fn sorted(text: &str) -> Vec<&str> {
+fn sorted_lines(text: &str) -> Vec<&str> {
     let mut lines: Vec<_> = text.lines().collect();
     lines.sort_unstable();
     lines
 }
 
 /// Replaces a path where it stands for itself or begins a longer one: not `/a` in `/ab` or in `x/a`.
-fn replace(text: &str, from: &str, to: &str) -> String {
+fn replace_path(text: &str, from: &str, to: &str) -> String {
     if from == to {
         return text.to_owned();
     }
@@ -142,11 +153,11 @@ fn replace(text: &str, from: &str, to: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::replace;
+    use super::replace_path;
 
     #[test]
     fn only_whole_paths_are_moved() {
-        let check = |text: &str, expected: &str| assert_eq!(replace(text, "/w/a", "/new"), expected);
+        let check = |text: &str, expected: &str| assert_eq!(replace_path(text, "/w/a", "/new"), expected);
         check("/w/a", "/new");
         check("cd /w/a && cat '/w/a/x' file:///w/a.", "cd /new && cat '/new/x' file:///new.");
         check("/w/ab /w/a-b /w/a.txt x/w/a /w/a.", "/w/ab /w/a-b /w/a.txt x/w/a /new.");

@@ -12,7 +12,7 @@ use crate::environment::Environment;
 use crate::error::SessionError;
 
 /// Writes which protocol a model is best asked with. Gives back the file.
-pub fn protocol(
+pub fn store_protocol(
     environment: &Environment,
     named: Option<&Path>,
     model: &str,
@@ -21,17 +21,17 @@ pub fn protocol(
     let path = environment.config_file(named).ok_or_else(|| {
         SessionError::invalid("there is no home folder to keep a configuration in: use --config FILE")
     })?;
-    let _alone = alone(&path)?;
+    let _alone = lock_folder(&path)?;
     let text = if path.exists() { config::read_text(&path)? } else { String::new() };
-    let text = with(&text, model, protocol)
+    let text = with_protocol(&text, model, protocol)
         .map_err(|why| SessionError::invalid(format!("{} is left as it is: {why}", path.display())))?;
-    replace(environment, &path, &text)
+    replace_file(environment, &path, &text)
         .map_err(|error| SessionError::invalid(format!("{} cannot be written: {error}", path.display())))?;
     Ok(path)
 }
 
 /// The text of a configuration with the protocol in the entry of that model, which may be a new one.
-fn with(text: &str, model: &str, protocol: &str) -> Result<String, String> {
+fn with_protocol(text: &str, model: &str, protocol: &str) -> Result<String, String> {
     let mut document: DocumentMut = text.parse().map_err(|error| format!("it is no TOML: {error}"))?;
     let models = document.entry("models").or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
     let models = models.as_array_of_tables_mut().ok_or("its `models` are not written as [[models]]")?;
@@ -55,7 +55,7 @@ fn with(text: &str, model: &str, protocol: &str) -> Result<String, String> {
 
 /// Has a file to itself until what this gives back is dropped: of two processes that read, change and write the same file, one would
 /// lose what the other wrote. The lock is that of its folder, so that none is left behind; a file system without locks has none.
-pub fn alone(path: &Path) -> Result<File, SessionError> {
+pub fn lock_folder(path: &Path) -> Result<File, SessionError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let opened = std::fs::create_dir_all(folder).and_then(|()| File::open(folder));
     let folder =
@@ -65,7 +65,7 @@ pub fn alone(path: &Path) -> Result<File, SessionError> {
 }
 
 /// Replaces a file at once, with the rights that it had; a new one is the user's alone to read.
-pub fn replace(environment: &Environment, path: &Path, text: &str) -> std::io::Result<()> {
+pub fn replace_file(environment: &Environment, path: &Path, text: &str) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
     // A link stays a link.
@@ -83,12 +83,12 @@ pub fn replace(environment: &Environment, path: &Path, text: &str) -> std::io::R
 
 #[cfg(test)]
 mod tests {
-    use super::with;
+    use super::with_protocol;
 
     #[test]
     fn an_entry_is_added_or_changed() {
         let check = |text: &str, protocol: &str, expected: &str| {
-            assert_eq!(with(text, "m:1", protocol).unwrap(), expected);
+            assert_eq!(with_protocol(text, "m:1", protocol).unwrap(), expected);
         };
         check("", "cline", "[[models]]\npattern = \"m:1\"\nnative = false\ndialect = \"cline\"\n");
         check(
@@ -101,7 +101,7 @@ mod tests {
             "hermes",
             "[[models]]\npattern = \"other\"\n\n[[models]]\npattern = \"m:1\"\nnative = false\ndialect = \"hermes\"\n",
         );
-        assert!(with("models = 1", "m", "native").unwrap_err().contains("[[models]]"));
-        assert!(with("x = ", "m", "native").unwrap_err().contains("TOML"));
+        assert!(with_protocol("models = 1", "m", "native").unwrap_err().contains("[[models]]"));
+        assert!(with_protocol("x = ", "m", "native").unwrap_err().contains("TOML"));
     }
 }

@@ -1,7 +1,7 @@
 //! Repairs by name: which of them the user switched off.
 
-use sabir_call::nearest;
-use sabir_check::{RULES, Repairs};
+use sabir_call::nearest_candidate;
+use sabir_check::{RULES, RepairSet};
 
 use crate::error::SessionError;
 
@@ -9,16 +9,16 @@ use crate::error::SessionError;
 const ALL: &str = "all";
 
 /// The repairs that are left without the rules of these names, `all` being every rule.
-pub fn without<'a>(names: impl IntoIterator<Item = &'a String>) -> Result<Repairs, SessionError> {
-    names.into_iter().try_fold(Repairs::all(), |repairs, name| match repairs.without(name) {
+pub fn without_rules<'a>(names: impl IntoIterator<Item = &'a String>) -> Result<RepairSet, SessionError> {
+    names.into_iter().try_fold(RepairSet::all(), |repairs, name| match repairs.without_rule(name) {
         Some(fewer) => Ok(fewer),
-        None if name == ALL => Ok(Repairs::none()),
-        None => Err(unknown(name)),
+        None if name == ALL => Ok(RepairSet::none()),
+        None => Err(unknown_repair(name)),
     })
 }
 
-fn unknown(name: &str) -> SessionError {
+fn unknown_repair(name: &str) -> SessionError {
     let names = || std::iter::once(ALL).chain(RULES.iter().map(|rule| rule.name));
-    let hint = nearest(name, names()).map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+    let hint = nearest_candidate(name, names()).map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
     SessionError::invalid(format!("`{name}` is no repair: {hint}use {}", names().collect::<Vec<_>>().join(", ")))
 }

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use sabir_agent::{Aside, Heard, Moment, Question, Record, Reply, TaskEvent, User};
+use sabir_agent::{FrontEnd, Record, TaskEvent, TransientEvent, UserCommand, UserNotice, UserQuestion, UserReply};
 use sabir_workspace::{Sandbox, Workspace};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -18,7 +18,7 @@ use crate::sandbox;
 
 /// A front end that sends the notice about the sandbox before it passes on events of an answer.
 pub(crate) struct SandboxProbe<'a> {
-    user: &'a mut dyn User,
+    user: &'a mut dyn FrontEnd,
     /// Finds out the text of the notice; `None` once it was sent.
     probe: Option<JoinHandle<String>>,
     notices: NoticeSink,
@@ -27,7 +27,7 @@ pub(crate) struct SandboxProbe<'a> {
 impl<'a> SandboxProbe<'a> {
     /// Starts to find out which sandbox is in force in the workspace.
     pub(crate) fn start(
-        user: &'a mut dyn User,
+        user: &'a mut dyn FrontEnd,
         sandbox: &Sandbox,
         workspace: &Arc<Workspace>,
         environment: &Arc<Environment>,
@@ -56,27 +56,28 @@ impl<'a> SandboxProbe<'a> {
     }
 }
 
-impl User for SandboxProbe<'_> {
-    fn show(&mut self, event: TaskEvent<'_>) {
+impl FrontEnd for SandboxProbe<'_> {
+    fn on_event(&mut self, event: TaskEvent<'_>) {
         let is_before_answer = matches!(
             event,
-            TaskEvent::Record(Record::Started(_) | Record::Context(_)) | TaskEvent::Moment(Moment::Asking { .. })
+            TaskEvent::Record(Record::Started(_) | Record::Context(_))
+                | TaskEvent::Moment(TransientEvent::Asking { .. })
         );
         if !is_before_answer {
             self.finish();
         }
-        self.user.show(event);
+        self.user.on_event(event);
     }
 
-    fn tell(&mut self, aside: Aside<'_>) {
-        self.user.tell(aside);
+    fn notify(&mut self, aside: UserNotice<'_>) {
+        self.user.notify(aside);
     }
 
-    fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
-        self.user.hears()
+    fn commands(&mut self) -> Option<UnboundedReceiver<UserCommand>> {
+        self.user.commands()
     }
 
-    fn ask<'a>(&'a mut self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        self.user.ask(question)
+    fn request<'a>(&'a mut self, question: &'a UserQuestion) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
+        self.user.request(question)
     }
 }

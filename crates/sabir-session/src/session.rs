@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Cancel, Driver, Heard, Outcome, Record, TaskEvent, TaskId, User};
+use sabir_agent::{UserMessage, CancelToken, FrontEnd, Record, TaskDriver, TaskEvent, TaskId, TaskOutcome, UserCommand};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
-use crate::command::{Command, Decision, Delivery, Rejected, UserMessage};
+use crate::command::{Command, Decision, Delivery, Rejected};
 use crate::error::SessionError;
 use crate::event::SessionState;
 use crate::host::Host;
 use crate::hub::{EventHub, Subscription};
 use crate::loading::LoadedSession;
-use crate::modes::Followed;
+use crate::modes::ModeSwitcher;
 use crate::notice::NoticeTopic;
-use crate::recording::{Tape, Taped};
+use crate::recording::{RecordingObserver, RecordingState};
 use crate::sandbox_probe::SandboxProbe;
 use crate::setup::TaskEnd;
 use crate::spec::{Interactivity, RecordMode};
@@ -54,7 +54,7 @@ impl std::fmt::Debug for HubHandle {
 #[derive(Debug)]
 struct SessionControl {
     /// Interrupts the run.
-    cancel: Cancel,
+    cancel: CancelToken,
     /// Commands for a session that is idle.
     idle: UnboundedSender<IdleCommand>,
     state: std::sync::Mutex<ControlState>,
@@ -87,9 +87,9 @@ impl Session {
         let (idle, commands) = unbounded_channel();
         let control =
             Arc::new(SessionControl { cancel: loaded.setup.cancel.clone(), idle, state: std::sync::Mutex::default() });
-        let task = loaded.opened.task.start().task.clone();
-        let modes = loaded.setup.modes.names();
-        let is_replay = matches!(loaded.tape, Tape::Playing(..));
+        let task = loaded.opened.task.start_record().task.clone();
+        let modes = loaded.setup.modes.mode_names();
+        let is_replay = matches!(loaded.recording, RecordingState::Replay(..));
         let worker = SessionWorker { host, loaded, hub: hub.clone(), control: Arc::clone(&control), commands };
         let worker = tokio::spawn(worker.run());
         Self { task, modes, is_replay, hub: HubHandle(hub), control, worker: Some(worker) }
@@ -243,14 +243,14 @@ impl SessionHandle {
                 }
                 hub.answer(&request, decision.into())
             }
-            Command::SetMode { mode } => hub.tell(task, Heard::Moded(mode)),
-            Command::Compact => hub.tell(task, Heard::Compact),
-            Command::ContextUsage => hub.tell(task, Heard::Filling),
+            Command::SetMode { mode } => hub.tell(task, UserCommand::SetMode(mode)),
+            Command::Compact => hub.tell(task, UserCommand::Compact),
+            Command::ContextUsage => hub.tell(task, UserCommand::ShowContextUsage),
             Command::Detach => {
                 hub.detach();
                 Ok(())
             }
-            Command::Interrupt | Command::End if !is_own => hub.tell(task, Heard::Cancelled),
+            Command::Interrupt | Command::End if !is_own => hub.tell(task, UserCommand::Cancel),
             command if is_own => self.submit(command),
             _ => Err(Rejected::Invalid("this is possible for the session's own task only".to_owned())),
         }
@@ -268,12 +268,12 @@ impl SessionControl {
 }
 
 /// The message as the task machine takes it.
-fn heard(message: UserMessage, delivery: Delivery) -> Heard {
+fn heard(message: UserMessage, delivery: Delivery) -> UserCommand {
     let at_once = delivery == Delivery::Interrupt;
     if message.images.is_empty() {
-        return if at_once { Heard::Steered(message.text) } else { Heard::Said(message.text) };
+        return if at_once { UserCommand::Steer(message.text) } else { UserCommand::Message(message.text) };
     }
-    Heard::Showed { words: message.into_words(), at_once }
+    UserCommand::MessageWithImages { message: message, at_once }
 }
 
 /// Drives the task of a session, run after run.
@@ -291,7 +291,7 @@ impl SessionWorker {
             let end = self.drive().await;
             let stays_open = self.loaded.spec.interactivity == Interactivity::Interactive
                 && self.loaded.spec.record == RecordMode::Off
-                && !matches!(end.outcome, Outcome::StoreFailed | Outcome::Misconfigured);
+                && !matches!(end.outcome, TaskOutcome::StoreFailed | TaskOutcome::Misconfigured);
             {
                 let mut state = self.control.lock();
                 if !stays_open || state.closes {
@@ -314,7 +314,7 @@ impl SessionWorker {
 
     fn finish(self, end: TaskEnd) -> SessionOutcome {
         // A request that was not the recorded one ends the task; those behind it are no news.
-        let complaint = self.loaded.tape.complaint().filter(|_| end.outcome != Outcome::Misconfigured);
+        let complaint = self.loaded.recording.final_error().filter(|_| end.outcome != TaskOutcome::Misconfigured);
         self.hub.set_state(SessionState::Ended(end.clone()));
         self.hub.close();
         SessionOutcome { end, recording_error: complaint }
@@ -322,10 +322,10 @@ impl SessionWorker {
 
     /// Drives the task to the end of a run.
     async fn drive(&mut self) -> TaskEnd {
-        let LoadedSession { setup, opened, model, tape, config, words, images, .. } = &mut self.loaded;
-        let task_id = opened.task.start().task.clone();
-        if let Some(keeper) = &setup.resources.keeper {
-            keeper.begin(&task_id);
+        let LoadedSession { setup, opened, model, recording, config, words, images, .. } = &mut self.loaded;
+        let task_id = opened.task.start_record().task.clone();
+        if let Some(keeper) = &setup.resources.checkpointer {
+            keeper.set_task(&task_id);
         }
         let answer_limit = config.answer_limit().ok().flatten();
         let mut front_end = self.hub.front_end(&task_id, None, answer_limit);
@@ -336,10 +336,10 @@ impl SessionWorker {
             &config.environment,
             &config.notices,
         );
-        let trail = opened.task.trail().clone();
-        let mut store = Followed {
+        let trail = opened.task.mode_history().clone();
+        let mut store = ModeSwitcher {
             store: opened.store.as_mut(),
-            trail,
+            history: trail,
             modes: &setup.modes,
             workspace: &setup.workspace,
             notices: &config.notices,
@@ -348,25 +348,25 @@ impl SessionWorker {
             opened.task.bring(std::mem::take(images));
         }
         let (outcome, message) = {
-            let mut taped = Taped { user: &mut probe, tape };
-            let driver = Driver {
+            let mut taped = RecordingObserver { inner: &mut probe, mode: recording };
+            let driver = TaskDriver {
                 model: model.as_ref(),
                 registry: &setup.registry,
                 store: &mut store,
-                user: &mut taped,
+                front_end: &mut taped,
                 cancel: setup.cancel.clone(),
                 max_time: setup.max_time,
             };
             driver.run(&mut opened.task, opened.first.take(), words.take()).await
         };
         probe.finish();
-        setup.resources.jobs.end().await;
-        if outcome == Outcome::StoreFailed {
+        setup.resources.jobs.stop_all().await;
+        if outcome == TaskOutcome::StoreFailed {
             // No journal holds this one, and those who watch wait for it all the same.
             let ended = Record::Ended { outcome, message: message.clone() };
-            front_end.show(TaskEvent::Record(&ended));
+            front_end.on_event(TaskEvent::Record(&ended));
         }
-        TaskEnd { outcome, message, turns: opened.task.turns(), totals: opened.task.totals() }
+        TaskEnd { outcome, message, turns: opened.task.turn_count(), totals: opened.task.totals() }
     }
 
     /// Waits for the message that continues the task; false: the session is over.
@@ -393,9 +393,9 @@ impl SessionWorker {
     fn reload(&mut self, change: impl FnOnce(&mut crate::spec::SessionSpec), end: &TaskEnd) {
         let mut spec = self.loaded.spec.clone();
         change(&mut spec);
-        let task = self.loaded.opened.task.start().task.clone();
+        let task = self.loaded.opened.task.start_record().task.clone();
         // The journal is locked by the store that is open.
-        self.loaded.opened.store = Box::new(crate::recording::Nowhere);
+        self.loaded.opened.store = Box::new(crate::recording::NullStore);
         match self.host.reload(&task, &spec, &self.hub) {
             Ok(mut loaded) => {
                 loaded.setup.cancel = self.control.cancel.clone();
@@ -415,7 +415,7 @@ impl SessionWorker {
 
     /// Undoes the last changing calls, unless something else was changed since.
     fn undo(&self, calls: usize) {
-        let Some(keeper) = &self.loaded.setup.resources.keeper else {
+        let Some(keeper) = &self.loaded.setup.resources.checkpointer else {
             let text = "checkpoints are off: nothing can be undone";
             return self.loaded.config.notices.send(NoticeTopic::Checkpoints, text);
         };

@@ -5,24 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_agent::{
-    Attended, Cancel, Conditions, Context, Household, Instructions, Limits, NewTask, OpenTodos, Origin, Outcome,
-    Record, Registry, Settings, Start, Store, Task, TaskId, Tool, Totals, Trail,
+    CancelToken, CompletionConditions, InstructionTemplate, Interactivity, ModeHistory, NewTaskTool, OpenTodos, Record,
+    RecordStore, RequestContext, SubtaskSpawner, Task, TaskId, TaskLimits, TaskOrigin, TaskOutcome, TaskSettings,
+    TaskStart, Tool, ToolRegistry, UsageTotals,
 };
-use sabir_call::{Prices, Protocol, ToolSet};
-use sabir_check::Repairs;
+use sabir_call::{TokenPrices, ToolProtocol, ToolSet};
+use sabir_check::RepairSet;
 use sabir_journal::Journal;
-use sabir_policy::{Mode, Rules};
+use sabir_policy::{Mode, PolicyRules};
 use sabir_tools::EditTool;
-use sabir_workspace::{Jobs, Lifetime, Sandbox, Workspace};
+use sabir_workspace::{JobManager, OutputLifetime, Sandbox, Workspace};
 
-use crate::checkpointer::{Keeper, Kept};
-use crate::config::{Chosen, CompletionKeys, Config, LimitKeys};
+use crate::checkpointer::{CheckpointedTool, Checkpointer};
+use crate::config::{CompletionKeys, Config, LimitKeys, ResolvedModel};
 use crate::environment::Environment;
 use crate::error::SessionError;
-use crate::locked::kept_edit_tool;
+use crate::locked::locked_edit_tool;
 use crate::notice::NoticeTopic;
-use crate::recording::Told;
-use crate::relocated_tool::Moved;
+use crate::recording::CassetteHeader;
+use crate::relocated_tool::RelocatedTool;
 use crate::spec::SessionSpec;
 use crate::{ends, instructions, modes, repairs, sandbox, trust};
 
@@ -30,20 +31,20 @@ use crate::{ends, instructions, modes, repairs, sandbox, trust};
 pub struct TaskSetup {
     /// The folder, with the limits on paths that hold in it.
     pub workspace: Arc<Workspace>,
-    pub(crate) registry: Registry,
-    pub(crate) rules: Rules,
-    pub(crate) limits: Limits,
-    pub(crate) completion: Conditions,
-    pub(crate) repairs: Repairs,
+    pub(crate) registry: ToolRegistry,
+    pub(crate) rules: PolicyRules,
+    pub(crate) limits: TaskLimits,
+    pub(crate) completion: CompletionConditions,
+    pub(crate) repairs: RepairSet,
     pub(crate) max_time: Option<Duration>,
-    pub(crate) prices: Prices,
+    pub(crate) prices: TokenPrices,
     /// Interrupts the task.
-    pub(crate) cancel: Cancel,
+    pub(crate) cancel: CancelToken,
     pub(crate) resources: ToolResources,
     /// What else fills the model's context, and the size of its window.
-    pub context: Context,
+    pub context: RequestContext,
     /// The modes that the task may switch to.
-    pub(crate) modes: modes::Modes,
+    pub(crate) modes: modes::SessionModes,
     /// How the model is told where it works.
     place: PromptPlace,
 }
@@ -64,13 +65,13 @@ pub(crate) struct ToolResources {
     /// The tool that the model edits files with.
     pub(crate) edit_tool: EditTool,
     /// Outputs and background jobs of commands.
-    pub(crate) jobs: Arc<Jobs>,
+    pub(crate) jobs: Arc<JobManager>,
     /// Takes checkpoints, unless they are off.
-    pub(crate) keeper: Option<Arc<Keeper>>,
+    pub(crate) checkpointer: Option<Arc<Checkpointer>>,
     /// What confines commands.
     pub(crate) sandbox: Sandbox,
     /// Starts subtasks, where they are offered.
-    pub(crate) household: Option<Arc<dyn Household>>,
+    pub(crate) subtask_spawner: Option<Arc<dyn SubtaskSpawner>>,
 }
 
 /// The identity of a new task: what it is asked, and which model answers.
@@ -81,15 +82,15 @@ pub(crate) struct NewTaskPlan<'a> {
     pub(crate) model: &'a str,
     /// The model's name as the provider gives it.
     pub(crate) model_id: &'a str,
-    pub(crate) protocol: Protocol,
+    pub(crate) protocol: ToolProtocol,
     /// Where the task comes from, if no user began it.
-    pub(crate) from: Option<Origin>,
+    pub(crate) from: Option<TaskOrigin>,
 }
 
 /// A task with the store that keeps its records.
 pub(crate) struct OpenedTask {
     pub(crate) task: Task,
-    pub(crate) store: Box<dyn Store>,
+    pub(crate) store: Box<dyn RecordStore>,
     /// The record of the start, where it has not been kept yet.
     pub(crate) first: Option<Record>,
 }
@@ -98,19 +99,19 @@ pub(crate) struct OpenedTask {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskEnd {
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: TaskOutcome,
     /// The result, or why there is none.
     pub message: String,
     /// Turns since the start or the resume.
     pub turns: u32,
     /// Tokens and money in the task's whole life.
-    pub totals: Totals,
+    pub totals: UsageTotals,
 }
 
 /// The built-in tools as a model is offered them, independent of a folder.
 pub fn built_in_tools() -> ToolSet {
-    let offered = sabir_tools::specs().into_iter().chain(sabir_agent::control::specs()).collect();
-    let more = sabir_tools::unoffered_specs().into_iter().chain(sabir_agent::control::rare_specs()).collect();
+    let offered = sabir_tools::builtin_specs().into_iter().chain(sabir_agent::control::control_specs()).collect();
+    let more = sabir_tools::unoffered_specs().into_iter().chain(sabir_agent::control::mode_dependent_specs()).collect();
     // The built-in names are distinct and valid; a test holds that.
     ToolSet::with_unoffered(offered, more).unwrap_or_default()
 }
@@ -137,19 +138,19 @@ impl TaskSetup {
     ) -> Result<Self, SessionError> {
         let folder = spec.workspace.as_deref().or(folder).unwrap_or(Path::new("."));
         let (workspace, rules) = open_folder(folder, spec, config)?;
-        let limits = ends::limits(&spec.limits, &config.limits);
+        let limits = ends::task_limits(&spec.limits, &config.limits);
         let workspace = Arc::new(workspace);
-        let keeper = Keeper::of(spec, config, &workspace)?;
+        let keeper = Checkpointer::from_options(spec, config, &workspace)?;
         let sandbox = sandbox::of_task(&spec.sandbox, config)?;
         let mode = rules.mode().map(|mode| mode.name.as_str());
-        let (context, watch) = instructions::context(&workspace, config, mode);
-        let resources = ToolResources { keeper, sandbox, ..resources };
+        let (context, watch) = instructions::task_context(&workspace, config, mode);
+        let resources = ToolResources { checkpointer: keeper, sandbox, ..resources };
         let setup = Self::with_resources(&config.environment, workspace, resources, rules, limits, None)?;
-        let registry = setup.registry.clone().amid(Some(watch));
+        let registry = setup.registry.clone().with_context_source(Some(watch));
         Ok(Self {
-            repairs: repairs::without(&config.repairs_off)?,
+            repairs: repairs::without_rules(&config.repairs_off)?,
             max_time: spec.limits.max_seconds.map(Duration::from_secs),
-            completion: ends::conditions(&spec.completion, &config.limits),
+            completion: ends::completion_conditions(&spec.completion, &config.limits),
             context,
             registry,
             ..setup
@@ -157,8 +158,9 @@ impl TaskSetup {
     }
 
     /// Stops looking for changes of the folder's instructions: a recording knows only those of the beginning.
-    pub(crate) fn recorded(self, is_recorded: bool) -> Self {
-        let registry = if is_recorded { self.registry.clone().amid(None) } else { self.registry.clone() };
+    pub(crate) fn for_recording(self, is_recorded: bool) -> Self {
+        let registry =
+            if is_recorded { self.registry.clone().with_context_source(None) } else { self.registry.clone() };
         Self { registry, ..self }
     }
 
@@ -166,13 +168,13 @@ impl TaskSetup {
     ///
     /// # Errors
     /// When there is a limit on cost and the prices are not known.
-    pub(crate) fn priced(mut self, chosen: &Chosen) -> Result<Self, SessionError> {
+    pub(crate) fn with_prices(mut self, chosen: &ResolvedModel) -> Result<Self, SessionError> {
         if self.limits.cost.is_some() && !chosen.prices.is_known() {
             return Err(SessionError::invalid(format!(
                 "--max-cost cannot be kept: what {} costs at {} is not known; give its prices under [[models]] in config.toml \
                  (see docs/models.md), or leave the limit out",
                 chosen.id,
-                chosen.provider()
+                chosen.provider_name()
             )));
         }
         self.prices = chosen.prices;
@@ -183,10 +185,10 @@ impl TaskSetup {
 
     /// Sets up the tools for a replay: they act as if they worked in the recorded folder, and the recorded limits hold. A check comes
     /// from the spec alone, as approvals do: a recording cannot bring a command.
-    pub(crate) fn replaying(
+    pub(crate) fn for_replay(
         spec: &SessionSpec,
         config: &Config,
-        told: &Told,
+        told: &CassetteHeader,
         results: Vec<String>,
     ) -> Result<Self, SessionError> {
         let folder = spec.workspace.as_deref().unwrap_or(Path::new("."));
@@ -198,23 +200,23 @@ impl TaskSetup {
             completion: CompletionKeys { todos: Some(told.require_todos), check: None },
             ..LimitKeys::default()
         };
-        let limits = ends::limits(&spec.limits, &recorded);
+        let limits = ends::task_limits(&spec.limits, &recorded);
         let place = PromptPlace { folder: told.start.workspace.clone(), system: told.system.clone(), results };
         let workspace = Arc::new(workspace);
         let resources = ToolResources {
-            edit_tool: kept_edit_tool(&told.start, spec)?,
-            jobs: passing_jobs(&config.environment),
-            keeper: Keeper::of(spec, config, &workspace)?,
+            edit_tool: locked_edit_tool(&told.start, spec)?,
+            jobs: temporary_jobs(&config.environment),
+            checkpointer: Checkpointer::from_options(spec, config, &workspace)?,
             sandbox: sandbox::of_task(&spec.sandbox, config)?,
-            household: None,
+            subtask_spawner: None,
         };
         let setup = Self::with_resources(&config.environment, workspace, resources, rules, limits, Some(place))?;
         setup.notify_of_folder(config);
         Ok(Self {
-            repairs: repairs::without(&told.repairs_off)?,
+            repairs: repairs::without_rules(&told.repairs_off)?,
             max_time: spec.limits.max_seconds.map(Duration::from_secs),
             prices: told.prices,
-            completion: ends::conditions(&spec.completion, &recorded),
+            completion: ends::completion_conditions(&spec.completion, &recorded),
             context: told.context.clone(),
             ..setup
         })
@@ -225,52 +227,53 @@ impl TaskSetup {
         environment: &Environment,
         workspace: Arc<Workspace>,
         resources: ToolResources,
-        rules: Rules,
-        limits: Limits,
+        rules: PolicyRules,
+        limits: TaskLimits,
         place: Option<PromptPlace>,
     ) -> Result<Self, SessionError> {
-        let settings = sabir_tools::Settings {
+        let settings = sabir_tools::ToolSettings {
             workspace: Arc::clone(&workspace),
             helper: environment.helper_program.clone(),
             environment: environment.command_variables(),
             edit_tool: resources.edit_tool,
             sandbox: resources.sandbox.clone(),
             jobs: Arc::clone(&resources.jobs),
-            reach: sabir_tools::Reach::Public,
+            reach: sabir_tools::NetworkScope::Public,
         };
         let here = workspace.root().display().to_string();
-        let mut tools = sabir_tools::builtin(settings);
-        if let Some(keeper) = &resources.keeper {
-            tools = Kept::all(tools, keeper);
+        let mut tools = sabir_tools::builtin_tools(settings);
+        if let Some(keeper) = &resources.checkpointer {
+            tools = CheckpointedTool::wrap_all(tools, keeper);
         }
         if let Some(place) = &place {
-            tools = Moved::all(tools, &place.folder, &here, place.results.clone());
+            tools = RelocatedTool::wrap_all(tools, &place.folder, &here, place.results.clone());
         }
-        let household = resources.household.clone();
-        tools.extend(household.map(|household| Arc::new(NewTask::new(household)) as Arc<dyn Tool>));
+        let household = resources.subtask_spawner.clone();
+        tools.extend(household.map(|household| Arc::new(NewTaskTool::new(household)) as Arc<dyn Tool>));
         let system = std::env::consts::OS.to_owned();
         let place = place.unwrap_or(PromptPlace { folder: here, system, results: Vec::new() });
-        let fits = |name: &str| modes::offered(rules.mode(), name);
-        let registry = Registry::offering(tools, &fits).map_err(|error| SessionError::internal(error.to_string()))?;
+        let fits = |name: &str| modes::is_offered(rules.mode(), name);
+        let registry =
+            ToolRegistry::with_filter(tools, &fits).map_err(|error| SessionError::internal(error.to_string()))?;
         Ok(Self {
             workspace,
             registry,
             rules,
             limits,
-            completion: Conditions::default(),
-            repairs: Repairs::all(),
+            completion: CompletionConditions::default(),
+            repairs: RepairSet::all(),
             max_time: None,
-            prices: Prices::default(),
-            cancel: Cancel::default(),
-            context: Context::default(),
+            prices: TokenPrices::default(),
+            cancel: CancelToken::default(),
+            context: RequestContext::default(),
             resources,
-            modes: modes::Modes::default(),
+            modes: modes::SessionModes::default(),
             place,
         })
     }
 
     /// Limits the levels of subtasks below a task that has `depth` tasks above it, and sets what interrupts it.
-    pub(crate) fn at_depth(mut self, depth: u32, cancel: Cancel) -> Self {
+    pub(crate) fn at_depth(mut self, depth: u32, cancel: CancelToken) -> Self {
         self.limits.subtasks.depth = self.limits.subtasks.depth.saturating_sub(depth);
         self.cancel = cancel;
         self
@@ -279,7 +282,7 @@ impl TaskSetup {
     /// Sends notices about what a user would not expect in the folder.
     fn notify_of_folder(&self, config: &Config) {
         let home = config.environment.home_folder.as_deref();
-        if let Some(why) = modes::too_wide(self.workspace.root(), home) {
+        if let Some(why) = modes::wide_folder_warning(self.workspace.root(), home) {
             let text = format!("{why}: every change of a file is asked about, whatever is approved");
             config.notices.send(NoticeTopic::Workspace, text);
         }
@@ -290,18 +293,18 @@ impl TaskSetup {
     }
 
     /// The settings of a task with this setup.
-    pub(crate) fn settings(&self, model: &str, attended: Attended) -> Settings {
+    pub(crate) fn task_settings(&self, model: &str, attended: Interactivity) -> TaskSettings {
         let PromptPlace { folder, system, .. } = &self.place;
-        let present = || self.rules.mode().map(Mode::words).unwrap_or_default();
-        let mode = self.modes.words().map_or_else(present, str::to_owned);
-        Settings {
-            system: Instructions { workspace: folder, system, attended }.text() + &mode,
+        let present = || self.rules.mode().map(Mode::prompt_text).unwrap_or_default();
+        let mode = self.modes.mode_prompt().map_or_else(present, str::to_owned);
+        TaskSettings {
+            system: InstructionTemplate { workspace: folder, system, interactivity: attended }.render_prompt() + &mode,
             model: model.to_owned(),
-            tools: self.registry.set().clone(),
-            readers: self.registry.readers(),
-            pollers: self.registry.pollers(),
+            tools: self.registry.tool_set().clone(),
+            read_only_tools: self.registry.read_only_names(),
+            polling_tools: self.registry.polling_names(),
             rules: self.rules.clone(),
-            attended,
+            interactivity: attended,
             limits: self.limits,
             completion: self.completion.clone(),
             repairs: self.repairs,
@@ -311,20 +314,20 @@ impl TaskSetup {
     }
 
     /// The header of a recording of a task with this setup.
-    pub(crate) fn told(&self, start: &Start, model: &str, config: &Config) -> Told {
-        Told {
+    pub(crate) fn cassette_header(&self, start: &TaskStart, model: &str, config: &Config) -> CassetteHeader {
+        CassetteHeader {
             start: start.clone(),
             model: model.to_owned(),
             system: self.place.system.clone(),
             max_turns: self.limits.turns,
             max_tokens: self.limits.tokens,
-            require_todos: self.completion.todos == OpenTodos::Refused,
+            require_todos: self.completion.open_todos == OpenTodos::Refused,
             max_cost: self.limits.cost,
             prices: self.prices,
             renews: false,
             repairs_off: config.repairs_off.clone(),
             context: self.context.clone(),
-            modes: self.modes.told(model),
+            modes: self.modes.recorded_modes(model),
             records: Vec::new(),
             words: None,
         }
@@ -332,54 +335,54 @@ impl TaskSetup {
 }
 
 /// The mode of a task that names none.
-pub(crate) const USUAL_MODE: &str = "code";
+pub(crate) const DEFAULT_MODE: &str = "code";
 
 /// The name of the mode that a task is begun in.
-pub(crate) fn first_mode<'a>(spec: &'a SessionSpec, config: &'a Config) -> &'a str {
-    Mode::usual_name(spec.mode.as_deref().or(config.rules.mode.as_deref()).unwrap_or(USUAL_MODE))
+pub(crate) fn initial_mode<'a>(spec: &'a SessionSpec, config: &'a Config) -> &'a str {
+    Mode::canonical_name(spec.mode.as_deref().or(config.rules.mode.as_deref()).unwrap_or(DEFAULT_MODE))
 }
 
 /// The name of the mode that a task was begun in.
-pub(crate) fn begun_mode(start: &Start) -> &str {
-    Mode::usual_name(start.mode.as_deref().unwrap_or(USUAL_MODE))
+pub(crate) fn start_mode(start: &TaskStart) -> &str {
+    Mode::canonical_name(start.mode.as_deref().unwrap_or(DEFAULT_MODE))
 }
 
 /// Opens the folder with all bounds that hold in it, and reads the rules.
-fn open_folder(folder: &Path, spec: &SessionSpec, config: &Config) -> Result<(Workspace, Rules), SessionError> {
+fn open_folder(folder: &Path, spec: &SessionSpec, config: &Config) -> Result<(Workspace, PolicyRules), SessionError> {
     let workspace = Workspace::open(folder).map_err(|error| SessionError::invalid(error.to_string()))?;
     let home = config.environment.home_folder.as_deref();
-    let mut rules = config.rules.rules(&spec.rules, workspace.root(), home)?;
-    rules = rules.within(modes::find(first_mode(spec, config), config, &workspace)?);
-    if let Some(why) = modes::too_wide(workspace.root(), home) {
-        rules = rules.asking_to_write(why);
+    let mut rules = config.rules.build_rules(&spec.rules, workspace.root(), home)?;
+    rules = rules.with_mode(modes::find_mode(initial_mode(spec, config), config, &workspace)?);
+    if let Some(why) = modes::wide_folder_warning(workspace.root(), home) {
+        rules = rules.ask_before_writes(why);
     }
     let bounds = modes::bounds_of(&rules, config)?;
     let trust = trust::load_trust(&config.environment, &config.notices);
-    Ok((workspace.bounded(bounds).trusting(trust), rules))
+    Ok((workspace.with_bounds(bounds).with_trust(trust), rules))
 }
 
 /// The spec under which a task of these records continues: its mode stays, unless another is asked for.
 pub(crate) fn with_kept_mode<'a>(records: impl IntoIterator<Item = &'a Record>, spec: &SessionSpec) -> SessionSpec {
-    let kept = || Some(Trail::of(records).mode().to_owned());
+    let kept = || Some(ModeHistory::from_records(records).current_mode().to_owned());
     SessionSpec { mode: spec.mode.clone().or_else(kept), ..spec.clone() }
 }
 
 /// The outputs and jobs of a task, kept beside its journal in that folder.
-pub(crate) fn lasting_jobs(folder: &Path, id: &TaskId) -> Arc<Jobs> {
-    Arc::new(Jobs::new(folder.join(format!("{id}.outputs")), Lifetime::Lasting))
+pub(crate) fn lasting_jobs(folder: &Path, id: &TaskId) -> Arc<JobManager> {
+    Arc::new(JobManager::new(folder.join(format!("{id}.outputs")), OutputLifetime::Persistent))
 }
 
 /// The outputs and jobs of a task that leaves nothing behind.
-pub fn passing_jobs(environment: &Environment) -> Arc<Jobs> {
+pub fn temporary_jobs(environment: &Environment) -> Arc<JobManager> {
     let name = format!("sabir-outputs-{}", environment.unique_id().simple());
-    Arc::new(Jobs::new(environment.temporary_folder.join(name), Lifetime::Passing))
+    Arc::new(JobManager::new(environment.temporary_folder.join(name), OutputLifetime::Temporary))
 }
 
 /// Creates a new task and its journal.
 pub(crate) fn create_task(
     setup: &TaskSetup,
     plan: NewTaskPlan<'_>,
-    attended: Attended,
+    attended: Interactivity,
     journals: &Path,
     environment: &Environment,
 ) -> Result<OpenedTask, SessionError> {
@@ -390,8 +393,8 @@ pub(crate) fn create_task(
 }
 
 /// Makes a new task, with the record of its start.
-pub(crate) fn begin_task(setup: &TaskSetup, plan: NewTaskPlan<'_>, attended: Attended) -> (Task, Record) {
-    let start = Start {
+pub(crate) fn begin_task(setup: &TaskSetup, plan: NewTaskPlan<'_>, attended: Interactivity) -> (Task, Record) {
+    let start = TaskStart {
         task: plan.id,
         prompt: plan.prompt,
         workspace: setup.workspace.root().display().to_string(),
@@ -399,11 +402,11 @@ pub(crate) fn begin_task(setup: &TaskSetup, plan: NewTaskPlan<'_>, attended: Att
         protocol: plan.protocol,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         edit_tool: Some(setup.resources.edit_tool.name().to_owned()),
-        mode: setup.rules.mode().map(|mode| mode.name.clone()).filter(|name| name != USUAL_MODE),
+        mode: setup.rules.mode().map(|mode| mode.name.clone()).filter(|name| name != DEFAULT_MODE),
         from: plan.from,
     };
-    let (task, first) = Task::new(start, setup.settings(plan.model_id, attended));
-    (task.within(setup.context.clone()).among(setup.modes.outfits()), first)
+    let (task, first) = Task::new(start, setup.task_settings(plan.model_id, attended));
+    (task.with_context(setup.context.clone()).with_modes(setup.modes.mode_configs()), first)
 }
 
 /// Finds the task whose id is, or begins with, `name`.
@@ -411,7 +414,7 @@ pub(crate) fn begin_task(setup: &TaskSetup, plan: NewTaskPlan<'_>, attended: Att
 /// # Errors
 /// When there is none, or more than one.
 pub fn find_task(folder: &Path, name: &str) -> Result<TaskId, SessionError> {
-    let all = sabir_journal::names(folder).map_err(|error| SessionError::internal(error.to_string()))?;
+    let all = sabir_journal::list_task_ids(folder).map_err(|error| SessionError::internal(error.to_string()))?;
     let mut ids: Vec<_> = all.into_iter().filter(|id| id.as_str().starts_with(name)).collect();
     // A subtask's id begins with its parent's, which is meant by what begins both.
     if let [first, rest @ ..] = ids.as_slice()
@@ -432,6 +435,6 @@ pub fn find_task(folder: &Path, name: &str) -> Result<TaskId, SessionError> {
 }
 
 /// The folder that a task was begun in, if it is still there.
-pub(crate) fn workspace_of(start: &Start) -> PathBuf {
+pub(crate) fn workspace_of(start: &TaskStart) -> PathBuf {
     PathBuf::from(&start.workspace)
 }

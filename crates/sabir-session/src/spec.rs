@@ -125,11 +125,11 @@ pub enum Interactivity {
 
 impl Interactivity {
     /// The same for the task machine.
-    pub(crate) fn attended(self) -> sabir_agent::Attended {
+    pub(crate) fn attended(self) -> sabir_agent::Interactivity {
         match self {
-            Self::Interactive => sabir_agent::Attended::Yes,
-            Self::Controlled => sabir_agent::Attended::Program,
-            Self::Headless => sabir_agent::Attended::No,
+            Self::Interactive => sabir_agent::Interactivity::Interactive,
+            Self::Controlled => sabir_agent::Interactivity::Controlled,
+            Self::Headless => sabir_agent::Interactivity::Headless,
         }
     }
 }

@@ -6,16 +6,16 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sabir_agent::{Record, Store, StoreError};
+use sabir_agent::{Record, RecordStore, StoreError};
 use sabir_model::Secret;
 use serde::Deserialize;
 
-use crate::config::{Chosen, Config};
+use crate::config::{Config, ResolvedModel};
 use crate::setup::{OpenedTask, TaskSetup};
 
-use send::Sender;
-pub(crate) use spans::Asked as AskedModel;
-use spans::{Ids, Tracer};
+use send::SpanSender;
+pub(crate) use spans::AskedModel;
+use spans::{RunTracer, TraceIds};
 
 mod otlp;
 mod send;
@@ -34,55 +34,60 @@ pub(crate) struct TelemetryKeys {
 }
 
 /// Keeps records, and has them traced.
-struct Traced {
-    store: Box<dyn Store>,
-    tracer: Tracer,
-    sender: Sender,
+struct TracedStore {
+    store: Box<dyn RecordStore>,
+    tracer: RunTracer,
+    sender: SpanSender,
     clock: fn() -> SystemTime,
 }
 
 impl TelemetryKeys {
     /// Whether the file holds what may be a key.
-    pub(crate) fn hold_key(&self) -> bool {
+    pub(crate) fn has_key(&self) -> bool {
         !self.headers.is_empty()
     }
 
     /// Finds what cannot be meant, without showing the value of a header.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check_keys(&self) -> Result<(), String> {
         let Some(endpoint) = &self.endpoint else {
             let set = !self.headers.is_empty() || self.content;
             return if set { Err("[telemetry] has no endpoint: nothing would be sent".to_owned()) } else { Ok(()) };
         };
-        let sent = send::url(endpoint).and_then(|_| send::headers(&self.headers));
+        let sent = send::traces_url(endpoint).and_then(|_| send::parse_headers(&self.headers));
         sent.map(drop).map_err(|why| format!("[telemetry]: {why}"))
     }
 }
 
 /// Has what happens to a task on that bench traced, if the configuration says so.
-pub(crate) fn trace(open: OpenedTask, config: &Config, setup: &TaskSetup, chosen: &Chosen) -> OpenedTask {
-    let keys = config.telemetry();
-    let url = keys.endpoint.as_deref().and_then(|endpoint| send::url(endpoint).ok());
-    let (Some(url), Ok(headers)) = (url, send::headers(&keys.headers)) else { return open };
+pub(crate) fn trace_session(
+    open: OpenedTask,
+    config: &Config,
+    setup: &TaskSetup,
+    chosen: &ResolvedModel,
+) -> OpenedTask {
+    let keys = config.telemetry_keys();
+    let url = keys.endpoint.as_deref().and_then(|endpoint| send::traces_url(endpoint).ok());
+    let (Some(url), Ok(headers)) = (url, send::parse_headers(&keys.headers)) else { return open };
     let [trace, base] = [config.environment.unique_id(), config.environment.unique_id()].map(|id| id.as_u128());
-    let ids = Ids { trace, base: u64::try_from(base & u128::from(u64::MAX)).unwrap_or(1) };
+    let ids = TraceIds { trace, base: u64::try_from(base & u128::from(u64::MAX)).unwrap_or(1) };
     let usual = AskedModel { provider: chosen.reached.provider.name.clone(), model: chosen.id.clone() };
-    let tracer = Tracer::new(
+    let tracer = RunTracer::new(
         ids,
-        &open.task.start().task,
-        (usual, setup.modes.asked()),
+        &open.task.start_record().task,
+        (usual, setup.modes.asked_models()),
         keys.content,
         nanoseconds(config.environment.clock),
     );
-    let tracer = tracer.following(open.task.trail().clone());
+    let tracer = tracer.with_history(open.task.mode_history().clone());
     let clock = config.environment.clock;
-    let store = Box::new(Traced { store: open.store, tracer, sender: Sender::new(url, headers), clock });
+    let store = Box::new(TracedStore { store: open.store, tracer, sender: SpanSender::new(url, headers), clock });
     OpenedTask { store, ..open }
 }
 
-impl Store for Traced {
+impl RecordStore for TracedStore {
     fn append(&mut self, record: &Record) -> Result<(), StoreError> {
         self.store.append(record)?;
-        for span in self.tracer.note(nanoseconds(self.clock), record) {
+        for span in self.tracer.note_record(nanoseconds(self.clock), record) {
             self.sender.send(span);
         }
         Ok(())

@@ -37,8 +37,8 @@ pub fn load_trust(environment: &Environment, notices: &NoticeSink) -> Trust {
         TrustFile::default()
     });
     for (top, entry) in file.repositories {
-        if sabir_workspace::digest(&entry.things) == entry.sha256 {
-            trust.add(top, entry.things);
+        if sabir_workspace::digest_hashes(&entry.things) == entry.sha256 {
+            trust.trust_repository(top, entry.things);
         }
     }
     trust
@@ -73,6 +73,6 @@ pub fn read_trust_file(environment: &Environment) -> Result<TrustFile, SessionEr
 pub fn write_trust_file(environment: &Environment, file: &TrustFile) -> Result<(), SessionError> {
     let path = trust_path(environment)?;
     let text = serde_json::to_string_pretty(file).map_err(|error| SessionError::internal(error.to_string()))?;
-    let replaced = remember::replace(environment, &path, &format!("{text}\n"));
+    let replaced = remember::replace_file(environment, &path, &format!("{text}\n"));
     replaced.map_err(|error| SessionError::internal(format!("{} cannot be written: {error}", path.display())))
 }

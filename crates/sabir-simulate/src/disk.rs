@@ -5,118 +5,118 @@ use std::fs::TryLockError;
 use std::io;
 use std::path::Path;
 
-use sabir_journal::{Disk, DiskFile, Purpose};
+use sabir_journal::{Disk, DiskFile, OpenMode};
 
 use crate::sabotage::Sabotage;
-use crate::scene::{Scene, State};
+use crate::simulation_state::{SimulationHandle, SimulationState};
 
 /// The disk of a simulated machine.
-pub(crate) struct SimulatedDisk(pub(crate) Scene);
+pub(crate) struct SimulatedDisk(pub(crate) SimulationHandle);
 
 /// An open file of it.
-struct Open {
-    scene: Scene,
+struct SimulatedFile {
+    scene: SimulationHandle,
     file: usize,
     /// Whether the lock is this one's.
     locked: Cell<bool>,
 }
 
 /// What becomes of an operation.
-enum Fate {
+enum DiskOutcome {
     Done,
     /// It fails, and some of it may have been done.
     Fails(io::Error),
 }
 
 impl SimulatedDisk {
-    fn on<T>(&self, what: &str, work: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
-        self.0.with(|state| {
-            state.happens(|| what.to_owned());
-            match fate(state) {
-                Fate::Fails(error) => Err(error),
-                Fate::Done => work(state),
+    fn run_operation<T>(&self, what: &str, work: impl FnOnce(&mut SimulationState) -> io::Result<T>) -> io::Result<T> {
+        self.0.with_state(|state| {
+            state.on_event(|| what.to_owned());
+            match draw_outcome(state) {
+                DiskOutcome::Fails(error) => Err(error),
+                DiskOutcome::Done => work(state),
             }
         })
     }
 }
 
 /// Whether the machine is still there and the disk in good humour.
-fn fate(state: &mut State) -> Fate {
-    if state.crashed() {
-        return Fate::Fails(io::Error::other("the machine is gone"));
+fn draw_outcome(state: &mut SimulationState) -> DiskOutcome {
+    if state.has_crashed() {
+        return DiskOutcome::Fails(io::Error::other("the machine is gone"));
     }
-    if state.plan.disk_trouble && state.chance.permille(2) {
-        return Fate::Fails(io::Error::other("an input/output error"));
+    if state.plan.disk_trouble && state.rng.hits_permille(2) {
+        return DiskOutcome::Fails(io::Error::other("an input/output error"));
     }
-    Fate::Done
+    DiskOutcome::Done
 }
 
 impl Disk for SimulatedDisk {
     fn exists(&self, path: &Path) -> bool {
-        self.0.with(|state| state.platter.exists(path))
+        self.0.with_state(|state| state.disk_state.exists(path))
     }
 
     fn create_folder(&self, folder: &Path) -> io::Result<()> {
-        self.on("disk: create folder", |state| state.platter.create_folder(folder))
+        self.run_operation("disk: create folder", |state| state.disk_state.create_folder(folder))
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        self.on("disk: sync folder", |state| {
-            state.platter.sync_folder(folder);
+        self.run_operation("disk: sync folder", |state| {
+            state.disk_state.sync_folder(folder);
             Ok(())
         })
     }
 
-    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let file = self.on("disk: create", |state| state.platter.create(path))?;
-        Ok(Box::new(Open { scene: self.0.clone(), file, locked: Cell::new(false) }))
+    fn create_file(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let file = self.run_operation("disk: create", |state| state.disk_state.create_file(path))?;
+        Ok(Box::new(SimulatedFile { scene: self.0.clone(), file, locked: Cell::new(false) }))
     }
 
-    fn open(&self, path: &Path, _: Purpose) -> io::Result<Box<dyn DiskFile>> {
-        let file = self.on("disk: open", |state| state.platter.open(path))?;
-        Ok(Box::new(Open { scene: self.0.clone(), file, locked: Cell::new(false) }))
+    fn open_file(&self, path: &Path, _: OpenMode) -> io::Result<Box<dyn DiskFile>> {
+        let file = self.run_operation("disk: open", |state| state.disk_state.open_file(path))?;
+        Ok(Box::new(SimulatedFile { scene: self.0.clone(), file, locked: Cell::new(false) }))
     }
 
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.on("disk: remove", |state| state.platter.remove(path))
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.run_operation("disk: remove", |state| state.disk_state.remove_file(path))
     }
 }
 
-impl Open {
-    fn write(&self, state: &mut State, bytes: &[u8], at: usize) -> io::Result<()> {
-        let part = state.chance.index(bytes.len() + 1);
+impl SimulatedFile {
+    fn write_bytes(&self, state: &mut SimulationState, bytes: &[u8], at: usize) -> io::Result<()> {
+        let part = state.rng.index(bytes.len() + 1);
         let begun = bytes.get(..part).unwrap_or_default();
-        state.happens(|| format!("disk: write {} bytes at {at}", bytes.len()));
-        if state.crashed() {
+        state.on_event(|| format!("disk: write {} bytes at {at}", bytes.len()));
+        if state.has_crashed() {
             if state.crashes_now() {
-                state.platter.write(self.file, begun, at);
-                state.figures.count("crashes inside an append");
+                state.disk_state.write_bytes(self.file, begun, at);
+                state.counters.count_event("crashes inside an append");
             }
             return Err(io::Error::other("the machine is gone"));
         }
         let trouble = state.plan.disk_trouble;
-        if trouble && state.chance.permille(5) {
-            state.platter.write(self.file, begun, at);
-            state.figures.count("writes short");
+        if trouble && state.rng.hits_permille(5) {
+            state.disk_state.write_bytes(self.file, begun, at);
+            state.counters.count_event("writes short");
             return Err(io::Error::other("an input/output error"));
         }
-        if trouble && state.chance.permille(5) {
-            state.platter.write(self.file, begun, at);
-            state.figures.count("disk full");
+        if trouble && state.rng.hits_permille(5) {
+            state.disk_state.write_bytes(self.file, begun, at);
+            state.counters.count_event("disk full");
             return Err(io::ErrorKind::StorageFull.into());
         }
-        state.platter.write(self.file, bytes, at);
+        state.disk_state.write_bytes(self.file, bytes, at);
         Ok(())
     }
 
-    fn sync(&self, state: &mut State) -> io::Result<()> {
-        state.happens(|| "disk: sync".to_owned());
-        if state.crashed() {
+    fn sync_file(&self, state: &mut SimulationState) -> io::Result<()> {
+        state.on_event(|| "disk: sync".to_owned());
+        if state.has_crashed() {
             // Before it, or just after.
             if state.crashes_now() {
-                state.figures.count("crashes inside an append");
-                if state.chance.below(2) == 0 {
-                    state.platter.sync(self.file);
+                state.counters.count_event("crashes inside an append");
+                if state.rng.below(2) == 0 {
+                    state.disk_state.sync_file(self.file);
                 }
             }
             return Err(io::Error::other("the machine is gone"));
@@ -124,70 +124,70 @@ impl Open {
         if state.sabotage == Some(Sabotage::LieAboutSync) {
             return Ok(());
         }
-        if state.plan.disk_trouble && state.chance.permille(6) {
-            state.figures.count("syncs failed");
-            let State { platter, chance, figures, .. } = state;
+        if state.plan.disk_trouble && state.rng.hits_permille(6) {
+            state.counters.count_event("syncs failed");
+            let SimulationState { disk_state: platter, rng: chance, counters: figures, .. } = state;
             platter.fail_sync(self.file, chance, figures);
             return Err(io::Error::other("an input/output error"));
         }
-        state.platter.sync(self.file);
+        state.disk_state.sync_file(self.file);
         Ok(())
     }
 }
 
-impl DiskFile for Open {
+impl DiskFile for SimulatedFile {
     fn try_lock(&self) -> Result<(), TryLockError> {
-        let free = self.scene.with(|state| state.platter.lock(self.file));
+        let free = self.scene.with_state(|state| state.disk_state.lock_file(self.file));
         self.locked.set(free);
         if free { Ok(()) } else { Err(TryLockError::WouldBlock) }
     }
 
     fn unlock(&self) {
         if self.locked.take() {
-            self.scene.with(|state| state.platter.unlock(self.file));
+            self.scene.with_state(|state| state.disk_state.unlock_file(self.file));
         }
     }
 
-    fn length(&self) -> io::Result<u64> {
-        self.scene.with(|state| match fate(state) {
-            Fate::Fails(error) => Err(error),
-            Fate::Done => Ok(state.platter.length(self.file) as u64),
+    fn byte_length(&self) -> io::Result<u64> {
+        self.scene.with_state(|state| match draw_outcome(state) {
+            DiskOutcome::Fails(error) => Err(error),
+            DiskOutcome::Done => Ok(state.disk_state.byte_length(self.file) as u64),
         })
     }
 
     fn is_named(&self) -> io::Result<bool> {
-        self.scene.with(|state| match fate(state) {
-            Fate::Fails(error) => Err(error),
-            Fate::Done => Ok(state.platter.is_named(self.file)),
+        self.scene.with_state(|state| match draw_outcome(state) {
+            DiskOutcome::Fails(error) => Err(error),
+            DiskOutcome::Done => Ok(state.disk_state.is_named(self.file)),
         })
     }
 
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         let at = usize::try_from(at).map_err(io::Error::other)?;
-        self.scene.with(|state| match fate(state) {
-            Fate::Fails(error) => Err(error),
-            Fate::Done => {
+        self.scene.with_state(|state| match draw_outcome(state) {
+            DiskOutcome::Fails(error) => Err(error),
+            DiskOutcome::Done => {
                 // A read may give less than was asked for.
-                let most = if state.chance.permille(100) { state.chance.index(buffer.len()) + 1 } else { buffer.len() };
+                let most = if state.rng.hits_permille(100) { state.rng.index(buffer.len()) + 1 } else { buffer.len() };
                 let most = most.min(buffer.len());
-                Ok(state.platter.read(self.file, buffer.get_mut(..most).unwrap_or_default(), at))
+                Ok(state.disk_state.read_bytes(self.file, buffer.get_mut(..most).unwrap_or_default(), at))
             }
         })
     }
 
     fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let at = usize::try_from(at).map_err(io::Error::other)?;
-        self.scene.with(|state| self.write(state, bytes, at))
+        self.scene.with_state(|state| self.write_bytes(state, bytes, at))
     }
 
     fn set_length(&self, length: u64) -> io::Result<()> {
         let length = usize::try_from(length).map_err(io::Error::other)?;
-        self.scene.with(|state| {
-            state.happens(|| format!("disk: set length {length}"));
-            match fate(state) {
-                Fate::Fails(error) => Err(error),
-                Fate::Done => {
-                    state.platter.set_length(self.file, length);
+        self.scene.with_state(|state| {
+            state.on_event(|| format!("disk: set length {length}"));
+            match draw_outcome(state) {
+                DiskOutcome::Fails(error) => Err(error),
+                DiskOutcome::Done => {
+                    state.disk_state.set_length(self.file, length);
                     Ok(())
                 }
             }
@@ -195,15 +195,15 @@ impl DiskFile for Open {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.scene.with(|state| self.sync(state))
+        self.scene.with_state(|state| self.sync_file(state))
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        self.scene.with(|state| self.sync(state))
+        self.scene.with_state(|state| self.sync_file(state))
     }
 }
 
-impl Drop for Open {
+impl Drop for SimulatedFile {
     fn drop(&mut self) {
         self.unlock();
     }

@@ -1,6 +1,6 @@
 //! Law 7 in a history: each call has exactly one result, in the very next message, in call order.
 
-use sabir_call::{CallId, Message, Part, Role};
+use sabir_call::{CallId, Message, MessagePart, Role};
 
 use crate::laws::{Law, Violation};
 
@@ -8,7 +8,7 @@ use crate::laws::{Law, Violation};
 ///
 /// # Errors
 /// The first place at which it breaks the law.
-pub fn check(history: &[Message]) -> Result<(), Violation> {
+pub fn check_history(history: &[Message]) -> Result<(), Violation> {
     let mut open: Vec<&CallId> = Vec::new();
     let mut last = None;
     for (at, message) in history.iter().enumerate() {
@@ -16,7 +16,7 @@ pub fn check(history: &[Message]) -> Result<(), Violation> {
         if last.replace(message.role) == Some(message.role) {
             return broken(Law::OneResult, format!("two messages of {:?} in a row", message.role));
         }
-        let results: Vec<_> = results(message).collect();
+        let results: Vec<_> = result_ids(message).collect();
         let (mut asked, mut told) = (open.clone(), results.clone());
         asked.sort();
         told.sort();
@@ -37,9 +37,9 @@ pub fn check(history: &[Message]) -> Result<(), Violation> {
     Err(Violation { law: Law::OneResult, seen: format!("the calls {open:?} have no results") })
 }
 
-fn results(message: &Message) -> impl Iterator<Item = &CallId> {
+fn result_ids(message: &Message) -> impl Iterator<Item = &CallId> {
     message.parts.iter().filter_map(|part| match part {
-        Part::Result(result) => Some(&result.id),
+        MessagePart::Result(result) => Some(&result.id),
         _ => None,
     })
 }

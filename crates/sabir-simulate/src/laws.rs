@@ -52,10 +52,10 @@ pub enum Law {
 }
 
 /// One row: the law, its number in the design (0 where the design says it without one), what it says, how it is seen.
-pub type Row = (Law, u8, &'static str, &'static str);
+pub type LawRow = (Law, u8, &'static str, &'static str);
 
 /// All laws.
-pub const LAWS: [Row; 22] = [
+pub const LAWS: [LawRow; 22] = [
     (
         Law::OneResult,
         7,

@@ -4,7 +4,7 @@
 //! the journal are the real ones; model, tools, user, clock and disk are simulated, and everything random in them follows from one
 //! number. The same seed gives the same life, so a failure is found again by its seed alone.
 //!
-//! What may happen stands in [`HAPPENINGS`], what must hold in [`LAWS`]. A look at many seeds fails where something of the first
+//! What may happen stands in [`COUNTED_EVENTS`], what must hold in [`LAWS`]. A look at many seeds fails where something of the first
 //! never happened, because a case that never comes up proves nothing. That the laws are really looked at is shown by breaking them
 //! on purpose ([`Sabotage`]).
 //!
@@ -18,41 +18,41 @@
 //! assert_eq!(report.trace, sabir_simulate::simulate(7, None, true).trace);
 //! ```
 
-mod answer;
-mod chance;
+mod compaction_run;
+mod counters;
 mod disk;
-mod family;
-mod figures;
+mod disk_state;
 pub mod history;
 mod laws;
-mod life;
 mod model;
+mod model_reply;
 mod plan;
-mod platter;
-mod reading;
+mod process_run;
+mod request_checks;
+mod rng;
 mod sabotage;
-mod scene;
+mod simulated_tools;
+mod simulation_state;
 mod store;
-mod talk;
-mod upkeep;
+mod task_tree;
 mod user;
+mod user_script;
 mod witness;
-mod work;
 
-pub use figures::{Figures, HAPPENINGS};
-pub use laws::{LAWS, Law, Row, Violation};
+pub use counters::{COUNTED_EVENTS, EventCounters};
+pub use laws::{LAWS, Law, LawRow, Violation};
 pub use sabotage::{SABOTAGES, Sabotage};
 
-use life::Lives;
-use scene::Scene;
+use process_run::ProcessRunner;
+use simulation_state::SimulationHandle;
 
 /// What one seed gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct SimulationReport {
     /// The seed.
     pub seed: u64,
     /// What happened how often.
-    pub figures: Figures,
+    pub counters: EventCounters,
     /// The first law that was broken.
     pub violation: Option<Violation>,
     /// All that happened, a line each, with milliseconds of the simulated clock; empty unless it was asked for.
@@ -61,36 +61,36 @@ pub struct Report {
 
 /// Simulates one task with all its lives.
 #[must_use]
-pub fn simulate(seed: u64, sabotage: Option<Sabotage>, traced: bool) -> Report {
+pub fn simulate(seed: u64, sabotage: Option<Sabotage>, traced: bool) -> SimulationReport {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => return unable(seed, &error.to_string()),
+        Err(error) => return failed_report(seed, &error.to_string()),
     };
     runtime.block_on(async {
-        let scene = Scene::new(seed, sabotage, traced);
-        let start = scene.with(|state| state.plan.start(seed));
-        match family::registry(&scene, &start) {
-            Ok(registry) => Lives::new(scene.clone(), registry, start).live().await,
-            Err(error) => return unable(seed, &error.to_string()),
+        let scene = SimulationHandle::new(seed, sabotage, traced);
+        let start = scene.with_state(|state| state.plan.start(seed));
+        match task_tree::build_registry(&scene, &start) {
+            Ok(registry) => ProcessRunner::new(scene.clone(), registry, start).run_all().await,
+            Err(error) => return failed_report(seed, &error.to_string()),
         }
-        scene.with(|state| {
-            state.figures.count("seeds");
-            let (mut figures, violation) = (state.figures.clone(), state.violation().cloned());
+        scene.with_state(|state| {
+            state.counters.count_event("seeds");
+            let (mut figures, violation) = (state.counters.clone(), state.violation().cloned());
             let mut trace = state.take_trace();
-            for (id, scene) in state.family.members() {
-                scene.with(|member| {
-                    figures.merge(&member.figures);
+            for (id, scene) in state.task_tree.all_members() {
+                scene.with_state(|member| {
+                    figures.merge(&member.counters);
                     trace.extend(member.take_trace().into_iter().map(|line| format!("{id}: {line}")));
                 });
             }
-            Report { seed, figures, violation, trace }
+            SimulationReport { seed, counters: figures, violation, trace }
         })
     })
 }
 
 /// Not even begun: told as what it would hide.
-fn unable(seed: u64, why: &str) -> Report {
+fn failed_report(seed: u64, why: &str) -> SimulationReport {
     let violation = Violation { law: Law::Ends, seen: format!("the simulation could not begin: {why}") };
-    Report { seed, figures: Figures::default(), violation: Some(violation), trace: Vec::new() }
+    SimulationReport { seed, counters: EventCounters::default(), violation: Some(violation), trace: Vec::new() }
 }

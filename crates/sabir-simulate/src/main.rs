@@ -10,13 +10,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{available_parallelism, scope};
 
-use sabir_simulate::{Figures, LAWS, Report, SABOTAGES, simulate};
+use sabir_simulate::{EventCounters, LAWS, SABOTAGES, SimulationReport, simulate};
 
 const USAGE: &str = "usage: sabir-simulate [--seeds N] [--from SEED] [--seed SEED [--trace]] [--laws]";
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, Default)]
-struct Wanted {
+struct CliOptions {
     from: u64,
     seeds: u64,
     traced: bool,
@@ -24,7 +24,7 @@ struct Wanted {
 }
 
 fn main() -> ExitCode {
-    let wanted = match wanted(std::env::args().skip(1)) {
+    let wanted = match parse_options(std::env::args().skip(1)) {
         Ok(wanted) => wanted,
         Err(problem) => {
             eprintln!("{problem}\n{USAGE}");
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let (figures, broken) = look(wanted);
+    let (figures, broken) = run_seeds(wanted);
     if let Some(report) = broken {
         println!(
             "seed {}: BROKEN {}",
@@ -50,8 +50,8 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     print!("{figures}");
-    let missing = figures.missing();
-    if wanted.seeds >= Figures::ENOUGH && !missing.is_empty() {
+    let missing = figures.missing_events();
+    if wanted.seeds >= EventCounters::ENOUGH_SEEDS && !missing.is_empty() {
         println!("never happened: {}", missing.join(", "));
         return ExitCode::FAILURE;
     }
@@ -59,8 +59,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn wanted(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
-    let mut wanted = Wanted { seeds: 1000, ..Wanted::default() };
+fn parse_options(mut words: impl Iterator<Item = String>) -> Result<CliOptions, String> {
+    let mut wanted = CliOptions { seeds: 1000, ..CliOptions::default() };
     while let Some(word) = words.next() {
         let mut number = || {
             let value = words.next().ok_or_else(|| format!("{word} needs a number"))?;
@@ -79,14 +79,14 @@ fn wanted(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
 }
 
 /// Looks at all seeds, on as many threads as there are processors. The lowest of the seeds that were found to fail comes back.
-fn look(wanted: Wanted) -> (Figures, Option<Report>) {
+fn run_seeds(wanted: CliOptions) -> (EventCounters, Option<SimulationReport>) {
     let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
-    let all = Mutex::new((Figures::default(), None::<Report>));
+    let all = Mutex::new((EventCounters::default(), None::<SimulationReport>));
     let threads = if wanted.seeds < 2 { 1 } else { available_parallelism().map_or(1, usize::from) };
     scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let mut figures = Figures::default();
+                let mut figures = EventCounters::default();
                 let mut broken = None;
                 while !failed.load(Ordering::Relaxed) {
                     let at = next.fetch_add(1, Ordering::Relaxed);
@@ -95,7 +95,7 @@ fn look(wanted: Wanted) -> (Figures, Option<Report>) {
                     }
                     let report = simulate(wanted.from.wrapping_add(at), None, wanted.traced);
                     report.trace.iter().for_each(|line| println!("{line}"));
-                    figures.merge(&report.figures);
+                    figures.merge(&report.counters);
                     if report.violation.is_some() {
                         failed.store(true, Ordering::Relaxed);
                         broken = Some(report);

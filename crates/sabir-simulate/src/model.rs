@@ -2,111 +2,112 @@
 
 use std::time::Duration;
 
-use sabir_agent::{Registry, Task};
-use sabir_call::dialect::Selection;
+use sabir_agent::{Task, ToolRegistry};
+use sabir_call::dialect::DialectSelection;
 use sabir_call::{
-    Answer, ArgForm, Cut, Event, Model, ModelError, ModelErrorKind, Prompted, Request, Sink, StopReason, Usage,
+    ArgForm, Event, EventSink, Model, ModelError, ModelErrorKind, PromptedSink, Request, ResponseFuture, StopReason,
+    Truncation, Usage,
 };
 use tokio::time::sleep;
 
-use crate::answer::{End, Reply, Spoken, draw};
 use crate::laws::Law;
-use crate::reading;
+use crate::model_reply::{ModelReply, ModelReplyPart, ReplyEnd, draw_reply};
+use crate::request_checks;
 use crate::sabotage::Sabotage;
-use crate::scene::{Scene, State};
+use crate::simulation_state::{SimulationHandle, SimulationState};
 
 /// The simulated model.
 pub(crate) struct SimulatedModel {
-    pub(crate) scene: Scene,
-    pub(crate) registry: Registry,
+    pub(crate) scene: SimulationHandle,
+    pub(crate) registry: ToolRegistry,
 }
 
 /// Says that the model no longer answers, however that came.
-struct Answering(Scene);
+struct AnswerGuard(SimulationHandle);
 
-impl Drop for Answering {
+impl Drop for AnswerGuard {
     fn drop(&mut self) {
-        self.0.with(|state| (state.moment.answering, state.moment.summarising) = (false, false));
+        self.0.with_state(|state| (state.moment.answering, state.moment.summarising) = (false, false));
     }
 }
 
 impl Model for SimulatedModel {
-    fn answer<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn Sink + Send)) -> Answer<'a> {
+    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
         Box::pin(async move {
             if request.tools.is_empty() {
-                return self.summarise(sink).await;
+                return self.send_summary(sink).await;
             }
-            let reply = self.scene.with(|state| {
-                self.look_at(state, request);
+            let reply = self.scene.with_state(|state| {
+                self.check_request(state, request);
                 state.moment.answering = true;
-                draw(state)
+                draw_reply(state)
             });
-            let _answering = Answering(self.scene.clone());
-            let closes = self.scene.with(|state| state.sabotage == Some(Sabotage::CloseCutCalls));
+            let _answering = AnswerGuard(self.scene.clone());
+            let closes = self.scene.with_state(|state| state.sabotage == Some(Sabotage::CloseCutCalls));
             let mut pass = |event: Event<'_>| match event {
-                Event::CallCut { index, at, .. } if closes => sink.event(Event::CallEnd { index, at }),
-                event => sink.event(event),
+                Event::CallCut { index, at, .. } if closes => sink.push_event(Event::CallEnd { index, at }),
+                event => sink.push_event(event),
             };
-            self.pause().await;
-            if let End::FailedBefore(kind) = reply.end {
-                return Err(error(kind));
+            self.wait_random().await;
+            if let ReplyEnd::FailedBefore(kind) = reply.end {
+                return Err(simulated_error(kind));
             }
-            if self.scene.with(|state| state.plan.model.prompted) {
-                let mut reading = Prompted::new(Selection::AUTO, self.registry.set(), &mut pass);
-                for chunk in chunks(&self.scene, &text_of(&reply)) {
-                    self.pause().await;
-                    reading.event(Event::Text { text: &chunk });
+            if self.scene.with_state(|state| state.plan.model.prompted) {
+                let mut reading = PromptedSink::new(DialectSelection::AUTO, self.registry.tool_set(), &mut pass);
+                for chunk in random_chunks(&self.scene, &render_text(&reply)) {
+                    self.wait_random().await;
+                    reading.push_event(Event::Text { text: &chunk });
                 }
-                let _ = reading.finish(if reply.breaks() { Cut::Broken } else { Cut::Ended });
+                let _ = reading.finish(if reply.breaks_off() { Truncation::Broken } else { Truncation::Ended });
             } else {
-                for (spoken, index) in numbered(&reply) {
-                    self.pause().await;
-                    speak(spoken, index, reply.breaks(), &mut pass);
+                for (spoken, index) in number_calls(&reply) {
+                    self.wait_random().await;
+                    emit_part(spoken, index, reply.breaks_off(), &mut pass);
                 }
             }
-            self.pause().await;
-            self.end(&reply, &mut pass)
+            self.wait_random().await;
+            self.finish_answer(&reply, &mut pass)
         })
     }
 }
 
 impl SimulatedModel {
-    async fn pause(&self) {
-        let time = self.scene.with(|state| {
-            state.happens(|| "the model is at it".to_owned());
-            let most = state.chance.pick(2, &[0, 20, 500]);
-            state.chance.below(most)
+    async fn wait_random(&self) {
+        let time = self.scene.with_state(|state| {
+            state.on_event(|| "the model is at it".to_owned());
+            let most = state.rng.pick_one(2, &[0, 20, 500]);
+            state.rng.below(most)
         });
         sleep(Duration::from_millis(time)).await;
     }
 
     /// The summary of a history that was too long, or none.
-    async fn summarise(&self, sink: &mut (dyn Sink + Send)) -> Result<(), ModelError> {
-        let fails = self.scene.with(|state| {
-            state.happens(|| "a summary is asked for".to_owned());
-            state.figures.count("summaries");
+    async fn send_summary(&self, sink: &mut (dyn EventSink + Send)) -> Result<(), ModelError> {
+        let fails = self.scene.with_state(|state| {
+            state.on_event(|| "a summary is asked for".to_owned());
+            state.counters.count_event("summaries");
             state.moment.summarising = true;
             state.perhaps_tell(true);
-            state.chance.below(3) == 0
+            state.rng.below(3) == 0
         });
-        let _answering = Answering(self.scene.clone());
-        self.pause().await;
+        let _answering = AnswerGuard(self.scene.clone());
+        self.wait_random().await;
         if fails {
-            return Err(error(ModelErrorKind::Broken));
+            return Err(simulated_error(ModelErrorKind::Broken));
         }
-        sink.event(Event::Text { text: "Some of the work is done, and the rest comes next." });
-        self.pause().await;
-        sink.event(Event::Stop { reason: StopReason::End, raw: "" });
+        sink.push_event(Event::Text { text: "Some of the work is done, and the rest comes next." });
+        self.wait_random().await;
+        sink.push_event(Event::Stop { reason: StopReason::End, raw: "" });
         Ok(())
     }
 
-    fn end(&self, reply: &Reply, sink: &mut dyn FnMut(Event<'_>)) -> Result<(), ModelError> {
+    fn finish_answer(&self, reply: &ModelReply, sink: &mut dyn FnMut(Event<'_>)) -> Result<(), ModelError> {
         sink(Event::Usage(reply.usage));
         match reply.end {
-            End::Whole(reason) => {
+            ReplyEnd::Whole(reason) => {
                 sink(Event::Stop { reason, raw: "" });
-                self.scene.with(|state| {
-                    for token in reply.tokens() {
+                self.scene.with_state(|state| {
+                    for token in reply.call_tokens() {
                         if let Some(written) = state.witness.written.get_mut(token) {
                             written.delivered += 1;
                         }
@@ -114,50 +115,53 @@ impl SimulatedModel {
                 });
                 Ok(())
             }
-            End::BrokenOff(kind) | End::FailedBefore(kind) => Err(error(kind)),
+            ReplyEnd::BrokenOff(kind) | ReplyEnd::FailedBefore(kind) => Err(simulated_error(kind)),
         }
     }
 
     /// What the model is asked: the history in order, and the one that replay gives.
-    fn look_at(&self, state: &mut State, request: &Request) {
-        state.happens(|| format!("request of {} messages", request.messages.len()));
-        if state.crashed() {
+    fn check_request(&self, state: &mut SimulationState, request: &Request) {
+        state.on_event(|| format!("request of {} messages", request.messages.len()));
+        if state.has_crashed() {
             return;
         }
-        state.figures.count("requests");
-        reading::look(state, request);
-        let settings = state.plan.settings(self.registry.set().clone(), self.registry.readers(), state.sabotage);
+        state.counters.count_event("requests");
+        request_checks::check_request(state, request);
+        let settings =
+            state.plan.settings(self.registry.tool_set().clone(), self.registry.read_only_names(), state.sabotage);
         match Task::replay(state.witness.records.iter().cloned(), settings) {
-            Ok(again) if again.request().messages == request.messages => {}
+            Ok(again) if again.model_request().messages == request.messages => {}
             Ok(again) => {
-                let replayed = again.request().messages;
+                let replayed = again.model_request().messages;
                 let seen = format!("the model sees {:?}, a replay {replayed:?}", request.messages);
-                state.broken(Law::Replay, seen);
+                state.report_violation(Law::Replay, seen);
             }
-            Err(error) => state.broken(Law::Replay, format!("the records so far cannot be replayed: {error}")),
+            Err(error) => {
+                state.report_violation(Law::Replay, format!("the records so far cannot be replayed: {error}"))
+            }
         }
     }
 }
 
-fn error(kind: ModelErrorKind) -> ModelError {
+fn simulated_error(kind: ModelErrorKind) -> ModelError {
     ModelError { kind, message: format!("simulated: {kind:?}") }
 }
 
 /// The calls of an answer with their indexes.
-fn numbered(reply: &Reply) -> impl Iterator<Item = (&Spoken, u32)> {
+fn number_calls(reply: &ModelReply) -> impl Iterator<Item = (&ModelReplyPart, u32)> {
     let mut calls = 0;
     reply.parts.iter().map(move |part| {
         let index = calls;
-        calls += u32::from(matches!(part, Spoken::Call { .. }));
+        calls += u32::from(matches!(part, ModelReplyPart::Call { .. }));
         (part, index)
     })
 }
 
-fn speak(spoken: &Spoken, index: u32, breaks: bool, sink: &mut dyn FnMut(Event<'_>)) {
+fn emit_part(spoken: &ModelReplyPart, index: u32, breaks: bool, sink: &mut dyn FnMut(Event<'_>)) {
     match spoken {
-        Spoken::Text(text) => sink(Event::Text { text }),
-        Spoken::Thought(text) => sink(Event::Thought { text }),
-        Spoken::Call { name, id, arguments, cut } => {
+        ModelReplyPart::Text(text) => sink(Event::Text { text }),
+        ModelReplyPart::Thought(text) => sink(Event::Thought { text }),
+        ModelReplyPart::Call { name, id, arguments, cut } => {
             let (id, dialect) = (id.as_deref(), None);
             sink(Event::CallStart { index, id, name, dialect, at: 0, name_at: 0 });
             for (name, value) in arguments {
@@ -169,7 +173,7 @@ fn speak(spoken: &Spoken, index: u32, breaks: bool, sink: &mut dyn FnMut(Event<'
                 sink(Event::ArgEnd { index, lead: "", at: 2 });
             }
             if *cut {
-                let why = if breaks { Cut::Broken } else { Cut::Limit };
+                let why = if breaks { Truncation::Broken } else { Truncation::Limit };
                 sink(Event::CallCut { index, why, at: 3 });
             } else {
                 sink(Event::CallEnd { index, at: 3 });
@@ -179,12 +183,12 @@ fn speak(spoken: &Spoken, index: u32, breaks: bool, sink: &mut dyn FnMut(Event<'
 }
 
 /// An answer as the text of a dialect.
-fn text_of(reply: &Reply) -> String {
+fn render_text(reply: &ModelReply) -> String {
     let mut all = String::new();
     for part in &reply.parts {
         match part {
-            Spoken::Text(text) | Spoken::Thought(text) => all.push_str(&format!("{text}\n")),
-            Spoken::Call { name, arguments, cut, .. } => {
+            ModelReplyPart::Text(text) | ModelReplyPart::Thought(text) => all.push_str(&format!("{text}\n")),
+            ModelReplyPart::Call { name, arguments, cut, .. } => {
                 all.push_str(&format!("<{name}>\n"));
                 for (name, value) in arguments {
                     all.push_str(&format!("<{name}>{value}</{name}>\n"));
@@ -198,12 +202,12 @@ fn text_of(reply: &Reply) -> String {
     all
 }
 
-fn chunks(scene: &Scene, text: &str) -> Vec<String> {
+fn random_chunks(scene: &SimulationHandle, text: &str) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
     let mut rest = letters.as_slice();
     let mut chunks = Vec::new();
     while !rest.is_empty() {
-        let length = scene.with(|state| state.chance.between(1, 200));
+        let length = scene.with_state(|state| state.rng.in_range(1, 200));
         let (chunk, later) = rest.split_at(rest.len().min(usize::try_from(length).unwrap_or(1)));
         chunks.push(chunk.iter().collect());
         rest = later;
@@ -212,14 +216,15 @@ fn chunks(scene: &Scene, text: &str) -> Vec<String> {
 }
 
 /// What an answer is said to have taken.
-pub(crate) fn usage(state: &mut State) -> Usage {
-    let asked = state.witness.reading.asked;
-    let count = |state: &mut State, most| (state.chance.below(5) > 0).then(|| state.chance.between(most / 2, most));
+pub(crate) fn draw_usage(state: &mut SimulationState) -> Usage {
+    let asked = state.witness.request_tracker.asked;
+    let count =
+        |state: &mut SimulationState, most| (state.rng.below(5) > 0).then(|| state.rng.in_range(most / 2, most));
     Usage { input: count(state, asked + 400), output: count(state, 900), ..Usage::default() }
 }
 
 /// Why a whole answer stopped.
-pub(crate) fn stop(has_calls: bool, cut: bool) -> StopReason {
+pub(crate) fn stop_reason(has_calls: bool, cut: bool) -> StopReason {
     match (has_calls, cut) {
         (_, true) => StopReason::Length,
         (true, _) => StopReason::Calls,

@@ -4,83 +4,83 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use sabir_agent::{Heard, Moment, Question, Reply, TaskEvent, User};
+use sabir_agent::{FrontEnd, TaskEvent, TransientEvent, UserCommand, UserQuestion, UserReply};
 use sabir_call::CallId;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::sleep;
 
-use crate::family::AtWork;
 use crate::laws::Law;
 use crate::sabotage::Sabotage;
-use crate::scene::{Scene, State, Stuck};
+use crate::simulation_state::{SimulationHandle, SimulationState, StuckReason};
+use crate::task_tree::ActiveGuard;
 
 /// The simulated user.
 pub(crate) struct SimulatedUser {
-    pub(crate) scene: Scene,
+    pub(crate) scene: SimulationHandle,
     /// Where the task is a subtask: it is at work as long as it is watched.
-    pub(crate) _at_work: Option<AtWork>,
+    pub(crate) _at_work: Option<ActiveGuard>,
 }
 
 /// Says that nobody is asked any more, however that came.
-struct Asked(Scene);
+struct QuestionGuard(SimulationHandle);
 
-impl Drop for Asked {
+impl Drop for QuestionGuard {
     fn drop(&mut self) {
-        self.0.with(|state| state.moment.asking = false);
+        self.0.with_state(|state| state.moment.asking = false);
     }
 }
 
-impl User for SimulatedUser {
-    fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
-        self.scene.with(|state| {
+impl FrontEnd for SimulatedUser {
+    fn commands(&mut self) -> Option<UnboundedReceiver<UserCommand>> {
+        self.scene.with_state(|state| {
             let speaks = state.plan.user.talks > 0 || state.plan.user.by_channel;
-            speaks.then(|| state.listen())
+            speaks.then(|| state.open_channel())
         })
     }
 
-    fn show(&mut self, event: TaskEvent<'_>) {
-        self.scene.with(|state| match event {
+    fn on_event(&mut self, event: TaskEvent<'_>) {
+        self.scene.with_state(|state| match event {
             TaskEvent::Record(record) => {
-                state.happens(|| "a record is shown".to_owned());
-                if !state.crashed() {
-                    let checked = state.witness.show(record);
-                    state.check(checked);
+                state.on_event(|| "a record is shown".to_owned());
+                if !state.has_crashed() {
+                    let checked = state.witness.check_shown(record);
+                    state.record_check(checked);
                 }
             }
-            TaskEvent::Moment(Moment::Delta(_)) => {}
+            TaskEvent::Moment(TransientEvent::Delta(_)) => {}
             TaskEvent::Moment(moment) => {
-                if let Moment::Question(question) = moment {
-                    state.talk.asked = question.call().cloned();
-                    if matches!(question, Question::Next { reason } if reason.contains("the same result")) {
-                        state.figures.count("cycles stopped");
+                if let TransientEvent::Question(question) = moment {
+                    state.user_script.asked = question.call_id().cloned();
+                    if matches!(question, UserQuestion::Next { reason } if reason.contains("the same result")) {
+                        state.counters.count_event("cycles stopped");
                     }
                 }
-                state.witness.reading.waits |= matches!(moment, Moment::Asking { .. });
-                state.happens(|| format!("shown: {}", serde_json::to_string(&moment).unwrap_or_default()));
+                state.witness.request_tracker.waits |= matches!(moment, TransientEvent::Asking { .. });
+                state.on_event(|| format!("shown: {}", serde_json::to_string(&moment).unwrap_or_default()));
             }
         });
     }
 
-    fn ask<'a>(&'a mut self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
+    fn request<'a>(&'a mut self, question: &'a UserQuestion) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
         Box::pin(async move {
-            let _asked = Asked(self.scene.clone());
-            let (time, reply) = self.scene.with(|state| {
+            let _asked = QuestionGuard(self.scene.clone());
+            let (time, reply) = self.scene.with_state(|state| {
                 if state.witness.user.gone {
-                    state.broken(Law::NobodyAsked, format!("{question:?} is put to somebody who went away"));
+                    state.report_violation(Law::NobodyAsked, format!("{question:?} is put to somebody who went away"));
                 }
                 state.moment.asking = true;
-                let most = state.chance.pick(5, &[0, 2_000, 600_000]);
-                (state.chance.below(most), decide(state, question))
+                let most = state.rng.pick_one(5, &[0, 2_000, 600_000]);
+                (state.rng.below(most), decide_reply(state, question))
             });
             let Some(reply) = reply else {
-                self.scene.with(|state| {
-                    state.figures.count("user never answered");
-                    state.get_stuck(Stuck::User);
+                self.scene.with_state(|state| {
+                    state.counters.count_event("user never answered");
+                    state.mark_stuck(StuckReason::User);
                 });
                 return std::future::pending().await;
             };
             sleep(Duration::from_millis(time)).await;
-            match self.scene.with(|state| answer(state, question, reply)) {
+            match self.scene.with_state(|state| deliver_reply(state, question, reply)) {
                 Some(reply) => reply,
                 // It comes where words come, or not at all.
                 None => std::future::pending().await,
@@ -90,95 +90,97 @@ impl User for SimulatedUser {
 }
 
 /// What the user makes of a question; `None`: nothing, ever.
-fn decide(state: &mut State, question: &Question) -> Option<Reply> {
+fn decide_reply(state: &mut SimulationState, question: &UserQuestion) -> Option<UserReply> {
     let moody = match question {
-        Question::Completion { .. } => state.plan.user.moody / 2,
+        UserQuestion::Completion { .. } => state.plan.user.moody / 2,
         _ => state.plan.user.moody,
     };
-    if !state.chance.permille(moody) {
+    if !state.rng.hits_permille(moody) {
         return Some(match question {
-            Question::Followup { .. } | Question::Next { .. } => Reply::Words(state.talk.words("like this")),
-            _ => Reply::Yes,
+            UserQuestion::Followup { .. } | UserQuestion::Next { .. } => {
+                UserReply::Text(state.user_script.unique_words("like this"))
+            }
+            _ => UserReply::Yes,
         });
     }
     let rules: Vec<_> = match question {
-        Question::Approval { proposals, .. } => proposals.iter().map(|proposal| proposal.rule.clone()).collect(),
+        UserQuestion::Approval { proposals, .. } => proposals.iter().map(|proposal| proposal.rule.clone()).collect(),
         _ => Vec::new(),
     };
-    Some(match state.chance.below(12) {
+    Some(match state.rng.below(12) {
         0 => return None,
-        1 => Reply::Leave,
-        2 | 3 if question.call().is_some() => Reply::No(String::new()),
-        4 | 5 => Reply::No(state.talk.words("not this")),
-        6 | 7 => Reply::Words(state.talk.words("yes, but look at it first")),
-        8 | 9 if !rules.is_empty() => Reply::Always(rules),
-        _ => Reply::Yes,
+        1 => UserReply::Leave,
+        2 | 3 if question.call_id().is_some() => UserReply::No(String::new()),
+        4 | 5 => UserReply::No(state.user_script.unique_words("not this")),
+        6 | 7 => UserReply::Text(state.user_script.unique_words("yes, but look at it first")),
+        8 | 9 if !rules.is_empty() => UserReply::YesWithRules(rules),
+        _ => UserReply::Yes,
     })
 }
 
 /// Notes what the user does, and says it to the driver; `None`: not here.
-fn answer(state: &mut State, question: &Question, reply: Reply) -> Option<Reply> {
-    state.happens(|| format!("the user answers {reply:?}"));
-    if state.crashed() || state.witness.user.gone {
+fn deliver_reply(state: &mut SimulationState, question: &UserQuestion, reply: UserReply) -> Option<UserReply> {
+    state.on_event(|| format!("the user answers {reply:?}"));
+    if state.has_crashed() || state.witness.user.gone {
         return None;
     }
-    state.figures.count(match &reply {
-        Reply::Yes => "user said yes",
-        Reply::Always(_) => "user said always",
-        Reply::No(_) => "user said no",
-        Reply::Leave => "user left",
+    state.counters.count_event(match &reply {
+        UserReply::Yes => "user said yes",
+        UserReply::YesWithRules(_) => "user said always",
+        UserReply::No(_) => "user said no",
+        UserReply::Leave => "user left",
         _ => "user said words",
     });
-    match question.call() {
-        Some(call) => note(state, question, call, &reply),
+    match question.call_id() {
+        Some(call) => record_decision(state, question, call, &reply),
         None if state.plan.user.by_channel => {
-            if reply == Reply::Leave {
-                state.cancelled();
-                state.send(Heard::Cancelled);
+            if reply == UserReply::Leave {
+                state.note_cancel();
+                state.send_to_driver(UserCommand::Cancel);
             } else {
-                state.tell(Heard::Said);
+                state.tell_words(UserCommand::Message);
             }
             return None;
         }
         None => state.witness.user.replied.extend(match &reply {
-            Reply::Yes | Reply::Always(_) => Some("Go on.".to_owned()),
-            Reply::No(words) | Reply::Words(words) => Some(words.clone()),
+            UserReply::Yes | UserReply::YesWithRules(_) => Some("Go on.".to_owned()),
+            UserReply::No(words) | UserReply::Text(words) => Some(words.clone()),
             _ => None,
         }),
     }
     let reply = match (state.sabotage, &reply) {
-        (Some(Sabotage::TurnNoIntoYes), Reply::No(_)) | (Some(Sabotage::TakeWordsForYes), Reply::Words(_)) => {
-            Reply::Yes
+        (Some(Sabotage::TurnNoIntoYes), UserReply::No(_)) | (Some(Sabotage::TakeWordsForYes), UserReply::Text(_)) => {
+            UserReply::Yes
         }
         _ => reply,
     };
-    let Some(call) = question.call().filter(|_| state.plan.user.by_channel) else { return Some(reply) };
-    state.figures.count("answers by the channel");
-    state.send(Heard::Replied(call.clone(), reply));
-    if state.chance.below(10) == 0 {
+    let Some(call) = question.call_id().filter(|_| state.plan.user.by_channel) else { return Some(reply) };
+    state.counters.count_event("answers by the channel");
+    state.send_to_driver(UserCommand::Answer(call.clone(), reply));
+    if state.rng.below(10) == 0 {
         // Said twice, the second time too late.
-        state.send(Heard::Replied(call.clone(), Reply::Yes));
+        state.send_to_driver(UserCommand::Answer(call.clone(), UserReply::Yes));
     }
     None
 }
 
 /// Notes what the user says about a call.
-fn note(state: &mut State, question: &Question, call: &CallId, reply: &Reply) {
-    let yes = matches!(reply, Reply::Yes | Reply::Always(_));
+fn record_decision(state: &mut SimulationState, question: &UserQuestion, call: &CallId, reply: &UserReply) {
+    let yes = matches!(reply, UserReply::Yes | UserReply::YesWithRules(_));
     let deeds = &mut state.witness.user;
     match question {
-        _ if *reply == Reply::Leave => deeds.left = true,
-        Question::Approval { .. } => {
-            if let Reply::Always(rules) = reply {
+        _ if *reply == UserReply::Leave => deeds.left = true,
+        UserQuestion::Approval { .. } => {
+            if let UserReply::YesWithRules(rules) = reply {
                 deeds.always.extend(rules.iter().cloned());
             }
             if yes { &mut deeds.yes } else { &mut deeds.no }.push(call.clone());
         }
-        Question::Followup { .. } => deeds.answered.push(call.clone()),
-        Question::Completion { .. } if yes => {
+        UserQuestion::Followup { .. } => deeds.answered.push(call.clone()),
+        UserQuestion::Completion { .. } if yes => {
             deeds.accepted = Some(call.clone());
-            state.witness.settle();
+            state.witness.accept_words();
         }
-        _ => state.figures.count("completions sent back"),
+        _ => state.counters.count_event("completions sent back"),
     }
 }

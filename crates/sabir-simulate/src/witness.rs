@@ -5,15 +5,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use sabir_agent::{Answered, Arguments, Judge, OpenTodos, Outcome, Record, Shift, Speaker, When, control};
-use sabir_call::{CallId, CallResult, Ending, Part};
+use sabir_agent::{
+    AssistantTurn, CallArguments, ContextChange, DecisionMaker, Delivery, MessageAuthor, OpenTodos, Record,
+    TaskOutcome, control,
+};
+use sabir_call::{CallId, CallResult, MessagePart, ToolResultStatus};
 use sabir_policy::Verdict;
 
 use crate::laws::{Law, Violation};
-use crate::plan::Terms;
-use crate::reading::{Reading, is_open};
-use crate::scene::Counts;
-use crate::work::Tools;
+use crate::plan::TaskTerms;
+use crate::request_checks::{RequestTracker, has_open_todos};
+use crate::simulated_tools::ToolActivity;
+use crate::simulation_state::KeyCounts;
 
 /// What was seen.
 #[derive(Debug, Default)]
@@ -24,20 +27,20 @@ pub(crate) struct Witness {
     pub(crate) attempted: Option<Record>,
     /// How many of the records of this life were shown, counted from the beginning of the journal.
     pub(crate) shown: usize,
-    pub(crate) life: Life,
-    pub(crate) calls: BTreeMap<CallId, Seen>,
+    pub(crate) life: ProcessFacts,
+    pub(crate) calls: BTreeMap<CallId, RecordedCall>,
     /// The calls of the last answer, in order.
     pub(crate) turn: Vec<CallId>,
-    pub(crate) written: BTreeMap<String, Written>,
-    pub(crate) user: Deeds,
-    pub(crate) tools: Tools,
-    pub(crate) reading: Reading,
-    pub(crate) terms: Terms,
+    pub(crate) written: BTreeMap<String, WrittenCall>,
+    pub(crate) user: UserActions,
+    pub(crate) tools: ToolActivity,
+    pub(crate) request_tracker: RequestTracker,
+    pub(crate) terms: TaskTerms,
 }
 
 /// What is known of the process that works now.
 #[derive(Debug, Default)]
-pub(crate) struct Life {
+pub(crate) struct ProcessFacts {
     /// Whether the record in hand is not what the machine wanted to keep (sabotage).
     pub(crate) tampered: bool,
     /// Whether an append failed.
@@ -50,20 +53,20 @@ pub(crate) struct Life {
 
 /// A call, as the records tell of it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seen {
+pub(crate) struct RecordedCall {
     pub(crate) name: String,
     pub(crate) token: String,
-    pub(crate) arguments: Arguments,
+    pub(crate) arguments: CallArguments,
     pub(crate) passed: bool,
     pub(crate) begun: bool,
     pub(crate) denied: bool,
-    pub(crate) result: Option<Ending>,
+    pub(crate) result: Option<ToolResultStatus>,
 }
 
 /// A call, as the model wrote it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Written {
-    pub(crate) quality: Quality,
+pub(crate) struct WrittenCall {
+    pub(crate) quality: CallQuality,
     /// How often it was written.
     pub(crate) times: u32,
     /// How often it reached its tool.
@@ -78,7 +81,7 @@ pub(crate) struct Written {
 
 /// How well a call was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Quality {
+pub(crate) enum CallQuality {
     /// It may run.
     #[default]
     Good,
@@ -90,7 +93,7 @@ pub(crate) enum Quality {
 
 /// What the user did in this life.
 #[derive(Debug, Default)]
-pub(crate) struct Deeds {
+pub(crate) struct UserActions {
     /// The calls to which they said yes, and those to which they said no.
     pub(crate) yes: Vec<CallId>,
     pub(crate) no: Vec<CallId>,
@@ -110,34 +113,35 @@ pub(crate) struct Deeds {
     pub(crate) gone: bool,
 }
 
-fn broken(law: Law, seen: impl Into<String>) -> Result<(), Violation> {
+fn new_violation(law: Law, seen: impl Into<String>) -> Result<(), Violation> {
     Err(Violation { law, seen: seen.into() })
 }
 
 impl Witness {
-    pub(crate) fn begin_life(&mut self) {
+    pub(crate) fn begin_process(&mut self) {
         (self.user.cancelled, self.user.gone) = (false, false);
-        self.tools.begin_life();
-        self.life = Life::default();
+        self.tools.begin_process();
+        self.life = ProcessFacts::default();
         self.shown = self.records.len();
     }
 
     /// What the process before was at is over: nobody waits for an answer, and subtasks may run again.
-    pub(crate) fn wake(&mut self) {
-        self.reading.waits = false;
-        let subtasks = self.calls.values_mut().filter(|call| call.name == control::SUBTASK && call.result.is_none());
+    pub(crate) fn on_task_opened(&mut self) {
+        self.request_tracker.waits = false;
+        let subtasks =
+            self.calls.values_mut().filter(|call| call.name == control::NEW_TASK_TOOL && call.result.is_none());
         subtasks.for_each(|call| call.begun = false);
     }
 
     /// The journal says that it has kept a record.
-    pub(crate) fn acknowledged(&mut self, record: Record) -> Result<(), Violation> {
-        let checked = self.note(&record);
+    pub(crate) fn record_acknowledged(&mut self, record: Record) -> Result<(), Violation> {
+        let checked = self.check_record(&record);
         self.records.push(record);
         checked
     }
 
     /// A record is shown.
-    pub(crate) fn show(&mut self, record: &Record) -> Result<(), Violation> {
+    pub(crate) fn check_shown(&mut self, record: &Record) -> Result<(), Violation> {
         if std::mem::take(&mut self.life.tampered) {
             self.shown = self.records.len();
             return Ok(());
@@ -146,38 +150,38 @@ impl Witness {
         self.shown += 1;
         match self.records.get(at) {
             Some(kept) if kept == record => Ok(()),
-            Some(kept) => broken(Law::Shown, format!("record {at} is {kept:?}, and {record:?} was shown")),
-            None => broken(Law::Shown, format!("{record:?} was shown and is not in the journal")),
+            Some(kept) => new_violation(Law::Shown, format!("record {at} is {kept:?}, and {record:?} was shown")),
+            None => new_violation(Law::Shown, format!("{record:?} was shown and is not in the journal")),
         }
     }
 
-    fn note(&mut self, record: &Record) -> Result<(), Violation> {
+    fn check_record(&mut self, record: &Record) -> Result<(), Violation> {
         if matches!(record, Record::Answered(_) | Record::Failed(_) | Record::Ended { .. }) {
-            self.reading.answered();
+            self.request_tracker.end_request();
         }
         match record {
-            Record::Started(_) if !self.records.is_empty() => broken(Law::Replay, "the task began twice"),
+            Record::Started(_) if !self.records.is_empty() => new_violation(Law::Replay, "the task began twice"),
             Record::Answered(answered) => self.note_answer(answered),
             Record::Judged { call, verdict, by, .. } => self.note_verdict(call, *verdict, *by),
             Record::Running { call, .. } => self.note_running(call),
             Record::Result(result) => self.note_result(result),
-            Record::Said { by: Speaker::User, text, when, .. } => self.note_words(text, *when),
-            Record::Context(Shift::Compacted(_)) => {
-                self.reading.compact();
+            Record::Said { by: MessageAuthor::User, text, when, .. } => self.note_words(text, *when),
+            Record::Context(ContextChange::Compacted(_)) => {
+                self.request_tracker.record_compaction();
                 Ok(())
             }
-            Record::Context(Shift::Restored) => {
-                self.reading.restore();
+            Record::Context(ContextChange::Restored) => {
+                self.request_tracker.record_restore();
                 Ok(())
             }
-            Record::Ended { outcome: Outcome::Completed, .. } => self.note_completion(),
+            Record::Ended { outcome: TaskOutcome::Completed, .. } => self.note_completion(),
             _ => Ok(()),
         }
     }
 
     /// What the user said is kept once, and in the order in which it was said.
-    fn note_words(&mut self, text: &str, when: When) -> Result<(), Violation> {
-        self.reading.keep(text, when)?;
+    fn note_words(&mut self, text: &str, when: Delivery) -> Result<(), Violation> {
+        self.request_tracker.record_words(text, when)?;
         if let Some(at) = self.user.replied.iter().position(|words| words == text) {
             self.user.replied.remove(at);
             return Ok(());
@@ -187,47 +191,49 @@ impl Witness {
                 self.user.said.pop_front();
                 Ok(())
             }
-            Some(_) => broken(Law::WordsKept, format!("{text:?} is kept and {:?} is not", self.user.said.front())),
-            None => broken(Law::UserAnswers, format!("the user never said {text:?}")),
+            Some(_) => {
+                new_violation(Law::WordsKept, format!("{text:?} is kept and {:?} is not", self.user.said.front()))
+            }
+            None => new_violation(Law::UserAnswers, format!("the user never said {text:?}")),
         }
     }
 
     /// The user accepts a completion, whatever they said before.
-    pub(crate) fn settle(&mut self) {
-        self.reading.settle(self.user.said.iter());
+    pub(crate) fn accept_words(&mut self) {
+        self.request_tracker.accept_words(self.user.said.iter());
     }
 
-    fn note_answer(&mut self, answered: &Answered) -> Result<(), Violation> {
-        if let Some(open) = self.turn.iter().find(|id| self.result(id).is_none()) {
-            return broken(Law::OneResult, format!("the model answered while {open} had no result"));
+    fn note_answer(&mut self, answered: &AssistantTurn) -> Result<(), Violation> {
+        if let Some(open) = self.turn.iter().find(|id| self.call_result(id).is_none()) {
+            return new_violation(Law::OneResult, format!("the model answered while {open} had no result"));
         }
         self.turn.clear();
         for part in &answered.parts {
-            let Part::Call(call) = part else { continue };
+            let MessagePart::Call(call) = part else { continue };
             let passed = answered.checks.iter().any(|check| check.call == call.id && check.passed);
-            let token = token(&call.arguments);
+            let token = call_token(&call.arguments);
             let (name, arguments) = (call.name.clone(), call.arguments.clone());
-            let seen = Seen { name, token, arguments, passed, ..Seen::default() };
+            let seen = RecordedCall { name, token, arguments, passed, ..RecordedCall::default() };
             if self.calls.insert(call.id.clone(), seen).is_some() {
-                return broken(Law::OneResult, format!("the id {} was given twice", call.id));
+                return new_violation(Law::OneResult, format!("the id {} was given twice", call.id));
             }
             self.turn.push(call.id.clone());
         }
         Ok(())
     }
 
-    fn note_verdict(&mut self, id: &CallId, verdict: Verdict, by: Judge) -> Result<(), Violation> {
+    fn note_verdict(&mut self, id: &CallId, verdict: Verdict, by: DecisionMaker) -> Result<(), Violation> {
         if verdict == Verdict::Deny
             && let Some(call) = self.calls.get_mut(id)
         {
             call.denied = true;
         }
         match (by, verdict) {
-            (Judge::User, Verdict::Allow) if !self.user.yes.contains(id) => {
-                broken(Law::UserAnswers, format!("the user never allowed {id}"))
+            (DecisionMaker::User, Verdict::Allow) if !self.user.yes.contains(id) => {
+                new_violation(Law::UserAnswers, format!("the user never allowed {id}"))
             }
-            (Judge::User, Verdict::Deny) if !self.user.no.contains(id) => {
-                broken(Law::UserAnswers, format!("the user never denied {id}"))
+            (DecisionMaker::User, Verdict::Deny) if !self.user.no.contains(id) => {
+                new_violation(Law::UserAnswers, format!("the user never denied {id}"))
             }
             _ => Ok(()),
         }
@@ -235,14 +241,18 @@ impl Witness {
 
     fn note_running(&mut self, id: &CallId) -> Result<(), Violation> {
         let Some(call) = self.calls.get_mut(id) else {
-            return broken(Law::NeverRuns, format!("{id} runs and no answer holds it"));
+            return new_violation(Law::NeverRuns, format!("{id} runs and no answer holds it"));
         };
         let (begun, call) = (std::mem::replace(&mut call.begun, true), call.clone());
         match call {
-            _ if begun => broken(Law::OneEffect, format!("{id} runs a second time")),
-            Seen { result: Some(_), .. } => broken(Law::OneEffect, format!("{id} runs after its result")),
-            Seen { passed: false, .. } => broken(Law::NeverRuns, format!("{id} runs and did not pass the gates")),
-            Seen { denied: true, .. } => broken(Law::Allowed, format!("{id} runs and was denied")),
+            _ if begun => new_violation(Law::OneEffect, format!("{id} runs a second time")),
+            RecordedCall { result: Some(_), .. } => {
+                new_violation(Law::OneEffect, format!("{id} runs after its result"))
+            }
+            RecordedCall { passed: false, .. } => {
+                new_violation(Law::NeverRuns, format!("{id} runs and did not pass the gates"))
+            }
+            RecordedCall { denied: true, .. } => new_violation(Law::Allowed, format!("{id} runs and was denied")),
             _ => Ok(()),
         }
     }
@@ -250,22 +260,22 @@ impl Witness {
     fn note_result(&mut self, result: &CallResult) -> Result<(), Violation> {
         let id = &result.id;
         let Some(call) = self.calls.get_mut(id).filter(|call| call.result.is_none()) else {
-            return broken(Law::OneResult, format!("{id} has a second result, or is no call"));
+            return new_violation(Law::OneResult, format!("{id} has a second result, or is no call"));
         };
         call.result = Some(result.ending);
         let call = call.clone();
-        let ran = matches!(result.ending, Ending::Done);
+        let ran = matches!(result.ending, ToolResultStatus::Done);
         match call.name.as_str() {
-            control::TODOS if ran => {
-                let open = is_open(&call.name, &call.token);
-                self.reading.todos = if open { call.token } else { String::new() };
+            control::TODO_LIST_TOOL if ran => {
+                let open = has_open_todos(&call.name, &call.token);
+                self.request_tracker.todos = if open { call.token } else { String::new() };
                 Ok(())
             }
-            control::FOLLOWUP if ran && !self.user.answered.contains(id) => {
-                broken(Law::UserAnswers, format!("the user never answered {id}"))
+            control::FOLLOWUP_TOOL if ran && !self.user.answered.contains(id) => {
+                new_violation(Law::UserAnswers, format!("the user never answered {id}"))
             }
             name if ran && !control::is_control(name) && !call.begun => {
-                broken(Law::OneResult, format!("{id} has the result of a run and never ran"))
+                new_violation(Law::OneResult, format!("{id} has the result of a run and never ran"))
             }
             _ => Ok(()),
         }
@@ -275,72 +285,77 @@ impl Witness {
     fn note_completion(&self) -> Result<(), Violation> {
         let done = |id: &&CallId| {
             let call = self.calls.get(*id);
-            call.is_some_and(|call| call.name == control::COMPLETION && call.result == Some(Ending::Done))
+            call.is_some_and(|call| {
+                call.name == control::COMPLETION_TOOL && call.result == Some(ToolResultStatus::Done)
+            })
         };
         let Some(at) = self.turn.iter().rposition(|id| done(&id)) else {
-            return broken(Law::HonestEnd, "completed without a completion that was accepted");
+            return new_violation(Law::HonestEnd, "completed without a completion that was accepted");
         };
         let before = self.turn.get(..at).unwrap_or_default();
-        if let Some(failed) = before.iter().find(|id| self.result(id) != Some(Ending::Done)) {
-            return broken(Law::HonestEnd, format!("completed although {failed} of the same turn failed"));
+        if let Some(failed) = before.iter().find(|id| self.call_result(id) != Some(ToolResultStatus::Done)) {
+            return new_violation(Law::HonestEnd, format!("completed although {failed} of the same turn failed"));
         }
-        if self.terms.todos == OpenTodos::Refused && !self.reading.todos.is_empty() {
-            return broken(Law::Conditions, format!("completed over {:?}", self.reading.todos));
+        if self.terms.todos == OpenTodos::Refused && !self.request_tracker.todos.is_empty() {
+            return new_violation(Law::Conditions, format!("completed over {:?}", self.request_tracker.todos));
         }
         if self.terms.check && !self.turn.get(at).is_some_and(|id| self.tools.has_passed(id)) {
-            return broken(Law::Conditions, "completed although the check did not succeed");
+            return new_violation(Law::Conditions, "completed although the check did not succeed");
         }
-        match self.reading.unread.first() {
-            Some(words) => broken(Law::Conditions, format!("completed, and nobody has read {words:?}")),
+        match self.request_tracker.unread.first() {
+            Some(words) => new_violation(Law::Conditions, format!("completed, and nobody has read {words:?}")),
             None => Ok(()),
         }
     }
 
     /// A life ended on its own.
-    pub(crate) fn ended(&self, outcome: Outcome, attended: bool) -> Result<(), Violation> {
-        if outcome == Outcome::StoreFailed {
-            return if self.life.store_failed { Ok(()) } else { broken(Law::HonestEnd, "no append failed") };
+    pub(crate) fn check_end(&self, outcome: TaskOutcome, attended: bool) -> Result<(), Violation> {
+        if outcome == TaskOutcome::StoreFailed {
+            return if self.life.store_failed { Ok(()) } else { new_violation(Law::HonestEnd, "no append failed") };
         }
         match self.records.last() {
             Some(Record::Ended { outcome: kept, .. }) if *kept == outcome => {}
-            last => return broken(Law::HonestEnd, format!("the end is {outcome:?}, the last record {last:?}")),
+            last => return new_violation(Law::HonestEnd, format!("the end is {outcome:?}, the last record {last:?}")),
         }
         let accepted = self.user.accepted.as_ref().is_some_and(|id| self.turn.contains(id));
         match outcome {
-            Outcome::Completed if attended && !accepted => {
-                broken(Law::HonestEnd, "completed, and the user did not accept")
+            TaskOutcome::Completed if attended && !accepted => {
+                new_violation(Law::HonestEnd, "completed, and the user did not accept")
             }
-            Outcome::Cancelled if !self.user.cancelled => broken(Law::HonestEnd, "the user did not interrupt"),
+            TaskOutcome::Cancelled if !self.user.cancelled => {
+                new_violation(Law::HonestEnd, "the user did not interrupt")
+            }
             _ => Ok(()),
         }
     }
 
     /// The records that were found after a crash.
-    pub(crate) fn found(&mut self, found: Vec<Record>) -> Result<bool, Violation> {
+    pub(crate) fn check_recovered(&mut self, found: Vec<Record>) -> Result<bool, Violation> {
         let kept = self.records.len();
         if found.get(..kept) != Some(self.records.as_slice()) {
             let at = found.iter().zip(&self.records).take_while(|(found, kept)| found == kept).count();
             let seen = format!("of {kept} acknowledged records {at} came back, then {:?}", found.get(at));
-            return broken(Law::Survives, seen).map(|()| false);
+            return new_violation(Law::Survives, seen).map(|()| false);
         }
         let mut extra = found.into_iter().skip(kept);
         let Some(record) = extra.next() else { return Ok(false) };
         if Some(&record) != self.attempted.as_ref() || extra.next().is_some() {
-            return broken(Law::Survives, format!("{record:?} came back and was not being written")).map(|()| false);
+            return new_violation(Law::Survives, format!("{record:?} came back and was not being written"))
+                .map(|()| false);
         }
         // It tells of the life before, and so do the user's deeds up to here.
-        self.acknowledged(record)?;
+        self.record_acknowledged(record)?;
         Ok(true)
     }
 
-    pub(crate) fn result(&self, id: &CallId) -> Option<Ending> {
+    pub(crate) fn call_result(&self, id: &CallId) -> Option<ToolResultStatus> {
         self.calls.get(id).and_then(|call| call.result)
     }
 
     /// The calls of the turn that stand before that one and have no result.
     pub(crate) fn open_before<'a>(&'a self, id: &CallId) -> impl Iterator<Item = &'a CallId> {
         let at = self.turn.iter().position(|other| other == id).unwrap_or(0);
-        self.turn.iter().take(at).filter(|other| self.result(other).is_none())
+        self.turn.iter().take(at).filter(|other| self.call_result(other).is_none())
     }
 
     /// Output tokens, added up by hand.
@@ -355,7 +370,7 @@ impl Witness {
     }
 
     /// Those that a subtask is known to have taken.
-    pub(crate) fn told(&self, subtask: &CallId) -> u64 {
+    pub(crate) fn reported_tokens(&self, subtask: &CallId) -> u64 {
         let output = |record: &Record| match record {
             Record::Subtask { call, ended: Some(end), .. } if call == subtask => end.usage.output,
             _ => None,
@@ -363,13 +378,13 @@ impl Witness {
         self.records.iter().filter_map(output).sum()
     }
 
-    pub(crate) fn endings(&self) -> Counts<&'static str> {
-        let mut counts = Counts::default();
+    pub(crate) fn count_endings(&self) -> KeyCounts<&'static str> {
+        let mut counts = KeyCounts::default();
         for call in self.calls.values() {
             let name = match call.result {
-                Some(Ending::Rejected) => "results rejected",
-                Some(Ending::Denied) => "results denied",
-                Some(Ending::Interrupted) => "results interrupted",
+                Some(ToolResultStatus::Rejected) => "results rejected",
+                Some(ToolResultStatus::Denied) => "results denied",
+                Some(ToolResultStatus::Interrupted) => "results interrupted",
                 _ => continue,
             };
             *counts.entry(name).or_default() += 1;
@@ -379,7 +394,7 @@ impl Witness {
 }
 
 /// The token by which a call is known again.
-pub(crate) fn token(arguments: &sabir_agent::Arguments) -> String {
+pub(crate) fn call_token(arguments: &sabir_agent::CallArguments) -> String {
     let text = |name| arguments.get(name).and_then(serde_json::Value::as_str);
     ["path", "note", "result", "question", "message", "todos"].into_iter().find_map(text).unwrap_or_default().to_owned()
 }

@@ -3,27 +3,30 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sabir_call::dialect::{Dialect, dialect};
-use sabir_call::{ArgForm, Call, CallId, Draft, Event, Opaque, Sink, StopReason, ToolSet, ToolSpec, Usage, type_of};
-use sabir_wire::{Encoder, Head, ProviderError, Wire, play};
+use sabir_call::dialect::{Dialect, find_dialect};
+use sabir_call::{
+    ArgForm, Call, CallId, DraftResponse, Event, EventSink, OpaqueState, StopReason, ToolSet, ToolSpec, Usage,
+    json_type_name,
+};
+use sabir_wire::{ProviderError, ResponseEncoder, ResponseMetadata, Wire, replay_draft};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::provider::Recorded;
+use crate::scripted_provider::ReceivedRequest;
 
 /// Which reply each request gets.
 #[derive(Clone)]
-pub struct Script(Arc<Choose>);
+pub struct ReplyScript(Arc<ReplyChooser>);
 
 /// From the count of requests so far, and the request, to the reply.
-type Choose = dyn Fn(usize, &Recorded) -> Reply + Send + Sync;
+type ReplyChooser = dyn Fn(usize, &ReceivedRequest) -> ProviderReply + Send + Sync;
 
 /// One reply.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Reply {
+pub struct ProviderReply {
     /// What is said, in order.
-    pub say: Vec<Say>,
+    pub say: Vec<ReplyPart>,
     /// Why it stops; `None`: for calls if there are any, else because it is finished.
     pub stop: Option<StopReason>,
     /// What it costs.
@@ -31,7 +34,7 @@ pub struct Reply {
     /// The most bytes of one delta; 0: undivided.
     pub delta: usize,
     /// How the bytes of the body are split on the network.
-    pub chunks: Chunks,
+    pub chunks: ChunkSplit,
     /// Milliseconds between two of these pieces.
     pub pause: u64,
     /// Words that the request must hold; otherwise it is answered with an error.
@@ -39,13 +42,13 @@ pub struct Reply {
     /// A dialect in which calls are written as words; `None`: they are calls of the wire.
     pub dialect: Option<String>,
     /// What goes wrong.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<ScriptedFault>,
 }
 
 /// One thing that is said.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "type")]
-pub enum Say {
+pub enum ReplyPart {
     /// Words.
     Text {
         /// The words.
@@ -73,7 +76,7 @@ pub enum Say {
 /// How a body is split.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Chunks {
+pub enum ChunkSplit {
     /// Not at all.
     #[default]
     Whole,
@@ -86,7 +89,7 @@ pub enum Chunks {
 /// What goes wrong.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Trouble {
+pub enum ScriptedFault {
     /// Nothing is sent, and the connection stays open.
     StallBeforeHeaders,
     /// The body stops after so many bytes; the connection stays open.
@@ -136,23 +139,26 @@ pub enum Trouble {
     NoLastEvent,
 }
 
-impl fmt::Debug for Script {
+impl fmt::Debug for ReplyScript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Script")
     }
 }
 
-impl Script {
+impl ReplyScript {
     /// One reply after the other. A request too many gets status 500.
-    pub fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+    pub fn new(replies: impl IntoIterator<Item = ProviderReply>) -> Self {
         let replies: Vec<_> = replies.into_iter().collect();
-        Self::by(move |turn, _| {
-            replies.get(turn).cloned().unwrap_or_else(|| Reply::status(500).with_body("the script is at its end"))
+        Self::from_fn(move |turn, _| {
+            replies
+                .get(turn)
+                .cloned()
+                .unwrap_or_else(|| ProviderReply::error_status(500).with_body("the script is at its end"))
         })
     }
 
     /// A reply chosen by the count of requests so far, from 0, and by the request.
-    pub fn by(choose: impl Fn(usize, &Recorded) -> Reply + Send + Sync + 'static) -> Self {
+    pub fn from_fn(choose: impl Fn(usize, &ReceivedRequest) -> ProviderReply + Send + Sync + 'static) -> Self {
         Self(Arc::new(choose))
     }
 
@@ -161,45 +167,45 @@ impl Script {
     /// # Errors
     /// What is wrong with the JSON, with line and column.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
-        Ok(Self::new(serde_json::from_str::<Vec<Reply>>(text)?))
+        Ok(Self::new(serde_json::from_str::<Vec<ProviderReply>>(text)?))
     }
 
-    pub(crate) fn reply(&self, turn: usize, request: &Recorded) -> Reply {
+    pub(crate) fn reply_to(&self, turn: usize, request: &ReceivedRequest) -> ProviderReply {
         (self.0)(turn, request)
     }
 }
 
-impl Reply {
+impl ProviderReply {
     /// Words alone.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { say: vec![Say::Text { text: text.into() }], ..Self::default() }
+        Self { say: vec![ReplyPart::Text { text: text.into() }], ..Self::default() }
     }
 
     /// An error response.
-    pub fn status(status: u16) -> Self {
-        let trouble = Trouble::Status { status, headers: Vec::new(), body: String::new() };
+    pub fn error_status(status: u16) -> Self {
+        let trouble = ScriptedFault::Status { status, headers: Vec::new(), body: String::new() };
         Self { trouble: Some(trouble), ..Self::default() }
     }
 
     /// Adds a call.
     #[must_use]
-    pub fn call(mut self, id: &str, name: &str, arguments: Value) -> Self {
+    pub fn with_call(mut self, id: &str, name: &str, arguments: Value) -> Self {
         let arguments = arguments.as_object().cloned().unwrap_or_default();
-        self.say.push(Say::Call { id: id.to_owned(), name: name.to_owned(), arguments });
+        self.say.push(ReplyPart::Call { id: id.to_owned(), name: name.to_owned(), arguments });
         self
     }
 
     /// Adds reasoning.
     #[must_use]
-    pub fn thought(mut self, text: &str, signature: Option<&str>) -> Self {
-        self.say.push(Say::Thought { text: text.to_owned(), signature: signature.map(str::to_owned) });
+    pub fn with_thought(mut self, text: &str, signature: Option<&str>) -> Self {
+        self.say.push(ReplyPart::Thought { text: text.to_owned(), signature: signature.map(str::to_owned) });
         self
     }
 
     /// Adds a header to an error response.
     #[must_use]
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
-        if let Some(Trouble::Status { headers, .. }) = &mut self.trouble {
+        if let Some(ScriptedFault::Status { headers, .. }) = &mut self.trouble {
             headers.push((name.to_owned(), value.to_owned()));
         }
         self
@@ -208,7 +214,7 @@ impl Reply {
     /// Sets the body of an error response.
     #[must_use]
     pub fn with_body(mut self, text: &str) -> Self {
-        if let Some(Trouble::Status { body, .. }) = &mut self.trouble {
+        if let Some(ScriptedFault::Status { body, .. }) = &mut self.trouble {
             text.clone_into(body);
         }
         self
@@ -216,14 +222,14 @@ impl Reply {
 
     /// Lets something go wrong.
     #[must_use]
-    pub fn but(mut self, trouble: Trouble) -> Self {
+    pub fn with_fault(mut self, trouble: ScriptedFault) -> Self {
         self.trouble = Some(trouble);
         self
     }
 
     /// Splits the body.
     #[must_use]
-    pub fn in_chunks(mut self, chunks: Chunks) -> Self {
+    pub fn in_chunks(mut self, chunks: ChunkSplit) -> Self {
         self.chunks = chunks;
         self
     }
@@ -243,67 +249,68 @@ impl Reply {
     }
 
     /// What is said, as a draft.
-    pub fn draft(&self) -> Draft {
-        let mut draft = Draft::default();
+    pub fn to_draft(&self) -> DraftResponse {
+        let mut draft = DraftResponse::default();
         let mut index = 0;
-        let spelled = self.dialect.as_deref().and_then(dialect).map(|dialect| spelled(dialect, &self.say));
+        let spelled =
+            self.dialect.as_deref().and_then(find_dialect).map(|dialect| render_calls_as_text(dialect, &self.say));
         for say in spelled.as_ref().unwrap_or(&self.say) {
             match say {
-                Say::Text { text } => draft.event(Event::Text { text }),
-                Say::Thought { text, signature } => {
-                    draft.event(Event::Thought { text });
+                ReplyPart::Text { text } => draft.push_event(Event::Text { text }),
+                ReplyPart::Thought { text, signature } => {
+                    draft.push_event(Event::Thought { text });
                     if let Some(signature) = signature {
                         let data = json!({"type": "thinking", "signature": signature});
-                        draft.event(Event::Opaque(&Opaque { wire: Wire::Anthropic.name().to_owned(), data }));
+                        draft.push_event(Event::Opaque(&OpaqueState { wire: Wire::Anthropic.name().to_owned(), data }));
                     }
                 }
-                Say::Call { id, name, arguments } => {
-                    draft.event(Event::CallStart { index, id: Some(id), name, dialect: None, at: 0, name_at: 0 });
+                ReplyPart::Call { id, name, arguments } => {
+                    draft.push_event(Event::CallStart { index, id: Some(id), name, dialect: None, at: 0, name_at: 0 });
                     for (name, value) in arguments {
                         let (form, text) = match value {
                             Value::String(text) => (ArgForm::String, text.clone()),
                             other => (ArgForm::Json, other.to_string()),
                         };
-                        draft.event(Event::ArgStart { index, name, form, at: 0 });
-                        draft.event(Event::ArgDelta { index, text: &text });
-                        draft.event(Event::ArgEnd { index, lead: "", at: 0 });
+                        draft.push_event(Event::ArgStart { index, name, form, at: 0 });
+                        draft.push_event(Event::ArgDelta { index, text: &text });
+                        draft.push_event(Event::ArgEnd { index, lead: "", at: 0 });
                     }
-                    draft.event(Event::CallEnd { index, at: 0 });
+                    draft.push_event(Event::CallEnd { index, at: 0 });
                     index += 1;
                 }
             }
         }
         let reason = if index > 0 { StopReason::Calls } else { StopReason::End };
-        draft.event(Event::Stop { reason: self.stop.unwrap_or(reason), raw: "" });
-        draft.event(Event::Usage(self.usage));
+        draft.push_event(Event::Stop { reason: self.stop.unwrap_or(reason), raw: "" });
+        draft.push_event(Event::Usage(self.usage));
         draft
     }
 
     /// The bytes of the reply as a stream.
-    pub fn stream(&self, wire: Wire, head: Head) -> Vec<u8> {
+    pub fn encode_stream(&self, wire: Wire, head: ResponseMetadata) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let mut encoder = Encoder::new(wire, head);
-        play(&self.draft(), self.delta, &mut |event: Event<'_>| encoder.event(event, &mut bytes));
-        if let Some(Trouble::Error { code, message }) = &self.trouble {
-            encoder.error(&ProviderError::new(code.as_str(), message.as_str()), &mut bytes);
+        let mut encoder = ResponseEncoder::new(wire, head);
+        replay_draft(&self.to_draft(), self.delta, &mut |event: Event<'_>| encoder.encode_event(event, &mut bytes));
+        if let Some(ScriptedFault::Error { code, message }) = &self.trouble {
+            encoder.encode_error_event(&ProviderError::new(code.as_str(), message.as_str()), &mut bytes);
             return bytes;
         }
         encoder.finish(&mut bytes);
-        if self.trouble == Some(Trouble::NoLastEvent) {
+        if self.trouble == Some(ScriptedFault::NoLastEvent) {
             bytes.truncate(last_event(&bytes));
         }
         bytes
     }
 
     /// The reply as one body.
-    pub fn whole(&self, wire: Wire, head: &Head) -> Vec<u8> {
-        wire.encode_whole(head, &self.draft()).to_string().into_bytes()
+    pub fn encode_body(&self, wire: Wire, head: &ResponseMetadata) -> Vec<u8> {
+        wire.encode_response(head, &self.to_draft()).to_string().into_bytes()
     }
 }
 
 /// The same, with calls as words: all of a run of calls at once, since a dialect may put something around them.
-fn spelled(dialect: &Dialect, say: &[Say]) -> Vec<Say> {
-    let is_call = |say: &Say| matches!(say, Say::Call { .. });
+fn render_calls_as_text(dialect: &Dialect, say: &[ReplyPart]) -> Vec<ReplyPart> {
+    let is_call = |say: &ReplyPart| matches!(say, ReplyPart::Call { .. });
     say.chunk_by(|one, other| is_call(one) && is_call(other))
         .flat_map(|run| {
             let calls: Vec<_> = run.iter().filter_map(as_call).collect();
@@ -317,20 +324,20 @@ fn spelled(dialect: &Dialect, say: &[Say]) -> Vec<Say> {
                 tools
             });
             let tools = ToolSet::new(tools).unwrap_or_default();
-            vec![Say::Text { text: format!("\n{}", dialect.render_calls(&calls, &tools)) }]
+            vec![ReplyPart::Text { text: format!("\n{}", dialect.render_calls(&calls, &tools)) }]
         })
         .collect()
 }
 
-fn as_call(say: &Say) -> Option<Call> {
-    let Say::Call { id, name, arguments } = say else { return None };
+fn as_call(say: &ReplyPart) -> Option<Call> {
+    let ReplyPart::Call { id, name, arguments } = say else { return None };
     Some(Call { id: CallId::new(id), name: name.clone(), arguments: arguments.clone(), dialect: None })
 }
 
 /// A tool that takes just such arguments.
 fn tool_of(call: &Call) -> ToolSpec {
     let properties: Map<_, _> =
-        call.arguments.iter().map(|(name, value)| (name.clone(), json!({"type": type_of(value)}))).collect();
+        call.arguments.iter().map(|(name, value)| (name.clone(), json!({"type": json_type_name(value)}))).collect();
     ToolSpec::new(&call.name, "", json!({"type": "object", "properties": properties}))
 }
 
@@ -346,9 +353,9 @@ pub(crate) fn last_event(bytes: &[u8]) -> usize {
     found.map_or(0, |at| at + width)
 }
 
-impl Chunks {
+impl ChunkSplit {
     /// Splits bytes.
-    pub fn split(self, bytes: &[u8]) -> Vec<&[u8]> {
+    pub fn split_bytes(self, bytes: &[u8]) -> Vec<&[u8]> {
         let mut state = match self {
             Self::Whole => return vec![bytes],
             Self::Size(size) => return bytes.chunks(size.max(1)).collect(),
@@ -373,18 +380,20 @@ mod tests {
     #[test]
     fn scripts_are_read_from_json() {
         let file = include_str!("../sdk/script.json");
-        let lists: std::collections::HashMap<String, Vec<Reply>> = serde_json::from_str(file).unwrap();
+        let lists: std::collections::HashMap<String, Vec<ProviderReply>> = serde_json::from_str(file).unwrap();
         assert_eq!(lists["busy"].len(), 2);
         assert!(
-            Script::from_json(r#"[{"say": []}, {"trouble": "no_last_event"}, {"trouble": {"cut_after": 9}}]"#).is_ok()
+            ReplyScript::from_json(r#"[{"say": []}, {"trouble": "no_last_event"}, {"trouble": {"cut_after": 9}}]"#)
+                .is_ok()
         );
-        assert!(Script::from_json(r#"[{"sya": []}]"#).is_err());
+        assert!(ReplyScript::from_json(r#"[{"sya": []}]"#).is_err());
     }
 
     #[test]
     fn a_run_of_calls_becomes_words() {
-        let reply = Reply::text("Both.").call("1", "now", json!({})).call("2", "look", json!({"path": "a"}));
-        let draft = reply.in_dialect("cline").draft();
+        let reply =
+            ProviderReply::text("Both.").with_call("1", "now", json!({})).with_call("2", "look", json!({"path": "a"}));
+        let draft = reply.in_dialect("cline").to_draft();
         assert_eq!(draft.calls().count(), 0);
         assert_eq!(draft.text(), "Both.\n<now>\n</now>\n<look>\n<path>a</path>\n</look>");
     }
@@ -399,9 +408,9 @@ mod tests {
     #[test]
     fn random_chunks_are_the_same_for_the_same_seed() {
         let bytes = [7_u8; 500];
-        let pieces = Chunks::Random(5).split(&bytes);
+        let pieces = ChunkSplit::Random(5).split_bytes(&bytes);
         assert_eq!(pieces.concat(), bytes);
-        assert_eq!(pieces, Chunks::Random(5).split(&bytes));
+        assert_eq!(pieces, ChunkSplit::Random(5).split_bytes(&bytes));
         assert!(pieces.iter().all(|piece| (1..=64).contains(&piece.len())));
     }
 }

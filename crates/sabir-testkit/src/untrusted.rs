@@ -14,13 +14,13 @@ const KEY: &[u8] = include_bytes!("untrusted/key.der");
 
 /// A server whose certificate cannot be trusted. It serves until the process ends.
 #[derive(Debug)]
-pub struct Untrusted {
+pub struct UntrustedServer {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
     requests: Arc<AtomicUsize>,
 }
 
-impl Untrusted {
+impl UntrustedServer {
     /// Starts one on a free port.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Untrusted {
             for stream in listener.incoming().flatten() {
                 counted.fetch_add(1, Ordering::Relaxed);
                 // A client that refuses is what is hoped for.
-                if serve(stream, &config).is_ok() {
+                if answer_connection(stream, &config).is_ok() {
                     heard.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -56,12 +56,12 @@ impl Untrusted {
     }
 
     /// How many connections were made, and on how many of them something was said behind the handshake.
-    pub fn counts(&self) -> (usize, usize) {
+    pub fn connection_counts(&self) -> (usize, usize) {
         (self.connections.load(Ordering::Relaxed), self.requests.load(Ordering::Relaxed))
     }
 }
 
-fn serve(mut stream: TcpStream, config: &Arc<ServerConfig>) -> io::Result<()> {
+fn answer_connection(mut stream: TcpStream, config: &Arc<ServerConfig>) -> io::Result<()> {
     let mut connection = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
     let mut tls = Stream::new(&mut connection, &mut stream);
     let mut bytes = [0; 1024];

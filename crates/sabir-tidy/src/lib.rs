@@ -21,22 +21,22 @@
 //! assert!(said.iter().any(|line| line.starts_with("crates/sabir-call/src/utils.rs:1: ")));
 //! ```
 
-mod arrows;
+mod crate_boundaries;
+mod dependency_rules;
+mod file_shape;
 mod processes;
-mod rooms;
-mod shape;
 mod source;
 
 /// The texts of a tree that the rules look at: `.rs` files, manifests, the lock file and the table of
 /// processes.
 #[derive(Debug, Default)]
-pub struct Tree {
-    files: Vec<File>,
+pub struct SourceTree {
+    files: Vec<SourceFile>,
 }
 
 /// One file.
 #[derive(Debug)]
-struct File {
+struct SourceFile {
     path: String,
     text: String,
 }
@@ -52,29 +52,29 @@ pub struct Violation {
     pub message: String,
 }
 
-impl Tree {
+impl SourceTree {
     /// Adds a file; `path` is relative to the root, with `/` between its parts.
-    pub fn add(&mut self, path: impl Into<String>, text: impl Into<String>) {
-        self.files.push(File { path: path.into(), text: text.into() });
+    pub fn add_file(&mut self, path: impl Into<String>, text: impl Into<String>) {
+        self.files.push(SourceFile { path: path.into(), text: text.into() });
     }
 
     /// How many Rust files there are: a tree without any was read from the wrong place.
-    pub fn sources(&self) -> usize {
+    pub fn rust_file_count(&self) -> usize {
         self.files.iter().filter(|file| file.is_rust()).count()
     }
 
-    fn file(&self, path: &str) -> Option<&File> {
+    fn find_file(&self, path: &str) -> Option<&SourceFile> {
         self.files.iter().find(|file| file.path == path)
     }
 }
 
-impl File {
+impl SourceFile {
     fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 
     /// The crate's folder name, if the file belongs to one.
-    fn owner(&self) -> Option<&str> {
+    fn owning_crate(&self) -> Option<&str> {
         self.path.strip_prefix("crates/")?.split('/').next()
     }
 
@@ -85,7 +85,7 @@ impl File {
         inside || self.path.ends_with("/tests.rs")
     }
 
-    fn violation(&self, line: usize, message: impl Into<String>) -> Violation {
+    fn violation_at(&self, line: usize, message: impl Into<String>) -> Violation {
         Violation { path: self.path.clone(), line, message: message.into() }
     }
 }
@@ -97,14 +97,14 @@ impl std::fmt::Display for Violation {
 }
 
 /// Every broken rule, file by file.
-pub fn check(tree: &Tree) -> Vec<Violation> {
+pub fn check_tree(tree: &SourceTree) -> Vec<Violation> {
     let mut found = Vec::new();
-    arrows::check(tree, &mut found);
+    dependency_rules::check_dependencies(tree, &mut found);
     processes::check(tree, &mut found);
     for file in tree.files.iter().filter(|file| file.is_rust()) {
-        let code = source::code(&file.text);
-        shape::check(file, &mut found);
-        rooms::check(file, &code, &mut found);
+        let code = source::blank_non_code(&file.text);
+        file_shape::check_shape(file, &mut found);
+        crate_boundaries::check_boundaries(file, &code, &mut found);
     }
     found.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     found

@@ -4,7 +4,7 @@
 //! reads, who controls that, and whether it is confined.
 
 use crate::source::without_tests;
-use crate::{File, Tree, Violation};
+use crate::{SourceFile, SourceTree, Violation};
 
 /// The table.
 const TABLE: &str = "docs/processes.md";
@@ -62,23 +62,23 @@ const STARTERS: [&str; 24] = [
     "xshell",
 ];
 
-pub(crate) fn check(tree: &Tree, found: &mut Vec<Violation>) {
+pub(crate) fn check(tree: &SourceTree, found: &mut Vec<Violation>) {
     let rows = rows(tree, found);
-    let sources = tree.files.iter().filter(|file| file.is_rust() && !file.is_test() && file.owner().is_some());
+    let sources = tree.files.iter().filter(|file| file.is_rust() && !file.is_test() && file.owning_crate().is_some());
     for file in sources.filter(|file| file.path.contains("/src/")) {
         let lines = places(file);
         let known = rows.iter().filter(|row| row.path == file.path).count();
         if lines.len() > known {
             let message = format!("{} processes are started here, and {TABLE} knows {known}; add a row", lines.len());
-            found.push(file.violation(lines.last().copied().unwrap_or(1), message));
+            found.push(file.violation_at(lines.last().copied().unwrap_or(1), message));
         }
         if lines.len() < known {
             let message =
                 format!("{} processes are started here, and {TABLE} knows {known}; take one out", lines.len());
-            found.push(file.violation(1, message));
+            found.push(file.violation_at(1, message));
         }
     }
-    for row in rows.iter().filter(|row| tree.file(row.path).is_none()) {
+    for row in rows.iter().filter(|row| tree.find_file(row.path).is_none()) {
         let message = format!("{} is not there", row.path);
         found.push(Violation { path: TABLE.to_owned(), line: row.line, message });
     }
@@ -94,8 +94,8 @@ struct Row<'a> {
 }
 
 /// The rows that name a file of ours; one with an empty field is broken.
-fn rows<'a>(tree: &'a Tree, found: &mut Vec<Violation>) -> Vec<Row<'a>> {
-    let Some(table) = tree.file(TABLE) else { return Vec::new() };
+fn rows<'a>(tree: &'a SourceTree, found: &mut Vec<Violation>) -> Vec<Row<'a>> {
+    let Some(table) = tree.find_file(TABLE) else { return Vec::new() };
     let mut rows = Vec::new();
     for (index, line) in table.text.lines().enumerate() {
         let Some(inside) = line.strip_prefix("| `crates/").and_then(|_| line.strip_prefix('|')?.strip_suffix('|'))
@@ -104,7 +104,7 @@ fn rows<'a>(tree: &'a Tree, found: &mut Vec<Violation>) -> Vec<Row<'a>> {
         };
         let fields: Vec<&str> = inside.split('|').map(str::trim).collect();
         if fields.len() != COLUMNS || fields.iter().any(|field| field.is_empty()) {
-            found.push(table.violation(index + 1, format!("a row has {COLUMNS} fields, and none is empty")));
+            found.push(table.violation_at(index + 1, format!("a row has {COLUMNS} fields, and none is empty")));
         }
         rows.extend(fields.first().map(|path| Row { line: index + 1, path: path.trim_matches('`') }));
     }
@@ -112,8 +112,8 @@ fn rows<'a>(tree: &'a Tree, found: &mut Vec<Violation>) -> Vec<Row<'a>> {
 }
 
 /// The lines on which a process is started, outside of tests.
-fn places(file: &File) -> Vec<usize> {
-    let code = crate::source::code(&file.text);
+fn places(file: &SourceFile) -> Vec<usize> {
+    let code = crate::source::blank_non_code(&file.text);
     let last = without_tests(&file.text).map(|(line, _)| line).last().unwrap_or(0);
     let is_start = |text: &str, at: usize| {
         !text.get(..at).is_some_and(|head| head.ends_with(|c: char| c.is_alphanumeric() || c == '_'))
@@ -127,28 +127,28 @@ fn places(file: &File) -> Vec<usize> {
 }
 
 /// Packages that start programs are not depended on.
-fn manifest(file: &File, found: &mut Vec<Violation>) {
+fn manifest(file: &SourceFile, found: &mut Vec<Violation>) {
     for (index, line) in file.text.lines().enumerate() {
         let name = line.split(['=', '.', ' ']).next().unwrap_or_default().trim_matches('"');
         if STARTERS.contains(&name) && line.contains('=') {
             let message = format!("`{name}` starts programs, which only the workspace does; see {TABLE}");
-            found.push(file.violation(index + 1, message));
+            found.push(file.violation_at(index + 1, message));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Tree, check};
+    use crate::{SourceTree, check_tree};
 
     const FILE: &str = "crates/sabir-workspace/src/x.rs";
 
     #[track_caller]
     fn said(code: &str, table: &str, expected: &str) {
-        let mut tree = Tree::default();
-        tree.add(FILE, format!("//! Doc.\n{code}\n"));
-        tree.add("docs/processes.md", table);
-        let said: String = check(&tree)
+        let mut tree = SourceTree::default();
+        tree.add_file(FILE, format!("//! Doc.\n{code}\n"));
+        tree.add_file("docs/processes.md", table);
+        let said: String = check_tree(&tree)
             .iter()
             .filter(|found| found.message.contains("processes") || found.path.ends_with(".md"))
             .map(|found| format!("{}:{} {}; ", found.path, found.line, found.message.split(',').next().unwrap_or("")))
@@ -186,9 +186,9 @@ mod tests {
 
     #[test]
     fn packages_that_start_programs() {
-        let mut tree = Tree::default();
-        tree.add("Cargo.toml", "[workspace.dependencies]\nopen = \"5\"\nopener-like = \"1\"\n");
-        let found = check(&tree);
+        let mut tree = SourceTree::default();
+        tree.add_file("Cargo.toml", "[workspace.dependencies]\nopen = \"5\"\nopener-like = \"1\"\n");
+        let found = check_tree(&tree);
         assert!(found.iter().any(|found| found.line == 2 && found.message.starts_with("`open` starts")), "{found:?}");
         assert!(!found.iter().any(|found| found.line == 3), "{found:?}");
     }

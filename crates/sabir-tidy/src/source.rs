@@ -1,12 +1,12 @@
 //! Reading Rust far enough to tell code from comments, strings and tests.
 
 /// The text with comments, strings and character literals blanked; line breaks stay, so that lines keep their numbers.
-pub(crate) fn code(text: &str) -> String {
+pub(crate) fn blank_non_code(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     let mut before = ' ';
     while let Some(c) = rest.chars().next() {
-        let skipped = skipped(rest, c, before);
+        let skipped = skip_length(rest, c, before);
         let (piece, after) = rest.split_at_checked(skipped.unwrap_or(c.len_utf8())).unwrap_or((rest, ""));
         match skipped {
             Some(_) => out.extend(piece.chars().map(|c| if c == '\n' { '\n' } else { ' ' })),
@@ -30,24 +30,24 @@ pub(crate) fn without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// The word that starts at the front of `text`.
-pub(crate) fn word(text: &str) -> &str {
+pub(crate) fn leading_word(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     text.get(..end).unwrap_or_default()
 }
 
 /// How many bytes of a comment or literal stand at the front of `rest`.
-fn skipped(rest: &str, c: char, before: char) -> Option<usize> {
+fn skip_length(rest: &str, c: char, before: char) -> Option<usize> {
     match c {
         '/' if rest.starts_with("//") => Some(rest.find('\n').unwrap_or(rest.len())),
         '/' if rest.starts_with("/*") => Some(rest.find("*/").map_or(rest.len(), |at| at + 2)),
-        '"' => Some(string(rest)),
-        'r' if !before.is_alphanumeric() && before != '_' => raw_string(rest),
-        '\'' => character(rest),
+        '"' => Some(string_length(rest)),
+        'r' if !before.is_alphanumeric() && before != '_' => raw_string_length(rest),
+        '\'' => char_literal_length(rest),
         _ => None,
     }
 }
 
-fn string(rest: &str) -> usize {
+fn string_length(rest: &str) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
         match c {
@@ -60,7 +60,7 @@ fn string(rest: &str) -> usize {
     rest.len()
 }
 
-fn raw_string(rest: &str) -> Option<usize> {
+fn raw_string_length(rest: &str) -> Option<usize> {
     let hashes = rest.strip_prefix('r')?.chars().take_while(|c| *c == '#').count();
     rest.get(1 + hashes..)?.strip_prefix('"')?;
     let close = format!("\"{}", "#".repeat(hashes));
@@ -69,7 +69,7 @@ fn raw_string(rest: &str) -> Option<usize> {
 }
 
 /// A character literal; a lifetime is none.
-fn character(rest: &str) -> Option<usize> {
+fn char_literal_length(rest: &str) -> Option<usize> {
     let mut chars = rest.char_indices().skip(1);
     let (_, first) = chars.next()?;
     if first == '\\' {
@@ -81,10 +81,10 @@ fn character(rest: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{code, without_tests};
+    use super::{blank_non_code, without_tests};
 
     fn check(text: &str, expected: &str) {
-        assert_eq!(code(text).split_whitespace().collect::<Vec<_>>().join(" "), expected, "{text}");
+        assert_eq!(blank_non_code(text).split_whitespace().collect::<Vec<_>>().join(" "), expected, "{text}");
     }
 
     #[test]

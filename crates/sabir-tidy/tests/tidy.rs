@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use sabir_tidy::{Tree, check};
+use sabir_tidy::{SourceTree, check_tree};
 
 /// Folders that hold no source of ours.
 const ASIDE: [&str; 4] = ["target", "node_modules", "corpus", ".git"];
 
-fn read(root: &Path, folder: &Path, tree: &mut Tree) -> std::io::Result<()> {
+fn read(root: &Path, folder: &Path, tree: &mut SourceTree) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -16,7 +16,7 @@ fn read(root: &Path, folder: &Path, tree: &mut Tree) -> std::io::Result<()> {
             read(root, &path, tree)?;
         } else if name.ends_with(".rs") || ["Cargo.toml", "Cargo.lock", "processes.md"].contains(&name.as_str()) {
             let relative = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
-            tree.add(relative, fs::read_to_string(&path)?);
+            tree.add_file(relative, fs::read_to_string(&path)?);
         }
     }
     Ok(())
@@ -25,10 +25,10 @@ fn read(root: &Path, folder: &Path, tree: &mut Tree) -> std::io::Result<()> {
 #[test]
 fn tidy() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-    let mut tree = Tree::default();
+    let mut tree = SourceTree::default();
     read(root, root, &mut tree).unwrap();
-    assert!(tree.sources() > 20, "the tree was not found");
-    let found = check(&tree);
+    assert!(tree.rust_file_count() > 20, "the tree was not found");
+    let found = check_tree(&tree);
     let lines: Vec<String> = found.iter().map(ToString::to_string).collect();
     assert!(found.is_empty(), "{} rules are broken:\n{}", found.len(), lines.join("\n"));
 }

@@ -10,23 +10,23 @@ use std::time::Instant;
 
 use tree_sitter::{Node, ParseOptions, Parser, TreeCursor};
 
-pub(crate) use language::{Language, known};
+pub(crate) use language::{Language, known_languages};
 
 /// The most bytes of a definition's first line.
 const MAX_SIGNATURE_BYTES: usize = 200;
 
 /// What is defined in a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Outline {
+pub(crate) struct FileOutline {
     /// In the order of the file.
-    pub(crate) definitions: Vec<Definition>,
+    pub(crate) definitions: Vec<CodeDefinition>,
     /// Whether parts of the file do not follow the grammar; what they define may be missing.
     pub(crate) errors: bool,
 }
 
 /// One definition.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Definition {
+pub(crate) struct CodeDefinition {
     /// How many definitions it stands in.
     pub(crate) depth: usize,
     /// First and last line, counted from 1.
@@ -37,7 +37,7 @@ pub(crate) struct Definition {
 
 /// The outline of a text. `None`: it could not be parsed before the deadline. A count of the parser's actions would not do, for
 /// in a text that is made to be slow (an unclosed quote, a hundred thousand times) each action goes through the rest of it.
-pub(crate) fn outline(text: &str, language: &Language, deadline: Instant) -> Option<Outline> {
+pub(crate) fn parse_outline(text: &str, language: &Language, deadline: Instant) -> Option<FileOutline> {
     let mut parser = Parser::new();
     parser.set_language(&language.grammar.into()).ok()?;
     let mut progress = |_: &tree_sitter::ParseState| {
@@ -46,27 +46,27 @@ pub(crate) fn outline(text: &str, language: &Language, deadline: Instant) -> Opt
     let options = ParseOptions::new().progress_callback(&mut progress);
     let tree =
         parser.parse_with_options(&mut |at, _| text.as_bytes().get(at..).unwrap_or_default(), None, Some(options))?;
-    let mut walk = Walk { text, language, open: Vec::new(), definitions: Vec::new() };
-    walk.whole(&mut tree.walk());
-    Some(Outline { definitions: walk.definitions, errors: tree.root_node().has_error() })
+    let mut walk = OutlineBuilder { text, language, open: Vec::new(), definitions: Vec::new() };
+    walk.visit_tree(&mut tree.walk());
+    Some(FileOutline { definitions: walk.definitions, errors: tree.root_node().has_error() })
 }
 
-struct Walk<'a> {
+struct OutlineBuilder<'a> {
     text: &'a str,
     language: &'a Language,
     /// For each node above: whether it is a definition.
     open: Vec<bool>,
-    definitions: Vec<Definition>,
+    definitions: Vec<CodeDefinition>,
 }
 
-impl Walk<'_> {
+impl OutlineBuilder<'_> {
     /// Goes through the tree without recursion, since a file may nest as deeply as it is long.
-    fn whole(&mut self, cursor: &mut TreeCursor<'_>) {
+    fn visit_tree(&mut self, cursor: &mut TreeCursor<'_>) {
         loop {
             let node = cursor.node();
-            let rule = self.language.rule(&node);
+            let rule = self.language.matching_rule(&node);
             if rule.is_some() {
-                let definition = self.definition(&node);
+                let definition = self.to_definition(&node);
                 self.definitions.push(definition);
             }
             if rule.is_none_or(|rule| rule.holds_others) && cursor.goto_first_child() {
@@ -82,16 +82,20 @@ impl Walk<'_> {
         }
     }
 
-    fn definition(&self, node: &Node<'_>) -> Definition {
+    fn to_definition(&self, node: &Node<'_>) -> CodeDefinition {
         let depth = self.open.iter().filter(|defines| **defines).count();
         // A node that takes in the line's end does not reach into the next line.
         let last = node.end_position();
         let last = if last.column == 0 && last.row > node.start_position().row { last.row } else { last.row + 1 };
-        Definition { depth, lines: (node.start_position().row + 1, last), signature: self.signature(node) }
+        CodeDefinition {
+            depth,
+            lines: (node.start_position().row + 1, last),
+            signature: self.definition_signature(node),
+        }
     }
 
     /// The text from the start of the line, so that `export` and the like are seen, to the body.
-    fn signature(&self, node: &Node<'_>) -> String {
+    fn definition_signature(&self, node: &Node<'_>) -> String {
         let start = node.start_byte();
         let before = self.text.get(..start).unwrap_or_default();
         let line = before.rfind('\n').map_or(0, |at| at + 1);

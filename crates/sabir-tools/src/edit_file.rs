@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Bound, Permit, Progress};
-use sabir_edit::Replacement;
+use sabir_agent::{CallPermit, Preconditions, ProgressSink};
+use sabir_edit::StringReplacement;
 use sabir_policy::Access;
-use sabir_workspace::{Change, Expect, WorkPath};
+use sabir_workspace::{FileChange, WorkPath, WritePrecondition};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::bound;
-use crate::built_in::BuiltIn;
-use crate::edits::{self, Done, Edits};
-use crate::ground::Ground;
+use crate::edits::{self, EditOutcome, FileEdit};
+use crate::file_tracker::FileTracker;
+use crate::preconditions;
 use crate::preview;
+use crate::text;
 use crate::text_file::TextFile;
-use crate::words;
+use crate::typed_tool::TypedTool;
 
 /// The tool.
-pub(crate) struct EditFile(pub(crate) Arc<Ground>);
+pub(crate) struct EditFile(pub(crate) Arc<FileTracker>);
 
 /// Change a part of a file: replace a text by another.
 #[derive(Deserialize, JsonSchema)]
@@ -37,9 +37,9 @@ pub(crate) struct Input {
     replace_all: bool,
 }
 
-impl BuiltIn for EditFile {
+impl TypedTool for EditFile {
     type Input = Input;
-    type Output = Edits;
+    type Output = EditOutcome;
     const NAME: &'static str = "edit_file";
     const MANUAL: &'static str = include_str!("specs/edit_file.md");
     const READS_ONLY: bool = false;
@@ -53,43 +53,43 @@ impl BuiltIn for EditFile {
     }
 
     fn access(&self, input: &Input) -> Access {
-        self.0.writing(&input.path)
+        self.0.write_access(&input.path)
     }
 
-    fn bound(&self, input: &Input) -> Bound {
-        bound::of_writes(&self.0, [input.path.as_str()])
+    fn preconditions(&self, input: &Input) -> Preconditions {
+        preconditions::write_preconditions(&self.0, [input.path.as_str()])
     }
 
     fn preview(&self, input: &Input) -> Option<String> {
-        preview::of_edit(&self.0, &input.path, |old| {
+        preview::preview_edit(&self.0, &input.path, |old| {
             Some(sabir_edit::apply_string(old, &input.replacement()).ok()?.content)
         })
     }
 
-    async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Edits, String> {
-        words::blocking(move || replace(&self.0, &input)).await
+    async fn run(self: Arc<Self>, _: &CallPermit, input: Input, _: ProgressSink<'_>) -> Result<EditOutcome, String> {
+        text::run_blocking(move || replace_text(&self.0, &input)).await
     }
 }
 
 impl Input {
-    fn replacement(&self) -> Replacement {
+    fn replacement(&self) -> StringReplacement {
         let count = (!self.replace_all).then_some(1);
-        Replacement { old: self.old_string.clone(), new: self.new_string.clone(), count }
+        StringReplacement { old: self.old_string.clone(), new: self.new_string.clone(), count }
     }
 }
 
-fn replace(ground: &Ground, input: &Input) -> Result<Edits, String> {
-    let path = ground.target(&input.path)?;
-    if input.old_string.is_empty() && !ground.workspace().exists(&path).map_err(|error| ground.explain(&error))? {
-        return add(ground, path, &input.new_string);
+fn replace_text(ground: &FileTracker, input: &Input) -> Result<EditOutcome, String> {
+    let path = ground.write_target(&input.path)?;
+    if input.old_string.is_empty() && !ground.workspace().exists(&path).map_err(|error| ground.explain_error(&error))? {
+        return create_file(ground, path, &input.new_string);
     }
     let file = TextFile::open(ground, path)?;
     let edited = sabir_edit::apply_string(&file.content, &input.replacement());
-    edits::one(ground, file, edited, "place")
+    edits::apply_edit(ground, file, edited, "place")
 }
 
-fn add(ground: &Ground, path: WorkPath, content: &str) -> Result<Edits, String> {
-    let change = Change::write(path.clone(), content.as_bytes().to_vec(), Expect::Missing);
-    ground.make(&[change], &[content])?;
-    Ok(Edits(vec![Done::Added { path, lines: content.lines().count() }]))
+fn create_file(ground: &FileTracker, path: WorkPath, content: &str) -> Result<EditOutcome, String> {
+    let change = FileChange::write(path.clone(), content.as_bytes().to_vec(), WritePrecondition::Missing);
+    ground.apply_changes(&[change], &[content])?;
+    Ok(EditOutcome(vec![FileEdit::Added { path, lines: content.lines().count() }]))
 }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::apply_patch::ApplyPatch;
-use crate::built_in::BuiltIn;
 use crate::edit_file::EditFile;
 use crate::replace_in_file::ReplaceInFile;
+use crate::typed_tool::TypedTool;
 
 /// A tool that changes parts of files. Models differ in which one they were trained on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,22 +3,22 @@
 use std::collections::BTreeSet;
 
 use sabir_agent::ToolOutput;
-use sabir_edit::{EditFault, Edited, Level};
+use sabir_edit::{EditFault, EditedText, MatchLevel};
 use sabir_workspace::WorkPath;
 
-use crate::ground::Ground;
+use crate::file_tracker::FileTracker;
+use crate::text::{self, count_noun};
 use crate::text_file::TextFile;
-use crate::words::{self, count};
 
 const MAX_FAULTS: usize = 10;
 /// Of all diffs of one result together; beyond that files are only named.
 const MAX_DIFF_BYTES: usize = 16 << 10;
 
 /// What was done, in the order in which the model asked for it.
-pub(crate) struct Edits(pub(crate) Vec<Done>);
+pub(crate) struct EditOutcome(pub(crate) Vec<FileEdit>);
 
 /// What was done to one file.
-pub(crate) enum Done {
+pub(crate) enum FileEdit {
     /// It is new.
     Added {
         path: WorkPath,
@@ -27,11 +27,11 @@ pub(crate) enum Done {
     Deleted {
         path: WorkPath,
     },
-    Changed(Changed),
+    Changed(ChangedFile),
 }
 
 /// A file that holds something else now, or is elsewhere.
-pub(crate) struct Changed {
+pub(crate) struct ChangedFile {
     pub(crate) path: WorkPath,
     pub(crate) moved_to: Option<WorkPath>,
     /// What was changed: so many `block`s, `place`s, `hunk`s.
@@ -43,16 +43,16 @@ pub(crate) struct Changed {
     pub(crate) notes: Vec<String>,
 }
 
-impl Changed {
+impl ChangedFile {
     /// A text before and after its change.
-    pub(crate) fn new(path: WorkPath, old: &str, edited: &Edited, noun: &'static str) -> Self {
-        let diff = words::diff(old, &edited.content);
-        Self { path, moved_to: None, count: edited.hunks.len(), noun, diff, notes: notes(edited, noun) }
+    pub(crate) fn new(path: WorkPath, old: &str, edited: &EditedText, noun: &'static str) -> Self {
+        let diff = text::render_diff(old, &edited.content);
+        Self { path, moved_to: None, count: edited.hunks.len(), noun, diff, notes: match_notes(edited, noun) }
     }
 
-    fn words(&self, room: usize) -> String {
+    fn describe_change(&self, room: usize) -> String {
         let Self { path, moved_to, count: times, noun, diff, notes } = self;
-        let times = count(*times, noun);
+        let times = count_noun(*times, noun);
         let mut words = match moved_to {
             None => format!("Changed `{path}`, {times}"),
             Some(to) if diff.is_empty() => format!("Moved `{path}` to `{to}`, unchanged"),
@@ -69,10 +69,10 @@ impl Changed {
 }
 
 /// What is to be said of parts that were not found exactly as the model wrote them.
-fn notes(edited: &Edited, noun: &str) -> Vec<String> {
+fn match_notes(edited: &EditedText, noun: &str) -> Vec<String> {
     let inexact = [
-        (Level::Normalised, "but for white space at the ends of lines or around it, or typographic characters"),
-        (Level::Shifted, "with other indentation, to which the new lines were shifted"),
+        (MatchLevel::Normalised, "but for white space at the ends of lines or around it, or typographic characters"),
+        (MatchLevel::Shifted, "with other indentation, to which the new lines were shifted"),
     ];
     let note = |(level, how)| {
         let found = edited.hunks.iter().filter(|hunk| hunk.level == level).map(|hunk| hunk.block);
@@ -89,18 +89,20 @@ fn notes(edited: &Edited, noun: &str) -> Vec<String> {
     inexact.into_iter().filter_map(note).collect()
 }
 
-impl From<Edits> for ToolOutput {
-    fn from(Edits(all): Edits) -> Self {
+impl From<EditOutcome> for ToolOutput {
+    fn from(EditOutcome(all): EditOutcome) -> Self {
         let (mut words, mut room) = (Vec::new(), MAX_DIFF_BYTES);
         for done in &all {
             words.push(match done {
-                Done::Added { path, lines } => format!("Wrote {} to the new file `{path}`.", count(*lines, "line")),
-                Done::Deleted { path } => format!("Deleted `{path}`."),
-                Done::Changed(changed) => {
+                FileEdit::Added { path, lines } => {
+                    format!("Wrote {} to the new file `{path}`.", count_noun(*lines, "line"))
+                }
+                FileEdit::Deleted { path } => format!("Deleted `{path}`."),
+                FileEdit::Changed(changed) => {
                     // A single diff is capped where it is made, and always shown.
                     let own = if all.len() == 1 { usize::MAX } else { room };
                     room = room.saturating_sub(changed.diff.len());
-                    changed.words(own)
+                    changed.describe_change(own)
                 }
             });
         }
@@ -109,32 +111,32 @@ impl From<Edits> for ToolOutput {
 }
 
 /// The whole edit of one file: all of it or nothing.
-pub(crate) fn one(
-    ground: &Ground,
+pub(crate) fn apply_edit(
+    ground: &FileTracker,
     file: TextFile,
-    edited: Result<Edited, Vec<EditFault>>,
+    edited: Result<EditedText, Vec<EditFault>>,
     noun: &'static str,
-) -> Result<Edits, String> {
-    let edited = edited.map_err(|faults| explain(&file.path, &faults))?;
+) -> Result<EditOutcome, String> {
+    let edited = edited.map_err(|faults| explain_faults(&file.path, &faults))?;
     if edited.content == file.content {
-        return Err(unchanged(&file.path));
+        return Err(unchanged_message(&file.path));
     }
-    ground.make(&[file.change(&edited.content)?], &[&edited.content])?;
-    Ok(Edits(vec![Done::Changed(Changed::new(file.path, &file.content, &edited, noun))]))
+    ground.apply_changes(&[file.content_change(&edited.content)?], &[&edited.content])?;
+    Ok(EditOutcome(vec![FileEdit::Changed(ChangedFile::new(file.path, &file.content, &edited, noun))]))
 }
 
 /// What is wrong with the edit of one file.
-fn explain(path: &WorkPath, faults: &[EditFault]) -> String {
-    format!("Nothing was changed in `{path}`:{}", listed(faults))
+fn explain_faults(path: &WorkPath, faults: &[EditFault]) -> String {
+    format!("Nothing was changed in `{path}`:{}", list_faults(faults))
 }
 
 /// Says that an edit makes no difference.
-pub(crate) fn unchanged(path: &WorkPath) -> String {
+pub(crate) fn unchanged_message(path: &WorkPath) -> String {
     format!("`{path}` holds exactly that already; nothing was written.")
 }
 
 /// Faults, a line each and the lines of the text that help.
-pub(crate) fn listed(faults: &[EditFault]) -> String {
+pub(crate) fn list_faults(faults: &[EditFault]) -> String {
     let mut words: String = faults.iter().take(MAX_FAULTS).map(|fault| format!("\n{fault}")).collect();
     if let Some(more @ 1..) = faults.len().checked_sub(MAX_FAULTS) {
         words.push_str(&format!("\n[{more} more of the kind.]"));

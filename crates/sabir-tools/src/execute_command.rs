@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabir_agent::{Bound, Permit, Progress, ToolOutput};
+use sabir_agent::{CallPermit, Preconditions, ProgressSink, ToolOutput};
 use sabir_policy::{Access, Beyond};
 use sabir_workspace::{
-    Command, CommandOutcome, Confined, End, JobState, Level, Network, OutputError, Ran, Sandbox, Stop, Stream, Wall,
-    WorkspaceError,
+    CommandExit, CommandOutcome, DenialKind, FinishedCommand, JobState, NetworkAccess, OutputError, OutputStream,
+    Sandbox, SandboxLevel, SandboxReport, ShellCommand, StopFlag, WorkspaceError,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::Settings;
-use crate::bound;
-use crate::built_in::BuiltIn;
-use crate::facts::gather;
-use crate::read_command_output::{Reading, state, unread};
-use crate::words::{self, capitalised, grouped, processes};
+use crate::ToolSettings;
+use crate::command_facts::gather_facts;
+use crate::preconditions;
+use crate::read_command_output::{OutputPage, describe_state, read_unshown};
+use crate::text::{self, capitalize_first, count_processes, group_digits};
+use crate::typed_tool::TypedTool;
 
 const DEFAULT_SECONDS: u64 = 120;
 const MAX_SECONDS: u64 = 600;
@@ -32,10 +32,10 @@ const PREVIEW_BYTES: usize = 4 << 20;
 /// More hidden files and folders than these are not hidden from a command one by one.
 const MAX_HIDDEN: usize = 500;
 /// How long a job is watched before its first output is told.
-const FIRST_LOOK: Duration = Duration::from_secs(2);
+const FIRST_OUTPUT_WAIT: Duration = Duration::from_secs(2);
 
 /// The tool.
-pub(crate) struct ExecuteCommand(pub(crate) Settings);
+pub(crate) struct ExecuteCommand(pub(crate) ToolSettings);
 
 /// Run a shell command in the workspace folder. There is no input. What it leaves running ends with it.
 #[derive(Deserialize, JsonSchema)]
@@ -62,24 +62,24 @@ pub(crate) struct Input {
 
 /// What became of it.
 #[derive(Debug)]
-pub(crate) enum Output {
+pub(crate) enum CommandResult {
     /// It ended.
     Ended {
-        ran: Ran,
+        ran: FinishedCommand,
         /// Its time limit.
         seconds: u64,
     },
     /// It is a job now.
     Started {
-        reading: Reading,
+        reading: OutputPage,
         /// Whether its sandbox keeps other commands from its ports.
         alone: bool,
     },
 }
 
-impl BuiltIn for ExecuteCommand {
+impl TypedTool for ExecuteCommand {
     type Input = Input;
-    type Output = Output;
+    type Output = CommandResult;
     const NAME: &'static str = "execute_command";
     const MANUAL: &'static str = include_str!("specs/execute_command.md");
     const READS_ONLY: bool = false;
@@ -90,42 +90,52 @@ impl BuiltIn for ExecuteCommand {
 
     fn access(&self, input: &Input) -> Access {
         Access::Command {
-            facts: gather(&self.0.workspace, &self.0.environment, &input.command),
+            facts: gather_facts(&self.0.workspace, &self.0.environment, &input.command),
             command: input.command.clone(),
-            beyond: self.beyond(input),
+            beyond: self.sandbox_exception(input),
         }
     }
 
-    fn bound(&self, input: &Input) -> Bound {
-        bound::of_command(&self.0, &input.command)
+    fn preconditions(&self, input: &Input) -> Preconditions {
+        preconditions::command_preconditions(&self.0, &input.command)
     }
 
-    async fn run(self: Arc<Self>, permit: &Permit, input: Input, progress: Progress<'_>) -> Result<Output, String> {
+    async fn run(
+        self: Arc<Self>,
+        permit: &CallPermit,
+        input: Input,
+        progress: ProgressSink<'_>,
+    ) -> Result<CommandResult, String> {
         let limit = input.timeout.map(|seconds| seconds.clamp(1, MAX_SECONDS));
-        let sandbox = self.sandbox(&input, permit).await?;
+        let sandbox = self.sandbox_for(&input, permit).await?;
         let alone = sandbox.is_on() && !sandbox.has_network();
-        let mut command = Command::new(&input.command, &self.0.helper)
+        let mut command = ShellCommand::new(&input.command, &self.0.helper)
             .env(self.0.environment.iter().cloned())
             .captured_bytes(HEAD_BYTES, TAIL_BYTES)
             .sandbox(sandbox);
         if input.terminal {
-            command = command.terminal().env([TERMINAL].map(|(name, value)| (name.to_owned(), value.to_owned())));
+            command = command.with_terminal().env([TERMINAL].map(|(name, value)| (name.to_owned(), value.to_owned())));
         }
         if input.background {
             let command = match limit {
                 Some(seconds) => command.timeout(Duration::from_secs(seconds)),
                 None => command,
             };
-            let reading = start(&self.0, command, &input.command).await?;
-            return Ok(Output::Started { reading, alone });
+            let reading = start_job(&self.0, command, &input.command).await?;
+            return Ok(CommandResult::Started { reading, alone });
         }
         let seconds = limit.unwrap_or(DEFAULT_SECONDS);
-        let mut preview = Preview { out: Decoder::default(), err: Decoder::default(), left: PREVIEW_BYTES, progress };
+        let mut preview = OutputPreview {
+            out: StreamDecoder::default(),
+            err: StreamDecoder::default(),
+            left: PREVIEW_BYTES,
+            progress,
+        };
         let command = command.timeout(Duration::from_secs(seconds));
         let on_output = |stream, bytes: &[u8]| preview.push(stream, bytes);
-        let ran = self.0.jobs.run(&self.0.workspace, command, &input.command, on_output).await;
+        let ran = self.0.jobs.run_command(&self.0.workspace, command, &input.command, on_output).await;
         preview.finish();
-        ran.map(|ran| Output::Ended { ran, seconds }).map_err(|error| match error {
+        ran.map(|ran| CommandResult::Ended { ran, seconds }).map_err(|error| match error {
             WorkspaceError::Missing { .. } => {
                 "The workspace folder is gone, so nothing can run in it. Tell the user.".to_owned()
             }
@@ -142,7 +152,7 @@ impl BuiltIn for ExecuteCommand {
 
 impl ExecuteCommand {
     /// What a call asks for beyond what every command of the task gets.
-    fn beyond(&self, input: &Input) -> Beyond {
+    fn sandbox_exception(&self, input: &Input) -> Beyond {
         let sandbox = &self.0.sandbox;
         match (sandbox.is_on(), input.unconfined, input.network && !sandbox.has_network()) {
             (true, true, _) => Beyond::Unconfined,
@@ -152,39 +162,39 @@ impl ExecuteCommand {
     }
 
     /// The sandbox of a call that was permitted as it is. What the workspace hides now is out of its sight.
-    async fn sandbox(&self, input: &Input, permit: &Permit) -> Result<Sandbox, String> {
+    async fn sandbox_for(&self, input: &Input, permit: &CallPermit) -> Result<Sandbox, String> {
         let sandbox = self.0.sandbox.clone();
-        let sandbox = match self.beyond(input) {
-            Beyond::Unconfined => return Ok(Sandbox::new(Level::Off)),
-            Beyond::Network => sandbox.network(Network::Allowed),
+        let sandbox = match self.sandbox_exception(input) {
+            Beyond::Unconfined => return Ok(Sandbox::new(SandboxLevel::Off)),
+            Beyond::Network => sandbox.with_network(NetworkAccess::Allowed),
             // Whoever may run unasked because it only reads is held to that: a wrong judgement then costs nothing.
-            Beyond::Nothing if permit.only_reads => sandbox.read_only(),
+            Beyond::Nothing if permit.read_only => sandbox.read_only(),
             Beyond::Nothing => sandbox,
         };
         if !sandbox.is_on() {
             return Ok(sandbox);
         }
         let workspace = Arc::clone(&self.0.workspace);
-        let look = move |stop: Stop| workspace.hidden(&stop).map_err(|error| format!("{error}."));
-        match words::stoppable(look).await? {
+        let look = move |stop: StopFlag| workspace.list_hidden_paths(&stop).map_err(|error| format!("{error}."));
+        match text::run_stoppable(look).await? {
             hidden if hidden.len() > MAX_HIDDEN => Err(format!(
                 "Not run: the user hides {} files here one by one, and a command can be kept from {MAX_HIDDEN} at most. Tell them: \
                  rules that hide whole folders would do.",
                 hidden.len()
             )),
-            hidden => Ok(sandbox.hide(hidden)),
+            hidden => Ok(sandbox.hide_paths(hidden)),
         }
     }
 }
 
 /// Starts a job, and waits for its first words.
-async fn start(settings: &Settings, command: Command, text: &str) -> Result<Reading, String> {
-    let explain = |error: OutputError| format!("{}.", capitalised(&error.to_string()));
+async fn start_job(settings: &ToolSettings, command: ShellCommand, text: &str) -> Result<OutputPage, String> {
+    let explain = |error: OutputError| format!("{}.", capitalize_first(&error.to_string()));
     let jobs = Arc::clone(&settings.jobs);
-    let number = jobs.start(Arc::clone(&settings.workspace), command, text).map_err(explain)?;
-    jobs.wait(number, FIRST_LOOK).await.map_err(explain)?;
-    words::blocking(move || {
-        let reading = unread(&jobs, number).map_err(explain)?;
+    let number = jobs.start_job(Arc::clone(&settings.workspace), command, text).map_err(explain)?;
+    jobs.wait_for_job(number, FIRST_OUTPUT_WAIT).await.map_err(explain)?;
+    text::run_blocking(move || {
+        let reading = read_unshown(&jobs, number).map_err(explain)?;
         match &reading.info().state {
             JobState::Failed(reason) => Err(format!("{reason}.")),
             _ => Ok(reading),
@@ -193,26 +203,28 @@ async fn start(settings: &Settings, command: Command, text: &str) -> Result<Read
     .await
 }
 
-impl From<Output> for ToolOutput {
-    fn from(output: Output) -> Self {
+impl From<CommandResult> for ToolOutput {
+    fn from(output: CommandResult) -> Self {
         match output {
-            Output::Ended { ran, seconds } => ended(&ran, seconds),
-            Output::Started { reading, alone } => started(&reading, alone),
+            CommandResult::Ended { ran, seconds } => ended_output(&ran, seconds),
+            CommandResult::Started { reading, alone } => started_output(&reading, alone),
         }
     }
 }
 
 /// The end, what was printed, and what to do.
-fn ended(ran: &Ran, seconds: u64) -> ToolOutput {
+fn ended_output(ran: &FinishedCommand, seconds: u64) -> ToolOutput {
     let outcome = &ran.outcome;
     let mut words = match outcome.end {
-        End::Exited(code) => format!("Exit code {code}"),
-        End::TimedOut => format!("Killed after {}, with all that it had started", count_seconds(seconds)),
-        End::Cancelled => "Cancelled, with all that it had started".to_owned(),
-        End::SupervisorLost => "Lost: its supervisor was killed, and what was left of the command too".to_owned(),
-        end => capitalised(&end.to_string()),
+        CommandExit::Exited(code) => format!("Exit code {code}"),
+        CommandExit::TimedOut => format!("Killed after {}, with all that it had started", count_seconds(seconds)),
+        CommandExit::Cancelled => "Cancelled, with all that it had started".to_owned(),
+        CommandExit::SupervisorLost => {
+            "Lost: its supervisor was killed, and what was left of the command too".to_owned()
+        }
+        end => capitalize_first(&end.to_string()),
     };
-    let omitted = grouped(outcome.output.omitted_bytes);
+    let omitted = group_digits(outcome.output.omitted_bytes);
     let printed = outcome.output.text_with(&match &ran.kept {
         Some(Ok(number)) => {
             format!("[… {omitted} bytes left out; read_command_output with output {number} shows them …]")
@@ -223,28 +235,28 @@ fn ended(ran: &Ran, seconds: u64) -> ToolOutput {
     let printed = printed.trim_end_matches('\n');
     words.push_str(if printed.is_empty() { ", no output." } else { ". Output:\n" });
     words.push_str(printed);
-    for note in notes(outcome) {
+    for note in outcome_notes(outcome) {
         words.push_str(&format!("\n[{note}]"));
     }
-    ToolOutput { failed: outcome.end != End::Exited(0), ..ToolOutput::done(words) }
+    ToolOutput { failed: outcome.end != CommandExit::Exited(0), ..ToolOutput::done(words) }
 }
 
 /// What is to be known of an end, and what to do.
-fn notes(outcome: &CommandOutcome) -> Vec<String> {
+fn outcome_notes(outcome: &CommandOutcome) -> Vec<String> {
     let mut notes = Vec::new();
     match outcome.end {
-        End::TimedOut => notes.push(format!(
+        CommandExit::TimedOut => notes.push(format!(
             "If it needs longer, give a timeout of up to {MAX_SECONDS}. If it waits for input, give that on its command line. If it is a \
              server, use background."
         )),
-        End::Exited(126) => notes.push("126: a file that cannot be executed. Is it a program, and `chmod +x`?".to_owned()),
-        End::Exited(127) => {
+        CommandExit::Exited(126) => notes.push("126: a file that cannot be executed. Is it a program, and `chmod +x`?".to_owned()),
+        CommandExit::Exited(127) => {
             notes.push("127: no such program. Check its name, give its path, or install it.".to_owned());
         }
-        End::Exited(153) | End::Signaled(25) => {
+        CommandExit::Exited(153) | CommandExit::Signaled(25) => {
             notes.push("A file grew too large: in the sandbox it may have 64 GiB.".to_owned());
         }
-        End::Exited(137) | End::Signaled(9) => {
+        CommandExit::Exited(137) | CommandExit::Signaled(9) => {
             notes.push("Killed from outside, perhaps for want of memory.".to_owned());
         }
         _ => {}
@@ -253,31 +265,33 @@ fn notes(outcome: &CommandOutcome) -> Vec<String> {
         let verb = if left == 1 { "was" } else { "were" };
         notes.push(format!(
             "{} that it left running {verb} ended. For a server, use background, without `&`.",
-            processes(left)
+            count_processes(left)
         ));
     }
     if let survivors @ 1.. = outcome.survivors {
-        notes.push(format!("{} could not be killed.", processes(survivors)));
+        notes.push(format!("{} could not be killed.", count_processes(survivors)));
     }
     // That a file is no program has nothing to do with walls, although the shell says so in the same words.
-    let confined = outcome.confined.as_ref().filter(|_| outcome.end != End::Exited(126));
-    notes.extend(confined.and_then(walls));
+    let confined = outcome.sandbox.as_ref().filter(|_| outcome.end != CommandExit::Exited(126));
+    notes.extend(confined.and_then(sandbox_note));
     notes
 }
 
 /// Which wall of its sandbox a command may have met, and what to do.
-pub(crate) fn walls(confined: &Confined) -> Option<String> {
+pub(crate) fn sandbox_note(confined: &SandboxReport) -> Option<String> {
     let note = confined.note.as_ref()?;
-    let advice = match note.wall {
-        Wall::Network => "If it cannot do without the network, call again with network: the user is asked.",
-        Wall::Files => "Work within that; if it cannot be done so, call again with unconfined: the user is asked.",
+    let advice = match note.kind {
+        DenialKind::Network => "If it cannot do without the network, call again with network: the user is asked.",
+        DenialKind::Files => {
+            "Work within that; if it cannot be done so, call again with unconfined: the user is asked."
+        }
     };
-    Some(format!("{} {advice}", note.words))
+    Some(format!("{} {advice}", note.message))
 }
 
-fn started(reading: &Reading, alone: bool) -> ToolOutput {
+fn started_output(reading: &OutputPage, alone: bool) -> ToolOutput {
     let (number, how) = (reading.info().number, &reading.info().state);
-    let printed = reading.first_words();
+    let printed = reading.first_output();
     let JobState::Ended(ending) = how else {
         let alone = match alone {
             true => " Other commands do not reach its ports: talk to it on one command line, or give network to both.",
@@ -287,11 +301,11 @@ fn started(reading: &Reading, alone: bool) -> ToolOutput {
             "Job {number} runs in the background. {printed}\n[Use read_command_output to read on, stop_command to end it.{alone}]"
         ));
     };
-    let mut words = format!("Job {number} has ended: {}. {printed}", state(how));
-    if let Some(note) = reading.info().confined.as_ref().and_then(walls) {
+    let mut words = format!("Job {number} has ended: {}. {printed}", describe_state(how));
+    if let Some(note) = reading.info().sandbox.as_ref().and_then(sandbox_note) {
         words.push_str(&format!("\n[{note}]"));
     }
-    ToolOutput { failed: ending.end != End::Exited(0), ..ToolOutput::done(words) }
+    ToolOutput { failed: ending.end != CommandExit::Exited(0), ..ToolOutput::done(words) }
 }
 
 fn count_seconds(seconds: u64) -> String {
@@ -299,22 +313,22 @@ fn count_seconds(seconds: u64) -> String {
 }
 
 /// Shows output while it comes.
-struct Preview<'a> {
-    out: Decoder,
-    err: Decoder,
+struct OutputPreview<'a> {
+    out: StreamDecoder,
+    err: StreamDecoder,
     /// How many bytes more are shown.
     left: usize,
-    progress: Progress<'a>,
+    progress: ProgressSink<'a>,
 }
 
-impl Preview<'_> {
-    fn push(&mut self, stream: Stream, bytes: &[u8]) {
+impl OutputPreview<'_> {
+    fn push(&mut self, stream: OutputStream, bytes: &[u8]) {
         if self.left == 0 {
             return;
         }
         let decoder = match stream {
-            Stream::Stdout => &mut self.out,
-            Stream::Stderr => &mut self.err,
+            OutputStream::Stdout => &mut self.out,
+            OutputStream::Stderr => &mut self.err,
         };
         self.left = self.left.saturating_sub(bytes.len());
         decoder.push(bytes, self.progress);
@@ -331,11 +345,11 @@ impl Preview<'_> {
 
 /// Bytes of one stream to text, with characters that are cut between two pieces kept for the next.
 #[derive(Default)]
-struct Decoder {
+struct StreamDecoder {
     pending: Vec<u8>,
 }
 
-impl Decoder {
+impl StreamDecoder {
     fn push(&mut self, bytes: &[u8], progress: &mut (dyn FnMut(&str) + Send)) {
         self.pending.extend_from_slice(bytes);
         let mut rest = self.pending.as_slice();
@@ -368,7 +382,7 @@ mod tests {
     #[track_caller]
     fn check(pieces: &[&[u8]], expected: &str) {
         let mut text = String::new();
-        let mut decoder = Decoder::default();
+        let mut decoder = StreamDecoder::default();
         for piece in pieces {
             decoder.push(piece, &mut |piece| text.push_str(piece));
         }

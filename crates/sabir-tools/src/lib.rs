@@ -1,6 +1,6 @@
 //! What can the model do to the world?
 //!
-//! Tools, a file each: [`builtin`] makes those of one task. Each is a thin reading of its arguments over
+//! Tools, a file each: [`builtin_tools`] makes those of one task. Each is a thin reading of its arguments over
 //! [`sabir_workspace`], which is what really touches the machine; what this crate adds is **the words**. The decision that
 //! shapes it is that a result is written for its only reader, a model that must choose its next call: what happened, in numbers
 //! that let it go on (lines, bytes left out, the nearest names), and nothing that differs from machine to machine or from one
@@ -27,9 +27,9 @@
 //! or the user was there in between, so the model is shown first what changed. They also remember where a path led when a write
 //! was judged, and do not write elsewhere.
 //!
-//! A command's result holds the beginning and the end of what it printed, as plain text; the whole is kept by [`Jobs`] under a
+//! A command's result holds the beginning and the end of what it printed, as plain text; the whole is kept by [`JobManager`] under a
 //! number, by which `read_command_output` reads it. Commands in the background are jobs, of the same numbers. They end with the
-//! `Jobs`, so a task that is over should [end](Jobs::end) them.
+//! `JobManager`, so a task that is over should [end](JobManager::stop_all) them.
 //!
 //! A tool that is dropped while it works kills its command. File work goes on to its end, unseen: a file is then old or new,
 //! never half.
@@ -69,29 +69,29 @@
 //! ```
 
 mod apply_patch;
-mod bound;
-mod built_in;
+mod command_facts;
 mod definitions;
 mod edit_file;
 mod edit_tool;
 mod edits;
 mod execute_command;
-mod facts;
 mod fetch_url;
-mod ground;
+mod file_tracker;
 mod list_code_definition_names;
 mod list_files;
-mod nearest;
+mod missing_path;
 mod picture;
+mod preconditions;
 mod preview;
 mod read_command_output;
 mod read_file;
 mod replace_in_file;
 mod search_files;
 mod stop_command;
+mod text;
 mod text_file;
+mod typed_tool;
 mod web;
-mod words;
 mod write_to_file;
 
 use std::path::PathBuf;
@@ -99,18 +99,17 @@ use std::sync::Arc;
 
 use sabir_agent::Tool;
 use sabir_call::ToolSpec;
-use sabir_workspace::{Jobs, Sandbox, Workspace};
+use sabir_workspace::{JobManager, Sandbox, Workspace};
 
-pub use crate::facts::gather;
-pub use crate::picture::{MAX_BYTES as MAX_PICTURE_BYTES, encoded as encoded_picture, picture};
-pub use crate::web::reach::Reach;
+pub use crate::command_facts::gather_facts;
+pub use crate::picture::{MAX_BYTES as MAX_PICTURE_BYTES, decode_picture as encoded_picture, load_picture};
+pub use crate::web::network_scope::NetworkScope;
 
 use crate::apply_patch::ApplyPatch;
-use crate::built_in::{Built, BuiltIn, spec};
 use crate::edit_file::EditFile;
 use crate::execute_command::ExecuteCommand;
 use crate::fetch_url::FetchUrl;
-use crate::ground::Ground;
+use crate::file_tracker::FileTracker;
 use crate::list_code_definition_names::ListCodeDefinitionNames;
 use crate::list_files::ListFiles;
 use crate::read_command_output::ReadCommandOutput;
@@ -118,13 +117,14 @@ use crate::read_file::ReadFile;
 use crate::replace_in_file::ReplaceInFile;
 use crate::search_files::SearchFiles;
 use crate::stop_command::StopCommand;
+use crate::typed_tool::{TypedTool, TypedToolAdapter, typed_spec};
 use crate::write_to_file::WriteToFile;
 
 pub use crate::edit_tool::{EditTool, EditToolError};
 
 /// What the tools of a task work on.
 #[derive(Clone)]
-pub struct Settings {
+pub struct ToolSettings {
     /// The folder in which the task works.
     pub workspace: Arc<Workspace>,
     /// The program that supervises commands: one that calls [`sabir_workspace::supervise::main`] when its first argument is
@@ -137,80 +137,80 @@ pub struct Settings {
     /// What commands are confined to.
     pub sandbox: Sandbox,
     /// What commands leave: outputs and jobs.
-    pub jobs: Arc<Jobs>,
+    pub jobs: Arc<JobManager>,
     /// Which machines `fetch_url` may ask.
-    pub reach: Reach,
+    pub reach: NetworkScope,
 }
 
 /// The built-in tools of one task, in the order in which a model reads of them. A second task needs its own: they remember what
-/// the model has seen. The edit tools that are not the chosen one are there, and [not offered](Tool::offered).
+/// the model has seen. The edit tools that are not the chosen one are there, and [not offered](Tool::is_offered).
 #[must_use]
-pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
-    let (ground, jobs) = (Arc::new(Ground::new(Arc::clone(&settings.workspace))), Arc::clone(&settings.jobs));
+pub fn builtin_tools(settings: ToolSettings) -> Vec<Arc<dyn Tool>> {
+    let (ground, jobs) = (Arc::new(FileTracker::new(Arc::clone(&settings.workspace))), Arc::clone(&settings.jobs));
     let edit_tool = settings.edit_tool;
     vec![
-        Built::arc(ReadFile(Arc::clone(&ground))),
-        Built::arc(ListFiles(Arc::clone(&ground))),
-        Built::arc(SearchFiles(Arc::clone(&ground))),
-        Built::arc(ListCodeDefinitionNames(Arc::clone(&ground))),
-        Built::arc(WriteToFile(Arc::clone(&ground))),
-        Built::offered(ReplaceInFile(Arc::clone(&ground)), edit_tool == EditTool::ReplaceInFile),
-        Built::offered(EditFile(Arc::clone(&ground)), edit_tool == EditTool::EditFile),
-        Built::offered(ApplyPatch(ground), edit_tool == EditTool::ApplyPatch),
-        Built::arc(FetchUrl::new(settings.reach.clone())),
-        Built::arc(ExecuteCommand(settings)),
-        Built::arc(ReadCommandOutput(Arc::clone(&jobs))),
-        Built::arc(StopCommand(jobs)),
+        TypedToolAdapter::into_tool(ReadFile(Arc::clone(&ground))),
+        TypedToolAdapter::into_tool(ListFiles(Arc::clone(&ground))),
+        TypedToolAdapter::into_tool(SearchFiles(Arc::clone(&ground))),
+        TypedToolAdapter::into_tool(ListCodeDefinitionNames(Arc::clone(&ground))),
+        TypedToolAdapter::into_tool(WriteToFile(Arc::clone(&ground))),
+        TypedToolAdapter::with_offered(ReplaceInFile(Arc::clone(&ground)), edit_tool == EditTool::ReplaceInFile),
+        TypedToolAdapter::with_offered(EditFile(Arc::clone(&ground)), edit_tool == EditTool::EditFile),
+        TypedToolAdapter::with_offered(ApplyPatch(ground), edit_tool == EditTool::ApplyPatch),
+        TypedToolAdapter::into_tool(FetchUrl::new(settings.reach.clone())),
+        TypedToolAdapter::into_tool(ExecuteCommand(settings)),
+        TypedToolAdapter::into_tool(ReadCommandOutput(Arc::clone(&jobs))),
+        TypedToolAdapter::into_tool(StopCommand(jobs)),
     ]
 }
 
 /// What a model reads of the built-in tools, in their order, wherever they may work; of the edit tools the usual one.
 #[must_use]
-pub fn specs() -> Vec<ToolSpec> {
+pub fn builtin_specs() -> Vec<ToolSpec> {
     vec![
-        spec::<ReadFile>(),
-        spec::<ListFiles>(),
-        spec::<SearchFiles>(),
-        spec::<ListCodeDefinitionNames>(),
-        spec::<WriteToFile>(),
-        spec::<ReplaceInFile>(),
-        spec::<FetchUrl>(),
-        spec::<ExecuteCommand>(),
-        spec::<ReadCommandOutput>(),
-        spec::<StopCommand>(),
+        typed_spec::<ReadFile>(),
+        typed_spec::<ListFiles>(),
+        typed_spec::<SearchFiles>(),
+        typed_spec::<ListCodeDefinitionNames>(),
+        typed_spec::<WriteToFile>(),
+        typed_spec::<ReplaceInFile>(),
+        typed_spec::<FetchUrl>(),
+        typed_spec::<ExecuteCommand>(),
+        typed_spec::<ReadCommandOutput>(),
+        typed_spec::<StopCommand>(),
     ]
 }
 
 /// Every built-in tool by its name, with its Markdown: what it does, what it takes, and the exact words of its results.
 #[must_use]
-pub fn manuals() -> Vec<(&'static str, &'static str)> {
-    fn of<T: BuiltIn>() -> (&'static str, &'static str) {
+pub fn tool_manuals() -> Vec<(&'static str, &'static str)> {
+    fn manual_of<T: TypedTool>() -> (&'static str, &'static str) {
         (T::NAME, T::MANUAL)
     }
     vec![
-        of::<ReadFile>(),
-        of::<ListFiles>(),
-        of::<SearchFiles>(),
-        of::<ListCodeDefinitionNames>(),
-        of::<WriteToFile>(),
-        of::<ReplaceInFile>(),
-        of::<EditFile>(),
-        of::<ApplyPatch>(),
-        of::<FetchUrl>(),
-        of::<ExecuteCommand>(),
-        of::<ReadCommandOutput>(),
-        of::<StopCommand>(),
+        manual_of::<ReadFile>(),
+        manual_of::<ListFiles>(),
+        manual_of::<SearchFiles>(),
+        manual_of::<ListCodeDefinitionNames>(),
+        manual_of::<WriteToFile>(),
+        manual_of::<ReplaceInFile>(),
+        manual_of::<EditFile>(),
+        manual_of::<ApplyPatch>(),
+        manual_of::<FetchUrl>(),
+        manual_of::<ExecuteCommand>(),
+        manual_of::<ReadCommandOutput>(),
+        manual_of::<StopCommand>(),
     ]
 }
 
-/// What can be said of the edit tools that [`specs`] leaves out.
+/// What can be said of the edit tools that [`builtin_specs`] leaves out.
 #[must_use]
 pub fn unoffered_specs() -> Vec<ToolSpec> {
-    vec![spec::<EditFile>(), spec::<ApplyPatch>()]
+    vec![typed_spec::<EditFile>(), typed_spec::<ApplyPatch>()]
 }
 
 /// The environment stays out of it: its values may be nobody's business.
-impl std::fmt::Debug for Settings {
+impl std::fmt::Debug for ToolSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Settings")
             .field("workspace", &self.workspace)

@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Permit, Progress, ToolOutput};
+use sabir_agent::{CallPermit, ProgressSink, ToolOutput};
 use sabir_policy::Access;
-use sabir_workspace::{EntryKind, ListOptions, Listing, Stop, WorkPath, WorkspaceError};
+use sabir_workspace::{EntryKind, FolderListing, ListOptions, StopFlag, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::built_in::BuiltIn;
-use crate::ground::Ground;
-use crate::words::{self, count};
+use crate::file_tracker::FileTracker;
+use crate::text::{self, count_noun};
+use crate::typed_tool::TypedTool;
 
 const MAX_ENTRIES: usize = 1000;
 const MAX_OUTPUT_BYTES: usize = 48 << 10;
 
 /// The tool.
-pub(crate) struct ListFiles(pub(crate) Arc<Ground>);
+pub(crate) struct ListFiles(pub(crate) Arc<FileTracker>);
 
 /// List the files and folders in a folder. What .gitignore hides is left out.
 #[derive(Deserialize, JsonSchema)]
@@ -31,14 +31,14 @@ pub(crate) struct Input {
 }
 
 /// What is in the folder.
-pub(crate) struct Listed {
+pub(crate) struct ListedFolder {
     folder: WorkPath,
-    listing: Listing,
+    listing: FolderListing,
 }
 
-impl BuiltIn for ListFiles {
+impl TypedTool for ListFiles {
     type Input = Input;
-    type Output = Listed;
+    type Output = ListedFolder;
     const NAME: &'static str = "list_files";
     const MANUAL: &'static str = include_str!("specs/list_files.md");
     const READS_ONLY: bool = true;
@@ -48,29 +48,29 @@ impl BuiltIn for ListFiles {
     }
 
     fn access(&self, input: &Input) -> Access {
-        self.0.reading(&input.path)
+        self.0.read_access(&input.path)
     }
 
-    async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Listed, String> {
-        words::stoppable(move |stop| list(&self.0, &input, stop)).await
+    async fn run(self: Arc<Self>, _: &CallPermit, input: Input, _: ProgressSink<'_>) -> Result<ListedFolder, String> {
+        text::run_stoppable(move |stop| list_folder(&self.0, &input, stop)).await
     }
 }
 
-fn list(ground: &Ground, input: &Input, stop: Stop) -> Result<Listed, String> {
-    let folder = ground.resolve(&input.path).map_err(|error| ground.explain(&error))?;
+fn list_folder(ground: &FileTracker, input: &Input, stop: StopFlag) -> Result<ListedFolder, String> {
+    let folder = ground.resolve_path(&input.path).map_err(|error| ground.explain_error(&error))?;
     let options = ListOptions { recursive: input.recursive, max_entries: MAX_ENTRIES, stop };
-    let listing = ground.workspace().list(&folder, &options).map_err(|error| match error {
+    let listing = ground.workspace().list_folder(&folder, &options).map_err(|error| match error {
         WorkspaceError::NotAFolder { .. } => format!("`{folder}` is not a folder. Use read_file for files."),
-        error => ground.explain(&error),
+        error => ground.explain_error(&error),
     })?;
-    Ok(Listed { folder, listing })
+    Ok(ListedFolder { folder, listing })
 }
 
-impl From<Listed> for ToolOutput {
-    fn from(Listed { folder, listing }: Listed) -> Self {
+impl From<ListedFolder> for ToolOutput {
+    fn from(ListedFolder { folder, listing }: ListedFolder) -> Self {
         let hidden = match listing.hidden {
             0 => String::new(),
-            hidden => format!("\n[The user hides {}: work without, or ask.]", count(hidden, "more name")),
+            hidden => format!("\n[The user hides {}: work without, or ask.]", count_noun(hidden, "more name")),
         };
         if listing.entries.is_empty() {
             return Self::done(format!("`{folder}` holds no files, or only ignored ones.{hidden}"));

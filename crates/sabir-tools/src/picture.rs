@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use imagesize::ImageType;
 use sabir_call::Image;
 
-use crate::words;
+use crate::text;
 
 /// A larger one is refused by providers, who measure it in base64: 5 MiB.
 pub const MAX_BYTES: usize = (5 << 20) / 4 * 3;
@@ -14,7 +14,7 @@ const MAX_SIDE_PIXELS: usize = 8000;
 
 /// A picture that can be shown.
 #[derive(Debug)]
-pub(crate) struct Picture {
+pub(crate) struct LoadedPicture {
     /// PNG, say.
     pub(crate) format: &'static str,
     pub(crate) width: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Picture {
 }
 
 /// The kind of picture that a file begins as: what people call it, and its media type.
-pub(crate) fn format(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
+pub(crate) fn detect_format(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     match imagesize::image_type(bytes).ok()? {
         ImageType::Png => Some(("PNG", "image/png")),
         ImageType::Jpeg => Some(("JPEG", "image/jpeg")),
@@ -37,26 +37,26 @@ pub(crate) fn format(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
 ///
 /// # Errors
 /// What it is instead, or why it cannot be shown, in words.
-pub fn picture(bytes: &[u8]) -> Result<Image, String> {
-    let format = format(bytes).ok_or("it is no PNG, JPEG, GIF or WebP image")?;
-    Picture::new(format, bytes).map(|picture| picture.image)
+pub fn load_picture(bytes: &[u8]) -> Result<Image, String> {
+    let format = detect_format(bytes).ok_or("it is no PNG, JPEG, GIF or WebP image")?;
+    LoadedPicture::new(format, bytes).map(|picture| picture.image)
 }
 
 /// The same of a file in base64.
 ///
 /// # Errors
-/// As for [`picture`], and where it is no base64.
-pub fn encoded(base64: &str) -> Result<Image, String> {
+/// As for [`load_picture`], and where it is no base64.
+pub fn decode_picture(base64: &str) -> Result<Image, String> {
     let bytes = STANDARD.decode(base64).map_err(|error| format!("it is no base64: {error}"))?;
-    picture(&bytes)
+    load_picture(&bytes)
 }
 
-impl Picture {
+impl LoadedPicture {
     /// Takes the whole file. The error says why no model could be shown it: a picture that a provider refuses would make it
     /// refuse every request from then on.
     pub(crate) fn new((format, media_type): (&'static str, &str), bytes: &[u8]) -> Result<Self, String> {
         if bytes.len() > MAX_BYTES {
-            return Err(format!("at most {} can be", words::bytes(MAX_BYTES as u64)));
+            return Err(format!("at most {} can be", text::count_bytes(MAX_BYTES as u64)));
         }
         let size = imagesize::blob_size(bytes).map_err(|_| "it is broken".to_owned())?;
         if size.width == 0 || size.height == 0 {

@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Permit, Progress};
-use sabir_edit::Text;
+use sabir_agent::{CallPermit, ProgressSink};
+use sabir_edit::DecodedText;
 use sabir_policy::Access;
 use sabir_workspace::{FileContent, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::built_in::BuiltIn;
-use crate::ground::Ground;
-use crate::picture::{self, Picture};
-use crate::words::{self, MAX_FILE_BYTES, bytes, count};
+use crate::file_tracker::FileTracker;
+use crate::picture::{self, LoadedPicture};
+use crate::text::{self, MAX_FILE_BYTES, count_bytes, count_noun};
+use crate::typed_tool::TypedTool;
 
-pub(crate) use reading::{Lines, Reading, Seen};
+pub(crate) use file_view::{FileView, FileViews, NumberedLines};
 
-mod reading;
+mod file_view;
 
 const MAX_LINES: usize = 2000;
 const MAX_LINE_BYTES: usize = 2000;
@@ -26,7 +26,7 @@ const MAX_OUTPUT_BYTES: usize = 64 << 10;
 const MAX_FILES: usize = 20;
 
 /// The tool.
-pub(crate) struct ReadFile(pub(crate) Arc<Ground>);
+pub(crate) struct ReadFile(pub(crate) Arc<FileTracker>);
 
 /// Read a text file or look at an image. Each line comes as `NUMBER | LINE`; number and bar are not part of the file.
 /// A long file comes in parts; read on with start_line.
@@ -47,21 +47,21 @@ pub(crate) struct Input {
 }
 
 /// A file and the lines of it that are wanted.
-struct Wanted {
+struct RequestedLines {
     path: String,
     first: usize,
     last: usize,
 }
 
 /// How much may still be shown.
-struct Room {
+struct OutputBudget {
     text_bytes: usize,
     picture_bytes: usize,
 }
 
-impl BuiltIn for ReadFile {
+impl TypedTool for ReadFile {
     type Input = Input;
-    type Output = Reading;
+    type Output = FileViews;
     const NAME: &'static str = "read_file";
     const MANUAL: &'static str = include_str!("specs/read_file.md");
     const READS_ONLY: bool = true;
@@ -71,80 +71,83 @@ impl BuiltIn for ReadFile {
     }
 
     fn access(&self, input: &Input) -> Access {
-        let wanted = input.wanted(&self.0);
-        self.0.reading_all(wanted.iter().map(|wanted| wanted.path.as_str()))
+        let wanted = input.requested_files(&self.0);
+        self.0.read_access_all(wanted.iter().map(|wanted| wanted.path.as_str()))
     }
 
-    async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Reading, String> {
-        words::blocking(move || {
-            let wanted = input.wanted(&self.0);
+    async fn run(self: Arc<Self>, _: &CallPermit, input: Input, _: ProgressSink<'_>) -> Result<FileViews, String> {
+        text::run_blocking(move || {
+            let wanted = input.requested_files(&self.0);
             if wanted.len() > MAX_FILES {
-                return Err(format!("That is {}; read at most {MAX_FILES} at a time.", count(wanted.len(), "file")));
+                return Err(format!(
+                    "That is {}; read at most {MAX_FILES} at a time.",
+                    count_noun(wanted.len(), "file")
+                ));
             }
-            let mut room = Room { text_bytes: MAX_OUTPUT_BYTES, picture_bytes: picture::MAX_BYTES };
+            let mut room = OutputBudget { text_bytes: MAX_OUTPUT_BYTES, picture_bytes: picture::MAX_BYTES };
             let files = wanted.into_iter().map(|wanted| {
-                let seen = read(&self.0, &wanted, &mut room);
+                let seen = read_requested(&self.0, &wanted, &mut room);
                 (wanted.path, seen)
             });
-            Ok(Reading(files.collect()))
+            Ok(FileViews(files.collect()))
         })
         .await
     }
 }
 
 impl Input {
-    fn wanted(&self, ground: &Ground) -> Vec<Wanted> {
+    fn requested_files(&self, ground: &FileTracker) -> Vec<RequestedLines> {
         let (first, last) = (self.start_line.unwrap_or(1), self.end_line.unwrap_or(usize::MAX));
         // Where no lines are asked for, they may stand behind this path as behind the others.
         let lines_given = self.start_line.is_some() || self.end_line.is_some();
-        let whole = || Wanted { path: self.path.clone(), first, last };
-        let mut all = vec![if lines_given { whole() } else { Wanted::parse(ground, &self.path) }];
-        all.extend(self.more_paths.iter().flatten().map(|text| Wanted::parse(ground, text)));
+        let whole = || RequestedLines { path: self.path.clone(), first, last };
+        let mut all = vec![if lines_given { whole() } else { RequestedLines::parse(ground, &self.path) }];
+        all.extend(self.more_paths.iter().flatten().map(|text| RequestedLines::parse(ground, text)));
         all
     }
 }
 
-impl Wanted {
+impl RequestedLines {
     /// `PATH` or `PATH:FIRST-LAST`; a file of that very name goes before.
-    fn parse(ground: &Ground, text: &str) -> Self {
+    fn parse(ground: &FileTracker, text: &str) -> Self {
         let whole = Self { path: text.to_owned(), first: 1, last: usize::MAX };
         let Some((path, lines)) = text.rsplit_once(':') else { return whole };
         let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
         let (Ok(first), Ok(last)) = (first.parse(), last.parse()) else { return whole };
-        let is_name = ground.resolve(text).is_ok_and(|real| ground.workspace().exists(&real).unwrap_or(true));
+        let is_name = ground.resolve_path(text).is_ok_and(|real| ground.workspace().exists(&real).unwrap_or(true));
         if is_name { whole } else { Self { path: path.to_owned(), first, last } }
     }
 }
 
-fn read(ground: &Ground, wanted: &Wanted, room: &mut Room) -> Result<Seen, String> {
-    let Wanted { path, first, last } = wanted;
+fn read_requested(ground: &FileTracker, wanted: &RequestedLines, room: &mut OutputBudget) -> Result<FileView, String> {
+    let RequestedLines { path, first, last } = wanted;
     if *first == 0 || last < first {
         return Err(format!(
             "Lines {first} to {last} are no lines: start_line is at least 1, end_line at least start_line."
         ));
     }
-    let path = ground.resolve(path).map_err(|error| ground.explain(&error))?;
-    let found = ground.workspace().read(&path, MAX_FILE_BYTES).map_err(|error| match error {
+    let path = ground.resolve_path(path).map_err(|error| ground.explain_error(&error))?;
+    let found = ground.workspace().read_file(&path, MAX_FILE_BYTES).map_err(|error| match error {
         WorkspaceError::NotAFile { found: "a folder", .. } => format!("`{path}` is a folder. Use list_files for it."),
-        error => ground.explain(&error),
+        error => ground.explain_error(&error),
     })?;
-    if let Some(format) = picture::format(&found.bytes) {
-        return look(&path, &found, format, room);
+    if let Some(format) = picture::detect_format(&found.bytes) {
+        return load_image(&path, &found, format, room);
     }
-    let text = text(&path, &found)?;
-    let seen = show(&path, &found, &text, (*first, *last), room)?;
-    ground.learn(path, found.version, (!found.truncated).then_some(text.content.as_str()));
+    let text = decode_text(&path, &found)?;
+    let seen = select_lines(&path, &found, &text, (*first, *last), room)?;
+    ground.record_version(path, found.version, (!found.truncated).then_some(text.content.as_str()));
     Ok(seen)
 }
 
-fn look(
+fn load_image(
     path: &WorkPath,
     found: &FileContent,
     format: (&'static str, &'static str),
-    room: &mut Room,
-) -> Result<Seen, String> {
-    let size = bytes(found.size_bytes);
-    let picture = Picture::new(format, &found.bytes).map_err(|reason| {
+    room: &mut OutputBudget,
+) -> Result<FileView, String> {
+    let size = count_bytes(found.size_bytes);
+    let picture = LoadedPicture::new(format, &found.bytes).map_err(|reason| {
         format!(
             "`{path}` is an image ({}, {size}), and cannot be shown: {reason}. Use execute_command to look into it, or to make \
              another one of it.",
@@ -158,12 +161,12 @@ fn look(
         ));
     }
     room.picture_bytes -= found.bytes.len();
-    Ok(Seen::Picture { path: path.to_string(), size, picture })
+    Ok(FileView::Picture { path: path.to_string(), size, picture })
 }
 
 /// What the file says.
-fn text(path: &WorkPath, found: &FileContent) -> Result<Text, String> {
-    let size = bytes(found.size_bytes);
+fn decode_text(path: &WorkPath, found: &FileContent) -> Result<DecodedText, String> {
+    let size = count_bytes(found.size_bytes);
     if found.bytes.starts_with(b"%PDF-") {
         return Err(format!(
             "`{path}` is a PDF ({size}), which read_file cannot show. Use execute_command with `pdftotext -layout FILE -`."
@@ -175,7 +178,7 @@ fn text(path: &WorkPath, found: &FileContent) -> Result<Text, String> {
         let end = whole.iter().rposition(|byte| *byte == b'\n').map_or(whole.len(), |at| at + 1);
         whole = whole.get(..end).unwrap_or(whole);
     }
-    Text::decode(whole).map_err(|_| {
+    DecodedText::decode(whole).map_err(|_| {
         format!(
             "`{path}` is a binary file ({size}), which read_file cannot show. Use execute_command, with `file` or `xxd` for \
              instance."
@@ -184,30 +187,33 @@ fn text(path: &WorkPath, found: &FileContent) -> Result<Text, String> {
 }
 
 /// The lines, as many as fit.
-fn show(
+fn select_lines(
     path: &WorkPath,
     found: &FileContent,
-    text: &Text,
+    text: &DecodedText,
     (first, last): (usize, usize),
-    room: &mut Room,
-) -> Result<Seen, String> {
+    room: &mut OutputBudget,
+) -> Result<FileView, String> {
     let total = text.content.lines().count();
     if total == 0 {
-        return Ok(Seen::Empty { path: path.to_string() });
+        return Ok(FileView::Empty { path: path.to_string() });
     }
     if first > total {
         return Err(format!(
             "`{path}` has {}, so there is no line {first}. Give a smaller start_line.",
-            count(total, "line")
+            count_noun(total, "line")
         ));
     }
     if room.text_bytes == 0 {
-        return Err(format!("`{path}` has {}, for which there was no room. Read it by itself.", count(total, "line")));
+        return Err(format!(
+            "`{path}` has {}, for which there was no room. Read it by itself.",
+            count_noun(total, "line")
+        ));
     }
     let wanted = last.min(total);
     let mut lines = Vec::new();
     for (number, line) in (1..=wanted).zip(text.content.lines()).skip(first - 1).take(MAX_LINES) {
-        let line = words::cut(line, MAX_LINE_BYTES);
+        let line = text::cut_line(line, MAX_LINE_BYTES);
         // The number, the bar and the end of the line.
         let needed = line.len() + wanted.to_string().len() + 4;
         if number > first && needed > room.text_bytes {
@@ -218,7 +224,7 @@ fn show(
         lines.push(line);
     }
     let endings = text.content.matches('\n').count();
-    Ok(Seen::Lines(Lines {
+    Ok(FileView::Lines(NumberedLines {
         first,
         lines,
         wanted,

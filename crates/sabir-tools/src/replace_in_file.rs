@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Bound, Permit, Progress};
+use sabir_agent::{CallPermit, Preconditions, ProgressSink};
 use sabir_policy::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::bound;
-use crate::built_in::BuiltIn;
-use crate::edits::{self, Edits};
-use crate::ground::Ground;
+use crate::edits::{self, EditOutcome};
+use crate::file_tracker::FileTracker;
+use crate::preconditions;
 use crate::preview;
+use crate::text;
 use crate::text_file::TextFile;
-use crate::words;
+use crate::typed_tool::TypedTool;
 
 /// The tool.
-pub(crate) struct ReplaceInFile(pub(crate) Arc<Ground>);
+pub(crate) struct ReplaceInFile(pub(crate) Arc<FileTracker>);
 
 /// Change parts of a file with SEARCH/REPLACE blocks. All blocks are applied, or none.
 #[derive(Deserialize, JsonSchema)]
@@ -31,9 +31,9 @@ pub(crate) struct Input {
     diff: String,
 }
 
-impl BuiltIn for ReplaceInFile {
+impl TypedTool for ReplaceInFile {
     type Input = Input;
-    type Output = Edits;
+    type Output = EditOutcome;
     const NAME: &'static str = "replace_in_file";
     const MANUAL: &'static str = include_str!("specs/replace_in_file.md");
     const READS_ONLY: bool = false;
@@ -46,24 +46,26 @@ impl BuiltIn for ReplaceInFile {
     }
 
     fn access(&self, input: &Input) -> Access {
-        self.0.writing(&input.path)
+        self.0.write_access(&input.path)
     }
 
-    fn bound(&self, input: &Input) -> Bound {
-        bound::of_writes(&self.0, [input.path.as_str()])
+    fn preconditions(&self, input: &Input) -> Preconditions {
+        preconditions::write_preconditions(&self.0, [input.path.as_str()])
     }
 
     fn preview(&self, input: &Input) -> Option<String> {
-        preview::of_edit(&self.0, &input.path, |old| Some(sabir_edit::apply_blocks(old, &input.diff).ok()?.content))
+        preview::preview_edit(&self.0, &input.path, |old| {
+            Some(sabir_edit::apply_blocks(old, &input.diff).ok()?.content)
+        })
     }
 
-    async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Edits, String> {
-        words::blocking(move || replace(&self.0, &input)).await
+    async fn run(self: Arc<Self>, _: &CallPermit, input: Input, _: ProgressSink<'_>) -> Result<EditOutcome, String> {
+        text::run_blocking(move || replace_blocks(&self.0, &input)).await
     }
 }
 
-fn replace(ground: &Ground, input: &Input) -> Result<Edits, String> {
-    let file = TextFile::open(ground, ground.target(&input.path)?)?;
+fn replace_blocks(ground: &FileTracker, input: &Input) -> Result<EditOutcome, String> {
+    let file = TextFile::open(ground, ground.write_target(&input.path)?)?;
     let edited = sabir_edit::apply_blocks(&file.content, &input.diff);
-    edits::one(ground, file, edited, "block")
+    edits::apply_edit(ground, file, edited, "block")
 }

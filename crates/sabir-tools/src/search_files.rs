@@ -2,27 +2,27 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Permit, Progress, ToolOutput};
-use sabir_edit::{Encoding, Text};
+use sabir_agent::{CallPermit, ProgressSink, ToolOutput};
+use sabir_edit::{DecodedText, TextEncoding};
 use sabir_policy::Access;
-use sabir_workspace::{EntryKind, Match, SearchOptions, SearchResult, Stop, WorkPath, WorkspaceError};
+use sabir_workspace::{EntryKind, SearchMatch, SearchOptions, SearchResult, StopFlag, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::built_in::BuiltIn;
-use crate::ground::Ground;
-use crate::words::{self, count};
+use crate::file_tracker::FileTracker;
+use crate::text::{self, count_noun};
+use crate::typed_tool::TypedTool;
 
 const MAX_MATCHES: usize = 200;
 const MAX_LINE_BYTES: usize = 300;
 const MAX_OUTPUT_BYTES: usize = 48 << 10;
 const MAX_CONTEXT_LINES: usize = 20;
 /// How much of a file is looked at to tell whether it is binary.
-const LOOKED_AT_BYTES: usize = 8 << 10;
+const HEAD_BYTES: usize = 8 << 10;
 
 /// The tool.
-pub(crate) struct SearchFiles(pub(crate) Arc<Ground>);
+pub(crate) struct SearchFiles(pub(crate) Arc<FileTracker>);
 
 /// Search files line by line with a regular expression. Matches come with their line numbers. Binary files and what
 /// .gitignore hides are left out.
@@ -41,17 +41,17 @@ pub(crate) struct Input {
 }
 
 /// What was found.
-pub(crate) struct Searched {
+pub(crate) struct SearchOutcome {
     path: WorkPath,
     glob: Option<String>,
     result: SearchResult,
     /// What the file is that was to be searched, if it is none that can be.
-    unsearched: Option<String>,
+    unsearchable_kind: Option<String>,
 }
 
-impl BuiltIn for SearchFiles {
+impl TypedTool for SearchFiles {
     type Input = Input;
-    type Output = Searched;
+    type Output = SearchOutcome;
     const NAME: &'static str = "search_files";
     const MANUAL: &'static str = include_str!("specs/search_files.md");
     const READS_ONLY: bool = true;
@@ -61,16 +61,17 @@ impl BuiltIn for SearchFiles {
     }
 
     fn access(&self, input: &Input) -> Access {
-        self.0.reading(input.path.as_deref().unwrap_or("."))
+        self.0.read_access(input.path.as_deref().unwrap_or("."))
     }
 
-    async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Searched, String> {
-        words::stoppable(move |stop| search(&self.0, &input, stop)).await
+    async fn run(self: Arc<Self>, _: &CallPermit, input: Input, _: ProgressSink<'_>) -> Result<SearchOutcome, String> {
+        text::run_stoppable(move |stop| run_search(&self.0, &input, stop)).await
     }
 }
 
-fn search(ground: &Ground, input: &Input, stop: Stop) -> Result<Searched, String> {
-    let path = ground.resolve(input.path.as_deref().unwrap_or(".")).map_err(|error| ground.explain(&error))?;
+fn run_search(ground: &FileTracker, input: &Input, stop: StopFlag) -> Result<SearchOutcome, String> {
+    let path =
+        ground.resolve_path(input.path.as_deref().unwrap_or(".")).map_err(|error| ground.explain_error(&error))?;
     let options = SearchOptions {
         glob: input.file_pattern.clone().filter(|pattern| !pattern.is_empty()),
         context_lines: input.context_lines.unwrap_or(1).min(MAX_CONTEXT_LINES),
@@ -80,20 +81,20 @@ fn search(ground: &Ground, input: &Input, stop: Stop) -> Result<Searched, String
         stop,
         ..SearchOptions::new(&input.regex)
     };
-    let result = ground.workspace().search(&options).map_err(|error| match error {
-        WorkspaceError::Regex { reason, .. } => bad_regex(&input.regex, &reason),
+    let result = ground.workspace().search_files(&options).map_err(|error| match error {
+        WorkspaceError::Regex { reason, .. } => explain_regex_error(&input.regex, &reason),
         WorkspaceError::Glob { pattern, reason } => {
             format!("The file_pattern `{pattern}` is not valid: {reason}. Write it as in `*.rs` or `src/**/*.rs`.")
         }
-        error => ground.explain(&error),
+        error => ground.explain_error(&error),
     })?;
     let SearchOptions { path, glob, .. } = options;
-    let unsearched = result.matches.is_empty().then(|| unsearched(ground, &path)).flatten();
-    Ok(Searched { path, glob, result, unsearched })
+    let unsearched = result.matches.is_empty().then(|| find_unsearchable_kind(ground, &path)).flatten();
+    Ok(SearchOutcome { path, glob, result, unsearchable_kind: unsearched })
 }
 
 /// What is wrong with an expression, where, and the usual cause.
-fn bad_regex(regex: &str, reason: &str) -> String {
+fn explain_regex_error(regex: &str, reason: &str) -> String {
     const CAUSES: [(&str, &str); 9] = [
         ("is not allowed in a regex", "Each line is searched by itself, so search for what stands in one line."),
         ("unclosed group", "To search for a `(` itself, write `\\(`."),
@@ -119,42 +120,42 @@ fn bad_regex(regex: &str, reason: &str) -> String {
 }
 
 /// What a file is that the search takes for a binary one, as it does where there is a NUL.
-fn unsearched(ground: &Ground, path: &WorkPath) -> Option<String> {
+fn find_unsearchable_kind(ground: &FileTracker, path: &WorkPath) -> Option<String> {
     let is_file = ground.workspace().metadata(path).is_ok_and(|found| found.kind == EntryKind::File);
-    let start = is_file.then(|| ground.workspace().read(path, LOOKED_AT_BYTES).ok()).flatten()?;
+    let start = is_file.then(|| ground.workspace().read_file(path, HEAD_BYTES).ok()).flatten()?;
     if !start.bytes.contains(&0) {
         return None;
     }
-    match Text::decode(&start.bytes) {
+    match DecodedText::decode(&start.bytes) {
         // With a byte order mark it was read as what it is.
-        Ok(Text { encoding: Encoding::Utf16LeMark | Encoding::Utf16BeMark, .. }) => None,
+        Ok(DecodedText { encoding: TextEncoding::Utf16LeMark | TextEncoding::Utf16BeMark, .. }) => None,
         Ok(text) => Some(format!("in {}", text.encoding.name())),
         Err(_) => Some("a binary file".to_owned()),
     }
 }
 
-impl From<Searched> for ToolOutput {
-    fn from(searched: Searched) -> Self {
+impl From<SearchOutcome> for ToolOutput {
+    fn from(searched: SearchOutcome) -> Self {
         let result = &searched.result;
         if result.matches.is_empty() {
-            return Self::done(searched.nothing());
+            return Self::done(searched.no_match_message());
         }
-        let (mut words, shown) = show(&result.matches);
+        let (mut words, shown) = render_matches(&result.matches);
         if result.truncated || shown < result.matches.len() {
             words.push_str(&format!(
                 "\n[Only the first {}. Narrow the search with path, file_pattern or a more exact regex.]",
-                count(shown, "matching line")
+                count_noun(shown, "matching line")
             ));
         }
-        words.push_str(&searched.skipped());
+        words.push_str(&searched.skipped_note());
         Self::done(words)
     }
 }
 
-impl Searched {
-    fn nothing(&self) -> String {
-        let files = count(self.result.files, "file");
-        if let Some(what) = &self.unsearched {
+impl SearchOutcome {
+    fn no_match_message(&self) -> String {
+        let files = count_noun(self.result.files, "file");
+        if let Some(what) = &self.unsearchable_kind {
             return format!("`{}` is {what}, which is not searched. Use execute_command.", self.path);
         }
         let words = match &self.glob {
@@ -168,19 +169,19 @@ impl Searched {
                 format!("No line matches in {files}. Upper and lower case count, unless the regex begins with `(?i)`.")
             }
         };
-        words + &self.skipped()
+        words + &self.skipped_note()
     }
 
-    fn skipped(&self) -> String {
+    fn skipped_note(&self) -> String {
         match self.result.skipped {
             0 => String::new(),
-            skipped => format!("\n[{} could not be searched.]", count(skipped, "file")),
+            skipped => format!("\n[{} could not be searched.]", count_noun(skipped, "file")),
         }
     }
 }
 
 /// The matches by file, `NUMBER: LINE` for a match and `NUMBER- LINE` for its context, and how many there was room for.
-fn show(matches: &[Match]) -> (String, usize) {
+fn render_matches(matches: &[SearchMatch]) -> (String, usize) {
     let mut words = String::new();
     let mut before: Option<(&WorkPath, u64)> = None;
     for (index, found) in matches.iter().enumerate() {

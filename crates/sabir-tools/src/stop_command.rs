@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Permit, Progress, ToolOutput};
+use sabir_agent::{CallPermit, ProgressSink, ToolOutput};
 use sabir_policy::Access;
-use sabir_workspace::{End, JobState, Jobs, Line, OutputError, OutputInfo, PageOptions};
+use sabir_workspace::{CommandExit, JobManager, JobState, OutputError, OutputInfo, OutputLine, PageOptions};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::built_in::BuiltIn;
-use crate::read_command_output::{numbered, state};
-use crate::words;
+use crate::read_command_output::{describe_state, number_lines};
+use crate::text;
+use crate::typed_tool::TypedTool;
 
 const LAST_LINES: u64 = 20;
 const MAX_BYTES: usize = 4 << 10;
 const MAX_LINE_BYTES: usize = 500;
 
 /// The tool.
-pub(crate) struct StopCommand(pub(crate) Arc<Jobs>);
+pub(crate) struct StopCommand(pub(crate) Arc<JobManager>);
 
 /// Stop a job.
 #[derive(Deserialize, JsonSchema)]
@@ -30,17 +30,17 @@ pub(crate) struct Input {
 
 /// How it ended.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct StopResult {
     /// Whether it had ended before.
     ended_already: bool,
     info: OutputInfo,
     /// The last lines; nothing where they cannot be shown.
-    lines: Vec<Line>,
+    lines: Vec<OutputLine>,
 }
 
-impl BuiltIn for StopCommand {
+impl TypedTool for StopCommand {
     type Input = Input;
-    type Output = Output;
+    type Output = StopResult;
     const NAME: &'static str = "stop_command";
     const MANUAL: &'static str = include_str!("specs/stop_command.md");
     const READS_ONLY: bool = false;
@@ -53,32 +53,32 @@ impl BuiltIn for StopCommand {
         Access::Nothing
     }
 
-    async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Output, String> {
+    async fn run(self: Arc<Self>, _: &CallPermit, input: Input, _: ProgressSink<'_>) -> Result<StopResult, String> {
         let explain = |error: OutputError| match error {
             OutputError::Missing { number, .. } => {
                 format!("There is no job {number}. read_command_output without arguments lists what there is.")
             }
-            error => format!("{}.", words::capitalised(&error.to_string())),
+            error => format!("{}.", text::capitalize_first(&error.to_string())),
         };
-        let before = self.0.info(input.job).map_err(explain)?;
-        self.0.stop(input.job).await.map_err(explain)?;
-        let info = self.0.info(input.job).map_err(explain)?;
+        let before = self.0.job_info(input.job).map_err(explain)?;
+        self.0.stop_job(input.job).await.map_err(explain)?;
+        let info = self.0.job_info(input.job).map_err(explain)?;
         let jobs = Arc::clone(&self.0);
-        words::blocking(move || {
+        text::run_blocking(move || {
             let first = info.lines.saturating_sub(LAST_LINES) + 1;
             let options = PageOptions { first, last: u64::MAX, max_bytes: MAX_BYTES, max_line_bytes: MAX_LINE_BYTES };
             // What it printed is only an addition: that it ended is told in any case.
-            let lines = jobs.page(info.number, &options).unwrap_or_default();
-            Ok(Output { ended_already: before.state != JobState::Running, info, lines })
+            let lines = jobs.read_page(info.number, &options).unwrap_or_default();
+            Ok(StopResult { ended_already: before.state != JobState::Running, info, lines })
         })
         .await
     }
 }
 
-impl From<Output> for ToolOutput {
-    fn from(Output { ended_already, info, lines }: Output) -> Self {
-        let (number, state) = (info.number, state(&info.state));
-        let stopped = matches!(&info.state, JobState::Ended(ending) if ending.end == End::Cancelled);
+impl From<StopResult> for ToolOutput {
+    fn from(StopResult { ended_already, info, lines }: StopResult) -> Self {
+        let (number, state) = (info.number, describe_state(&info.state));
+        let stopped = matches!(&info.state, JobState::Ended(ending) if ending.end == CommandExit::Cancelled);
         let mut words = match ended_already {
             true => format!("Job {number} had ended already: {state}."),
             false if stopped => format!("Job {number} was stopped, with all that it had started."),
@@ -86,7 +86,7 @@ impl From<Output> for ToolOutput {
         };
         if let Some(first) = lines.first() {
             words.push_str(" Last lines:\n");
-            words.push_str(numbered(&lines, first.number).trim_end_matches('\n'));
+            words.push_str(number_lines(&lines, first.number).trim_end_matches('\n'));
         }
         Self::done(words)
     }

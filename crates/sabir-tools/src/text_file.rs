@@ -1,59 +1,59 @@
 //! A text file that is to be changed: what it says, and the way back to its bytes.
 
-use sabir_edit::{Encoding, NotText, Text};
-use sabir_workspace::{Change, Expect, Version, WorkPath, WorkspaceError};
+use sabir_edit::{DecodedText, NotText, TextEncoding};
+use sabir_workspace::{FileChange, FileVersion, WorkPath, WorkspaceError, WritePrecondition};
 
-use crate::ground::Ground;
-use crate::words::{self, MAX_FILE_BYTES};
+use crate::file_tracker::FileTracker;
+use crate::text::{self, MAX_FILE_BYTES};
 
 /// The file as it was when it was opened.
 pub(crate) struct TextFile {
     pub(crate) path: WorkPath,
     /// What it says.
     pub(crate) content: String,
-    encoding: Encoding,
-    version: Version,
+    encoding: TextEncoding,
+    version: FileVersion,
 }
 
 impl TextFile {
     /// Opens a file in order to change parts of it, unless it is another than the model knows.
-    pub(crate) fn open(ground: &Ground, path: WorkPath) -> Result<Self, String> {
-        let found = ground.workspace().read(&path, MAX_FILE_BYTES).map_err(|error| match error {
+    pub(crate) fn open(ground: &FileTracker, path: WorkPath) -> Result<Self, String> {
+        let found = ground.workspace().read_file(&path, MAX_FILE_BYTES).map_err(|error| match error {
             WorkspaceError::Missing { .. } => {
-                format!("{} To make a new file use write_to_file.", ground.explain(&error))
+                format!("{} To make a new file use write_to_file.", ground.explain_error(&error))
             }
-            error => ground.explain(&error),
+            error => ground.explain_error(&error),
         })?;
         if found.truncated {
             return Err(format!(
                 "`{path}` has {}, and files up to {} can be edited. Use execute_command.",
-                words::bytes(found.size_bytes),
-                words::bytes(MAX_FILE_BYTES as u64)
+                text::count_bytes(found.size_bytes),
+                text::count_bytes(MAX_FILE_BYTES as u64)
             ));
         }
-        let text = Text::decode(&found.bytes);
-        ground.fresh(&path, found.version, text.as_ref().ok().map(|text| text.content.as_str()))?;
+        let text = DecodedText::decode(&found.bytes);
+        ground.check_fresh(&path, found.version, text.as_ref().ok().map(|text| text.content.as_str()))?;
         match text {
-            Ok(Text { content, encoding }) => Ok(Self { path, content, encoding, version: found.version }),
-            Err(error) => Err(binary(&path, error)),
+            Ok(DecodedText { content, encoding }) => Ok(Self { path, content, encoding, version: found.version }),
+            Err(error) => Err(binary_message(&path, error)),
         }
     }
 
     /// The change that gives the file another content.
-    pub(crate) fn change(&self, content: &str) -> Result<Change, String> {
-        let content = encode(&self.path, self.encoding, content)?;
-        Ok(Change::write(self.path.clone(), content, Expect::Version(self.version)))
+    pub(crate) fn content_change(&self, content: &str) -> Result<FileChange, String> {
+        let content = encode_content(&self.path, self.encoding, content)?;
+        Ok(FileChange::write(self.path.clone(), content, WritePrecondition::Version(self.version)))
     }
 
     /// The two changes that give the file another content and another place, where nothing may be.
-    pub(crate) fn moved(&self, to: WorkPath, content: &str) -> Result<[Change; 2], String> {
-        let content = encode(&self.path, self.encoding, content)?;
-        Ok(Change::moved(self.path.clone(), Expect::Version(self.version), to, content))
+    pub(crate) fn move_change(&self, to: WorkPath, content: &str) -> Result<[FileChange; 2], String> {
+        let content = encode_content(&self.path, self.encoding, content)?;
+        Ok(FileChange::move_file(self.path.clone(), WritePrecondition::Version(self.version), to, content))
     }
 }
 
 /// Text in the encoding that the file has.
-pub(crate) fn encode(path: &WorkPath, encoding: Encoding, content: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn encode_content(path: &WorkPath, encoding: TextEncoding, content: &str) -> Result<Vec<u8>, String> {
     encoding.encode(content).map_err(|error| {
         format!(
             "`{path}`: {error}. Nothing was written. Use characters that it has, or first convert the file to UTF-8 with \
@@ -62,6 +62,6 @@ pub(crate) fn encode(path: &WorkPath, encoding: Encoding, content: &str) -> Resu
     })
 }
 
-fn binary(path: &WorkPath, error: NotText) -> String {
+fn binary_message(path: &WorkPath, error: NotText) -> String {
     format!("`{path}` cannot be edited: {error}. Use execute_command.")
 }

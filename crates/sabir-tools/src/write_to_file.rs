@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Bound, Permit, Progress, ToolOutput};
-use sabir_edit::{Encoding, Text};
+use sabir_agent::{CallPermit, Preconditions, ProgressSink, ToolOutput};
+use sabir_edit::{DecodedText, TextEncoding};
 use sabir_policy::Access;
-use sabir_workspace::{Change, Expect, FileContent, WorkPath, WorkspaceError};
+use sabir_workspace::{FileChange, FileContent, WorkPath, WorkspaceError, WritePrecondition};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::bound;
-use crate::built_in::BuiltIn;
-use crate::ground::Ground;
+use crate::file_tracker::FileTracker;
+use crate::preconditions;
 use crate::preview;
-use crate::text_file::encode;
-use crate::words::{self, MAX_FILE_BYTES, count};
+use crate::text::{self, MAX_FILE_BYTES, count_noun};
+use crate::text_file::encode_content;
+use crate::typed_tool::TypedTool;
 
 /// The tool.
-pub(crate) struct WriteToFile(pub(crate) Arc<Ground>);
+pub(crate) struct WriteToFile(pub(crate) Arc<FileTracker>);
 
 /// Write a whole file: a new one, or a new content for an old one. Missing folders are made. Change parts of a file
 /// with the edit tool instead.
@@ -32,16 +32,16 @@ pub(crate) struct Input {
 }
 
 /// What became of the file.
-pub(crate) struct Written {
+pub(crate) struct WrittenFile {
     path: WorkPath,
     lines: usize,
-    before: Before,
+    before: PreviousContent,
     /// Whether the file had CRLF line endings, and has others now.
     lost_crlf: bool,
 }
 
 /// What was there.
-enum Before {
+enum PreviousContent {
     Nothing,
     /// The same.
     Same,
@@ -56,9 +56,9 @@ enum Before {
     },
 }
 
-impl BuiltIn for WriteToFile {
+impl TypedTool for WriteToFile {
     type Input = Input;
-    type Output = Written;
+    type Output = WrittenFile;
     const NAME: &'static str = "write_to_file";
     const MANUAL: &'static str = include_str!("specs/write_to_file.md");
     const READS_ONLY: bool = false;
@@ -68,35 +68,35 @@ impl BuiltIn for WriteToFile {
     }
 
     fn access(&self, input: &Input) -> Access {
-        self.0.writing(&input.path)
+        self.0.write_access(&input.path)
     }
 
-    fn bound(&self, input: &Input) -> Bound {
-        bound::of_writes(&self.0, [input.path.as_str()])
+    fn preconditions(&self, input: &Input) -> Preconditions {
+        preconditions::write_preconditions(&self.0, [input.path.as_str()])
     }
 
     fn preview(&self, input: &Input) -> Option<String> {
-        preview::of_write(&self.0, &input.path, &input.content)
+        preview::preview_write(&self.0, &input.path, &input.content)
     }
 
-    async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Written, String> {
-        words::blocking(move || write(&self.0, &input)).await
+    async fn run(self: Arc<Self>, _: &CallPermit, input: Input, _: ProgressSink<'_>) -> Result<WrittenFile, String> {
+        text::run_blocking(move || write_file(&self.0, &input)).await
     }
 }
 
-impl From<Written> for ToolOutput {
-    fn from(written: Written) -> Self {
-        let Written { path, lines, before, lost_crlf } = written;
-        let lines = count(lines, "line");
+impl From<WrittenFile> for ToolOutput {
+    fn from(written: WrittenFile) -> Self {
+        let WrittenFile { path, lines, before, lost_crlf } = written;
+        let lines = count_noun(lines, "line");
         let unread = |read| if read { "" } else { ", which you had not read" };
         let mut words = match before {
-            Before::Nothing => format!("Wrote {lines} to the new file `{path}`."),
-            Before::Same => format!("`{path}` holds exactly this content already; nothing was written."),
-            Before::Lines { lines: old, read } => {
-                format!("Wrote {lines} to `{path}`, in place of its {}{}.", count(old, "line"), unread(read))
+            PreviousContent::Nothing => format!("Wrote {lines} to the new file `{path}`."),
+            PreviousContent::Same => format!("`{path}` holds exactly this content already; nothing was written."),
+            PreviousContent::Lines { lines: old, read } => {
+                format!("Wrote {lines} to `{path}`, in place of its {}{}.", count_noun(old, "line"), unread(read))
             }
-            Before::Bytes { bytes, read } => {
-                format!("Wrote {lines} to `{path}`, in place of its {}{}.", words::bytes(bytes), unread(read))
+            PreviousContent::Bytes { bytes, read } => {
+                format!("Wrote {lines} to `{path}`, in place of its {}{}.", text::count_bytes(bytes), unread(read))
             }
         };
         if lost_crlf {
@@ -106,37 +106,37 @@ impl From<Written> for ToolOutput {
     }
 }
 
-fn write(ground: &Ground, input: &Input) -> Result<Written, String> {
-    let path = ground.target(&input.path)?;
-    let old = match ground.workspace().read(&path, MAX_FILE_BYTES) {
+fn write_file(ground: &FileTracker, input: &Input) -> Result<WrittenFile, String> {
+    let path = ground.write_target(&input.path)?;
+    let old = match ground.workspace().read_file(&path, MAX_FILE_BYTES) {
         Ok(old) => Some(old),
         Err(WorkspaceError::Missing { .. }) => None,
-        Err(error) => return Err(ground.explain(&error)),
+        Err(error) => return Err(ground.explain_error(&error)),
     };
     let lines = input.content.lines().count();
     let Some(old) = old else {
-        let change = Change::write(path.clone(), input.content.as_bytes().to_vec(), Expect::Missing);
-        ground.make(&[change], &[&input.content])?;
-        return Ok(Written { path, lines, before: Before::Nothing, lost_crlf: false });
+        let change = FileChange::write(path.clone(), input.content.as_bytes().to_vec(), WritePrecondition::Missing);
+        ground.apply_changes(&[change], &[&input.content])?;
+        return Ok(WrittenFile { path, lines, before: PreviousContent::Nothing, lost_crlf: false });
     };
-    let text = Text::decode(&old.bytes).ok().filter(|_| !old.truncated);
-    ground.fresh(&path, old.version, text.as_ref().map(|text| text.content.as_str()))?;
-    let encoding = text.as_ref().map_or(Encoding::Utf8, |text| text.encoding);
-    let bytes = encode(&path, encoding, &input.content)?;
+    let text = DecodedText::decode(&old.bytes).ok().filter(|_| !old.truncated);
+    ground.check_fresh(&path, old.version, text.as_ref().map(|text| text.content.as_str()))?;
+    let encoding = text.as_ref().map_or(TextEncoding::Utf8, |text| text.encoding);
+    let bytes = encode_content(&path, encoding, &input.content)?;
     if old.bytes == bytes && !old.truncated {
-        ground.learn(path.clone(), old.version, Some(&input.content));
-        return Ok(Written { path, lines, before: Before::Same, lost_crlf: false });
+        ground.record_version(path.clone(), old.version, Some(&input.content));
+        return Ok(WrittenFile { path, lines, before: PreviousContent::Same, lost_crlf: false });
     }
-    let before = before(&old, text.as_ref(), ground.knows(&path));
+    let before = previous_content(&old, text.as_ref(), ground.is_known(&path));
     let lost_crlf = text.is_some_and(|text| text.content.contains("\r\n")) && !input.content.contains("\r\n");
-    let change = Change::write(path.clone(), bytes, Expect::Version(old.version));
-    ground.make(&[change], &[&input.content])?;
-    Ok(Written { path, lines, before, lost_crlf })
+    let change = FileChange::write(path.clone(), bytes, WritePrecondition::Version(old.version));
+    ground.apply_changes(&[change], &[&input.content])?;
+    Ok(WrittenFile { path, lines, before, lost_crlf })
 }
 
-fn before(old: &FileContent, text: Option<&Text>, read: bool) -> Before {
+fn previous_content(old: &FileContent, text: Option<&DecodedText>, read: bool) -> PreviousContent {
     match text {
-        Some(text) => Before::Lines { lines: text.content.lines().count(), read },
-        None => Before::Bytes { bytes: old.size_bytes, read },
+        Some(text) => PreviousContent::Lines { lines: text.content.lines().count(), read },
+        None => PreviousContent::Bytes { bytes: old.size_bytes, read },
     }
 }

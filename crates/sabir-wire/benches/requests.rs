@@ -1,8 +1,8 @@
 //! What does it cost to write a request with a long history? It is written anew each turn.
 
 use divan::counter::BytesCount;
-use sabir_call::{Call, CallId, CallResult, Ending, Message, Part, Request, Role};
-use sabir_wire::{Form, Wire};
+use sabir_call::{Call, CallId, CallResult, Message, MessagePart, Request, Role, ToolResultStatus};
+use sabir_wire::{Wire, WireOptions};
 use serde_json::json;
 
 /// The turns of the histories.
@@ -20,16 +20,20 @@ fn request(turns: usize) -> Request {
         let arguments = json!({"path": format!("src/file_{turn}.rs")}).as_object().cloned().unwrap_or_default();
         let call = Call { id: id.clone(), name: "read_file".to_owned(), arguments, dialect: None };
         let content = format!("{turn:>6} | let line = \"of a file\";\n").repeat(12);
-        let result = CallResult { id, name: call.name.clone(), ending: Ending::Done, content, images: Vec::new() };
-        messages.push(Message { role: Role::Assistant, parts: vec![Part::text("I look."), Part::Call(call)] });
-        messages.push(Message { role: Role::User, parts: vec![Part::Result(result)] });
+        let result =
+            CallResult { id, name: call.name.clone(), ending: ToolResultStatus::Done, content, images: Vec::new() };
+        messages.push(Message {
+            role: Role::Assistant,
+            parts: vec![MessagePart::text("I look."), MessagePart::Call(call)],
+        });
+        messages.push(Message { role: Role::User, parts: vec![MessagePart::Result(result)] });
     }
     Request { model: "m".to_owned(), messages: messages.into(), ..Request::default() }
 }
 
 /// The body, as it is sent.
 fn written(wire: Wire, request: &Request) -> Vec<u8> {
-    serde_json::to_vec(&wire.encode_request(request, &Form::default())).unwrap_or_default()
+    serde_json::to_vec(&wire.encode_request(request, &WireOptions::default())).unwrap_or_default()
 }
 
 fn write(bencher: divan::Bencher<'_, '_>, wire: Wire, turns: usize) {

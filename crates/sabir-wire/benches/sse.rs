@@ -1,8 +1,8 @@
 //! How fast are bytes turned into events?
 
-use sabir_call::{ArgForm, Draft, Event, Sink};
-use sabir_wire::sse::{SseDecoder, encode};
-use sabir_wire::{Close, Decoder, Encoder, Head, Wire, play};
+use sabir_call::{ArgForm, DraftResponse, Event, EventSink};
+use sabir_wire::sse::{SseDecoder, encode_event};
+use sabir_wire::{BodyEnd, ResponseDecoder, ResponseEncoder, ResponseMetadata, Wire, replay_draft};
 
 fn main() {
     divan::main();
@@ -13,7 +13,7 @@ fn stream() -> Vec<u8> {
     let mut body = Vec::new();
     while body.len() < 1 << 20 {
         let chunk = r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt","choices":[{"index":0,"delta":{"content":" some words"},"logprobs":null,"finish_reason":null}]}"#;
-        encode("", chunk, &mut body);
+        encode_event("", chunk, &mut body);
     }
     body
 }
@@ -36,11 +36,11 @@ fn openai_chat(bencher: divan::Bencher<'_, '_>, size: usize) {
     bencher.counter(divan::counter::BytesCount::new(body.len())).bench_local(|| {
         let mut count = 0_usize;
         let mut sink = |_: Event<'_>| count += 1;
-        let mut decoder = Decoder::new(Wire::OpenAiChat);
+        let mut decoder = ResponseDecoder::new(Wire::OpenAiChat);
         for chunk in body.chunks(size) {
             decoder.push(chunk, &mut sink);
         }
-        decoder.finish(Close::Clean, &mut sink);
+        decoder.finish(BodyEnd::Clean, &mut sink);
         count
     });
 }
@@ -49,23 +49,23 @@ fn openai_chat(bencher: divan::Bencher<'_, '_>, size: usize) {
 #[divan::bench(args = [Wire::Anthropic, Wire::OpenAiChat])]
 fn arguments(bencher: divan::Bencher<'_, '_>, wire: Wire) {
     let text = "line of text\n".repeat(80_000);
-    let mut draft = Draft::default();
-    draft.event(Event::CallStart { index: 0, id: Some("c"), name: "write", dialect: None, at: 0, name_at: 0 });
-    draft.event(Event::ArgStart { index: 0, name: "content", form: ArgForm::String, at: 0 });
-    draft.event(Event::ArgDelta { index: 0, text: &text });
-    draft.event(Event::ArgEnd { index: 0, lead: "", at: 0 });
-    draft.event(Event::CallEnd { index: 0, at: 0 });
-    let (mut encoder, mut body) = (Encoder::new(wire, Head::default()), Vec::new());
-    play(&draft, 4, &mut |event: Event<'_>| encoder.event(event, &mut body));
+    let mut draft = DraftResponse::default();
+    draft.push_event(Event::CallStart { index: 0, id: Some("c"), name: "write", dialect: None, at: 0, name_at: 0 });
+    draft.push_event(Event::ArgStart { index: 0, name: "content", form: ArgForm::String, at: 0 });
+    draft.push_event(Event::ArgDelta { index: 0, text: &text });
+    draft.push_event(Event::ArgEnd { index: 0, lead: "", at: 0 });
+    draft.push_event(Event::CallEnd { index: 0, at: 0 });
+    let (mut encoder, mut body) = (ResponseEncoder::new(wire, ResponseMetadata::default()), Vec::new());
+    replay_draft(&draft, 4, &mut |event: Event<'_>| encoder.encode_event(event, &mut body));
     encoder.finish(&mut body);
     bencher.counter(divan::counter::BytesCount::new(body.len())).bench_local(|| {
         let mut count = 0_usize;
         let mut sink = |_: Event<'_>| count += 1;
-        let mut decoder = Decoder::new(wire);
+        let mut decoder = ResponseDecoder::new(wire);
         for chunk in body.chunks(1024) {
             decoder.push(chunk, &mut sink);
         }
-        decoder.finish(Close::Clean, &mut sink);
+        decoder.finish(BodyEnd::Clean, &mut sink);
         count
     });
 }

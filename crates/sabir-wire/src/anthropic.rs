@@ -1,53 +1,53 @@
 //! The Anthropic Messages API, version 2023-06-01.
 
-pub(crate) mod answer;
-pub(crate) mod incoming;
-pub(crate) mod request;
-pub(crate) mod stream;
+pub(crate) mod decode_request;
+pub(crate) mod decode_response;
+pub(crate) mod encode_request;
+pub(crate) mod encode_response;
 pub(crate) mod thinking;
 
 use sabir_call::StopReason;
 
-use crate::stop;
-use crate::wire::Row;
-use crate::wishes::{Lack, Said, Wish};
+use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
+use crate::stop_words;
+use crate::wire::WireSpec;
 
 /// The wire's name, also of its opaque state.
 pub(crate) const NAME: &str = "anthropic";
 
 /// The wire, for the list.
-pub(crate) const ROW: Row = Row {
+pub(crate) const SPEC: WireSpec = WireSpec {
     name: NAME,
-    endpoint: ["/v1/messages", "/v1/messages"],
+    endpoint_patterns: ["/v1/messages", "/v1/messages"],
     key_header: ("x-api-key", ""),
-    headers: &[("anthropic-version", "2023-06-01")],
+    required_headers: &[("anthropic-version", "2023-06-01")],
     stream_type: "text/event-stream",
-    said: &SAID,
-    history: "messages",
-    encode_request: request::encode,
-    decode_request: incoming::decode,
-    encode_whole: answer::whole,
-    encode_error: answer::error_body,
-    reader: || Box::new(stream::Stream::default()),
-    writer: |head| Box::new(answer::Answer::new(head)),
+    capabilities: &CAPABILITIES,
+    history_member: "messages",
+    encode_request: encode_request::encode_request,
+    decode_request: decode_request::decode_request,
+    encode_response: encode_response::encode_response,
+    encode_error: encode_response::encode_error,
+    new_decoder: || Box::new(decode_response::AnthropicDecoder::default()),
+    new_encoder: |head| Box::new(encode_response::AnthropicEncoder::new(head)),
 };
 
 /// What it has words for.
-const SAID: Said = Said {
-    places: &[
-        (Wish::Temperature, "temperature"),
-        (Wish::TopP, "top_p"),
-        (Wish::TopK, "top_k"),
-        (Wish::Stop, "stop_sequences"),
-        (Wish::User, "metadata.user_id"),
-        (Wish::Tier, "service_tier"),
+const CAPABILITIES: WireCapabilities = WireCapabilities {
+    param_paths: &[
+        (RequestParam::Temperature, "temperature"),
+        (RequestParam::TopP, "top_p"),
+        (RequestParam::TopK, "top_k"),
+        (RequestParam::Stop, "stop_sequences"),
+        (RequestParam::User, "metadata.user_id"),
+        (RequestParam::Tier, "service_tier"),
     ],
-    mute: request::is_mute,
-    lacks: &[Lack::Json],
+    is_param_refused: encode_request::is_param_refused,
+    unsupported: &[UnsupportedFeature::JsonFormat],
 };
 
 /// Words and reasons. The first row of a reason is the word that is written for it.
-const REASONS: [(&str, StopReason); 8] = [
+const STOP_REASONS: [(&str, StopReason); 8] = [
     ("end_turn", StopReason::End),
     ("tool_use", StopReason::Calls),
     ("max_tokens", StopReason::Length),
@@ -59,13 +59,13 @@ const REASONS: [(&str, StopReason); 8] = [
 ];
 
 pub(crate) fn stop_reason(word: &str) -> StopReason {
-    stop::reason(&REASONS, word)
+    stop_words::reason_of_word(&STOP_REASONS, word)
 }
 
 /// The word for a reason: the provider's own if it is one of this wire's, else the usual one.
 pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
-    if reason == StopReason::Other || REASONS.contains(&(raw, reason)) {
+    if reason == StopReason::Other || STOP_REASONS.contains(&(raw, reason)) {
         return raw;
     }
-    stop::word(&REASONS, reason).unwrap_or("end_turn")
+    stop_words::word_of_reason(&STOP_REASONS, reason).unwrap_or("end_turn")
 }

@@ -3,18 +3,18 @@
 use sabir_call::{ArgForm, DraftArgument};
 use serde_json::{Map, Value};
 
-use crate::mould::escape;
+use crate::delta_template::escape_json;
 
 /// Writes the arguments of one call as fragments of one JSON text.
 #[derive(Debug, Default)]
 pub(crate) struct ArgumentWriter {
-    open: Open,
+    state: WriterState,
     /// A raw value, until it ends.
     raw: String,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Open {
+enum WriterState {
     /// Nothing has been written.
     #[default]
     Nothing,
@@ -30,78 +30,78 @@ enum Open {
 
 impl ArgumentWriter {
     /// Opens an argument.
-    pub(crate) fn start(&mut self, name: &str, form: ArgForm, out: &mut String) {
+    pub(crate) fn start_argument(&mut self, name: &str, form: ArgForm, out: &mut String) {
         self.raw.clear();
-        if self.open == Open::Nothing && name.is_empty() && form == ArgForm::String {
-            self.open = Open::Bare;
+        if self.state == WriterState::Nothing && name.is_empty() && form == ArgForm::String {
+            self.state = WriterState::Bare;
             out.push('"');
             return;
         }
         if name.is_empty() && form == ArgForm::Json {
-            if self.open != Open::Nothing {
+            if self.state != WriterState::Nothing {
                 out.push(',');
             }
-            self.open = Open::Rest;
+            self.state = WriterState::Rest;
             return;
         }
-        out.push(if self.open == Open::Nothing { '{' } else { ',' });
+        out.push(if self.state == WriterState::Nothing { '{' } else { ',' });
         out.push('"');
-        escape(name, out);
+        escape_json(name, out);
         out.push_str("\":");
         if form == ArgForm::String {
             out.push('"');
         }
-        self.open = Open::Argument(form);
+        self.state = WriterState::Argument(form);
     }
 
     /// Writes a piece of the open argument.
-    pub(crate) fn delta(&mut self, text: &str, out: &mut String) {
-        match self.open {
-            Open::Argument(ArgForm::Json) | Open::Rest => out.push_str(text),
-            Open::Argument(ArgForm::String) | Open::Bare => escape(text, out),
-            Open::Argument(_) => self.raw.push_str(text),
-            Open::Nothing | Open::Object => {}
+    pub(crate) fn push_delta(&mut self, text: &str, out: &mut String) {
+        match self.state {
+            WriterState::Argument(ArgForm::Json) | WriterState::Rest => out.push_str(text),
+            WriterState::Argument(ArgForm::String) | WriterState::Bare => escape_json(text, out),
+            WriterState::Argument(_) => self.raw.push_str(text),
+            WriterState::Nothing | WriterState::Object => {}
         }
     }
 
     /// Closes the open argument.
-    pub(crate) fn end(&mut self, lead: &str, out: &mut String) {
-        match self.open {
-            Open::Argument(ArgForm::Json) => {}
-            Open::Argument(ArgForm::String) => out.push('"'),
-            Open::Argument(_) => {
+    pub(crate) fn end_argument(&mut self, lead: &str, out: &mut String) {
+        match self.state {
+            WriterState::Argument(ArgForm::Json) => {}
+            WriterState::Argument(ArgForm::String) => out.push('"'),
+            WriterState::Argument(_) => {
                 out.push('"');
-                escape(lead, out);
-                escape(&self.raw, out);
+                escape_json(lead, out);
+                escape_json(&self.raw, out);
                 out.push('"');
                 self.raw = String::new();
             }
             // Its quote or bracket is the end of the call.
-            Open::Bare | Open::Rest | Open::Nothing | Open::Object => return,
+            WriterState::Bare | WriterState::Rest | WriterState::Nothing | WriterState::Object => return,
         }
-        self.open = Open::Object;
+        self.state = WriterState::Object;
     }
 
     /// Closes the call.
-    pub(crate) fn close(&mut self, out: &mut String) {
-        match self.open {
-            Open::Nothing => out.push_str("{}"),
-            Open::Bare => out.push('"'),
-            Open::Rest => {}
-            Open::Object | Open::Argument(_) => out.push('}'),
+    pub(crate) fn close_call(&mut self, out: &mut String) {
+        match self.state {
+            WriterState::Nothing => out.push_str("{}"),
+            WriterState::Bare => out.push('"'),
+            WriterState::Rest => {}
+            WriterState::Object | WriterState::Argument(_) => out.push('}'),
         }
     }
 
     /// Leaves the call unfinished for every reader.
-    pub(crate) fn cut(&mut self, out: &mut String) {
-        if self.open == Open::Nothing {
+    pub(crate) fn leave_truncated(&mut self, out: &mut String) {
+        if self.state == WriterState::Nothing {
             out.push('{');
         }
     }
 }
 
 /// The arguments of a draft as one value each; source text that is no JSON becomes a string.
-pub(crate) fn object(arguments: &[DraftArgument]) -> Map<String, Value> {
+pub(crate) fn arguments_object(arguments: &[DraftArgument]) -> Map<String, Value> {
     let value = |argument: &DraftArgument| match argument.form {
         ArgForm::Json => serde_json::from_str(&argument.text).unwrap_or_else(|_| Value::from(argument.text.as_str())),
         _ => Value::from(argument.text.as_str()),
@@ -111,7 +111,7 @@ pub(crate) fn object(arguments: &[DraftArgument]) -> Map<String, Value> {
 
 /// The text of arguments as an object. Text that is none becomes one argument without a name, as the decoder would deliver
 /// it: whoever checks the call will refuse it.
-pub(crate) fn parsed(text: &str) -> Map<String, Value> {
+pub(crate) fn parse_arguments(text: &str) -> Map<String, Value> {
     match serde_json::from_str(text) {
         Ok(Value::Object(arguments)) => arguments,
         Ok(Value::Null) => Map::new(),
@@ -135,11 +135,11 @@ mod tests {
         for (arguments, expected) in rows {
             let (mut writer, mut text) = (ArgumentWriter::default(), String::new());
             for (name, form, value) in arguments {
-                writer.start(name, form, &mut text);
-                writer.delta(value, &mut text);
-                writer.end("", &mut text);
+                writer.start_argument(name, form, &mut text);
+                writer.push_delta(value, &mut text);
+                writer.end_argument("", &mut text);
             }
-            writer.close(&mut text);
+            writer.close_call(&mut text);
             assert_eq!(text, expected);
         }
     }

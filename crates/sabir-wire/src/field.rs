@@ -3,21 +3,22 @@
 use serde_json::{Map, Value};
 
 use sabir_call::{
-    Call, CallId, CallResult, Ending, Format, Image, Message, Part, Role, ToolChoice, ToolSet, ToolSpec, Wishes,
+    Call, CallId, CallResult, Image, Message, MessagePart, RequestOptions, ResponseFormat, Role, ToolChoice,
+    ToolResultStatus, ToolSet, ToolSpec,
 };
 
-use crate::client::RequestError;
+use crate::client_request::RequestError;
 
 /// A place in a body.
 #[derive(Debug, Clone)]
-pub(crate) struct Field<'a> {
+pub(crate) struct JsonField<'a> {
     pub(crate) path: String,
     pub(crate) value: &'a Value,
 }
 
 const NULL: &Value = &Value::Null;
 
-impl<'a> Field<'a> {
+impl<'a> JsonField<'a> {
     /// The whole body.
     pub(crate) fn root(value: &'a Value) -> Self {
         Self { path: String::new(), value }
@@ -35,58 +36,58 @@ impl<'a> Field<'a> {
     }
 
     /// The elements of a list; none where it is missing.
-    pub(crate) fn items(&self) -> Result<Vec<Self>, RequestError> {
+    pub(crate) fn list_items(&self) -> Result<Vec<Self>, RequestError> {
         match self.value {
             Value::Null => Ok(Vec::new()),
             Value::Array(items) => {
                 let field = |(index, value)| Self { path: format!("{}[{index}]", self.path), value };
                 Ok(items.iter().enumerate().map(field).collect())
             }
-            _ => Err(self.wrong("a list")),
+            _ => Err(self.mismatch_error("a list")),
         }
     }
 
     /// A string.
-    pub(crate) fn text(&self) -> Result<&'a str, RequestError> {
-        self.value.as_str().ok_or_else(|| self.wrong("a string"))
+    pub(crate) fn required_text(&self) -> Result<&'a str, RequestError> {
+        self.value.as_str().ok_or_else(|| self.mismatch_error("a string"))
     }
 
     /// A string; the empty one where it is missing.
     pub(crate) fn text_or_empty(&self) -> Result<&'a str, RequestError> {
-        if self.is_absent() { Ok("") } else { self.text() }
+        if self.is_absent() { Ok("") } else { self.required_text() }
     }
 
     /// An object; an empty one where it is missing.
-    pub(crate) fn object(&self) -> Result<Map<String, Value>, RequestError> {
+    pub(crate) fn object_or_empty(&self) -> Result<Map<String, Value>, RequestError> {
         match self.value {
             Value::Null => Ok(Map::new()),
             Value::Object(object) => Ok(object.clone()),
-            _ => Err(self.wrong("an object")),
+            _ => Err(self.mismatch_error("an object")),
         }
     }
 
     /// A list of strings, or one string; none where it is missing.
-    pub(crate) fn texts(&self) -> Result<Vec<String>, RequestError> {
+    pub(crate) fn text_list(&self) -> Result<Vec<String>, RequestError> {
         if let Value::String(text) = self.value {
             return Ok(vec![text.clone()]);
         }
-        self.items()?.iter().map(|item| item.text().map(str::to_owned)).collect()
+        self.list_items()?.iter().map(|item| item.required_text().map(str::to_owned)).collect()
     }
 
     /// A whole number; `None` where it is missing.
-    pub(crate) fn count(&self) -> Result<Option<u64>, RequestError> {
+    pub(crate) fn optional_count(&self) -> Result<Option<u64>, RequestError> {
         if self.is_absent() {
             return Ok(None);
         }
-        self.value.as_u64().map(Some).ok_or_else(|| self.wrong("a whole number"))
+        self.value.as_u64().map(Some).ok_or_else(|| self.mismatch_error("a whole number"))
     }
 
     /// A number; `None` where it is missing.
-    pub(crate) fn number(&self) -> Result<Option<f64>, RequestError> {
+    pub(crate) fn optional_number(&self) -> Result<Option<f64>, RequestError> {
         if self.is_absent() {
             return Ok(None);
         }
-        self.value.as_f64().map(Some).ok_or_else(|| self.wrong("a number"))
+        self.value.as_f64().map(Some).ok_or_else(|| self.mismatch_error("a number"))
     }
 
     /// Whether it is `true`.
@@ -95,7 +96,7 @@ impl<'a> Field<'a> {
     }
 
     /// An error that names this place, what was expected and what was found.
-    pub(crate) fn wrong(&self, expected: &str) -> RequestError {
+    pub(crate) fn mismatch_error(&self, expected: &str) -> RequestError {
         let found: String = self.value.to_string().chars().take(80).collect();
         let path = if self.path.is_empty() { "body" } else { &self.path };
         RequestError::new(path, format!("expected {expected}, found {found}"))
@@ -103,41 +104,48 @@ impl<'a> Field<'a> {
 }
 
 /// A picture as a `data:` URL, or by its address.
-pub(crate) fn picture(url: &Field<'_>) -> Result<Part, RequestError> {
-    let text = url.text()?;
+pub(crate) fn decode_image_url(url: &JsonField<'_>) -> Result<MessagePart, RequestError> {
+    let text = url.required_text()?;
     if ["https://", "http://"].iter().any(|scheme| text.starts_with(scheme)) {
-        return Ok(Part::ImageUrl { url: text.to_owned() });
+        return Ok(MessagePart::ImageUrl { url: text.to_owned() });
     }
     let picture = text.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
-    let (media_type, data) = picture.ok_or_else(|| url.wrong("a base64 data URL, or an address"))?;
-    Ok(Part::Image(Image { media_type: media_type.to_owned(), data: data.to_owned() }))
+    let (media_type, data) = picture.ok_or_else(|| url.mismatch_error("a base64 data URL, or an address"))?;
+    Ok(MessagePart::Image(Image { media_type: media_type.to_owned(), data: data.to_owned() }))
 }
 
 /// The words of parts, joined, and their pictures.
 ///
 /// # Errors
 /// A part that is in no result: a picture by its address, a file.
-pub(crate) fn split(content: &Field<'_>, parts: Vec<Part>) -> Result<(String, Vec<Image>), RequestError> {
+pub(crate) fn split_text_and_images(
+    content: &JsonField<'_>,
+    parts: Vec<MessagePart>,
+) -> Result<(String, Vec<Image>), RequestError> {
     let (mut words, mut pictures) = (String::new(), Vec::new());
     for part in parts {
         match part {
-            Part::Text { text } => words.push_str(&text),
-            Part::Image(picture) => pictures.push(picture),
-            _ => return Err(content.wrong("text and pictures as base64 only")),
+            MessagePart::Text { text } => words.push_str(&text),
+            MessagePart::Image(picture) => pictures.push(picture),
+            _ => return Err(content.mismatch_error("text and pictures as base64 only")),
         }
     }
     Ok((words, pictures))
 }
 
 /// Parts of which only words may be there, joined.
-pub(crate) fn only_words(content: &Field<'_>, parts: Vec<Part>) -> Result<String, RequestError> {
-    let (words, pictures) = split(content, parts)?;
-    if pictures.is_empty() { Ok(words) } else { Err(content.wrong("text only")) }
+pub(crate) fn require_text_only(content: &JsonField<'_>, parts: Vec<MessagePart>) -> Result<String, RequestError> {
+    let (words, pictures) = split_text_and_images(content, parts)?;
+    if pictures.is_empty() { Ok(words) } else { Err(content.mismatch_error("text only")) }
 }
 
 /// A tool as OpenAI describes a function, and others after it.
-pub(crate) fn function(described: &Field<'_>, wishes: &mut Wishes) -> Result<ToolSpec, RequestError> {
-    let (name, schema) = (described.get("name").text()?, Value::Object(described.get("parameters").object()?));
+pub(crate) fn decode_function_tool(
+    described: &JsonField<'_>,
+    wishes: &mut RequestOptions,
+) -> Result<ToolSpec, RequestError> {
+    let (name, schema) =
+        (described.get("name").required_text()?, Value::Object(described.get("parameters").object_or_empty()?));
     if described.get("strict").is_true() {
         wishes.strict.push(name.to_owned());
     }
@@ -145,53 +153,56 @@ pub(crate) fn function(described: &Field<'_>, wishes: &mut Wishes) -> Result<Too
 }
 
 /// The form of an answer as OpenAI describes it; the schema stands in `inside`.
-pub(crate) fn form(format: &Field<'_>, inside: &Field<'_>) -> Result<Format, RequestError> {
+pub(crate) fn decode_openai_format(
+    format: &JsonField<'_>,
+    inside: &JsonField<'_>,
+) -> Result<ResponseFormat, RequestError> {
     let kind = format.get("type");
     Ok(match kind.text_or_empty()? {
-        "" | "text" => Format::Text,
-        "json_object" => Format::Json,
-        "json_schema" => Format::Schema {
+        "" | "text" => ResponseFormat::Text,
+        "json_object" => ResponseFormat::Json,
+        "json_schema" => ResponseFormat::Schema {
             name: inside.get("name").text_or_empty()?.to_owned(),
-            schema: inside.get("schema").object()?.into(),
+            schema: inside.get("schema").object_or_empty()?.into(),
             strict: inside.get("strict").is_true(),
         },
-        _ => return Err(kind.wrong("`text`, `json_object` or `json_schema`")),
+        _ => return Err(kind.mismatch_error("`text`, `json_object` or `json_schema`")),
     })
 }
 
 /// OpenAI's choice among some of the tools: the others are taken away. `name`: where a tool in the list has its name.
-pub(crate) fn allowed(
-    list: &Field<'_>,
+pub(crate) fn restrict_allowed_tools(
+    list: &JsonField<'_>,
     tools: &mut Vec<ToolSpec>,
-    name: for<'f> fn(&Field<'f>) -> Field<'f>,
+    name: for<'f> fn(&JsonField<'f>) -> JsonField<'f>,
 ) -> Result<ToolChoice, RequestError> {
     let mut names = Vec::new();
-    for tool in list.get("tools").items()? {
-        names.push(name(&tool).text()?.to_owned());
+    for tool in list.get("tools").list_items()? {
+        names.push(name(&tool).required_text()?.to_owned());
     }
     tools.retain(|tool| names.contains(&tool.name));
     let mode = list.get("mode");
-    match mode.text()? {
+    match mode.required_text()? {
         "auto" => Ok(ToolChoice::Auto),
         "required" => Ok(ToolChoice::Required),
-        _ => Err(mode.wrong("`auto` or `required`")),
+        _ => Err(mode.mismatch_error("`auto` or `required`")),
     }
 }
 
 /// Tools that were read one by one.
-pub(crate) fn tool_set(specs: Vec<ToolSpec>) -> Result<ToolSet, RequestError> {
+pub(crate) fn build_tool_set(specs: Vec<ToolSpec>) -> Result<ToolSet, RequestError> {
     ToolSet::new(specs).map_err(|error| RequestError::new("tools", error.to_string()))
 }
 
 /// A history under construction: joins messages of one role, and gives results the names of their calls.
 #[derive(Debug, Default)]
-pub(crate) struct History {
+pub(crate) struct HistoryBuilder {
     pub(crate) messages: Vec<Message>,
 }
 
-impl History {
+impl HistoryBuilder {
     /// Adds parts to the last message if it has that role, or else to a new one.
-    pub(crate) fn push(&mut self, role: Role, parts: Vec<Part>) {
+    pub(crate) fn push_parts(&mut self, role: Role, parts: Vec<MessagePart>) {
         match self.messages.last_mut() {
             Some(last) if last.role == role => last.parts.extend(parts),
             _ if parts.is_empty() => {}
@@ -200,15 +211,15 @@ impl History {
     }
 
     /// The result of a call: its words and its pictures. It has the name of the latest call with its id.
-    pub(crate) fn result(&self, id: &str, failed: bool, (content, images): (String, Vec<Image>)) -> Part {
+    pub(crate) fn build_result(&self, id: &str, failed: bool, (content, images): (String, Vec<Image>)) -> MessagePart {
         let mut calls = self.messages.iter().rev().flat_map(Message::calls);
         let name = calls.find(|call| call.id.as_str() == id).map(|call| call.name.clone()).unwrap_or_default();
-        let ending = if failed { Ending::Failed } else { Ending::Done };
-        Part::Result(CallResult { id: CallId::new(id), name, ending, content, images })
+        let ending = if failed { ToolResultStatus::Failed } else { ToolResultStatus::Done };
+        MessagePart::Result(CallResult { id: CallId::new(id), name, ending, content, images })
     }
 }
 
 /// A native call.
-pub(crate) fn call(id: &str, name: &str, arguments: Map<String, Value>) -> Part {
-    Part::Call(Call { id: CallId::new(id), name: name.to_owned(), arguments, dialect: None })
+pub(crate) fn build_call(id: &str, name: &str, arguments: Map<String, Value>) -> MessagePart {
+    MessagePart::Call(Call { id: CallId::new(id), name: name.to_owned(), arguments, dialect: None })
 }

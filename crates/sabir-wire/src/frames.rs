@@ -35,13 +35,13 @@ use crate::sse::MAX_EVENT;
 const PRELUDE: usize = 12;
 
 /// The prelude and the checksum at the end.
-const SMALLEST: usize = PRELUDE + 4;
+const MIN_FRAME_BYTES: usize = PRELUDE + 4;
 
 /// What a decoder delivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameEvent<'a> {
     /// A frame whose checksums are right.
-    Frame(Frame<'a>),
+    Frame(EventFrame<'a>),
     /// Bytes that are no frame; what is wrong with them.
     Damaged(&'static str),
     /// A frame above [`MAX_EVENT`], which is dropped.
@@ -50,7 +50,7 @@ pub enum FrameEvent<'a> {
 
 /// One frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Frame<'a> {
+pub struct EventFrame<'a> {
     /// Headers as they stand in the frame; they have been read once.
     headers: &'a [u8],
     /// The payload, of whatever type the headers say.
@@ -97,12 +97,12 @@ pub struct FrameDecoder {
 }
 
 /// What a prelude says.
-enum Prelude {
+enum PreludeCheck {
     /// The frame has so many bytes.
     Total(usize),
     /// The same, and that is too many.
     TooLong(u64),
-    Wrong,
+    Invalid,
 }
 
 impl FrameDecoder {
@@ -120,9 +120,9 @@ impl FrameDecoder {
                 rest = rest.get(skip..).unwrap_or_default();
                 self.skip -= skip as u64;
             } else if self.held.is_empty() {
-                rest = self.fresh(rest, out);
+                rest = self.read_new_frame(rest, out);
             } else {
-                rest = self.carried(rest, out);
+                rest = self.extend_held_frame(rest, out);
             }
         }
     }
@@ -136,18 +136,18 @@ impl FrameDecoder {
     }
 
     /// Reads at the beginning of a frame; hands back what is left.
-    fn fresh<'c>(&mut self, bytes: &'c [u8], out: &mut impl FnMut(FrameEvent<'_>)) -> &'c [u8] {
+    fn read_new_frame<'c>(&mut self, bytes: &'c [u8], out: &mut impl FnMut(FrameEvent<'_>)) -> &'c [u8] {
         let Some(prelude) = bytes.get(..PRELUDE) else {
             self.held.extend_from_slice(bytes);
             return &[];
         };
-        match self.measure(prelude, out) {
+        match self.frame_length(prelude, out) {
             Some(total) => {
                 let Some((frame, rest)) = bytes.split_at_checked(total) else {
                     self.held.extend_from_slice(bytes);
                     return &[];
                 };
-                out(read(frame));
+                out(decode_frame(frame));
                 rest
             }
             // The bytes to skip are still there; of a wrong prelude only the first byte is known to be none.
@@ -157,10 +157,10 @@ impl FrameDecoder {
     }
 
     /// Adds to the frame that is held; hands back what is left.
-    fn carried<'c>(&mut self, bytes: &'c [u8], out: &mut impl FnMut(FrameEvent<'_>)) -> &'c [u8] {
+    fn extend_held_frame<'c>(&mut self, bytes: &'c [u8], out: &mut impl FnMut(FrameEvent<'_>)) -> &'c [u8] {
         // A prelude that is held as a whole was right when it became whole.
         let known = self.held.len() >= PRELUDE;
-        let wanted = if known { number(&self.held) as usize } else { PRELUDE };
+        let wanted = if known { read_u32(&self.held) as usize } else { PRELUDE };
         let missing = wanted.saturating_sub(self.held.len());
         let (more, rest) = bytes.split_at_checked(missing).unwrap_or((bytes, &[]));
         self.held.extend_from_slice(more);
@@ -168,12 +168,12 @@ impl FrameDecoder {
             return rest;
         }
         if known {
-            out(read(&self.held));
+            out(decode_frame(&self.held));
             self.held.clear();
             return rest;
         }
         let held = std::mem::take(&mut self.held);
-        let measured = self.measure(&held, out);
+        let measured = self.frame_length(&held, out);
         self.held = held;
         if measured.is_none() {
             if self.skip > 0 {
@@ -187,19 +187,19 @@ impl FrameDecoder {
     }
 
     /// The length of the frame that this prelude opens; `None` where it is no prelude, or one of a frame to be skipped.
-    fn measure(&mut self, prelude: &[u8], out: &mut impl FnMut(FrameEvent<'_>)) -> Option<usize> {
-        match weigh(prelude) {
-            Prelude::Total(total) => {
+    fn frame_length(&mut self, prelude: &[u8], out: &mut impl FnMut(FrameEvent<'_>)) -> Option<usize> {
+        match check_prelude(prelude) {
+            PreludeCheck::Total(total) => {
                 self.lost = false;
                 Some(total)
             }
             // Behind damage it is rather no prelude: `ff ff ff ff 00 00 00 00` has the checksum `ff ff ff ff`.
-            Prelude::TooLong(total) if !self.lost => {
+            PreludeCheck::TooLong(total) if !self.lost => {
                 self.skip = total;
                 out(FrameEvent::TooLong);
                 None
             }
-            Prelude::TooLong(_) | Prelude::Wrong => {
+            PreludeCheck::TooLong(_) | PreludeCheck::Invalid => {
                 if !std::mem::replace(&mut self.lost, true) {
                     out(FrameEvent::Damaged("the beginning of a frame is damaged"));
                 }
@@ -209,19 +209,19 @@ impl FrameDecoder {
     }
 }
 
-impl<'a> Frame<'a> {
+impl<'a> EventFrame<'a> {
     /// The headers, in their order.
     pub fn headers(&self) -> impl Iterator<Item = (&'a str, HeaderValue<'a>)> {
         let mut rest = self.headers;
         std::iter::from_fn(move || {
-            let (header, behind) = header(rest)?;
+            let (header, behind) = decode_header(rest)?;
             rest = behind;
             Some(header)
         })
     }
 
     /// The first header of that name, if it is text.
-    pub fn text(&self, name: &str) -> Option<&'a str> {
+    pub fn text_header(&self, name: &str) -> Option<&'a str> {
         self.headers().find(|(known, _)| *known == name).and_then(|(_, value)| match value {
             HeaderValue::Text(text) => Some(text),
             _ => None,
@@ -233,14 +233,14 @@ impl<'a> Frame<'a> {
 ///
 /// # Errors
 /// What exceeds a limit; nothing has been written then.
-pub fn encode(headers: &[(&str, HeaderValue<'_>)], payload: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
+pub fn encode_frame(headers: &[(&str, HeaderValue<'_>)], payload: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
     let mut head = Vec::new();
     for (name, value) in headers {
         head.push(u8::try_from(name.len()).ok().filter(|length| *length > 0).ok_or(FrameError)?);
         head.extend_from_slice(name.as_bytes());
         write_value(*value, &mut head)?;
     }
-    let total = SMALLEST + head.len() + payload.len();
+    let total = MIN_FRAME_BYTES + head.len() + payload.len();
     if total > MAX_EVENT {
         return Err(FrameError);
     }
@@ -260,61 +260,65 @@ pub fn encode(headers: &[(&str, HeaderValue<'_>)], payload: &[u8], out: &mut Vec
 fn write_value(value: HeaderValue<'_>, out: &mut Vec<u8>) -> Result<(), FrameError> {
     match value {
         HeaderValue::Bool(yes) => out.push(u8::from(!yes)),
-        HeaderValue::Byte(number) => put(2, &number.to_be_bytes(), out),
-        HeaderValue::Short(number) => put(3, &number.to_be_bytes(), out),
-        HeaderValue::Int(number) => put(4, &number.to_be_bytes(), out),
-        HeaderValue::Long(number) => put(5, &number.to_be_bytes(), out),
+        HeaderValue::Byte(number) => put_value(2, &number.to_be_bytes(), out),
+        HeaderValue::Short(number) => put_value(3, &number.to_be_bytes(), out),
+        HeaderValue::Int(number) => put_value(4, &number.to_be_bytes(), out),
+        HeaderValue::Long(number) => put_value(5, &number.to_be_bytes(), out),
         HeaderValue::Bytes(bytes) => put_long(6, bytes, out)?,
         HeaderValue::Text(text) => put_long(7, text.as_bytes(), out)?,
-        HeaderValue::Time(number) => put(8, &number.to_be_bytes(), out),
-        HeaderValue::Uuid(bytes) => put(9, &bytes, out),
+        HeaderValue::Time(number) => put_value(8, &number.to_be_bytes(), out),
+        HeaderValue::Uuid(bytes) => put_value(9, &bytes, out),
     }
     Ok(())
 }
 
-fn put(kind: u8, bytes: &[u8], out: &mut Vec<u8>) {
+fn put_value(kind: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.push(kind);
     out.extend_from_slice(bytes);
 }
 
 fn put_long(kind: u8, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
     let length = u16::try_from(bytes.len()).map_err(|_| FrameError)?;
-    put(kind, &length.to_be_bytes(), out);
+    put_value(kind, &length.to_be_bytes(), out);
     out.extend_from_slice(bytes);
     Ok(())
 }
 
-fn weigh(prelude: &[u8]) -> Prelude {
-    let (total, headers) = (number(prelude), number(prelude.get(4..).unwrap_or_default()));
-    let sum = number(prelude.get(8..).unwrap_or_default());
-    let fits = (total as usize).checked_sub(SMALLEST).is_some_and(|room| headers as usize <= room);
+fn check_prelude(prelude: &[u8]) -> PreludeCheck {
+    let (total, headers) = (read_u32(prelude), read_u32(prelude.get(4..).unwrap_or_default()));
+    let sum = read_u32(prelude.get(8..).unwrap_or_default());
+    let fits = (total as usize).checked_sub(MIN_FRAME_BYTES).is_some_and(|room| headers as usize <= room);
     if !fits || prelude.get(..8).map(hash) != Some(sum) {
-        return Prelude::Wrong;
+        return PreludeCheck::Invalid;
     }
-    if total as usize > MAX_EVENT { Prelude::TooLong(u64::from(total)) } else { Prelude::Total(total as usize) }
+    if total as usize > MAX_EVENT {
+        PreludeCheck::TooLong(u64::from(total))
+    } else {
+        PreludeCheck::Total(total as usize)
+    }
 }
 
 /// Reads a frame of which all bytes are there and the prelude is right.
-fn read(frame: &[u8]) -> FrameEvent<'_> {
+fn decode_frame(frame: &[u8]) -> FrameEvent<'_> {
     let parts = frame.split_last_chunk().and_then(|(body, sum)| {
-        let (headers, payload) = body.get(PRELUDE..)?.split_at_checked(number(body.get(4..)?) as usize)?;
+        let (headers, payload) = body.get(PRELUDE..)?.split_at_checked(read_u32(body.get(4..)?) as usize)?;
         Some((body, u32::from_be_bytes(*sum), headers, payload))
     });
     let Some((_, _, headers, payload)) = parts.filter(|(body, sum, ..)| hash(body) == *sum) else {
         return FrameEvent::Damaged("the checksum of a frame is wrong");
     };
     let mut rest = headers;
-    while let Some((_, behind)) = header(rest) {
+    while let Some((_, behind)) = decode_header(rest) {
         rest = behind;
     }
     if !rest.is_empty() {
         return FrameEvent::Damaged("the headers of a frame cannot be read");
     }
-    FrameEvent::Frame(Frame { headers, payload })
+    FrameEvent::Frame(EventFrame { headers, payload })
 }
 
 /// The first header, and what follows it; `None` at the end, and where there is no header that can be read.
-fn header(bytes: &[u8]) -> Option<((&str, HeaderValue<'_>), &[u8])> {
+fn decode_header(bytes: &[u8]) -> Option<((&str, HeaderValue<'_>), &[u8])> {
     let (length, rest) = bytes.split_first().filter(|(length, _)| **length > 0)?;
     let (name, rest) = rest.split_at_checked(usize::from(*length))?;
     let name = std::str::from_utf8(name).ok()?;
@@ -322,12 +326,12 @@ fn header(bytes: &[u8]) -> Option<((&str, HeaderValue<'_>), &[u8])> {
     let (value, rest) = match kind {
         0 => (HeaderValue::Bool(true), rest),
         1 => (HeaderValue::Bool(false), rest),
-        2 => fixed(rest, |bytes| HeaderValue::Byte(i8::from_be_bytes(bytes)))?,
-        3 => fixed(rest, |bytes| HeaderValue::Short(i16::from_be_bytes(bytes)))?,
-        4 => fixed(rest, |bytes| HeaderValue::Int(i32::from_be_bytes(bytes)))?,
-        5 => fixed(rest, |bytes| HeaderValue::Long(i64::from_be_bytes(bytes)))?,
-        8 => fixed(rest, |bytes| HeaderValue::Time(i64::from_be_bytes(bytes)))?,
-        9 => fixed(rest, HeaderValue::Uuid)?,
+        2 => decode_fixed(rest, |bytes| HeaderValue::Byte(i8::from_be_bytes(bytes)))?,
+        3 => decode_fixed(rest, |bytes| HeaderValue::Short(i16::from_be_bytes(bytes)))?,
+        4 => decode_fixed(rest, |bytes| HeaderValue::Int(i32::from_be_bytes(bytes)))?,
+        5 => decode_fixed(rest, |bytes| HeaderValue::Long(i64::from_be_bytes(bytes)))?,
+        8 => decode_fixed(rest, |bytes| HeaderValue::Time(i64::from_be_bytes(bytes)))?,
+        9 => decode_fixed(rest, HeaderValue::Uuid)?,
         6 | 7 => {
             let (length, rest) = rest.split_first_chunk()?;
             let (bytes, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
@@ -343,7 +347,7 @@ fn header(bytes: &[u8]) -> Option<((&str, HeaderValue<'_>), &[u8])> {
     Some(((name, value), rest))
 }
 
-fn fixed<'a, const N: usize>(
+fn decode_fixed<'a, const N: usize>(
     bytes: &'a [u8],
     value: impl FnOnce([u8; N]) -> HeaderValue<'a>,
 ) -> Option<(HeaderValue<'a>, &'a [u8])> {
@@ -352,6 +356,6 @@ fn fixed<'a, const N: usize>(
 }
 
 /// The number at the beginning; 0 where there are not enough bytes.
-fn number(bytes: &[u8]) -> u32 {
+fn read_u32(bytes: &[u8]) -> u32 {
     bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }

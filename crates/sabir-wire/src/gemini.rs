@@ -1,17 +1,17 @@
 //! The Google Gemini API: `generateContent` and `streamGenerateContent`, as AI Studio and Vertex serve them.
 
-pub(crate) mod answer;
-pub(crate) mod incoming;
-mod partial;
+pub(crate) mod decode_request;
+pub(crate) mod decode_response;
+pub(crate) mod encode_request;
+pub(crate) mod encode_response;
+mod partial_arguments;
 mod parts;
-pub(crate) mod request;
-pub(crate) mod stream;
 
-use sabir_call::{Effort, StopReason};
+use sabir_call::{ReasoningEffort, StopReason};
 
-use crate::stop;
-use crate::wire::Row;
-use crate::wishes::{Lack, Said, Wish};
+use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
+use crate::stop_words;
+use crate::wire::WireSpec;
 
 /// The wire's name, also of its opaque state.
 pub(crate) const NAME: &str = "gemini";
@@ -20,47 +20,55 @@ pub(crate) const NAME: &str = "gemini";
 const JSON: &str = "application/json";
 
 /// The wire, for the list.
-pub(crate) const ROW: Row = Row {
+pub(crate) const SPEC: WireSpec = WireSpec {
     name: NAME,
-    endpoint: ["/v1beta/models/{model}:generateContent", "/v1beta/models/{model}:streamGenerateContent?alt=sse"],
+    endpoint_patterns: [
+        "/v1beta/models/{model}:generateContent",
+        "/v1beta/models/{model}:streamGenerateContent?alt=sse",
+    ],
     key_header: ("x-goog-api-key", ""),
-    headers: &[],
+    required_headers: &[],
     stream_type: "text/event-stream",
-    said: &SAID,
-    history: "contents",
-    encode_request: request::encode,
-    decode_request: incoming::decode,
-    encode_whole: answer::whole,
-    encode_error: answer::error_body,
-    reader: || Box::new(stream::Stream::default()),
-    writer: |head| Box::new(answer::Answer::new(head)),
+    capabilities: &CAPABILITIES,
+    history_member: "contents",
+    encode_request: encode_request::encode_request,
+    decode_request: decode_request::decode_request,
+    encode_response: encode_response::encode_response,
+    encode_error: encode_response::encode_error,
+    new_decoder: || Box::new(decode_response::GeminiDecoder::default()),
+    new_encoder: |head| Box::new(encode_response::GeminiEncoder::new(head)),
 };
 
 /// What it has words for; clients write some of them with underscores.
-const SAID: Said = Said {
-    places: &[
-        (Wish::Temperature, "generationConfig.temperature"),
-        (Wish::TopP, "generationConfig.topP"),
-        (Wish::TopK, "generationConfig.topK"),
-        (Wish::Seed, "generationConfig.seed"),
-        (Wish::PresencePenalty, "generationConfig.presencePenalty"),
-        (Wish::FrequencyPenalty, "generationConfig.frequencyPenalty"),
-        (Wish::Stop, "generationConfig.stopSequences"),
-        (Wish::Temperature, "generation_config.temperature"),
-        (Wish::TopP, "generation_config.top_p"),
-        (Wish::TopK, "generation_config.top_k"),
-        (Wish::Seed, "generation_config.seed"),
-        (Wish::Stop, "generation_config.stop_sequences"),
+const CAPABILITIES: WireCapabilities = WireCapabilities {
+    param_paths: &[
+        (RequestParam::Temperature, "generationConfig.temperature"),
+        (RequestParam::TopP, "generationConfig.topP"),
+        (RequestParam::TopK, "generationConfig.topK"),
+        (RequestParam::Seed, "generationConfig.seed"),
+        (RequestParam::PresencePenalty, "generationConfig.presencePenalty"),
+        (RequestParam::FrequencyPenalty, "generationConfig.frequencyPenalty"),
+        (RequestParam::Stop, "generationConfig.stopSequences"),
+        (RequestParam::Temperature, "generation_config.temperature"),
+        (RequestParam::TopP, "generation_config.top_p"),
+        (RequestParam::TopK, "generation_config.top_k"),
+        (RequestParam::Seed, "generation_config.seed"),
+        (RequestParam::Stop, "generation_config.stop_sequences"),
     ],
-    mute: |_, _, _| false,
-    lacks: &[Lack::One, Lack::Strict, Lack::Address, Lack::Marks],
+    is_param_refused: |_, _, _| false,
+    unsupported: &[
+        UnsupportedFeature::SingleCall,
+        UnsupportedFeature::StrictArguments,
+        UnsupportedFeature::ImageUrl,
+        UnsupportedFeature::CacheMarks,
+    ],
 };
 
 /// The provider could not read the call that its model wrote.
 const MALFORMED: &str = "MALFORMED_FUNCTION_CALL";
 
 /// Words and reasons. The first row of a reason is the word that is written for it. `STOP` ends answers with calls too.
-const REASONS: [(&str, StopReason); 14] = [
+const STOP_REASONS: [(&str, StopReason); 14] = [
     ("STOP", StopReason::End),
     ("STOP", StopReason::Calls),
     ("STOP", StopReason::Sequence),
@@ -78,7 +86,7 @@ const REASONS: [(&str, StopReason); 14] = [
 ];
 
 pub(crate) fn stop_reason(word: &str) -> StopReason {
-    stop::reason(&REASONS, word)
+    stop_words::reason_of_word(&STOP_REASONS, word)
 }
 
 /// The word for a reason: the provider's own if it may be one of this wire's, else the usual one.
@@ -87,20 +95,24 @@ pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
         let is_word = !raw.is_empty() && raw.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
         return if is_word { raw } else { "OTHER" };
     }
-    if REASONS.contains(&(raw, reason)) {
+    if STOP_REASONS.contains(&(raw, reason)) {
         return raw;
     }
-    stop::word(&REASONS, reason).unwrap_or("STOP")
+    stop_words::word_of_reason(&STOP_REASONS, reason).unwrap_or("STOP")
 }
 
 /// Words for efforts.
-const EFFORTS: [(&str, Effort); 4] =
-    [("MINIMAL", Effort::Minimal), ("LOW", Effort::Low), ("MEDIUM", Effort::Medium), ("HIGH", Effort::High)];
+const EFFORTS: [(&str, ReasoningEffort); 4] = [
+    ("MINIMAL", ReasoningEffort::Minimal),
+    ("LOW", ReasoningEffort::Low),
+    ("MEDIUM", ReasoningEffort::Medium),
+    ("HIGH", ReasoningEffort::High),
+];
 
-fn effort_word(effort: Effort) -> &'static str {
+fn encode_effort_level(effort: ReasoningEffort) -> &'static str {
     EFFORTS.iter().find(|(_, known)| *known == effort).map_or("MEDIUM", |(word, _)| word)
 }
 
-fn effort_of(word: &str) -> Option<Effort> {
+fn decode_effort_level(word: &str) -> Option<ReasoningEffort> {
     EFFORTS.iter().find(|(known, _)| *known == word).map(|(_, effort)| *effort)
 }

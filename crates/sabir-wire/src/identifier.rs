@@ -12,16 +12,16 @@ const KEPT: usize = 20;
 /// The id itself if it is made of `a-z A-Z 0-9 _ -` and not too long; otherwise a readable part of it and a hash.
 ///
 /// The same id always gives the same result, so that calls and results stay paired; different ids give different results.
-pub(crate) fn portable(id: &str) -> Cow<'_, str> {
-    within(id, |c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+pub(crate) fn portable_id(id: &str) -> Cow<'_, str> {
+    sanitize_id(id, |c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-/// As [`portable`], with any visible ASCII: Kimi reads its own `functions.name:0` again.
-pub(crate) fn short(id: &str) -> Cow<'_, str> {
-    within(id, |c| c.is_ascii_graphic())
+/// As [`portable_id`], with any visible ASCII: Kimi reads its own `functions.name:0` again.
+pub(crate) fn short_id(id: &str) -> Cow<'_, str> {
+    sanitize_id(id, |c| c.is_ascii_graphic())
 }
 
-fn within(id: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
+fn sanitize_id(id: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !id.is_empty() && id.len() <= MAX_LENGTH && id.chars().all(&allowed) {
         return Cow::Borrowed(id);
     }
@@ -40,16 +40,16 @@ mod tests {
 
     #[test]
     fn ids_keep_to_the_alphabet() {
-        assert_eq!(portable("toolu_01-A"), "toolu_01-A");
+        assert_eq!(portable_id("toolu_01-A"), "toolu_01-A");
         for id in ["", "functions.f:0", "ü", &"x".repeat(41)] {
-            let mapped = portable(id);
+            let mapped = portable_id(id);
             assert!(
                 mapped.len() <= MAX_LENGTH && mapped.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'),
                 "{id}"
             );
         }
-        assert_eq!(short("functions.f:0"), "functions.f:0");
-        assert_ne!(portable("a.b"), portable("a:b"));
-        assert_eq!(portable("a.b"), portable("a.b"));
+        assert_eq!(short_id("functions.f:0"), "functions.f:0");
+        assert_ne!(portable_id("a.b"), portable_id("a:b"));
+        assert_eq!(portable_id("a.b"), portable_id("a.b"));
     }
 }

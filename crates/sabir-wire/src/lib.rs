@@ -4,7 +4,7 @@
 //! come out, and the other way round. A [`Wire`] is picked once; nothing after that asks which it is.
 //!
 //! The main decision: a response is decoded into the same events as a call that a model wrote as text, so that past
-//! [`Decoder`] nobody knows how a call was spelled. No event is fatal. Fields that are missing, of another type or of
+//! [`ResponseDecoder`] nobody knows how a call was spelled. No event is fatal. Fields that are missing, of another type or of
 //! another kind than documented are normal, and so are streams that end in the middle; what could not be read is a fault,
 //! and a call that may lack a piece is cut.
 //!
@@ -32,39 +32,41 @@
 mod anthropic;
 mod arguments;
 mod bedrock;
-mod blocks;
-mod calls;
-mod client;
-mod failure;
-mod fate;
+mod call_pairing;
+mod check_support;
+mod client_request;
+mod delta_template;
 mod field;
+mod field_disposition;
 pub mod frames;
 mod gemini;
 mod identifier;
-pub mod listing;
-mod loose;
-mod moment;
-mod mould;
-mod native;
+mod json_splitter;
+mod lenient;
+pub mod model_listing;
+mod native_call;
+mod native_tools;
 mod ollama;
+mod open_blocks;
 mod openai_chat;
 mod openai_responses;
-mod pairing;
+mod params;
+mod provider_error;
 mod replay;
-mod response;
+mod response_decoder;
+mod role_turns;
 pub mod sse;
-mod stop;
+mod stop_words;
 mod thinking;
-mod turns;
-mod values;
-mod weigh;
+mod timestamp;
 mod wire;
-mod wishes;
 
-pub use client::{Counts, Head, Incoming, Note, RequestError, Wants};
-pub use failure::{MAX_WORDS, ProviderError, classify};
-pub use moment::moment;
-pub use native::Spaced;
-pub use replay::{pieces, play};
-pub use response::{BodyForm, Close, Decoder, Report};
-pub use wire::{Encoder, Form, Wire};
+pub use client_request::{
+    DecodedRequest, LossNote, RequestError, ResponseMetadata, ResponsePreferences, UsageReporting,
+};
+pub use native_tools::NamespacedTool;
+pub use provider_error::{MAX_MESSAGE_CHARS, ProviderError, classify_error};
+pub use replay::{replay_draft, split_text};
+pub use response_decoder::{BodyEnd, BodyForm, DecodeReport, ResponseDecoder};
+pub use timestamp::format_timestamp;
+pub use wire::{ResponseEncoder, Wire, WireOptions};

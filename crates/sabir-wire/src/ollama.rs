@@ -1,48 +1,55 @@
 //! The Ollama chat API: `POST /api/chat`, answered with one JSON object a line.
 
-pub(crate) mod answer;
-pub(crate) mod incoming;
-pub(crate) mod request;
-pub(crate) mod stream;
+pub(crate) mod decode_request;
+pub(crate) mod decode_response;
+pub(crate) mod encode_request;
+pub(crate) mod encode_response;
 
 use sabir_call::StopReason;
 
-use crate::wire::Row;
-use crate::wishes::{Lack, Said, Wish};
+use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
+use crate::wire::WireSpec;
 
 /// The wire's name. It has no opaque state.
 pub(crate) const NAME: &str = "ollama";
 
 /// The wire, for the list.
-pub(crate) const ROW: Row = Row {
+pub(crate) const SPEC: WireSpec = WireSpec {
     name: NAME,
-    endpoint: ["/api/chat", "/api/chat"],
+    endpoint_patterns: ["/api/chat", "/api/chat"],
     key_header: ("authorization", "Bearer "),
-    headers: &[],
+    required_headers: &[],
     stream_type: "application/x-ndjson",
-    said: &SAID,
-    history: "messages",
-    encode_request: request::encode,
-    decode_request: incoming::decode,
-    encode_whole: answer::whole,
-    encode_error: answer::error_body,
-    reader: || Box::new(stream::Stream::default()),
-    writer: |head| Box::new(answer::Answer::new(head)),
+    capabilities: &CAPABILITIES,
+    history_member: "messages",
+    encode_request: encode_request::encode_request,
+    decode_request: decode_request::decode_request,
+    encode_response: encode_response::encode_response,
+    encode_error: encode_response::encode_error,
+    new_decoder: || Box::new(decode_response::OllamaDecoder::default()),
+    new_encoder: |head| Box::new(encode_response::OllamaEncoder::new(head)),
 };
 
 /// What it has words for.
-const SAID: Said = Said {
-    places: &[
-        (Wish::Temperature, "options.temperature"),
-        (Wish::TopP, "options.top_p"),
-        (Wish::TopK, "options.top_k"),
-        (Wish::Seed, "options.seed"),
-        (Wish::PresencePenalty, "options.presence_penalty"),
-        (Wish::FrequencyPenalty, "options.frequency_penalty"),
-        (Wish::Stop, "options.stop"),
+const CAPABILITIES: WireCapabilities = WireCapabilities {
+    param_paths: &[
+        (RequestParam::Temperature, "options.temperature"),
+        (RequestParam::TopP, "options.top_p"),
+        (RequestParam::TopK, "options.top_k"),
+        (RequestParam::Seed, "options.seed"),
+        (RequestParam::PresencePenalty, "options.presence_penalty"),
+        (RequestParam::FrequencyPenalty, "options.frequency_penalty"),
+        (RequestParam::Stop, "options.stop"),
     ],
-    mute: |_, _, _| false,
-    lacks: &[Lack::Force, Lack::One, Lack::Strict, Lack::Address, Lack::Marks, Lack::Failed],
+    is_param_refused: |_, _, _| false,
+    unsupported: &[
+        UnsupportedFeature::ForcedCall,
+        UnsupportedFeature::SingleCall,
+        UnsupportedFeature::StrictArguments,
+        UnsupportedFeature::ImageUrl,
+        UnsupportedFeature::CacheMarks,
+        UnsupportedFeature::FailedResult,
+    ],
 };
 
 pub(crate) fn stop_reason(word: &str) -> StopReason {

@@ -1,74 +1,74 @@
 //! The OpenAI Chat Completions API, and the many servers that speak something like it.
 
-pub(crate) mod answer;
-pub(crate) mod incoming;
-pub(crate) mod request;
-pub(crate) mod stream;
+pub(crate) mod decode_request;
+pub(crate) mod decode_response;
+pub(crate) mod encode_request;
+pub(crate) mod encode_response;
 
 use sabir_call::{Request, StopReason};
 
-use crate::stop;
-use crate::wire::Row;
-use crate::wishes::{Lack, Said, Wish};
+use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
+use crate::stop_words;
+use crate::wire::WireSpec;
 
 /// The wire's name, also of its opaque state.
 pub(crate) const NAME: &str = "openai-chat";
 
 /// The wire, for the list.
-pub(crate) const ROW: Row = Row {
+pub(crate) const SPEC: WireSpec = WireSpec {
     name: NAME,
-    endpoint: ["/chat/completions", "/chat/completions"],
+    endpoint_patterns: ["/chat/completions", "/chat/completions"],
     key_header: ("authorization", "Bearer "),
-    headers: &[],
+    required_headers: &[],
     stream_type: "text/event-stream",
-    said: &SAID,
-    history: "messages",
-    encode_request: request::encode,
-    decode_request: incoming::decode,
-    encode_whole: answer::whole,
-    encode_error: answer::error_body,
-    reader: || Box::new(stream::Stream::default()),
-    writer: |head| Box::new(answer::Answer::new(head)),
+    capabilities: &CAPABILITIES,
+    history_member: "messages",
+    encode_request: encode_request::encode_request,
+    decode_request: decode_request::decode_request,
+    encode_response: encode_response::encode_response,
+    encode_error: encode_response::encode_error,
+    new_decoder: || Box::new(decode_response::OpenAiChatDecoder::default()),
+    new_encoder: |head| Box::new(encode_response::OpenAiChatEncoder::new(head)),
 };
 
 /// What it has words for. OpenAI calls the user by another name since 2025, which other servers do not know.
-const SAID: Said = Said {
-    places: &[
-        (Wish::Temperature, "temperature"),
-        (Wish::TopP, "top_p"),
-        (Wish::Seed, "seed"),
-        (Wish::PresencePenalty, "presence_penalty"),
-        (Wish::FrequencyPenalty, "frequency_penalty"),
-        (Wish::Stop, "stop"),
-        (Wish::Verbosity, "verbosity"),
-        (Wish::User, "user"),
-        (Wish::User, "safety_identifier"),
-        (Wish::Tier, "service_tier"),
-        (Wish::CacheKey, "prompt_cache_key"),
+const CAPABILITIES: WireCapabilities = WireCapabilities {
+    param_paths: &[
+        (RequestParam::Temperature, "temperature"),
+        (RequestParam::TopP, "top_p"),
+        (RequestParam::Seed, "seed"),
+        (RequestParam::PresencePenalty, "presence_penalty"),
+        (RequestParam::FrequencyPenalty, "frequency_penalty"),
+        (RequestParam::Stop, "stop"),
+        (RequestParam::Verbosity, "verbosity"),
+        (RequestParam::User, "user"),
+        (RequestParam::User, "safety_identifier"),
+        (RequestParam::Tier, "service_tier"),
+        (RequestParam::CacheKey, "prompt_cache_key"),
     ],
-    mute: |request, form, wish| match wish {
+    is_param_refused: |request, form, wish| match wish {
         // OpenAI alone is known to take them, and others refuse the request.
-        Wish::Verbosity | Wish::CacheKey => !form.completion_limit,
-        wish => is_mute(request, wish),
+        RequestParam::Verbosity | RequestParam::CacheKey => !form.completion_limit,
+        wish => is_param_refused(request, wish),
     },
-    lacks: &[Lack::Marks, Lack::Failed],
+    unsupported: &[UnsupportedFeature::CacheMarks, UnsupportedFeature::FailedResult],
 };
 
 /// The longest name of a user that OpenAI takes.
 const LONGEST_USER: usize = 64;
 
 /// Whether OpenAI refuses a wish of this request.
-pub(crate) fn is_mute(request: &Request, wish: Wish) -> bool {
+pub(crate) fn is_param_refused(request: &Request, wish: RequestParam) -> bool {
     match wish {
-        Wish::User => request.wishes.user.as_ref().is_some_and(|user| user.chars().count() > LONGEST_USER),
+        RequestParam::User => request.options.user.as_ref().is_some_and(|user| user.chars().count() > LONGEST_USER),
         // Anthropic's word.
-        Wish::Tier => request.wishes.tier.as_ref().is_some_and(|tier| tier == "standard_only"),
+        RequestParam::Tier => request.options.tier.as_ref().is_some_and(|tier| tier == "standard_only"),
         _ => false,
     }
 }
 
 /// Words and reasons. The first row of a reason is the word that is written for it.
-const REASONS: [(&str, StopReason); 14] = [
+const STOP_REASONS: [(&str, StopReason); 14] = [
     ("stop", StopReason::End),
     ("end_turn", StopReason::End),
     ("eos", StopReason::End),
@@ -86,20 +86,20 @@ const REASONS: [(&str, StopReason); 14] = [
 ];
 
 pub(crate) fn stop_reason(word: &str) -> StopReason {
-    stop::reason(&REASONS, word)
+    stop_words::reason_of_word(&STOP_REASONS, word)
 }
 
 /// The words that clients know. Others of the list are read from servers that have them, and not written.
-const WORDS: [&str; 5] = ["stop", "tool_calls", "function_call", "length", "content_filter"];
+const WRITTEN_STOP_WORDS: [&str; 5] = ["stop", "tool_calls", "function_call", "length", "content_filter"];
 
 /// The word for a reason: the provider's own if it is one that clients know, else the usual one.
 pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
-    if reason == StopReason::Other || WORDS.contains(&raw) && REASONS.contains(&(raw, reason)) {
+    if reason == StopReason::Other || WRITTEN_STOP_WORDS.contains(&raw) && STOP_REASONS.contains(&(raw, reason)) {
         return raw;
     }
     match reason {
         StopReason::Sequence => "stop",
-        _ => stop::word(&REASONS, reason).unwrap_or("stop"),
+        _ => stop_words::word_of_reason(&STOP_REASONS, reason).unwrap_or("stop"),
     }
 }
 

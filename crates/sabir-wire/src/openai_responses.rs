@@ -5,61 +5,61 @@
 //! content, items of server tools, `compaction`. State of type `message` is no item: it holds the `phase` of the message
 //! whose words follow it.
 
-pub(crate) mod answer;
-pub(crate) mod incoming;
-pub(crate) mod request;
-mod shape;
-pub(crate) mod stream;
-mod told;
-mod written;
+mod argument_format;
+mod argument_progress;
+pub(crate) mod decode_request;
+pub(crate) mod decode_response;
+pub(crate) mod encode_request;
+pub(crate) mod encode_response;
+mod event_types;
 
-pub(crate) use incoming::freeform;
-pub(crate) use written::Written;
+pub(crate) use argument_format::CallArgumentWriter;
+pub(crate) use decode_request::decode_freeform_tool;
 
 use sabir_call::StopReason;
 
-use crate::openai_chat::is_mute;
-use crate::stop;
-use crate::wire::Row;
-use crate::wishes::{Lack, Said, Wish};
+use crate::openai_chat::is_param_refused;
+use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
+use crate::stop_words;
+use crate::wire::WireSpec;
 
 /// The wire's name, also of its opaque state.
 pub(crate) const NAME: &str = "openai-responses";
 
 /// The wire, for the list.
-pub(crate) const ROW: Row = Row {
+pub(crate) const SPEC: WireSpec = WireSpec {
     name: NAME,
-    endpoint: ["/responses", "/responses"],
+    endpoint_patterns: ["/responses", "/responses"],
     key_header: ("authorization", "Bearer "),
-    headers: &[],
+    required_headers: &[],
     stream_type: "text/event-stream",
-    said: &SAID,
-    history: "input",
-    encode_request: request::encode,
-    decode_request: incoming::decode,
-    encode_whole: answer::whole,
-    encode_error: crate::openai_chat::answer::error_body,
-    reader: || Box::new(stream::Stream::default()),
-    writer: |head| Box::new(answer::Answer::new(head)),
+    capabilities: &CAPABILITIES,
+    history_member: "input",
+    encode_request: encode_request::encode_request,
+    decode_request: decode_request::decode_request,
+    encode_response: encode_response::encode_response,
+    encode_error: crate::openai_chat::encode_response::encode_error,
+    new_decoder: || Box::new(decode_response::OpenAiResponsesDecoder::default()),
+    new_encoder: |head| Box::new(encode_response::OpenAiResponsesEncoder::new(head)),
 };
 
 /// What it has words for. It knows no text that ends the answer.
-const SAID: Said = Said {
-    places: &[
-        (Wish::Temperature, "temperature"),
-        (Wish::TopP, "top_p"),
-        (Wish::Verbosity, "text.verbosity"),
-        (Wish::User, "user"),
-        (Wish::User, "safety_identifier"),
-        (Wish::Tier, "service_tier"),
-        (Wish::CacheKey, "prompt_cache_key"),
+const CAPABILITIES: WireCapabilities = WireCapabilities {
+    param_paths: &[
+        (RequestParam::Temperature, "temperature"),
+        (RequestParam::TopP, "top_p"),
+        (RequestParam::Verbosity, "text.verbosity"),
+        (RequestParam::User, "user"),
+        (RequestParam::User, "safety_identifier"),
+        (RequestParam::Tier, "service_tier"),
+        (RequestParam::CacheKey, "prompt_cache_key"),
     ],
-    mute: |request, _, wish| is_mute(request, wish),
-    lacks: &[Lack::Marks, Lack::Failed],
+    is_param_refused: |request, _, wish| is_param_refused(request, wish),
+    unsupported: &[UnsupportedFeature::CacheMarks, UnsupportedFeature::FailedResult],
 };
 
 /// Words for an answer that is not complete, and reasons. The first row of a reason is the word that is written for it.
-const REASONS: [(&str, StopReason); 5] = [
+const STOP_REASONS: [(&str, StopReason); 5] = [
     ("max_output_tokens", StopReason::Length),
     ("max_tokens", StopReason::Length),
     ("content_filter", StopReason::Refused),
@@ -69,13 +69,13 @@ const REASONS: [(&str, StopReason); 5] = [
 
 /// The reason for the word of an incomplete answer; an answer that is complete ended or waits for calls.
 pub(crate) fn stop_reason(word: &str) -> StopReason {
-    stop::reason(&REASONS, word)
+    stop_words::reason_of_word(&STOP_REASONS, word)
 }
 
 /// The word that says why an answer is incomplete; `None` where it is complete.
 pub(crate) fn stop_word(reason: StopReason, raw: &str) -> Option<&str> {
-    if REASONS.contains(&(raw, reason)) {
+    if STOP_REASONS.contains(&(raw, reason)) {
         return Some(raw);
     }
-    stop::word(&REASONS, reason).filter(|_| reason != StopReason::Other)
+    stop_words::word_of_reason(&STOP_REASONS, reason).filter(|_| reason != StopReason::Other)
 }

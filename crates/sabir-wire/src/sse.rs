@@ -100,7 +100,7 @@ impl SseDecoder {
         if let Some(data) = held {
             self.append_data(data);
         }
-        self.carry(rest);
+        self.carry_line(rest);
     }
 
     /// Delivers what the stream left unfinished. The decoder is as new afterwards.
@@ -108,11 +108,11 @@ impl SseDecoder {
         if !self.line.is_empty() || self.line_dropped {
             self.carried_line(b"", &mut None, out);
         }
-        self.dispatch(None, out);
+        self.dispatch_event(None, out);
         *self = Self::default();
     }
 
-    fn carry(&mut self, rest: &[u8]) {
+    fn carry_line(&mut self, rest: &[u8]) {
         if rest.is_empty() || self.line_dropped {
             return;
         }
@@ -126,7 +126,7 @@ impl SseDecoder {
 
     /// Ends the unfinished line with `tail`.
     fn carried_line(&mut self, tail: &[u8], held: &mut Option<&[u8]>, out: &mut impl FnMut(SseEvent<'_>)) {
-        self.carry(tail);
+        self.carry_line(tail);
         if mem::take(&mut self.line_dropped) {
             self.begun = true;
             self.drop_event();
@@ -174,7 +174,7 @@ impl SseDecoder {
             line = line.strip_prefix(BOM).unwrap_or(line);
         }
         if line.is_empty() {
-            self.dispatch(held.take(), out);
+            self.dispatch_event(held.take(), out);
         } else if let Some(value) = data_value(line) {
             if !self.has_data && held.is_none() {
                 *held = Some(value);
@@ -238,13 +238,13 @@ impl SseDecoder {
         self.data_start = 0;
     }
 
-    fn dispatch(&mut self, held: Option<&[u8]>, out: &mut impl FnMut(SseEvent<'_>)) {
+    fn dispatch_event(&mut self, held: Option<&[u8]>, out: &mut impl FnMut(SseEvent<'_>)) {
         if mem::take(&mut self.too_long) {
             out(SseEvent::TooLong);
         } else if self.has_data || held.is_some() {
             let data = held.or_else(|| self.data.get(self.data_start..)).unwrap_or_default();
-            let (name, id) = (lossy(&self.name), lossy(&self.id));
-            out(SseEvent::Message { name: &name, data: &lossy(data), id: &id });
+            let (name, id) = (lossy_text(&self.name), lossy_text(&self.id));
+            out(SseEvent::Message { name: &name, data: &lossy_text(data), id: &id });
         }
         self.name.clear();
         self.data.clear();
@@ -256,7 +256,7 @@ impl SseDecoder {
 /// Writes one event: `event` if there is a name, then `data` with one field for each line, then the blank line.
 ///
 /// Line ends inside `data` become LF for the reader; a name is cut at its first line end.
-pub fn encode(name: &str, data: &str, out: &mut Vec<u8>) {
+pub fn encode_event(name: &str, data: &str, out: &mut Vec<u8>) {
     if let Some(name) = name.split(['\r', '\n']).next().filter(|name| !name.is_empty()) {
         out.extend_from_slice(b"event: ");
         out.extend_from_slice(name.as_bytes());
@@ -288,7 +288,7 @@ fn data_value(line: &[u8]) -> Option<&[u8]> {
 }
 
 /// The bytes as text, with invalid UTF-8 replaced.
-pub(crate) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+pub(crate) fn lossy_text(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => String::from_utf8_lossy(bytes),

@@ -1,37 +1,41 @@
 //! How much to think: between efforts, tokens and the words that most wires use for them.
 
-use sabir_call::{Effort, Thinking};
+use sabir_call::{ReasoningConfig, ReasoningEffort};
 
-use crate::client::RequestError;
-use crate::field::Field;
+use crate::client_request::RequestError;
+use crate::field::JsonField;
 
 /// The tokens that an effort stands for where a wire counts tokens. The least is what Anthropic insists on.
-const BUDGETS: [(Effort, u64); 4] =
-    [(Effort::Minimal, 1024), (Effort::Low, 4096), (Effort::Medium, 8192), (Effort::High, 16384)];
+const BUDGETS: [(ReasoningEffort, u64); 4] = [
+    (ReasoningEffort::Minimal, 1024),
+    (ReasoningEffort::Low, 4096),
+    (ReasoningEffort::Medium, 8192),
+    (ReasoningEffort::High, 16384),
+];
 
 /// The tokens that an effort stands for.
-pub(crate) fn budget(effort: Effort) -> u64 {
+pub(crate) fn budget_for_effort(effort: ReasoningEffort) -> u64 {
     BUDGETS.iter().find(|(known, _)| *known == effort).map_or(0, |(_, tokens)| *tokens)
 }
 
 /// The least effort that may use so many tokens.
-pub(crate) fn effort(tokens: u64) -> Effort {
-    BUDGETS.iter().find(|(_, budget)| tokens <= *budget).map_or(Effort::High, |(effort, _)| *effort)
+pub(crate) fn effort_for_budget(tokens: u64) -> ReasoningEffort {
+    BUDGETS.iter().find(|(_, budget)| tokens <= *budget).map_or(ReasoningEffort::High, |(effort, _)| *effort)
 }
 
 /// The word for a wish, as OpenAI writes it; `None` where nothing is wished.
-pub(crate) fn word(thinking: Thinking) -> Option<&'static str> {
+pub(crate) fn encode_effort(thinking: ReasoningConfig) -> Option<&'static str> {
     let effort = match thinking {
-        Thinking::Default => return None,
-        Thinking::Off => return Some("none"),
-        Thinking::Effort(effort) => effort,
-        Thinking::Tokens(tokens) => effort(tokens),
+        ReasoningConfig::Default => return None,
+        ReasoningConfig::Off => return Some("none"),
+        ReasoningConfig::Effort(effort) => effort,
+        ReasoningConfig::Tokens(tokens) => effort_for_budget(tokens),
     };
     Some(match effort {
-        Effort::Minimal => "minimal",
-        Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High => "high",
+        ReasoningEffort::Minimal => "minimal",
+        ReasoningEffort::Low => "low",
+        ReasoningEffort::Medium => "medium",
+        ReasoningEffort::High => "high",
     })
 }
 
@@ -39,17 +43,17 @@ pub(crate) fn word(thinking: Thinking) -> Option<&'static str> {
 ///
 /// # Errors
 /// A word that is none of them.
-pub(crate) fn of_word(field: &Field<'_>) -> Result<Thinking, RequestError> {
+pub(crate) fn decode_effort(field: &JsonField<'_>) -> Result<ReasoningConfig, RequestError> {
     if field.is_absent() {
-        return Ok(Thinking::Default);
+        return Ok(ReasoningConfig::Default);
     }
-    Ok(Thinking::Effort(match field.text()? {
-        "none" => return Ok(Thinking::Off),
-        "minimal" => Effort::Minimal,
-        "low" => Effort::Low,
-        "medium" => Effort::Medium,
-        "high" | "xhigh" | "max" => Effort::High,
-        _ => return Err(field.wrong("none, minimal, low, medium or high")),
+    Ok(ReasoningConfig::Effort(match field.required_text()? {
+        "none" => return Ok(ReasoningConfig::Off),
+        "minimal" => ReasoningEffort::Minimal,
+        "low" => ReasoningEffort::Low,
+        "medium" => ReasoningEffort::Medium,
+        "high" | "xhigh" | "max" => ReasoningEffort::High,
+        _ => return Err(field.mismatch_error("none, minimal, low, medium or high")),
     }))
 }
 
@@ -60,10 +64,13 @@ mod tests {
     #[test]
     fn efforts_and_tokens_stand_for_each_other() {
         for (known, tokens) in BUDGETS {
-            assert_eq!((budget(known), effort(tokens)), (tokens, known));
-            assert_eq!(word(Thinking::Tokens(tokens)), word(Thinking::Effort(known)));
+            assert_eq!((budget_for_effort(known), effort_for_budget(tokens)), (tokens, known));
+            assert_eq!(encode_effort(ReasoningConfig::Tokens(tokens)), encode_effort(ReasoningConfig::Effort(known)));
         }
-        assert_eq!((effort(0), effort(u64::MAX)), (Effort::Minimal, Effort::High));
-        assert_eq!(word(Thinking::Default), None);
+        assert_eq!(
+            (effort_for_budget(0), effort_for_budget(u64::MAX)),
+            (ReasoningEffort::Minimal, ReasoningEffort::High)
+        );
+        assert_eq!(encode_effort(ReasoningConfig::Default), None);
     }
 }

@@ -8,7 +8,7 @@
 
 use std::fs;
 
-use sabir_workspace::{Bounds, ListOptions, Stop, WorkPath, Workspace};
+use sabir_workspace::{Bounds, ListOptions, StopFlag, WorkPath, Workspace};
 use tempfile::TempDir;
 
 const LINES: &str = "*.pem\n.env*\n!.env.example\n/secrets/\n**/private/**\n";
@@ -38,7 +38,7 @@ fn tree(files: usize, nested: bool) -> TempDir {
 }
 
 fn workspace(root: &TempDir, ignore_file: Option<&str>) -> Workspace {
-    Workspace::open(root.path()).unwrap().bounded(Bounds::new().ignore_files(ignore_file))
+    Workspace::open(root.path()).unwrap().with_bounds(Bounds::new().ignore_files(ignore_file))
 }
 
 #[divan::bench(args = ["nothing bound", "no such file", "one ignore file", "one in each folder"], sample_count = 10, sample_size = 1)]
@@ -51,12 +51,12 @@ fn listing(bencher: divan::Bencher<'_, '_>, kind: &str) {
     };
     let workspace = workspace(&root, name);
     let options = ListOptions { recursive: true, max_entries: 200_000, ..ListOptions::default() };
-    bencher.bench_local(|| workspace.list(&WorkPath::root(), &options).unwrap().entries.len());
+    bencher.bench_local(|| workspace.list_folder(&WorkPath::root(), &options).unwrap().entries.len());
 }
 
 #[divan::bench(args = [10, 100], sample_count = 10, sample_size = 1)]
 fn hidden(bencher: divan::Bencher<'_, '_>, files: usize) {
     let root = tree(files, false);
     let workspace = workspace(&root, Some(".sabirignore"));
-    bencher.bench_local(|| assert_eq!(workspace.hidden(&Stop::default()).unwrap().len(), 1000));
+    bencher.bench_local(|| assert_eq!(workspace.list_hidden_paths(&StopFlag::default()).unwrap().len(), 1000));
 }

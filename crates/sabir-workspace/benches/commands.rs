@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use divan::Bencher;
 use divan::counter::BytesCount;
-use sabir_workspace::{Command, Jobs, Lifetime, Workspace};
+use sabir_workspace::{JobManager, OutputLifetime, ShellCommand, Workspace};
 
 const PROBE: &str = env!("CARGO_BIN_EXE_workspace-probe");
 const FLOOD_BYTES: u64 = 256 << 20;
@@ -17,11 +17,11 @@ fn main() {
     divan::main();
 }
 
-fn command(text: &str) -> Command {
-    Command::new(text, PROBE).env([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())])
+fn command(text: &str) -> ShellCommand {
+    ShellCommand::new(text, PROBE).env([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())])
 }
 
-fn supervised(bencher: Bencher<'_, '_>, command: impl Fn() -> Command) {
+fn supervised(bencher: Bencher<'_, '_>, command: impl Fn() -> ShellCommand) {
     let folder = tempfile::tempdir().unwrap();
     let workspace = Workspace::open(folder.path()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -41,7 +41,7 @@ fn true_supervised(bencher: Bencher<'_, '_>) {
 
 #[divan::bench]
 fn true_in_a_terminal(bencher: Bencher<'_, '_>) {
-    supervised(bencher, || command("true").terminal());
+    supervised(bencher, || command("true").with_terminal());
 }
 
 #[divan::bench(args = FLOODS, sample_count = 5, sample_size = 1)]
@@ -67,8 +67,8 @@ fn flood_shortened(bencher: Bencher<'_, '_>, text: &str) {
 fn flood_kept(bencher: Bencher<'_, '_>, text: &str) {
     let (folder, outputs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let workspace = Workspace::open(folder.path()).unwrap();
-    let jobs = Jobs::new(outputs.path().join("outputs"), Lifetime::Passing);
+    let jobs = JobManager::new(outputs.path().join("outputs"), OutputLifetime::Temporary);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let run = || runtime.block_on(jobs.run(&workspace, command(text), text, |_, _| {})).unwrap();
+    let run = || runtime.block_on(jobs.run_command(&workspace, command(text), text, |_, _| {})).unwrap();
     bencher.counter(BytesCount::new(FLOOD_BYTES)).bench_local(run);
 }

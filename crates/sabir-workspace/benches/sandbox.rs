@@ -4,7 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
-use sabir_workspace::{Command, End, Sandbox, Workspace, supervise};
+use sabir_workspace::{CommandExit, Sandbox, ShellCommand, Workspace, supervise};
 use tokio::runtime::Runtime;
 
 fn main() {
@@ -25,10 +25,10 @@ fn command(bencher: divan::Bencher<'_, '_>, level: &str) {
     let helper = std::env::current_exe().unwrap();
     bencher.bench_local(|| {
         let (tier, rest) = level.split_at(level.find(' ').unwrap_or(level.len()));
-        let sandbox = Sandbox::new(tier.parse().unwrap()).home(std::path::Path::new("/root"));
+        let sandbox = Sandbox::new(tier.parse().unwrap()).hide_home_secrets(std::path::Path::new("/root"));
         let sandbox = if rest.is_empty() { sandbox } else { sandbox.read_only() };
-        let command = Command::new("true", &helper).env([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
+        let command = ShellCommand::new("true", &helper).env([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
         let outcome = runtime.block_on(command.sandbox(sandbox).run(&workspace, |_, _| {})).unwrap();
-        assert_eq!(outcome.end, End::Exited(0));
+        assert_eq!(outcome.end, CommandExit::Exited(0));
     });
 }

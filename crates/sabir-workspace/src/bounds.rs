@@ -19,48 +19,48 @@ use std::path::{Path, PathBuf};
 use crate::error::WorkspaceError;
 use crate::files::Workspace;
 use crate::path::WorkPath;
-use crate::stop::Stop;
+use crate::stop_flag::StopFlag;
 
-use expressions::Expressions;
-pub(crate) use globs::Globs;
-pub(crate) use hiding::{Hiding, Lists};
-pub(crate) use reach::Barred;
+pub(crate) use globs::PathGlobs;
+pub(crate) use hidden_rules::{HiddenRules, IgnoreFileCache};
+use path_regexes::PathRegexes;
+pub(crate) use visible_entry::AccessError;
 
-mod expressions;
 mod globs;
-mod hiding;
-mod reach;
-mod walk;
+mod hidden_rules;
+mod hidden_scan;
+mod path_regexes;
+mod visible_entry;
 
-/// What may not be seen and what may not be written. Set with [`Workspace::bounded`], and changed with
-/// [`Workspace::rebound`].
+/// What may not be seen and what may not be written. Set with [`Workspace::with_bounds`], and changed with
+/// [`Workspace::set_bounds`].
 #[derive(Debug, Clone, Default)]
 pub struct Bounds {
     /// Names of the files that say what is hidden, in every folder.
     ignore_files: Vec<String>,
-    hidden: Globs,
-    limit: Limit,
+    hidden: PathGlobs,
+    limit: WriteLimit,
     because: Option<String>,
-    lists: Lists,
+    lists: IgnoreFileCache,
 }
 
 /// What may be written.
 #[derive(Debug, Clone, Default)]
-enum Limit {
+enum WriteLimit {
     /// Whatever is not hidden.
     #[default]
     None,
     /// Only what matches.
-    Only(Box<Writable>),
+    Only(Box<WritablePatterns>),
     /// Nothing.
     Nothing,
 }
 
 /// The files that may be written, where not all may be.
 #[derive(Debug, Clone)]
-struct Writable {
-    globs: Globs,
-    expressions: Expressions,
+struct WritablePatterns {
+    globs: PathGlobs,
+    expressions: PathRegexes,
 }
 
 /// A pattern that cannot be understood.
@@ -75,7 +75,7 @@ pub struct BoundsError {
 
 /// Who hides a path: the words that stand after "is hidden by".
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum By {
+pub(crate) enum HiddenBy {
     /// A line of a file of this name.
     File(String),
     /// A file of this name that cannot be read, so that nobody knows what it hides.
@@ -93,7 +93,7 @@ impl Bounds {
 
     /// Hides what files of these names say, in the syntax of `.gitignore`. They are read in every folder of the workspace, each
     /// time anew. Each name is judged by itself: what one hides, a `!` in another does not show. The files themselves can be
-    /// read, and [`protected`](Workspace::protected) says that they are.
+    /// read, and [`protection_reason`](Workspace::protection_reason) says that they are.
     #[must_use]
     pub fn ignore_files(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.ignore_files.extend(names.into_iter().map(Into::into).filter(|name| is_name(name)));
@@ -105,18 +105,18 @@ impl Bounds {
     ///
     /// # Errors
     /// A glob that is empty or too long.
-    pub fn hide(mut self, globs: impl IntoIterator<Item = String>) -> Result<Self, BoundsError> {
-        self.hidden = self.hidden.and(globs)?;
+    pub fn hide_globs(mut self, globs: impl IntoIterator<Item = String>) -> Result<Self, BoundsError> {
+        self.hidden = self.hidden.with_globs(globs)?;
         Ok(self)
     }
 
     /// Lets only paths be written that match one of these globs, or lie below such a path.
     ///
     /// # Errors
-    /// As [`hide`](Self::hide).
+    /// As [`hide_globs`](Self::hide_globs).
     pub fn write_only(self, globs: impl IntoIterator<Item = String>) -> Result<Self, BoundsError> {
-        let globs = Globs::default().and(globs)?;
-        Ok(self.only(Writable { globs, expressions: Expressions::default() }))
+        let globs = PathGlobs::default().with_globs(globs)?;
+        Ok(self.limit_writes_to(WritablePatterns { globs, expressions: PathRegexes::default() }))
     }
 
     /// Lets also paths be written in which one of these regular expressions occurs; without [`write_only`](Self::write_only) before
@@ -124,19 +124,19 @@ impl Bounds {
     ///
     /// # Errors
     /// An expression that cannot be understood, or is too large.
-    pub fn or_matching(self, expressions: impl IntoIterator<Item = String>) -> Result<Self, BoundsError> {
-        let expressions = Expressions::new(expressions)?;
+    pub fn or_write_matching(self, expressions: impl IntoIterator<Item = String>) -> Result<Self, BoundsError> {
+        let expressions = PathRegexes::new(expressions)?;
         let globs = match &self.limit {
-            Limit::Only(writable) => writable.globs.clone(),
-            _ => Globs::default(),
+            WriteLimit::Only(writable) => writable.globs.clone(),
+            _ => PathGlobs::default(),
         };
-        Ok(self.only(Writable { globs, expressions }))
+        Ok(self.limit_writes_to(WritablePatterns { globs, expressions }))
     }
 
     /// What may not be written at all may not be written by a second limit either.
-    fn only(mut self, writable: Writable) -> Self {
-        if !matches!(self.limit, Limit::Nothing) {
-            self.limit = Limit::Only(Box::new(writable));
+    fn limit_writes_to(mut self, writable: WritablePatterns) -> Self {
+        if !matches!(self.limit, WriteLimit::Nothing) {
+            self.limit = WriteLimit::Only(Box::new(writable));
         }
         self
     }
@@ -144,19 +144,19 @@ impl Bounds {
     /// Lets nothing be written.
     #[must_use]
     pub fn read_only(mut self) -> Self {
-        self.limit = Limit::Nothing;
+        self.limit = WriteLimit::Nothing;
         self
     }
 
     /// What to say of the limit, such as "the mode `plan` writes nothing; finish the plan, or ask the user for another mode".
     #[must_use]
-    pub fn because(mut self, words: impl Into<String>) -> Self {
+    pub fn with_limit_reason(mut self, words: impl Into<String>) -> Self {
         self.because = Some(words.into());
         self
     }
 
     /// Whether anything can be hidden.
-    pub(crate) fn hides(&self) -> bool {
+    pub(crate) fn hides_anything(&self) -> bool {
         !self.ignore_files.is_empty() || !self.hidden.is_empty()
     }
 
@@ -171,22 +171,26 @@ impl Bounds {
     }
 
     /// Why a path may not be written, if it may not be.
-    fn limits(&self, root: &Path, path: &Path) -> Option<String> {
+    fn write_refusal(&self, root: &Path, path: &Path) -> Option<String> {
         let otherwise = match &self.limit {
-            Limit::None => return None,
-            Limit::Only(only) if only.globs.meet_or_above(root, path) || only.expressions.meet(path) => return None,
-            Limit::Only(only) => format!("only {only} may be written now"),
-            Limit::Nothing => "nothing may be written now".to_owned(),
+            WriteLimit::None => return None,
+            WriteLimit::Only(only)
+                if only.globs.matches_path_or_above(root, path) || only.expressions.matches_path(path) =>
+            {
+                return None;
+            }
+            WriteLimit::Only(only) => format!("only {only} may be written now"),
+            WriteLimit::Nothing => "nothing may be written now".to_owned(),
         };
         Some(self.because.clone().unwrap_or(otherwise))
     }
 }
 
 impl Workspace {
-    /// The same folder within bounds. They hold for its files, not for commands: see [`hidden`](Self::hidden) for those.
+    /// The same folder within bounds. They hold for its files, not for commands: see [`list_hidden_paths`](Self::list_hidden_paths) for those.
     #[must_use]
-    pub fn bounded(self, bounds: Bounds) -> Self {
-        self.rebound(bounds);
+    pub fn with_bounds(self, bounds: Bounds) -> Self {
+        self.set_bounds(bounds);
         self
     }
 
@@ -194,12 +198,12 @@ impl Workspace {
     /// file tells anyway.
     ///
     /// # Errors
-    /// [`WorkspaceError::Hidden`], and those of [`resolve`](Self::resolve).
-    pub fn may_read(&self, path: &WorkPath) -> Result<(), WorkspaceError> {
-        if !self.bounds().hides() {
+    /// [`WorkspaceError::Hidden`], and those of [`resolve_links`](Self::resolve_links).
+    pub fn check_readable(&self, path: &WorkPath) -> Result<(), WorkspaceError> {
+        if !self.bounds().hides_anything() {
             return Ok(());
         }
-        match self.reach(path, "look at") {
+        match self.resolve_visible(path, "look at") {
             Err(WorkspaceError::Missing { .. }) => Ok(()),
             reached => reached.map(drop),
         }
@@ -208,21 +212,21 @@ impl Workspace {
     /// Whether a path may be written: it may be read, and no limit forbids it. It tells early what every write tells anyway.
     ///
     /// # Errors
-    /// [`WorkspaceError::Hidden`], [`Limited`](WorkspaceError::Limited), and those of [`resolve`](Self::resolve).
-    pub fn may_write(&self, path: &WorkPath) -> Result<(), WorkspaceError> {
-        self.may_read(path)?;
-        if matches!(self.bounds().limit, Limit::None) {
+    /// [`WorkspaceError::Hidden`], [`Limited`](WorkspaceError::Limited), and those of [`resolve_links`](Self::resolve_links).
+    pub fn check_writable(&self, path: &WorkPath) -> Result<(), WorkspaceError> {
+        self.check_readable(path)?;
+        if matches!(self.bounds().limit, WriteLimit::None) {
             return Ok(());
         }
-        [path, &self.resolve(path)?].into_iter().try_for_each(|path| self.unlimited(path))
+        [path, &self.resolve_links(path)?].into_iter().try_for_each(|path| self.check_write_limit(path))
     }
 
-    /// Why writing here needs a person: as [`WorkPath::protected`], and for the files that say what is hidden.
+    /// Why writing here needs a person: as [`WorkPath::protection_reason`], and for the files that say what is hidden.
     #[must_use]
-    pub fn protected(&self, path: &WorkPath) -> Option<&'static str> {
+    pub fn protection_reason(&self, path: &WorkPath) -> Option<&'static str> {
         let name = path.as_path().file_name().unwrap_or_default();
         let ignore_file = self.bounds().is_ignore_file(name.as_encoded_bytes());
-        path.protected().or(ignore_file.then_some("a file that says what is hidden from the model"))
+        path.protection_reason().or(ignore_file.then_some("a file that says what is hidden from the model"))
     }
 
     /// Whether the folder is the root of the whole machine, where being inside the workspace says nothing.
@@ -237,13 +241,13 @@ impl Workspace {
     ///
     /// # Errors
     /// [`WorkspaceError::Stopped`], and [`Io`](WorkspaceError::Io) when the workspace folder itself cannot be read.
-    pub fn hidden(&self, stop: &Stop) -> Result<Vec<PathBuf>, WorkspaceError> {
-        if self.bounds().hides() { self.walk_hidden(stop) } else { Ok(Vec::new()) }
+    pub fn list_hidden_paths(&self, stop: &StopFlag) -> Result<Vec<PathBuf>, WorkspaceError> {
+        if self.bounds().hides_anything() { self.scan_hidden_paths(stop) } else { Ok(Vec::new()) }
     }
 
     /// Fails for a path that no write may touch, by its name alone.
-    pub(crate) fn unlimited(&self, path: &WorkPath) -> Result<(), WorkspaceError> {
-        match self.bounds().limits(self.root(), path.as_path()) {
+    pub(crate) fn check_write_limit(&self, path: &WorkPath) -> Result<(), WorkspaceError> {
+        match self.bounds().write_refusal(self.root(), path.as_path()) {
             Some(because) => Err(WorkspaceError::Limited { path: path.to_string(), because }),
             None => Ok(()),
         }
@@ -251,14 +255,14 @@ impl Workspace {
 }
 
 /// "`a`, `b`".
-impl fmt::Display for Writable {
+impl fmt::Display for WritablePatterns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let between = if self.globs.is_empty() || self.expressions.is_empty() { "" } else { ", " };
         write!(f, "{}{between}{}", self.globs, self.expressions)
     }
 }
 
-impl fmt::Display for By {
+impl fmt::Display for HiddenBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(name) => f.write_str(name),

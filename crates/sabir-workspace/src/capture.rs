@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use crate::plain::Plain;
+use crate::terminal_text::TerminalText;
 
 /// The beginning and the end of some output as plain text, and how much is missing between.
 ///
 /// Plain is what would stand on a screen: without colours, and a line that was rewritten stands there once, as it was last.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Captured {
+pub struct CapturedOutput {
     /// The first bytes.
     pub head: Vec<u8>,
     /// The number of bytes left out between head and tail.
@@ -19,12 +19,12 @@ pub struct Captured {
     pub lines: u64,
 }
 
-impl Captured {
+impl CapturedOutput {
     /// The output as text, invalid UTF-8 replaced, with a line of its own where something was left out.
     #[must_use]
     pub fn text(&self) -> String {
         match self.omitted_bytes {
-            0 => readable(&self.head),
+            0 => decode_printable(&self.head),
             omitted => self.text_with(&format!("[… {omitted} bytes left out …]")),
         }
     }
@@ -32,12 +32,12 @@ impl Captured {
     /// The output as text, as for [`text`](Self::text), with this line where something was left out.
     #[must_use]
     pub fn text_with(&self, line: &str) -> String {
-        let head = readable(&self.head);
+        let head = decode_printable(&self.head);
         if self.omitted_bytes == 0 {
             return head;
         }
         let end = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
-        format!("{head}{end}{line}\n{}", readable(&self.tail))
+        format!("{head}{end}{line}\n{}", decode_printable(&self.tail))
     }
 
     /// How many bytes the whole output had.
@@ -48,24 +48,24 @@ impl Captured {
 }
 
 /// Text without the control characters that UTF-8 spells in two bytes, invalid bytes replaced.
-pub(crate) fn readable(bytes: &[u8]) -> String {
+pub(crate) fn decode_printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let control = |c: char| matches!(c, '\u{80}'..='\u{9f}');
     if text.contains(control) { text.replace(control, "") } else { text.into_owned() }
 }
 
 /// Gathers output; holds at most head, tail and a screen.
-pub(crate) struct Capture {
-    plain: Plain,
-    ends: Ends,
+pub(crate) struct OutputCapture {
+    plain: TerminalText,
+    ends: HeadTail,
 }
 
-impl Capture {
+impl OutputCapture {
     pub(crate) fn new(head_max: usize, tail_max: usize) -> Self {
         let (head, tail) = (Vec::new(), VecDeque::new());
         Self {
-            plain: Plain::new(),
-            ends: Ends { head, tail, omitted: 0, head_max, tail_max, newlines: 0, open: false },
+            plain: TerminalText::new(),
+            ends: HeadTail { head, tail, omitted: 0, head_max, tail_max, newlines: 0, open: false },
         }
     }
 
@@ -74,13 +74,13 @@ impl Capture {
     }
 
     /// The number of lines so far.
-    pub(crate) fn lines(&self) -> u64 {
-        let (newlines, open) = self.plain.held();
+    pub(crate) fn line_count(&self) -> u64 {
+        let (newlines, open) = self.plain.pending_lines();
         let open = open || newlines == 0 && self.ends.open;
         self.ends.newlines + newlines as u64 + u64::from(open)
     }
 
-    pub(crate) fn finish(mut self) -> Captured {
+    pub(crate) fn finish(mut self) -> CapturedOutput {
         self.plain.finish(&mut |text| self.ends.push(text));
         self.ends.finish()
     }
@@ -88,7 +88,7 @@ impl Capture {
 
 /// The beginning and the end of a text.
 #[derive(Debug)]
-struct Ends {
+struct HeadTail {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     omitted: u64,
@@ -99,7 +99,7 @@ struct Ends {
     open: bool,
 }
 
-impl Ends {
+impl HeadTail {
     fn push(&mut self, bytes: &[u8]) {
         let Some(last) = bytes.last() else { return };
         self.open = *last != b'\n';
@@ -115,19 +115,19 @@ impl Ends {
     }
 
     /// Joins both parts when nothing is missing; otherwise cuts both at whole characters.
-    fn finish(mut self) -> Captured {
+    fn finish(mut self) -> CapturedOutput {
         let lines = self.newlines + u64::from(self.open);
         let mut tail: Vec<u8> = self.tail.into();
         if self.omitted == 0 {
             self.head.append(&mut tail);
-            return Captured { head: self.head, omitted_bytes: 0, tail, lines };
+            return CapturedOutput { head: self.head, omitted_bytes: 0, tail, lines };
         }
         let before = self.head.len() + tail.len();
         self.head.truncate(whole_characters(&self.head).len());
         let continuation = tail.iter().take(3).take_while(|&&byte| byte & 0xc0 == 0x80).count();
         tail.drain(..continuation);
         let omitted_bytes = self.omitted + (before - self.head.len() - tail.len()) as u64;
-        Captured { head: self.head, omitted_bytes, tail, lines }
+        CapturedOutput { head: self.head, omitted_bytes, tail, lines }
     }
 }
 
@@ -154,11 +154,11 @@ mod tests {
     #[track_caller]
     fn check(pieces: &[&str], expected: &str) {
         let lines = pieces.concat().lines().count() as u64;
-        let mut capture = Capture::new(8, 4);
+        let mut capture = OutputCapture::new(8, 4);
         for piece in pieces {
             capture.push(piece.as_bytes());
         }
-        assert_eq!(capture.lines(), lines);
+        assert_eq!(capture.line_count(), lines);
         let captured = capture.finish();
         assert_eq!(captured.text(), expected);
         assert_eq!((captured.total_bytes(), captured.lines), (pieces.concat().len() as u64, lines));
@@ -193,7 +193,7 @@ mod tests {
         fn pieces_do_not_matter(text in "[aé😀]{0,30}", at in 0_usize..60) {
             let bytes = text.as_bytes();
             let (first, second) = bytes.split_at(at.min(bytes.len()));
-            let (mut whole, mut parts) = (Capture::new(8, 4), Capture::new(8, 4));
+            let (mut whole, mut parts) = (OutputCapture::new(8, 4), OutputCapture::new(8, 4));
             whole.push(bytes);
             parts.push(first);
             parts.push(second);

@@ -17,31 +17,31 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, ChildStderr};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use crate::capture::{Capture, Captured};
+use crate::capture::{CapturedOutput, OutputCapture};
 use crate::error::WorkspaceError;
 use crate::files::Workspace;
 use crate::path::WorkPath;
-use crate::sandbox::{Confined, Order, Sandbox, Stage, Walls};
-use crate::supervise::{Device, GIVE_UP, Plan, Report, tree};
-use crate::terminal::{self, Seat};
+use crate::sandbox::{ActiveSandbox, Sandbox, SandboxPlan, SandboxReport, SetupStage};
+use crate::supervise::{GIVE_UP, OutputDevice, SupervisorPlan, SupervisorReport, process_tree};
+use crate::terminal::{self, TerminalMaster};
 
-mod form;
+mod validation;
 
-pub use form::default_shell;
+pub use validation::default_shell;
 
 const CHUNK_BYTES: usize = 32 << 10;
 const CAPTURED_BYTES: usize = 32 << 10;
 /// How long processes in the background may go on after the shell's exit, and how long output may come after the last process.
-const SETTLE: Duration = Duration::from_millis(100);
-const DRAIN: Duration = Duration::from_secs(1);
+const SETTLE_TIME: Duration = Duration::from_millis(100);
+const DRAIN_TIME: Duration = Duration::from_secs(1);
 /// After so much silence, the end of all input is typed at the terminal once more.
 const TYPE_END_AFTER: Duration = Duration::from_secs(1);
 /// The environment entry that marks the processes of one command.
-const MARK: &str = "SABIR_COMMAND";
+const MARK_ENV: &str = "SABIR_COMMAND";
 static NEXT_MARK: AtomicU64 = AtomicU64::new(0);
 
 /// Set for every command unless the caller sets them: nobody is there to answer a password prompt, a pager or an editor.
-const QUIET: &[(&str, &str)] = &[
+const QUIET_ENV: &[(&str, &str)] = &[
     ("DEBIAN_FRONTEND", "noninteractive"),
     ("GCM_INTERACTIVE", "never"),
     ("GIT_EDITOR", "true"),
@@ -50,29 +50,29 @@ const QUIET: &[(&str, &str)] = &[
     ("PAGER", "cat"),
     ("SSH_ASKPASS_REQUIRE", "never"),
 ];
-const DUMB: (&str, &str) = ("TERM", "dumb");
+const DUMB_TERM: (&str, &str) = ("TERM", "dumb");
 /// What the terminal is taken for: every program knows it.
-const CLEVER: (&str, &str) = ("TERM", "xterm-256color");
+const COLOR_TERM: (&str, &str) = ("TERM", "xterm-256color");
 
-type Output = Box<dyn AsyncRead + Send + Unpin>;
-type Cancel = Pin<Box<dyn Future<Output = ()> + Send>>;
+type OutputReader = Box<dyn AsyncRead + Send + Unpin>;
+type CancelFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A shell command, to be run once.
 ///
-/// It gets no standard input, no terminal unless it is [given one](Self::terminal), and no environment but what [`env`](Self::env) hands it, the entries that keep
+/// It gets no standard input, no terminal unless it is [given one](Self::with_terminal), and no environment but what [`env`](Self::env) hands it, the entries that keep
 /// programs from asking questions (`GIT_TERMINAL_PROMPT=0` and its like), and `SABIR_COMMAND`, a mark.
 #[must_use = "a command does nothing until it is run"]
-pub struct Command {
+pub struct ShellCommand {
     text: String,
     helper: PathBuf,
     shell: Option<PathBuf>,
     folder: WorkPath,
-    device: Device,
+    device: OutputDevice,
     env: Vec<(String, String)>,
     timeout: Option<Duration>,
     grace: Duration,
     captured_bytes: (usize, usize),
-    cancel: Option<Cancel>,
+    cancel: Option<CancelFuture>,
     sandbox: Option<Sandbox>,
 }
 
@@ -80,22 +80,22 @@ pub struct Command {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandOutcome {
     /// How it ended.
-    pub end: End,
+    pub end: CommandExit,
     /// Standard output and standard error, in the order in which they came.
-    pub output: Captured,
+    pub output: CapturedOutput,
     /// How many processes the shell left running; they were ended.
     pub left_running: u32,
     /// How many of its processes could not be killed, because they belong to another user or hang in the kernel.
     pub survivors: u32,
     /// The sandbox that was in force; `None` without one.
-    pub confined: Option<Confined>,
+    pub sandbox: Option<SandboxReport>,
 }
 
 /// How a command ended, without what it printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ending {
+pub struct ExitSummary {
     /// How it ended.
-    pub end: End,
+    pub end: CommandExit,
     /// How many processes the shell left running; they were ended.
     pub left_running: u32,
     /// How many of its processes could not be killed.
@@ -105,7 +105,7 @@ pub struct Ending {
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum End {
+pub enum CommandExit {
     /// The shell exited with this code.
     Exited(i32),
     /// The shell was ended by this signal.
@@ -121,7 +121,7 @@ pub enum End {
 }
 
 /// In words that continue a sentence: `exit code 3`, `ended by SIGKILL (9)`.
-impl fmt::Display for End {
+impl fmt::Display for CommandExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exited(code) => write!(f, "exit code {code}"),
@@ -152,14 +152,14 @@ fn signal_name(number: i32) -> String {
 
 /// Where output came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
+pub enum OutputStream {
     /// Standard output, or a terminal.
     Stdout,
     /// Standard error.
     Stderr,
 }
 
-impl Command {
+impl ShellCommand {
     /// A command for `bash -c`, or `sh -c` where there is no `/bin/bash`, in the workspace folder, without a time limit.
     ///
     /// `helper` is the program to start as the supervisor: one that calls [`supervise::main`](crate::supervise::main) when its
@@ -170,7 +170,7 @@ impl Command {
             helper: helper.into(),
             shell: None,
             folder: WorkPath::root(),
-            device: Device::Pipe,
+            device: OutputDevice::Pipe,
             env: Vec::new(),
             timeout: None,
             grace: Duration::from_secs(2),
@@ -187,15 +187,15 @@ impl Command {
     }
 
     /// The folder to run in.
-    pub fn folder(mut self, folder: WorkPath) -> Self {
+    pub fn working_folder(mut self, folder: WorkPath) -> Self {
         self.folder = folder;
         self
     }
 
     /// Gives it a terminal of 120 columns and 40 rows for its three streams. Nobody sits there: the end of all input (Ctrl-D) is
     /// typed at the start, and again after each second of silence.
-    pub fn terminal(mut self) -> Self {
-        self.device = Device::Terminal;
+    pub fn with_terminal(mut self) -> Self {
+        self.device = OutputDevice::Terminal;
         self
     }
 
@@ -213,7 +213,7 @@ impl Command {
 
     /// The time between SIGTERM and SIGKILL; two seconds unless set. It also bounds how long processes in the background can
     /// delay the result.
-    pub fn grace(mut self, time: Duration) -> Self {
+    pub fn grace_period(mut self, time: Duration) -> Self {
         self.grace = time;
         self
     }
@@ -225,7 +225,7 @@ impl Command {
     }
 
     /// Kills everything when this future is ready: the wait for a token, a channel, a key. The outcome is then
-    /// [`End::Cancelled`], with what was printed so far.
+    /// [`CommandExit::Cancelled`], with what was printed so far.
     pub fn cancel_when(mut self, cancelled: impl Future<Output = ()> + Send + 'static) -> Self {
         self.cancel = Some(Box::pin(cancelled));
         self
@@ -241,7 +241,7 @@ impl Command {
     /// listener slows the command down and memory stays bounded.
     ///
     /// The result comes when the shell has ended and no process of the command is left: at once if it started none in the
-    /// background, else after a tenth of a second and at most the [grace](Self::grace). Dropping the future kills everything
+    /// background, else after a tenth of a second and at most the [grace](Self::grace_period). Dropping the future kills everything
     /// as well; then nobody waits for it to be done, but the supervisor does it, and so it does when this process dies.
     /// Needs a tokio runtime with time and I/O.
     ///
@@ -250,63 +250,67 @@ impl Command {
     /// environment; [`Start`](WorkspaceError::Start) when helper or shell does not start;
     /// [`Missing`](WorkspaceError::Missing), [`NotAFolder`](WorkspaceError::NotAFolder) and
     /// [`LinkLeaves`](WorkspaceError::LinkLeaves) for the folder; [`Io`](WorkspaceError::Io) when the system has no
-    /// descriptors or processes left. A command that fails is not an error but an [`End`].
+    /// descriptors or processes left. A command that fails is not an error but an [`CommandExit`].
     pub async fn run(
         self,
         workspace: &Workspace,
-        mut on_output: impl FnMut(Stream, &[u8]) + Send,
+        mut on_output: impl FnMut(OutputStream, &[u8]) + Send,
     ) -> Result<CommandOutcome, WorkspaceError> {
         let (head, tail) = self.captured_bytes;
-        let mut capture = Capture::new(head, tail);
+        let mut capture = OutputCapture::new(head, tail);
         let take = |stream, bytes: &[u8]| {
             capture.push(bytes);
             on_output(stream, bytes);
         };
-        let (Ending { end, left_running, survivors }, walls) = self.run_into(workspace, take).await?;
+        let (ExitSummary { end, left_running, survivors }, walls) = self.run_uncaptured(workspace, take).await?;
         let output = capture.finish();
-        let confined = walls.map(|walls| walls.told(end != End::Exited(0), &output.text()));
-        Ok(CommandOutcome { end, output, left_running, survivors, confined })
+        let confined = walls.map(|walls| walls.to_report(end != CommandExit::Exited(0), &output.text()));
+        Ok(CommandOutcome { end, output, left_running, survivors, sandbox: confined })
     }
 
     /// Runs the command as [`run`](Self::run) does, and keeps nothing of its output.
-    pub(crate) async fn run_into(
+    pub(crate) async fn run_uncaptured(
         mut self,
         workspace: &Workspace,
-        on_output: impl FnMut(Stream, &[u8]) + Send,
-    ) -> Result<(Ending, Option<Walls>), WorkspaceError> {
-        form::check_text(&self.text)?;
-        form::check_env(&self.env)?;
+        on_output: impl FnMut(OutputStream, &[u8]) + Send,
+    ) -> Result<(ExitSummary, Option<ActiveSandbox>), WorkspaceError> {
+        validation::check_text(&self.text)?;
+        validation::check_env(&self.env)?;
         let shell = self.shell.take().unwrap_or_else(default_shell);
         let mark = format!("{}-{}", std::process::id(), NEXT_MARK.fetch_add(1, Ordering::Relaxed));
-        let walled = self.sandbox.as_ref().map(|sandbox| sandbox.order(workspace.root(), &self.env));
+        let walled = self.sandbox.as_ref().map(|sandbox| sandbox.build_plan(workspace.root(), &self.env));
         let order = walled.transpose()?.flatten();
-        let words = order.as_ref().map(Order::words).unwrap_or_default();
-        let (child, running) = self.start(workspace, (shell.clone(), words), &mark)?;
-        let limits = Limits { timeout: self.timeout, patience: SETTLE + self.grace + GIVE_UP + DRAIN };
+        let words = order.as_ref().map(SandboxPlan::to_args).unwrap_or_default();
+        let (child, running) = self.start_supervisor(workspace, (shell.clone(), words), &mark)?;
+        let limits = WatchTimeouts { timeout: self.timeout, patience: SETTLE_TIME + self.grace + GIVE_UP + DRAIN_TIME };
         let cancel = self.cancel.take().unwrap_or_else(|| Box::pin(std::future::pending()));
-        let story = running.watch(limits, cancel, &mark, on_output).await;
-        reap(child).await;
-        if let Some(Report::Failed(number)) = story.main {
-            if let Some(reason) = Stage::explain(number) {
+        let story = running.watch_until_closed(limits, cancel, &mark, on_output).await;
+        reap_supervisor(child).await;
+        if let Some(SupervisorReport::Failed(number)) = story.main {
+            if let Some(reason) = SetupStage::explain_error(number) {
                 return Err(WorkspaceError::Sandbox { reason });
             }
             return Err(WorkspaceError::Start { program: shell, source: io::Error::from_raw_os_error(number) });
         }
-        order.iter().for_each(Order::tidy);
-        let ending = Ending { end: story.end(), left_running: story.left, survivors: story.survivors.unwrap_or(0) };
-        Ok((ending, order.zip(story.confined).map(|(order, number)| Walls { order, number })))
+        order.iter().for_each(SandboxPlan::remove_temp_dir);
+        let ending = ExitSummary {
+            end: story.command_exit(),
+            left_running: story.left,
+            survivors: story.survivors.unwrap_or(0),
+        };
+        Ok((ending, order.zip(story.confined).map(|(order, number)| ActiveSandbox { order, number })))
     }
 
-    /// Starts the supervisor. No await in here: from the start on, dropping `Running` ends the command.
-    fn start(
+    /// Starts the supervisor. No await in here: from the start on, dropping `SupervisorStreams` ends the command.
+    fn start_supervisor(
         &self,
         workspace: &Workspace,
         (shell, sandbox): (PathBuf, Vec<OsString>),
         mark: &str,
-    ) -> Result<(Child, Running), WorkspaceError> {
+    ) -> Result<(Child, SupervisorStreams), WorkspaceError> {
         let (folder, socket) = (self.folder.to_string(), "the socket of the command");
         let fail = |error| WorkspaceError::from_io("enter", &folder, error);
-        let dir = workspace.dir().open_dir(self.folder.at()).map_err(fail)?;
+        let dir = workspace.dir().open_dir(self.folder.as_syscall_path()).map_err(fail)?;
         if rustix::fs::fstat(&dir).map_err(|error| fail(error.into()))?.st_nlink == 0 {
             // An open handle outlives its folder, but nothing can be done in there.
             return Err(WorkspaceError::Missing { path: folder });
@@ -316,134 +320,136 @@ impl Command {
         ours.set_nonblocking(true).map_err(fail)?;
         let (reports, lifeline) = UnixStream::from_std(ours).map_err(fail)?.into_split();
         let (device, text) = (self.device, OsString::from(&self.text));
-        let plan = Plan { settle: SETTLE, grace: self.grace, device, shell: shell.into(), text, sandbox };
+        let plan =
+            SupervisorPlan { settle: SETTLE_TIME, grace: self.grace, device, shell: shell.into(), text, sandbox };
         let mut command = tokio::process::Command::new(&self.helper);
-        command.args(plan.into_args()).env_clear().envs(QUIET.iter().copied());
-        command.envs([if device == Device::Terminal { CLEVER } else { DUMB }]);
-        let passes = |name: &str| self.sandbox.as_ref().is_none_or(|sandbox| sandbox.passes(name));
+        command.args(plan.into_args()).env_clear().envs(QUIET_ENV.iter().copied());
+        command.envs([if device == OutputDevice::Terminal { COLOR_TERM } else { DUMB_TERM }]);
+        let passes = |name: &str| self.sandbox.as_ref().is_none_or(|sandbox| sandbox.passes_env(name));
         command
             .envs(self.env.iter().filter(|(name, _)| passes(name)).map(|(name, value)| (name, value)))
-            .env(MARK, mark);
+            .env(MARK_ENV, mark);
         // By its handle: whoever renames a folder or swaps it for a link meanwhile does not redirect the command.
         command.current_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()));
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut seat = None;
-        if device == Device::Terminal {
+        if device == OutputDevice::Terminal {
             let fail = |error| WorkspaceError::from_io("open", "a terminal", error);
-            let (ours, theirs) = terminal::open().map_err(fail)?;
+            let (ours, theirs) = terminal::open_terminal().map_err(fail)?;
             command.stdout(theirs.try_clone().map_err(fail)?).stderr(theirs);
             seat = Some(ours);
         }
         let start = |source| WorkspaceError::Start { program: self.helper.clone(), source };
         let mut child = command.spawn().map_err(start)?;
-        let stdout: Option<Output> = match (&seat, child.stdout.take()) {
+        let stdout: Option<OutputReader> = match (&seat, child.stdout.take()) {
             (Some(seat), _) => Some(Box::new(seat.clone())),
-            (None, pipe) => pipe.map(|pipe| Box::new(pipe) as Output),
+            (None, pipe) => pipe.map(|pipe| Box::new(pipe) as OutputReader),
         };
         let (stderr, reports) = (child.stderr.take(), Some(BufReader::new(reports).lines()));
-        Ok((child, Running { stdout, stderr, seat, reports, lifeline: Some(lifeline) }))
+        Ok((child, SupervisorStreams { stdout, stderr, seat, reports, lifeline: Some(lifeline) }))
     }
 }
 
 /// How long to wait for what.
 #[derive(Clone, Copy)]
-struct Limits {
+struct WatchTimeouts {
     timeout: Option<Duration>,
     /// From the moment an end is due until the supervisor is thought dead.
     patience: Duration,
 }
 
 /// The agent's ends of everything; each is `None` once it is closed.
-struct Running {
-    stdout: Option<Output>,
+struct SupervisorStreams {
+    stdout: Option<OutputReader>,
     stderr: Option<ChildStderr>,
-    seat: Option<Seat>,
+    seat: Option<TerminalMaster>,
     reports: Option<Lines<BufReader<OwnedReadHalf>>>,
     lifeline: Option<OwnedWriteHalf>,
 }
 
 /// What became known while the command ran.
 #[derive(Default)]
-struct Story {
+struct WatchReport {
     /// The end that was asked for: time-out or cancellation.
-    asked: Option<End>,
+    asked: Option<CommandExit>,
     /// What the supervisor said of the shell.
-    main: Option<Report>,
+    main: Option<SupervisorReport>,
     /// What it said of the sandbox.
     confined: Option<i32>,
     left: u32,
     survivors: Option<u32>,
 }
 
-impl Story {
+impl WatchReport {
     fn is_ending(&self) -> bool {
         self.asked.is_some() || self.main.is_some()
     }
 
-    fn end(&self) -> End {
+    fn command_exit(&self) -> CommandExit {
         match (self.asked, self.main) {
             (Some(asked), _) => asked,
-            (None, Some(Report::Exited(code))) => End::Exited(code),
-            (None, Some(Report::Signaled(signal))) => End::Signaled(signal),
-            (None, Some(Report::Starved(most))) => End::OutOfMemory(most.unsigned_abs()),
-            (None, _) => End::SupervisorLost,
+            (None, Some(SupervisorReport::Exited(code))) => CommandExit::Exited(code),
+            (None, Some(SupervisorReport::Signaled(signal))) => CommandExit::Signaled(signal),
+            (None, Some(SupervisorReport::OutOfMemory(most))) => CommandExit::OutOfMemory(most.unsigned_abs()),
+            (None, _) => CommandExit::SupervisorLost,
         }
     }
 }
 
-impl Running {
+impl SupervisorStreams {
     /// Reads until everything is closed, or until waiting longer is of no use.
-    async fn watch(
+    async fn watch_until_closed(
         mut self,
-        limits: Limits,
-        mut cancel: Cancel,
+        limits: WatchTimeouts,
+        mut cancel: CancelFuture,
         mark: &str,
-        mut on_output: impl FnMut(Stream, &[u8]),
-    ) -> Story {
-        let mut story = Story::default();
+        mut on_output: impl FnMut(OutputStream, &[u8]),
+    ) -> WatchReport {
+        let mut story = WatchReport::default();
         let (mut out, mut err) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
         let mut alarm = Box::pin(sleep(limits.timeout.unwrap_or(Duration::MAX)));
         let mut last_call: Option<Pin<Box<Sleep>>> = None;
-        let mut silence = self.seat.as_ref().map(Seat::type_end).map(|()| Box::pin(sleep(TYPE_END_AFTER)));
+        let mut silence =
+            self.seat.as_ref().map(TerminalMaster::type_end_of_input).map(|()| Box::pin(sleep(TYPE_END_AFTER)));
         while self.stdout.is_some() || self.stderr.is_some() || self.reports.is_some() {
             let ending = story.is_ending();
             tokio::select! {
-                () = &mut alarm, if !ending && limits.timeout.is_some() => story.asked = Some(End::TimedOut),
-                () = &mut cancel, if !ending => story.asked = Some(End::Cancelled),
-                () = elapsed(&mut last_call) => {
+                () = &mut alarm, if !ending && limits.timeout.is_some() => story.asked = Some(CommandExit::TimedOut),
+                () = &mut cancel, if !ending => story.asked = Some(CommandExit::Cancelled),
+                () = wait_for_timer(&mut last_call) => {
                     if self.reports.take().is_none() {
                         // The tree is dead, and yet somebody holds the pipe: a process outside that was handed it.
                         break;
                     }
-                    tree::kill_marked(MARK, mark);
-                    last_call = Some(Box::pin(sleep(DRAIN)));
+                    process_tree::kill_marked(MARK_ENV, mark);
+                    last_call = Some(Box::pin(sleep(DRAIN_TIME)));
                 }
-                () = elapsed(&mut silence) => {
-                    silence = self.seat.as_ref().map(Seat::type_end).map(|()| Box::pin(sleep(TYPE_END_AFTER)));
+                () = wait_for_timer(&mut silence) => {
+                    silence = self.seat.as_ref().map(TerminalMaster::type_end_of_input).map(|()| Box::pin(sleep(TYPE_END_AFTER)));
                 }
-                count = read(&mut self.stdout, &mut out) => {
+                count = read_pipe(&mut self.stdout, &mut out) => {
                     if let Some(silence) = &mut silence {
                         silence.as_mut().reset(Instant::now() + TYPE_END_AFTER);
                     }
-                    deliver(&mut self.stdout, count, &out, |bytes| on_output(Stream::Stdout, bytes));
+                    deliver_output(&mut self.stdout, count, &out, |bytes| on_output(OutputStream::Stdout, bytes));
                 }
-                count = read(&mut self.stderr, &mut err) => {
-                    deliver(&mut self.stderr, count, &err, |bytes| on_output(Stream::Stderr, bytes));
+                count = read_pipe(&mut self.stderr, &mut err) => {
+                    deliver_output(&mut self.stderr, count, &err, |bytes| on_output(OutputStream::Stderr, bytes));
                 }
                 line = next_line(&mut self.reports) => match line.as_deref().map(str::parse) {
-                    Some(Ok(Report::Confined(number))) => story.confined = Some(number),
-                    Some(Ok(Report::Left(left))) => story.left = left.unsigned_abs(),
-                    Some(Ok(Report::Gone(left))) => story.survivors = Some(left.unsigned_abs()),
+                    Some(Ok(SupervisorReport::Confined(number))) => story.confined = Some(number),
+                    Some(Ok(SupervisorReport::LeftRunning(left))) => story.left = left.unsigned_abs(),
+                    Some(Ok(SupervisorReport::AllGone(left))) => story.survivors = Some(left.unsigned_abs()),
                     // How the shell ended for that says nothing more.
-                    Some(Ok(_)) if matches!(story.main, Some(Report::Starved(_))) => {}
+                    Some(Ok(_)) if matches!(story.main, Some(SupervisorReport::OutOfMemory(_))) => {}
                     Some(Ok(report)) => story.main = Some(report),
                     Some(Err(())) => {}
                     None => {
                         self.reports = None;
                         if story.survivors.is_none() {
-                            tree::kill_marked(MARK, mark);
+                            process_tree::kill_marked(MARK_ENV, mark);
                         }
-                        last_call = Some(Box::pin(sleep(DRAIN)));
+                        last_call = Some(Box::pin(sleep(DRAIN_TIME)));
                     }
                 }
             }
@@ -459,14 +465,14 @@ impl Running {
     }
 }
 
-async fn elapsed(alarm: &mut Option<Pin<Box<Sleep>>>) {
+async fn wait_for_timer(alarm: &mut Option<Pin<Box<Sleep>>>) {
     match alarm {
         Some(alarm) => alarm.await,
         None => std::future::pending().await,
     }
 }
 
-async fn read(pipe: &mut Option<impl AsyncRead + Unpin>, buffer: &mut [u8]) -> usize {
+async fn read_pipe(pipe: &mut Option<impl AsyncRead + Unpin>, buffer: &mut [u8]) -> usize {
     match pipe {
         // An error of a pipe is its end: there is nothing more to read from it.
         Some(pipe) => pipe.read(buffer).await.unwrap_or(0),
@@ -474,7 +480,7 @@ async fn read(pipe: &mut Option<impl AsyncRead + Unpin>, buffer: &mut [u8]) -> u
     }
 }
 
-fn deliver<P>(pipe: &mut Option<P>, count: usize, buffer: &[u8], on_output: impl FnOnce(&[u8])) {
+fn deliver_output<P>(pipe: &mut Option<P>, count: usize, buffer: &[u8], on_output: impl FnOnce(&[u8])) {
     match buffer.get(..count) {
         Some(bytes) if !bytes.is_empty() => on_output(bytes),
         _ => *pipe = None,
@@ -489,9 +495,9 @@ async fn next_line(reports: &mut Option<Lines<BufReader<OwnedReadHalf>>>) -> Opt
 }
 
 /// Collects the supervisor, which is done by now; one that hangs is killed.
-async fn reap(mut child: Child) {
-    if timeout(DRAIN, child.wait()).await.is_err() {
+async fn reap_supervisor(mut child: Child) {
+    if timeout(DRAIN_TIME, child.wait()).await.is_err() {
         let _ = child.start_kill();
-        let _ = timeout(DRAIN, child.wait()).await;
+        let _ = timeout(DRAIN_TIME, child.wait()).await;
     }
 }

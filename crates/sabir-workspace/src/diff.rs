@@ -13,7 +13,7 @@ const MAX_TIME: Duration = Duration::from_millis(500);
 /// At most about 16 KiB of whole lines (a single longer line is left out); a last line in brackets says how many lines are
 /// missing. Texts so different that half a second does not do give a coarser diff.
 #[must_use]
-pub fn unified(old: &str, new: &str, path: &str) -> String {
+pub fn unified_diff(old: &str, new: &str, path: &str) -> String {
     if old == new {
         return String::new();
     }
@@ -38,17 +38,17 @@ mod tests {
 
     #[test]
     fn small() {
-        assert_eq!(unified("a\n", "a\n", "x"), "");
-        assert_eq!(unified("a\nb\n", "a\nc\n", "x.rs"), "--- a/x.rs\n+++ b/x.rs\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n");
-        assert!(unified("a", "b", "x").contains("\\ No newline at end of file"));
+        assert_eq!(unified_diff("a\n", "a\n", "x"), "");
+        assert_eq!(unified_diff("a\nb\n", "a\nc\n", "x.rs"), "--- a/x.rs\n+++ b/x.rs\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n");
+        assert!(unified_diff("a", "b", "x").contains("\\ No newline at end of file"));
     }
 
     #[test]
     fn large_is_cut() {
         let new: String = (0..20_000).map(|number| format!("line {number}\n")).collect();
-        let diff = unified("", &new, "x");
+        let diff = unified_diff("", &new, "x");
         assert!(diff.len() < MAX_DIFF_BYTES + 100);
         assert!(diff.ends_with("more lines of the diff left out …]\n"), "{diff}");
-        assert!(unified("", &"x".repeat(1 << 20), "x").len() < 1000);
+        assert!(unified_diff("", &"x".repeat(1 << 20), "x").len() < 1000);
     }
 }

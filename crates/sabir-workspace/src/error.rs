@@ -220,7 +220,7 @@ impl WorkspaceError {
             _ if leaves => Self::LinkLeaves { path },
             Some(rustix::io::Errno::XDEV) => Self::LinkLeaves { path },
             Some(rustix::io::Errno::LOOP) => Self::LinkLoop { path },
-            Some(rustix::io::Errno::NAMETOOLONG) => Self::PathTooLong { input: shorten(&path) },
+            Some(rustix::io::Errno::NAMETOOLONG) => Self::PathTooLong { input: shorten_text(&path) },
             Some(rustix::io::Errno::ISDIR) => Self::NotAFile { path, found: "a folder" },
             Some(rustix::io::Errno::NOTDIR) => Self::NotAFolder { path },
             _ if source.kind() == io::ErrorKind::NotFound => Self::Missing { path },
@@ -241,7 +241,7 @@ fn advice(error: &io::Error) -> &'static str {
 }
 
 /// The start of a text for an error message: 200 characters at most.
-pub(crate) fn shorten(text: &str) -> String {
+pub(crate) fn shorten_text(text: &str) -> String {
     let mut start: String = text.chars().take(200).collect();
     if start.len() < text.len() {
         start.push('…');

@@ -23,20 +23,20 @@ use crate::sandbox::masks;
 use crate::trust::Trust;
 
 mod attributes;
-mod beginning;
 mod change;
-mod ignored;
+mod ignore_rules;
 mod list;
+mod read_start;
 mod swap;
 mod temp;
 mod walk;
 mod write;
 
-pub use change::Change;
-pub use list::{Entry, EntryKind, ListOptions, Listing};
+pub use change::FileChange;
+pub use list::{EntryKind, FolderListing, ListEntry, ListOptions};
 pub use temp::TEMP_START;
-pub(crate) use walk::{Folder, FolderReader, kind};
-pub use write::Expect;
+pub(crate) use walk::{FolderReader, PendingFolder, entry_kind};
+pub use write::WritePrecondition;
 
 /// Files up to this size are known by their content, larger ones by size, time and inode.
 const HASHED_BYTES: u64 = 64 << 20;
@@ -56,13 +56,13 @@ pub struct Workspace {
     pub(crate) trust: Trust,
 }
 
-/// What [`Workspace::read`] found.
+/// What [`Workspace::read_file`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileContent {
     /// The first bytes of the file, as many as the limit allows.
     pub bytes: Vec<u8>,
-    /// Which state of the whole file this is, for a later [`Expect::Version`].
-    pub version: Version,
+    /// Which state of the whole file this is, for a later [`WritePrecondition::Version`].
+    pub version: FileVersion,
     /// The size of the whole file in bytes.
     pub size_bytes: u64,
     /// Whether the file is longer than `bytes`.
@@ -74,7 +74,7 @@ pub struct FileContent {
 /// A file over 64 MiB is known by size, modification time and inode instead, because hashing gigabytes for every read would
 /// cost seconds; such a file can be changed unnoticed by someone who sets the time back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Version([u8; 32]);
+pub struct FileVersion([u8; 32]);
 
 /// What is at a path, links followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Those of [`WorkPath::parse`].
-    pub fn path(&self, text: &str) -> Result<WorkPath, WorkspaceError> {
+    pub fn parse_path(&self, text: &str) -> Result<WorkPath, WorkspaceError> {
         match WorkPath::parse(text, &self.root) {
             Err(WorkspaceError::PathOutside { .. }) if self.given.is_absolute() && Path::new(text).is_absolute() => {
                 WorkPath::parse(text, &self.given).or_else(|_| WorkPath::parse(text, &self.root))
@@ -135,7 +135,7 @@ impl Workspace {
     /// [`WorkspaceError::LinkLeaves`], [`LinkLoop`](WorkspaceError::LinkLoop),
     /// [`LinkDangling`](WorkspaceError::LinkDangling), [`NotAFolder`](WorkspaceError::NotAFolder) or
     /// [`Io`](WorkspaceError::Io).
-    pub fn resolve(&self, path: &WorkPath) -> Result<WorkPath, WorkspaceError> {
+    pub fn resolve_links(&self, path: &WorkPath) -> Result<WorkPath, WorkspaceError> {
         for existing in path.as_path().ancestors().filter(|existing| !existing.as_os_str().is_empty()) {
             match self.dir.canonicalize(existing) {
                 Ok(real) => {
@@ -159,12 +159,12 @@ impl Workspace {
 
     /// Reads at most `limit_bytes` of a regular file. Opening never waits: a FIFO, socket or device is refused.
     ///
-    /// Up to 64 MiB are hashed for the [`Version`], whatever the limit is; memory stays at the limit.
+    /// Up to 64 MiB are hashed for the [`FileVersion`], whatever the limit is; memory stays at the limit.
     ///
     /// # Errors
     /// [`WorkspaceError::Missing`], [`NotAFile`](WorkspaceError::NotAFile), [`LinkLeaves`](WorkspaceError::LinkLeaves),
     /// [`LinkLoop`](WorkspaceError::LinkLoop), [`Hidden`](WorkspaceError::Hidden) or [`Io`](WorkspaceError::Io).
-    pub fn read(&self, path: &WorkPath, limit_bytes: usize) -> Result<FileContent, WorkspaceError> {
+    pub fn read_file(&self, path: &WorkPath, limit_bytes: usize) -> Result<FileContent, WorkspaceError> {
         let file = self.open_regular(path)?;
         read_whole(&file, limit_bytes).map_err(|error| WorkspaceError::from_io("read", path, error))
     }
@@ -187,11 +187,14 @@ impl Workspace {
     /// [`WorkspaceError::Missing`], [`LinkLeaves`](WorkspaceError::LinkLeaves), [`LinkLoop`](WorkspaceError::LinkLoop),
     /// [`Hidden`](WorkspaceError::Hidden) or [`Io`](WorkspaceError::Io).
     pub fn metadata(&self, path: &WorkPath) -> Result<FileInfo, WorkspaceError> {
-        if self.bounds().hides() {
-            return self.reach(path, "look at").map(|reached| reached.info());
+        if self.bounds().hides_anything() {
+            return self.resolve_visible(path, "look at").map(|reached| reached.file_info());
         }
-        self.unmasked(path)?;
-        let found = self.dir.metadata(path.at()).map_err(|error| WorkspaceError::from_io("look at", path, error))?;
+        self.check_unmasked(path)?;
+        let found = self
+            .dir
+            .metadata(path.as_syscall_path())
+            .map_err(|error| WorkspaceError::from_io("look at", path, error))?;
         let kind = match found.file_type() {
             kind if kind.is_file() => EntryKind::File,
             kind if kind.is_dir() => EntryKind::Folder,
@@ -210,41 +213,41 @@ impl Workspace {
 
     /// Changes what may be seen and written from now on, for everybody who has this workspace. What is under way may still be held to
     /// what it was.
-    pub fn rebound(&self, bounds: Bounds) {
+    pub fn set_bounds(&self, bounds: Bounds) {
         *self.bounds.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(bounds);
     }
 
     /// What stands in place of a missing name as long as a command runs in a sandbox is not there.
-    pub(crate) fn unmasked(&self, path: &WorkPath) -> Result<(), WorkspaceError> {
-        let masked = masks::stands_at(self.dir.as_fd(), path.as_path());
+    pub(crate) fn check_unmasked(&self, path: &WorkPath) -> Result<(), WorkspaceError> {
+        let masked = masks::is_masked_at(self.dir.as_fd(), path.as_path());
         if masked { Err(WorkspaceError::Missing { path: path.to_string() }) } else { Ok(()) }
     }
 
     /// Opens a file that is regular both before and after the opening: before, because opening a device can have effects of
     /// its own; after, because it may have been replaced in between.
     pub(crate) fn open_regular(&self, path: &WorkPath) -> Result<std::fs::File, WorkspaceError> {
-        if self.bounds().hides() {
-            return self.reach(path, "read")?.open(path);
+        if self.bounds().hides_anything() {
+            return self.resolve_visible(path, "read")?.open_file(path);
         }
         let fail = |error| WorkspaceError::from_io("read", path, error);
-        let regular = |found: cap_std::fs::FileType| match what(found) {
+        let regular = |found: cap_std::fs::FileType| match irregular_kind(found) {
             None => Ok(()),
             Some(found) => Err(WorkspaceError::NotAFile { path: path.to_string(), found }),
         };
-        self.unmasked(path)?;
-        regular(self.dir.metadata(path.at()).map_err(fail)?.file_type())?;
+        self.check_unmasked(path)?;
+        regular(self.dir.metadata(path.as_syscall_path()).map_err(fail)?.file_type())?;
         let mut options = OpenOptions::new();
         options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed());
-        let file = self.dir.open_with(path.at(), &options).map_err(fail)?;
+        let file = self.dir.open_with(path.as_syscall_path(), &options).map_err(fail)?;
         regular(file.metadata().map_err(fail)?.file_type())?;
         Ok(file.into_std())
     }
 }
 
-impl Version {
+impl FileVersion {
     /// The version of a file with this content. Content over 64 MiB gets a version that no file has.
     #[must_use]
-    pub fn of(content: &[u8]) -> Self {
+    pub fn of_content(content: &[u8]) -> Self {
         Self(Sha256::digest(content).into())
     }
 
@@ -262,13 +265,13 @@ impl Version {
 }
 
 /// Sixty-four hexadecimal digits.
-impl fmt::Display for Version {
+impl fmt::Display for FileVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-impl fmt::Debug for Version {
+impl fmt::Debug for FileVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Version({self})")
     }
@@ -298,14 +301,17 @@ fn read_whole(mut file: &std::fs::File, limit_bytes: usize) -> io::Result<FileCo
         bytes.extend_from_slice(part.get(..kept).unwrap_or_default());
         seen += count as u64;
     }
-    let version =
-        if hashed && seen <= HASHED_BYTES { Version(hash.finalize().into()) } else { Version::of_large(&found) };
+    let version = if hashed && seen <= HASHED_BYTES {
+        FileVersion(hash.finalize().into())
+    } else {
+        FileVersion::of_large(&found)
+    };
     let size_bytes = seen.max(if hashed { 0 } else { found.len() });
     Ok(FileContent { truncated: size_bytes > bytes.len() as u64, bytes, version, size_bytes })
 }
 
 /// The name of a thing that is not a regular file.
-fn what(found: cap_std::fs::FileType) -> Option<&'static str> {
+fn irregular_kind(found: cap_std::fs::FileType) -> Option<&'static str> {
     match found {
         kind if kind.is_file() => None,
         kind if kind.is_dir() => Some("a folder"),

@@ -29,7 +29,7 @@ use index::read_links;
 use keys::runs_programs;
 pub(crate) use plain_file::read_plain_file;
 
-use crate::trust::{Programs, Unseen};
+use crate::trust::{GitPrograms, Unseen};
 
 /// What git would find in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub enum GitConfig {
     /// The folder belongs to no repository.
     NoRepository,
     /// A repository, and what of its own makes git run programs.
-    Repository(Programs),
+    Repository(GitPrograms),
 }
 
 /// Why it cannot be said what git would run.
@@ -121,7 +121,7 @@ struct Configuration {
 }
 
 impl RepositoryReader<'_> {
-    fn read_repository(self, folder: &Path) -> Result<Option<Programs>, Unreadable> {
+    fn read_repository(self, folder: &Path) -> Result<Option<GitPrograms>, Unreadable> {
         self.check_environment()?;
         let Some(folders) = find_repository(folder)? else { return Ok(None) };
         let configuration = self.read_configuration(&folders)?;
@@ -129,7 +129,7 @@ impl RepositoryReader<'_> {
             return Err(Unreadable::Bare(folders.own));
         }
         let top = work_tree(&folders, &configuration)?;
-        let mut programs = Programs::of(&top);
+        let mut programs = GitPrograms::of(&top);
         add_entries("", &configuration.entries, &mut programs)?;
         programs.hooks("hooks/", &folders.common.join("hooks"))?;
         let links = open_links(&top, &folders, &configuration)?;
@@ -195,7 +195,7 @@ impl RepositoryReader<'_> {
 
     /// Adds what makes git run programs in the repositories that lie in links of the work tree, as deep as they go: `git status` looks
     /// into each. What is told of one is what git would see, with `GIT_DIR` set as it sets it. Returns where their files lie.
-    fn add_linked(self, mut open: Vec<PathBuf>, programs: &mut Programs) -> Result<BTreeSet<PathBuf>, Unreadable> {
+    fn add_linked(self, mut open: Vec<PathBuf>, programs: &mut GitPrograms) -> Result<BTreeSet<PathBuf>, Unreadable> {
         let (mut seen, mut count) = (BTreeSet::new(), 0);
         let top = programs.top.clone();
         while let Some(folder) = open.pop() {
@@ -222,7 +222,7 @@ impl RepositoryReader<'_> {
     }
 
     /// Adds what the files of an absorbed repository say, which has no work tree now.
-    fn add_absorbed(self, folder: &Path, programs: &mut Programs) -> Result<(), Unreadable> {
+    fn add_absorbed(self, folder: &Path, programs: &mut GitPrograms) -> Result<(), Unreadable> {
         let place = format!("{}: ", folder.strip_prefix(&programs.top).unwrap_or(folder).display());
         let mut reader = ConfigReader::new(self.environment);
         for name in ["config", "config.worktree"] {
@@ -239,7 +239,7 @@ impl RepositoryReader<'_> {
 fn add_entries<'a>(
     place: &str,
     entries: impl IntoIterator<Item = &'a Entry>,
-    programs: &mut Programs,
+    programs: &mut GitPrograms,
 ) -> Result<(), Unreadable> {
     for Entry { variable, .. } in entries {
         let (key, value) = (variable.key.to_lowercase(), variable.value.as_deref().unwrap_or("true"));

@@ -1,8 +1,8 @@
 //! The outputs that a task kept, and the commands that it left running.
 //!
 //! Both have numbers of one sequence, so that a model reads them in one way. A job runs on a thread of this crate's own: it goes
-//! on while its task thinks or waits for the user. When [`Jobs`] is dropped, or this process dies, every job ends with all that
-//! it started, as any [`Command`] does.
+//! on while its task thinks or waits for the user. When [`JobManager`] is dropped, or this process dies, every job ends with all that
+//! it started, as any [`ShellCommand`] does.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,13 +15,13 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use crate::capture::Capture;
-use crate::command::{Command, CommandOutcome, End, Ending, Stream};
+use crate::capture::OutputCapture;
+use crate::command::{CommandExit, CommandOutcome, ExitSummary, OutputStream, ShellCommand};
 use crate::error::WorkspaceError;
 use crate::files::Workspace;
-use crate::lines::{self, Line, PageOptions};
-use crate::output::{self, About, Output};
-use crate::sandbox::{Confined, Walls};
+use crate::output::{self, OutputMetadata, StoredOutput};
+use crate::output_lines::{self, OutputLine, PageOptions};
+use crate::sandbox::{ActiveSandbox, SandboxReport};
 use crate::search;
 
 /// The most jobs that run at one time.
@@ -32,25 +32,25 @@ const TAIL_BYTES: usize = 4 << 10;
 const MAX_ALL_BYTES: u64 = 512 << 20;
 
 /// The outputs and jobs of one task.
-pub struct Jobs {
+pub struct JobManager {
     folder: PathBuf,
-    lifetime: Lifetime,
-    state: Mutex<State>,
+    lifetime: OutputLifetime,
+    state: Mutex<JobTable>,
     runtime: Mutex<Option<Runtime>>,
 }
 
 /// What becomes of the folder in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lifetime {
+pub enum OutputLifetime {
     /// It stays: a resumed task can read the outputs of its past.
-    Lasting,
-    /// It is removed with the [`Jobs`].
-    Passing,
+    Persistent,
+    /// It is removed with the [`JobManager`].
+    Temporary,
 }
 
 /// A command that was waited for.
 #[derive(Debug)]
-pub struct Ran {
+pub struct FinishedCommand {
     /// How it ended, and the ends of what it printed.
     pub outcome: CommandOutcome,
     /// The number of the whole output, or why it was not kept; `None` where the outcome holds all of it.
@@ -73,7 +73,7 @@ pub struct OutputInfo {
     /// The first line that was not shown yet.
     pub next_line: u64,
     /// The sandbox that a job was in, when it has ended; `None` without one.
-    pub confined: Option<Confined>,
+    pub sandbox: Option<SandboxReport>,
 }
 
 /// Whether a command runs.
@@ -82,7 +82,7 @@ pub enum JobState {
     /// It runs.
     Running,
     /// It ended.
-    Ended(Ending),
+    Ended(ExitSummary),
     /// It ended in an earlier life of the task: how, in words.
     Past(String),
     /// It never began.
@@ -130,16 +130,16 @@ pub enum OutputError {
 }
 
 #[derive(Default)]
-struct State {
+struct JobTable {
     loaded: bool,
     last: u32,
     parts: u64,
-    entries: BTreeMap<u32, Entry>,
+    entries: BTreeMap<u32, JobEntry>,
 }
 
-struct Entry {
+struct JobEntry {
     command: String,
-    live: Arc<Mutex<Live>>,
+    live: Arc<Mutex<LiveJob>>,
     stop: Arc<Notify>,
     done: watch::Receiver<bool>,
     next_line: u64,
@@ -147,103 +147,108 @@ struct Entry {
 }
 
 /// What a running command changes.
-struct Live {
+struct LiveJob {
     /// Counts the lines while it runs.
-    capture: Option<Capture>,
-    output: Output,
+    capture: Option<OutputCapture>,
+    output: StoredOutput,
     lines: u64,
     state: JobState,
-    confined: Option<Confined>,
+    confined: Option<SandboxReport>,
 }
 
-impl Live {
-    fn lines(&self) -> u64 {
-        self.capture.as_ref().map_or(self.lines, Capture::lines)
+impl LiveJob {
+    fn line_count(&self) -> u64 {
+        self.capture.as_ref().map_or(self.lines, OutputCapture::line_count)
     }
 }
 
-impl Jobs {
+impl JobManager {
     /// The outputs in that folder, which is made when it is needed, readable for its owner only.
     #[must_use]
-    pub fn new(folder: PathBuf, lifetime: Lifetime) -> Self {
+    pub fn new(folder: PathBuf, lifetime: OutputLifetime) -> Self {
         Self { folder, lifetime, state: Mutex::default(), runtime: Mutex::default() }
     }
 
-    /// Runs a command that somebody waits for, as [`Command::run`] does, and keeps its whole output where the outcome does not
+    /// Runs a command that somebody waits for, as [`ShellCommand::run`] does, and keeps its whole output where the outcome does not
     /// hold it. `text` is what is told of it.
     ///
     /// # Errors
-    /// Those of [`Command::run`].
-    pub async fn run(
+    /// Those of [`ShellCommand::run`].
+    pub async fn run_command(
         &self,
         workspace: &Workspace,
-        command: Command,
+        command: ShellCommand,
         text: &str,
-        mut on_output: impl FnMut(Stream, &[u8]) + Send,
-    ) -> Result<Ran, WorkspaceError> {
+        mut on_output: impl FnMut(OutputStream, &[u8]) + Send,
+    ) -> Result<FinishedCommand, WorkspaceError> {
         let part = {
-            let mut state = self.state();
+            let mut state = self.lock_table();
             state.parts += 1;
             format!("part-{}", state.parts)
         };
-        let mut output = Output::new(self.folder.join(part));
+        let mut output = StoredOutput::new(self.folder.join(part));
         let take = |stream, bytes: &[u8]| {
             output.push(bytes);
             on_output(stream, bytes);
         };
         let outcome = command.run(workspace, take).await?;
         let missing = outcome.output.omitted_bytes > 0;
-        let kept = missing.then(|| self.keep(output, text, &outcome));
-        Ok(Ran { outcome, kept })
+        let kept = missing.then(|| self.keep_output(output, text, &outcome));
+        Ok(FinishedCommand { outcome, kept })
     }
 
     /// Keeps an output whose ends were shown, and numbers it.
-    fn keep(&self, mut output: Output, command: &str, outcome: &CommandOutcome) -> Result<u32, OutputError> {
+    fn keep_output(
+        &self,
+        mut output: StoredOutput,
+        command: &str,
+        outcome: &CommandOutcome,
+    ) -> Result<u32, OutputError> {
         let CommandOutcome { end, output: shown, left_running, survivors, .. } = outcome;
-        let ending = Ending { end: *end, left_running: *left_running, survivors: *survivors };
-        let mut state = self.state();
+        let ending = ExitSummary { end: *end, left_running: *left_running, survivors: *survivors };
+        let mut state = self.lock_table();
         let number = state.last + 1;
-        let (total, lines, end) = (output.total(), shown.lines, end.to_string());
-        output.keep(self.stem(number), &About { total, lines, end, command: command.to_owned() });
-        if let Some(fault) = output.fault() {
+        let (total, lines, end) = (output.total_bytes(), shown.lines, end.to_string());
+        output.keep_as(self.output_stem(number), &OutputMetadata { total, lines, end, command: command.to_owned() });
+        if let Some(fault) = output.write_error() {
             return Err(io::Error::new(fault.kind(), fault.to_string()).into());
         }
-        let confined = outcome.confined.clone();
-        let live = Live { capture: None, output, lines, state: JobState::Ended(ending), confined };
+        let confined = outcome.sandbox.clone();
+        let live = LiveJob { capture: None, output, lines, state: JobState::Ended(ending), confined };
         let next_line = shown.head.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
         state.last = number;
-        state.entries.insert(number, Entry { next_line, ..Entry::ended(command.to_owned(), live) });
-        self.prune(&mut state);
+        state.entries.insert(number, JobEntry { next_line, ..JobEntry::new_ended(command.to_owned(), live) });
+        self.prune_outputs(&mut state);
         Ok(number)
     }
 
-    /// Starts a job. It ends when it does, at [`stop`](Self::stop), or with this. `text` is what is told of it.
+    /// Starts a job. It ends when it does, at [`stop_job`](Self::stop_job), or with this. `text` is what is told of it.
     ///
     /// # Errors
     /// [`OutputError::TooMany`], or the system has no thread left. That it cannot be run at all shows in its state.
-    pub fn start(&self, workspace: Arc<Workspace>, command: Command, text: &str) -> Result<u32, OutputError> {
-        let mut state = self.state();
+    pub fn start_job(&self, workspace: Arc<Workspace>, command: ShellCommand, text: &str) -> Result<u32, OutputError> {
+        let mut state = self.lock_table();
         if state.entries.values().filter(|entry| entry.is_running()).count() >= MAX_JOBS {
             return Err(OutputError::TooMany);
         }
         let number = state.last + 1;
-        let stem = self.stem(number);
-        let (capture, output) = (Some(Capture::new(0, TAIL_BYTES)), Output::new(stem.clone()));
+        let stem = self.output_stem(number);
+        let (capture, output) = (Some(OutputCapture::new(0, TAIL_BYTES)), StoredOutput::new(stem.clone()));
         let (state_now, confined) = (JobState::Running, None);
-        let live = Arc::new(Mutex::new(Live { capture, output, lines: 0, state: state_now, confined }));
+        let live = Arc::new(Mutex::new(LiveJob { capture, output, lines: 0, state: state_now, confined }));
         let (stop, (finished, done)) = (Arc::new(Notify::new()), watch::channel(false));
         let (told, stopped, text) = (Arc::clone(&live), Arc::clone(&stop), text.to_owned());
-        let entry = Entry { command: text.clone(), live, stop, done, next_line: 1, pruned: false };
-        self.spawn(async move {
+        let entry = JobEntry { command: text.clone(), live, stop, done, next_line: 1, pruned: false };
+        self.spawn_job(async move {
             let command = command.cancel_when(async move { stopped.notified().await });
-            let ran = command.run_into(&workspace, |_, bytes| lock(&told).push(bytes)).await;
-            lock(&told).end(ran, stem, text);
+            let ran = command.run_uncaptured(&workspace, |_, bytes| lock_mutex(&told).push(bytes)).await;
+            lock_mutex(&told).finish_job(ran, stem, text);
             // Nobody may be left to be told.
             let _ = finished.send(true);
         })?;
         state.last = number;
         state.entries.insert(number, entry);
-        self.prune(&mut state);
+        self.prune_outputs(&mut state);
         Ok(number)
     }
 
@@ -251,8 +256,8 @@ impl Jobs {
     ///
     /// # Errors
     /// [`OutputError::Missing`].
-    pub async fn wait(&self, number: u32, time: Duration) -> Result<(), OutputError> {
-        let mut done = self.entry(number, |entry| Ok(entry.done.clone()))?;
+    pub async fn wait_for_job(&self, number: u32, time: Duration) -> Result<(), OutputError> {
+        let mut done = self.with_entry(number, |entry| Ok(entry.done.clone()))?;
         // Either it ended, or it did not: the state tells.
         let _ = timeout(time, done.wait_for(|done| *done)).await;
         Ok(())
@@ -262,40 +267,40 @@ impl Jobs {
     ///
     /// # Errors
     /// [`OutputError::Missing`].
-    pub async fn stop(&self, number: u32) -> Result<(), OutputError> {
-        self.entry(number, |entry| {
+    pub async fn stop_job(&self, number: u32) -> Result<(), OutputError> {
+        self.with_entry(number, |entry| {
             entry.stop.notify_one();
             Ok(())
         })?;
-        self.wait(number, Duration::MAX).await
+        self.wait_for_job(number, Duration::MAX).await
     }
 
     /// Ends all jobs, and waits until they have ended.
-    pub async fn end(&self) {
+    pub async fn stop_all(&self) {
         let numbers: Vec<u32> = {
-            let state = self.state();
+            let state = self.lock_table();
             let running = state.entries.iter().filter(|(_, entry)| entry.is_running());
             running.inspect(|(_, entry)| entry.stop.notify_one()).map(|(number, _)| *number).collect()
         };
         for number in numbers {
             // It was there a moment ago, and outputs are never forgotten.
-            let _ = self.wait(number, Duration::MAX).await;
+            let _ = self.wait_for_job(number, Duration::MAX).await;
         }
     }
 
     /// All outputs and jobs that can be read, oldest first.
     #[must_use]
-    pub fn list(&self) -> Vec<OutputInfo> {
-        let state = self.state();
-        state.entries.iter().filter(|(_, entry)| !entry.pruned).map(|(number, entry)| entry.info(*number)).collect()
+    pub fn list_jobs(&self) -> Vec<OutputInfo> {
+        let state = self.lock_table();
+        state.entries.iter().filter(|(_, entry)| !entry.pruned).map(|(number, entry)| entry.to_info(*number)).collect()
     }
 
     /// What is known of one.
     ///
     /// # Errors
     /// [`OutputError::Missing`] and [`OutputError::Pruned`].
-    pub fn info(&self, number: u32) -> Result<OutputInfo, OutputError> {
-        self.entry(number, |entry| Ok(entry.info(number)))
+    pub fn job_info(&self, number: u32) -> Result<OutputInfo, OutputError> {
+        self.with_entry(number, |entry| Ok(entry.to_info(number)))
     }
 
     /// Some lines of an output. Blocks.
@@ -303,72 +308,82 @@ impl Jobs {
     /// # Errors
     /// [`OutputError::Missing`], [`Pruned`](OutputError::Pruned), [`Binary`](OutputError::Binary) and
     /// [`Io`](OutputError::Io).
-    pub fn page(&self, number: u32, options: &PageOptions) -> Result<Vec<Line>, OutputError> {
-        self.look(number, |live| Ok(lines::page(&live.output, live.lines(), options)?))
+    pub fn read_page(&self, number: u32, options: &PageOptions) -> Result<Vec<OutputLine>, OutputError> {
+        self.with_readable(number, |live| Ok(output_lines::read_page(&live.output, live.line_count(), options)?))
     }
 
     /// The lines of an output that match the expression, each with the line before and after it, and whether there are more.
     /// At most about `max` lines, each cut at `max_line_bytes`. Blocks.
     ///
     /// # Errors
-    /// Those of [`page`](Self::page), and [`WorkspaceError::Regex`].
-    pub fn search(
+    /// Those of [`read_page`](Self::read_page), and [`WorkspaceError::Regex`].
+    pub fn search_output(
         &self,
         number: u32,
         regex: &str,
         max: usize,
         max_line_bytes: usize,
-    ) -> Result<(Vec<Line>, bool), OutputError> {
-        let matcher = search::compile(regex)?;
-        self.look(number, |live| Ok(lines::search(&live.output, live.lines(), &matcher, (max, max_line_bytes))?))
+    ) -> Result<(Vec<OutputLine>, bool), OutputError> {
+        let matcher = search::compile_regex(regex)?;
+        self.with_readable(number, |live| {
+            Ok(output_lines::search_lines(&live.output, live.line_count(), &matcher, (max, max_line_bytes))?)
+        })
     }
 
     /// Notes that the lines before this one were shown.
-    pub fn shown(&self, number: u32, next_line: u64) {
-        if let Some(entry) = self.state().entries.get_mut(&number) {
+    pub fn mark_shown(&self, number: u32, next_line: u64) {
+        if let Some(entry) = self.lock_table().entries.get_mut(&number) {
             entry.next_line = next_line;
         }
     }
 
-    fn look<T>(&self, number: u32, act: impl FnOnce(&Live) -> Result<T, OutputError>) -> Result<T, OutputError> {
-        let live = self.entry(number, |entry| Ok(Arc::clone(&entry.live)))?;
-        let live = lock(&live);
-        if let Some(fault) = live.output.fault() {
+    fn with_readable<T>(
+        &self,
+        number: u32,
+        act: impl FnOnce(&LiveJob) -> Result<T, OutputError>,
+    ) -> Result<T, OutputError> {
+        let live = self.with_entry(number, |entry| Ok(Arc::clone(&entry.live)))?;
+        let live = lock_mutex(&live);
+        if let Some(fault) = live.output.write_error() {
             return Err(io::Error::new(fault.kind(), fault.to_string()).into());
         }
-        if lines::is_binary(&live.output)? {
-            return Err(OutputError::Binary { number, bytes: live.output.total() });
+        if output_lines::is_binary(&live.output)? {
+            return Err(OutputError::Binary { number, bytes: live.output.total_bytes() });
         }
         act(&live)
     }
 
-    fn entry<T>(&self, number: u32, act: impl FnOnce(&Entry) -> Result<T, OutputError>) -> Result<T, OutputError> {
-        let state = self.state();
+    fn with_entry<T>(
+        &self,
+        number: u32,
+        act: impl FnOnce(&JobEntry) -> Result<T, OutputError>,
+    ) -> Result<T, OutputError> {
+        let state = self.lock_table();
         match state.entries.get(&number) {
             Some(entry) if entry.pruned => Err(OutputError::Pruned { number }),
             Some(entry) => act(entry),
-            None => Err(OutputError::Missing { number, known: known(&state) }),
+            None => Err(OutputError::Missing { number, known: describe_known(&state) }),
         }
     }
 
-    fn stem(&self, number: u32) -> PathBuf {
+    fn output_stem(&self, number: u32) -> PathBuf {
         self.folder.join(number.to_string())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        let mut state = lock(&self.state);
+    fn lock_table(&self) -> MutexGuard<'_, JobTable> {
+        let mut state = lock_mutex(&self.state);
         if !state.loaded {
             state.loaded = true;
-            for (number, about) in output::scan(&self.folder) {
+            for (number, about) in output::scan_outputs(&self.folder) {
                 state.last = state.last.max(number);
-                state.entries.insert(number, Entry::past(&self.stem(number), about));
+                state.entries.insert(number, JobEntry::from_files(&self.output_stem(number), about));
             }
         }
         state
     }
 
-    fn spawn(&self, job: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
-        let mut runtime = lock(&self.runtime);
+    fn spawn_job(&self, job: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+        let mut runtime = lock_mutex(&self.runtime);
         let runtime = match &mut *runtime {
             Some(runtime) => runtime,
             none => none.insert(Builder::new_multi_thread().worker_threads(1).enable_all().build()?),
@@ -378,17 +393,17 @@ impl Jobs {
     }
 
     /// Removes the oldest until the rest has room; the newest always has.
-    fn prune(&self, state: &mut State) {
+    fn prune_outputs(&self, state: &mut JobTable) {
         let newest = state.last;
         let ended = state.entries.iter_mut().filter(|(_, entry)| !entry.pruned && !entry.is_running());
         let mut ended: Vec<_> =
-            ended.map(|(number, entry)| (*number, output::size(&self.stem(*number)), entry)).collect();
+            ended.map(|(number, entry)| (*number, output::disk_bytes(&self.output_stem(*number)), entry)).collect();
         let mut all: u64 = ended.iter().map(|(_, size, _)| size).sum();
         for (number, size, entry) in &mut ended {
             if all <= MAX_ALL_BYTES || *number == newest {
                 break;
             }
-            output::remove(&self.stem(*number));
+            output::remove_output(&self.output_stem(*number));
             entry.pruned = true;
             all -= *size;
         }
@@ -396,25 +411,25 @@ impl Jobs {
 }
 
 /// Jobs that still run end, without anybody waiting for it.
-impl Drop for Jobs {
+impl Drop for JobManager {
     fn drop(&mut self) {
-        if let Some(runtime) = lock(&self.runtime).take() {
+        if let Some(runtime) = lock_mutex(&self.runtime).take() {
             runtime.shutdown_background();
         }
-        if self.lifetime == Lifetime::Passing {
+        if self.lifetime == OutputLifetime::Temporary {
             // It may never have been made.
             let _ = std::fs::remove_dir_all(&self.folder);
         }
     }
 }
 
-impl fmt::Debug for Jobs {
+impl fmt::Debug for JobManager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Jobs").field("folder", &self.folder).field("lifetime", &self.lifetime).finish_non_exhaustive()
     }
 }
 
-impl Live {
+impl LiveJob {
     fn push(&mut self, bytes: &[u8]) {
         if let Some(capture) = &mut self.capture {
             capture.push(bytes);
@@ -422,14 +437,20 @@ impl Live {
         self.output.push(bytes);
     }
 
-    fn end(&mut self, ran: Result<(Ending, Option<Walls>), WorkspaceError>, stem: PathBuf, command: String) {
-        let printed = self.capture.take().map(Capture::finish).unwrap_or_default();
+    fn finish_job(
+        &mut self,
+        ran: Result<(ExitSummary, Option<ActiveSandbox>), WorkspaceError>,
+        stem: PathBuf,
+        command: String,
+    ) {
+        let printed = self.capture.take().map(OutputCapture::finish).unwrap_or_default();
         self.lines = printed.lines;
         match ran {
             Ok((ending, walls)) => {
-                self.confined = walls.map(|walls| walls.told(ending.end != End::Exited(0), &printed.text()));
-                let (total, lines, end) = (self.output.total(), self.lines, ending.end.to_string());
-                self.output.keep(stem, &About { total, lines, end, command });
+                self.confined =
+                    walls.map(|walls| walls.to_report(ending.end != CommandExit::Exited(0), &printed.text()));
+                let (total, lines, end) = (self.output.total_bytes(), self.lines, ending.end.to_string());
+                self.output.keep_as(stem, &OutputMetadata { total, lines, end, command });
                 self.state = JobState::Ended(ending);
             }
             Err(error) => self.state = JobState::Failed(error.to_string()),
@@ -437,44 +458,44 @@ impl Live {
     }
 }
 
-impl Entry {
-    fn ended(command: String, live: Live) -> Self {
+impl JobEntry {
+    fn new_ended(command: String, live: LiveJob) -> Self {
         let (_, done) = watch::channel(true);
         Self { command, live: Arc::new(Mutex::new(live)), stop: Arc::default(), done, next_line: 1, pruned: false }
     }
 
     /// From the files of a task that was resumed.
-    fn past(stem: &Path, about: Option<About>) -> Self {
+    fn from_files(stem: &Path, about: Option<OutputMetadata>) -> Self {
         // Whoever was killed while it wrote could not say what it had written: only the beginning is sure.
         let unknown = || {
             let (end, command) = ("ended with Sabir".to_owned(), "(unknown)".to_owned());
-            About { total: output::head_size(stem), lines: u64::MAX, end, command }
+            OutputMetadata { total: output::head_size(stem), lines: u64::MAX, end, command }
         };
-        let About { total, lines, end, command } = about.unwrap_or_else(unknown);
-        let output = Output::kept(stem.to_path_buf(), total);
-        let lines = if lines == u64::MAX { lines::count(&output) } else { lines };
-        Self::ended(command, Live { capture: None, output, lines, state: JobState::Past(end), confined: None })
+        let OutputMetadata { total, lines, end, command } = about.unwrap_or_else(unknown);
+        let output = StoredOutput::open_kept(stem.to_path_buf(), total);
+        let lines = if lines == u64::MAX { output_lines::count_lines(&output) } else { lines };
+        Self::new_ended(command, LiveJob { capture: None, output, lines, state: JobState::Past(end), confined: None })
     }
 
     fn is_running(&self) -> bool {
         !*self.done.borrow()
     }
 
-    fn info(&self, number: u32) -> OutputInfo {
-        let live = lock(&self.live);
+    fn to_info(&self, number: u32) -> OutputInfo {
+        let live = lock_mutex(&self.live);
         OutputInfo {
             number,
             command: self.command.clone(),
             state: live.state.clone(),
-            bytes: live.output.total(),
-            lines: live.lines(),
+            bytes: live.output.total_bytes(),
+            lines: live.line_count(),
             next_line: self.next_line,
-            confined: live.confined.clone(),
+            sandbox: live.confined.clone(),
         }
     }
 }
 
-fn known(state: &State) -> String {
+fn describe_known(state: &JobTable) -> String {
     let numbers: Vec<String> =
         state.entries.iter().filter(|(_, entry)| !entry.pruned).map(|(number, _)| number.to_string()).collect();
     match numbers.as_slice() {
@@ -484,6 +505,6 @@ fn known(state: &State) -> String {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -15,13 +15,13 @@ use rustix::process::{Pid, Signal, getpid, getppid, ioctl_tiocsctty, set_parent_
 use rustix::stdio::stdin;
 use tokio::io::unix::AsyncFd;
 
-use crate::supervise::Device;
+use crate::supervise::OutputDevice;
 
 const LAST_SIGNAL: i32 = 64;
 
 /// Which signals reach this process.
 #[derive(Clone, Copy)]
-enum Signals {
+enum AllowedSignals {
     All,
     /// None but SIGKILL and SIGSTOP, which nobody can block.
     None,
@@ -29,12 +29,12 @@ enum Signals {
 
 /// Makes this process deaf to every signal that can be blocked, whatever it inherited.
 pub(crate) fn block_signals() -> io::Result<()> {
-    set_signals(Signals::None)
+    set_signals(AllowedSignals::None)
 }
 
 /// Undoes [`block_signals`].
 pub(crate) fn unblock_signals() -> io::Result<()> {
-    set_signals(Signals::All)
+    set_signals(AllowedSignals::All)
 }
 
 /// Sees to it that no descriptor but the three standard ones passes to a program started later.
@@ -46,26 +46,26 @@ pub(crate) fn close_others_on_exec() -> io::Result<()> {
 
 /// Starts a program in a session of its own, so that it has no terminal but the one given as its standard input, with default
 /// signal handling, and so that it dies when the calling thread does.
-pub(crate) fn spawn_detached(command: &mut Command, device: Device) -> io::Result<Child> {
+pub(crate) fn spawn_detached(command: &mut Command, device: OutputDevice) -> io::Result<Child> {
     let parent = getpid();
     // SAFETY: the closure runs between fork and exec, where only async-signal-safe calls are allowed; it makes plain system
     // calls and calls sigfillset and its like, and allocates nothing.
-    unsafe { command.pre_exec(move || detach(parent, device)) };
+    unsafe { command.pre_exec(move || detach_process(parent, device)) };
     command.spawn()
 }
 
 /// Waits for a descriptor that does not block. Needs a runtime.
-pub(crate) fn watched(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub(crate) fn register_fd(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an owned descriptor is always the same one, and it is closed only after it was taken out again.
     unsafe { AsyncFd::register(descriptor) }.map_err(Into::into)
 }
 
 /// Gives this process a session of its own, with the terminal at its standard input if it has one, default signal handling, and
 /// an end with its parent's, which must be this.
-pub(crate) fn detach(parent: Pid, device: Device) -> io::Result<()> {
-    set_signals(Signals::All)?;
+pub(crate) fn detach_process(parent: Pid, device: OutputDevice) -> io::Result<()> {
+    set_signals(AllowedSignals::All)?;
     setsid()?;
-    if device == Device::Terminal {
+    if device == OutputDevice::Terminal {
         ioctl_tiocsctty(stdin())?;
     }
     set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -74,7 +74,7 @@ pub(crate) fn detach(parent: Pid, device: Device) -> io::Result<()> {
 }
 
 /// Gives every signal its default handling, since a parent may have handed down ignored ones, and sets the mask.
-fn set_signals(wanted: Signals) -> io::Result<()> {
+fn set_signals(wanted: AllowedSignals) -> io::Result<()> {
     for signal in 1..=LAST_SIGNAL {
         // SAFETY: SIG_DFL is always a valid disposition; for SIGKILL, SIGSTOP and the C library's own the call fails harmlessly.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
@@ -83,8 +83,8 @@ fn set_signals(wanted: Signals) -> io::Result<()> {
     // SAFETY: sigfillset and sigemptyset initialise the set that pthread_sigmask then reads; the old mask is not asked for.
     let error = unsafe {
         match wanted {
-            Signals::All => libc::sigemptyset(mask.as_mut_ptr()),
-            Signals::None => libc::sigfillset(mask.as_mut_ptr()),
+            AllowedSignals::All => libc::sigemptyset(mask.as_mut_ptr()),
+            AllowedSignals::None => libc::sigfillset(mask.as_mut_ptr()),
         };
         libc::pthread_sigmask(libc::SIG_SETMASK, mask.as_ptr(), ptr::null_mut())
     };

@@ -7,28 +7,28 @@
 //!
 //! * files are opened beneath the handle of the workspace folder, and a link that leaves does not resolve, whoever puts it there
 //!   at whatever moment ([`Workspace`]);
-//! * folders are listed and searched through handles too, so that no name from outside is ever shown ([`Workspace::list`]);
+//! * folders are listed and searched through handles too, so that no name from outside is ever shown ([`Workspace::list_folder`]);
 //! * writes are made ready beside the old file and change places with it, through folders of which none may be a link, against
-//!   the [`Version`] that was read ([`Expect`]); several are made together, or none ([`Workspace::apply`]);
-//! * a [`Command`] runs below a supervisor process that inherits every orphan and hangs on a socket to this process, so
+//!   the [`FileVersion`] that was read ([`WritePrecondition`]); several are made together, or none ([`Workspace::apply_changes`]);
+//! * a [`ShellCommand`] runs below a supervisor process that inherits every orphan and hangs on a socket to this process, so
 //!   that its whole tree ends with it: at exit, at a time-out, when the future is dropped, and after `kill -9` of the agent
 //!   ([`supervise`]). It prints to pipes or to a terminal of its own;
-//! * [`Jobs`] keep what commands printed, within caps of memory and disk, and run commands in the background, until they are
-//!   stopped or nobody holds the `Jobs` any more.
+//! * [`JobManager`] keep what commands printed, within caps of memory and disk, and run commands in the background, until they are
+//!   stopped or nobody holds the `JobManager` any more.
 //!
 //! What a call is about to change can be kept before, in a store outside of the workspace: see `sabir-checkpoint`.
 //!
 //! What may not be seen or changed at all, whoever approved it, is said once ([`Bounds`]) and holds where files are opened.
 //!
-//! What is pure has no part in that: [`WorkPath`] reads the paths that models write, [`unified`] shows what changed. What
-//! commands print is told as plain text, as a screen would show it ([`Captured`]). Bytes as text, and edits as models write
+//! What is pure has no part in that: [`WorkPath`] reads the paths that models write, [`unified_diff`] shows what changed. What
+//! commands print is told as plain text, as a screen would show it ([`CapturedOutput`]). Bytes as text, and edits as models write
 //! them, are `sabir-edit`'s.
 //!
 //! The crate never reads the environment and never prints. File functions block; call them off the runtime's threads, and give
-//! long ones a [`Stop`]. Linux only, from kernel 5.3 on: subreapers, process handles and `/proc` have no equal elsewhere.
+//! long ones a [`StopFlag`]. Linux only, from kernel 5.3 on: subreapers, process handles and `/proc` have no equal elsewhere.
 //!
-//! Not here: which calls may run is the policy's affair. It should judge a write by [`Workspace::resolve`] and
-//! [`WorkPath::protected`].
+//! Not here: which calls may run is the policy's affair. It should judge a write by [`Workspace::resolve_links`] and
+//! [`WorkPath::protection_reason`].
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -74,42 +74,43 @@ mod capture;
 mod command;
 mod diff;
 mod error;
+mod executable;
 mod files;
 mod git_config;
+mod hide_process;
 mod jobs;
 mod kernel;
-mod lines;
 mod links;
-mod order;
+mod ordered_pool;
 mod output;
+mod output_lines;
 mod path;
-mod plain;
-mod programs;
-mod protect;
+mod protected_paths;
 pub mod sandbox;
 mod search;
-mod shield;
-mod stop;
+mod stop_flag;
 pub mod supervise;
 mod terminal;
+mod terminal_text;
 mod trust;
 
 pub use bounds::{Bounds, BoundsError};
-pub use capture::Captured;
-pub use command::{Command, CommandOutcome, End, Ending, Stream, default_shell};
-pub use diff::unified;
+pub use capture::CapturedOutput;
+pub use command::{CommandExit, CommandOutcome, ExitSummary, OutputStream, ShellCommand, default_shell};
+pub use diff::unified_diff;
 pub use error::WorkspaceError;
+pub use executable::ExecutableFile;
 pub use files::{
-    Change, Entry, EntryKind, Expect, FileContent, FileInfo, ListOptions, Listing, TEMP_START, Version, Workspace,
+    EntryKind, FileChange, FileContent, FileInfo, FileVersion, FolderListing, ListEntry, ListOptions, TEMP_START,
+    Workspace, WritePrecondition,
 };
 pub use git_config::{GitConfig, Unreadable};
-pub use jobs::{JobState, Jobs, Lifetime, MAX_JOBS, OutputError, OutputInfo, Ran};
-pub use lines::{Line, PageOptions};
-pub use links::TooMany;
-pub use path::{WorkPath, protected};
-pub use programs::Program;
-pub use sandbox::{Confined, Level, Network, Note, Sandbox, Tier, Wall};
-pub use search::{Match, SearchOptions, SearchResult};
-pub use shield::shield;
-pub use stop::{Stop, StopOnDrop};
-pub use trust::{Programs, Standing, Trust, digest};
+pub use hide_process::hide_process;
+pub use jobs::{FinishedCommand, JobManager, JobState, MAX_JOBS, OutputError, OutputInfo, OutputLifetime};
+pub use links::TooManyFiles;
+pub use output_lines::{OutputLine, PageOptions};
+pub use path::{WorkPath, protection_reason};
+pub use sandbox::{DenialKind, DenialNote, NetworkAccess, Sandbox, SandboxLevel, SandboxReport, SandboxTier};
+pub use search::{SearchMatch, SearchOptions, SearchResult};
+pub use stop_flag::{StopFlag, StopOnDrop};
+pub use trust::{GitPrograms, Trust, TrustState, digest_hashes};

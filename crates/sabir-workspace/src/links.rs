@@ -20,25 +20,25 @@ const MAX_FILES: usize = 200_000;
 const INSTALLED: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix/store", "/dev/null"];
 
 /// It leads out of the workspace, or may.
-struct Away;
+struct EscapesWorkspace;
 
 /// There are too many files to look at each.
 #[derive(Debug)]
-pub struct TooMany;
+pub struct TooManyFiles;
 
 /// A place on the way, links resolved, and whether a link led there.
-type Place = (PathBuf, bool);
+type LinkedPath = (PathBuf, bool);
 
 impl Workspace {
     /// Where links lead a path of the workspace: to these paths in it, `None` for out of it or for what cannot be said. Empty where
     /// there is no link in the way. `pattern`: it is one of the shell's, and means every file that matches.
-    pub fn leads(&self, path: &str, pattern: bool) -> Vec<Option<String>> {
+    pub fn link_targets(&self, path: &str, pattern: bool) -> Vec<Option<String>> {
         let root = self.root();
         let mut places = vec![(root.to_path_buf(), false)];
         for part in Path::new(path).components() {
             let mut next = Vec::new();
             for place in &places {
-                if step(root, place, (part, pattern), &mut next).is_err() {
+                if resolve_component(root, place, (part, pattern), &mut next).is_err() {
                     return vec![None];
                 }
             }
@@ -58,18 +58,18 @@ impl Workspace {
     ///
     /// # Errors
     /// There are more than 200,000 files.
-    pub fn stray_link(&self) -> Result<Option<String>, TooMany> {
+    pub fn find_escaping_link(&self) -> Result<Option<String>, TooManyFiles> {
         let (mut open, mut count) = (vec![self.root().to_path_buf()], 0);
         while let Some(folder) = open.pop() {
             // What we cannot list, a command cannot either.
             for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
                 count += 1;
                 if count > MAX_FILES {
-                    return Err(TooMany);
+                    return Err(TooManyFiles);
                 }
                 match entry.file_type() {
                     Ok(kind) if kind.is_dir() => open.push(entry.path()),
-                    Ok(kind) if kind.is_symlink() && self.strays(&entry.path()) => {
+                    Ok(kind) if kind.is_symlink() && self.leaves_workspace(&entry.path()) => {
                         let path = entry.path();
                         return Ok(Some(
                             path.strip_prefix(self.root()).unwrap_or(&path).to_string_lossy().into_owned(),
@@ -83,7 +83,7 @@ impl Workspace {
     }
 
     /// Whether a link leads out of the workspace, and not to a program.
-    fn strays(&self, link: &Path) -> bool {
+    fn leaves_workspace(&self, link: &Path) -> bool {
         use std::os::unix::fs::PermissionsExt;
         // Nothing can be read through one that leads nowhere.
         let Ok(real) = link.canonicalize() else { return false };
@@ -93,57 +93,57 @@ impl Workspace {
 }
 
 /// Goes on by one component, to every place that it may mean.
-fn step(
+fn resolve_component(
     root: &Path,
-    (place, linked): &Place,
+    (place, linked): &LinkedPath,
     (part, pattern): (Component<'_>, bool),
-    next: &mut Vec<Place>,
-) -> Result<(), Away> {
+    next: &mut Vec<LinkedPath>,
+) -> Result<(), EscapesWorkspace> {
     let name = match part {
-        Component::CurDir => return keep((place.clone(), *linked), next),
+        Component::CurDir => return add_place((place.clone(), *linked), next),
         Component::ParentDir => {
-            let above = place.parent().filter(|above| above.starts_with(root)).ok_or(Away)?;
-            return keep((above.to_path_buf(), *linked), next);
+            let above = place.parent().filter(|above| above.starts_with(root)).ok_or(EscapesWorkspace)?;
+            return add_place((above.to_path_buf(), *linked), next);
         }
         Component::Normal(name) => name,
-        Component::RootDir | Component::Prefix(_) => return Err(Away),
+        Component::RootDir | Component::Prefix(_) => return Err(EscapesWorkspace),
     };
     let text = name.to_string_lossy();
     // A name that looks like a pattern may be one of a file's, too.
-    keep(follow(root, &place.join(name), *linked)?, next)?;
+    add_place(follow_link(root, &place.join(name), *linked)?, next)?;
     // A bracket that is not closed means itself.
     let open = text.contains(['*', '?']) || text.split_once('[').is_some_and(|(_, rest)| rest.contains(']'));
     if !(pattern && open) {
         return Ok(());
     }
-    let glob = GlobBuilder::new(&text).backslash_escape(true).build().map_err(|_| Away)?.compile_matcher();
+    let glob = GlobBuilder::new(&text).backslash_escape(true).build().map_err(|_| EscapesWorkspace)?.compile_matcher();
     let Ok(names) = std::fs::read_dir(place) else { return Ok(()) };
     for (at, entry) in names.enumerate() {
-        let entry = entry.map_err(|_| Away)?;
+        let entry = entry.map_err(|_| EscapesWorkspace)?;
         if at > MAX_NAMES {
-            return Err(Away);
+            return Err(EscapesWorkspace);
         }
         if glob.is_match(entry.file_name()) {
-            keep(follow(root, &entry.path(), *linked)?, next)?;
+            add_place(follow_link(root, &entry.path(), *linked)?, next)?;
         }
     }
     Ok(())
 }
 
-fn keep(place: Place, next: &mut Vec<Place>) -> Result<(), Away> {
+fn add_place(place: LinkedPath, next: &mut Vec<LinkedPath>) -> Result<(), EscapesWorkspace> {
     if next.len() > MAX_PLACES {
-        return Err(Away);
+        return Err(EscapesWorkspace);
     }
     next.push(place);
     Ok(())
 }
 
-fn follow(root: &Path, path: &Path, linked: bool) -> Result<Place, Away> {
+fn follow_link(root: &Path, path: &Path, linked: bool) -> Result<LinkedPath, EscapesWorkspace> {
     let is_link = path.symlink_metadata().is_ok_and(|data| data.is_symlink());
     if !is_link {
         return Ok((path.to_path_buf(), linked));
     }
     // What leads nowhere may be made by a write through it, and lead anywhere.
-    let real = path.canonicalize().map_err(|_| Away)?;
-    if real.starts_with(root) { Ok((real, true)) } else { Err(Away) }
+    let real = path.canonicalize().map_err(|_| EscapesWorkspace)?;
+    if real.starts_with(root) { Ok((real, true)) } else { Err(EscapesWorkspace) }
 }

@@ -18,19 +18,19 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// A part of an output, as it is read back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Piece<'a> {
+pub(crate) enum OutputPiece<'a> {
     Bytes(&'a [u8]),
     /// So many bytes are not kept.
     Gap,
 }
 
-/// An output that grows. Dropping it removes its files unless they are [kept](Self::keep).
+/// An output that grows. Dropping it removes its files unless they are [kept](Self::keep_as).
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct StoredOutput {
     /// The files without their endings.
     stem: PathBuf,
     memory: Vec<u8>,
-    files: Option<Files>,
+    files: Option<OutputFiles>,
     total: u64,
     /// Why it is not kept.
     fault: Option<io::Error>,
@@ -38,14 +38,14 @@ pub(crate) struct Output {
 }
 
 #[derive(Debug)]
-struct Files {
+struct OutputFiles {
     head: File,
     tail: Option<File>,
 }
 
 /// What stands in `<number>.about`, beside the bytes: enough to read them later.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct About {
+pub(crate) struct OutputMetadata {
     pub(crate) total: u64,
     pub(crate) lines: u64,
     /// How it ended, in words.
@@ -53,41 +53,41 @@ pub(crate) struct About {
     pub(crate) command: String,
 }
 
-impl Output {
+impl StoredOutput {
     /// An empty output that would be kept in these files. Nothing is made before it is needed.
     pub(crate) fn new(stem: PathBuf) -> Self {
         Self { stem, memory: Vec::new(), files: None, total: 0, fault: None, kept: false }
     }
 
     /// An output of so many bytes that was kept before.
-    pub(crate) fn kept(stem: PathBuf, total: u64) -> Self {
+    pub(crate) fn open_kept(stem: PathBuf, total: u64) -> Self {
         Self { stem, memory: Vec::new(), files: None, total, fault: None, kept: true }
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         if self.fault.is_none() {
-            let taken = self.take(bytes);
-            self.note(taken);
+            let taken = self.store_bytes(bytes);
+            self.record_failure(taken);
         }
         self.total += bytes.len() as u64;
     }
 
-    pub(crate) fn total(&self) -> u64 {
+    pub(crate) fn total_bytes(&self) -> u64 {
         self.total
     }
 
     /// Why it could not be kept.
-    pub(crate) fn fault(&self) -> Option<&io::Error> {
+    pub(crate) fn write_error(&self) -> Option<&io::Error> {
         self.fault.as_ref()
     }
 
-    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn store_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.files.is_none() {
             if self.memory.len() + bytes.len() <= MAX_MEMORY_BYTES {
                 self.memory.extend_from_slice(bytes);
                 return Ok(());
             }
-            self.spill()?;
+            self.spill_to_file()?;
         }
         let Some(files) = &mut self.files else { return Ok(()) };
         let room = usize::try_from(HALF.saturating_sub(self.total)).unwrap_or(usize::MAX);
@@ -97,7 +97,7 @@ impl Output {
         while !rest.is_empty() {
             let tail = match &mut files.tail {
                 Some(tail) => tail,
-                none => none.insert(create(&self.stem.with_extension("tail"))?),
+                none => none.insert(create_file(&self.stem.with_extension("tail"))?),
             };
             let offset = at % HALF;
             let room = usize::try_from(HALF - offset).unwrap_or(usize::MAX);
@@ -109,42 +109,42 @@ impl Output {
         Ok(())
     }
 
-    fn spill(&mut self) -> io::Result<()> {
+    fn spill_to_file(&mut self) -> io::Result<()> {
         if let Some(folder) = self.stem.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
-        let head = create(&self.stem.with_extension("head"))?;
+        let head = create_file(&self.stem.with_extension("head"))?;
         head.write_all_at(&self.memory, 0)?;
         self.memory = Vec::new();
-        self.files = Some(Files { head, tail: None });
+        self.files = Some(OutputFiles { head, tail: None });
         Ok(())
     }
 
-    fn note(&mut self, done: io::Result<()>) {
+    fn record_failure(&mut self, done: io::Result<()>) {
         if let Err(error) = done {
-            self.remove();
+            self.remove_files();
             self.fault = Some(error);
         }
     }
 
-    fn remove(&mut self) {
+    fn remove_files(&mut self) {
         if self.files.take().is_some() {
-            remove(&self.stem);
+            remove_output(&self.stem);
         }
         self.memory = Vec::new();
     }
 
     /// Writes all of it to the files of that name, which then stay.
-    pub(crate) fn keep(&mut self, stem: PathBuf, about: &About) {
+    pub(crate) fn keep_as(&mut self, stem: PathBuf, about: &OutputMetadata) {
         if self.fault.is_none() {
-            let kept = self.settle(stem, about);
-            self.note(kept);
+            let kept = self.write_kept(stem, about);
+            self.record_failure(kept);
         }
     }
 
-    fn settle(&mut self, stem: PathBuf, about: &About) -> io::Result<()> {
+    fn write_kept(&mut self, stem: PathBuf, about: &OutputMetadata) -> io::Result<()> {
         if self.files.is_none() {
-            self.spill()?;
+            self.spill_to_file()?;
         }
         if stem != self.stem {
             let tail = self.files.as_ref().is_some_and(|files| files.tail.is_some());
@@ -154,7 +154,7 @@ impl Output {
             }
             self.stem = stem;
         }
-        create(&self.stem.with_extension("about"))?.write_all_at(about.text().as_bytes(), 0)?;
+        create_file(&self.stem.with_extension("about"))?.write_all_at(about.to_text().as_bytes(), 0)?;
         self.kept = true;
         // Read again by its name: a task may keep many, and open files are few.
         self.files = None;
@@ -162,54 +162,58 @@ impl Output {
     }
 
     /// Reads it back from its beginning.
-    pub(crate) fn read(&self, take: &mut dyn FnMut(Piece<'_>) -> ControlFlow<()>) -> io::Result<()> {
+    pub(crate) fn read_pieces(&self, take: &mut dyn FnMut(OutputPiece<'_>) -> ControlFlow<()>) -> io::Result<()> {
         if self.files.is_none() && !self.kept {
-            let _ = take(Piece::Bytes(&self.memory));
+            let _ = take(OutputPiece::Bytes(&self.memory));
             return Ok(());
         }
-        read(&self.stem, self.total, take)
+        read_kept_files(&self.stem, self.total, take)
     }
 }
 
-impl Drop for Output {
+impl Drop for StoredOutput {
     fn drop(&mut self) {
         if !self.kept {
-            self.remove();
+            self.remove_files();
         }
     }
 }
 
 /// Reads kept files back, of an output of so many bytes.
-pub(crate) fn read(stem: &Path, total: u64, take: &mut dyn FnMut(Piece<'_>) -> ControlFlow<()>) -> io::Result<()> {
+pub(crate) fn read_kept_files(
+    stem: &Path,
+    total: u64,
+    take: &mut dyn FnMut(OutputPiece<'_>) -> ControlFlow<()>,
+) -> io::Result<()> {
     let head = File::open(stem.with_extension("head"))?;
-    if range(&head, 0, total.min(HALF), take)?.is_break() || total <= HALF {
+    if read_range(&head, 0, total.min(HALF), take)?.is_break() || total <= HALF {
         return Ok(());
     }
     let behind = total - HALF;
-    if behind > HALF && take(Piece::Gap).is_break() {
+    if behind > HALF && take(OutputPiece::Gap).is_break() {
         return Ok(());
     }
     let tail = File::open(stem.with_extension("tail"))?;
     let oldest = if behind > HALF { behind % HALF } else { 0 };
-    if range(&tail, oldest, behind.min(HALF), take)?.is_continue() && oldest > 0 {
-        let _ = range(&tail, 0, oldest, take)?;
+    if read_range(&tail, oldest, behind.min(HALF), take)?.is_continue() && oldest > 0 {
+        let _ = read_range(&tail, 0, oldest, take)?;
     }
     Ok(())
 }
 
 /// Hands on the bytes from `start` to `end`, or to the end of the file.
-fn range(
+fn read_range(
     file: &File,
     start: u64,
     end: u64,
-    take: &mut dyn FnMut(Piece<'_>) -> ControlFlow<()>,
+    take: &mut dyn FnMut(OutputPiece<'_>) -> ControlFlow<()>,
 ) -> io::Result<ControlFlow<()>> {
     let (mut at, mut chunk) = (start, vec![0; CHUNK_BYTES]);
     while at < end {
         let wanted = chunk.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
         let count = file.read_at(chunk.get_mut(..wanted).unwrap_or_default(), at)?;
         let Some(bytes) = chunk.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
-        if take(Piece::Bytes(bytes)).is_break() {
+        if take(OutputPiece::Bytes(bytes)).is_break() {
             return Ok(ControlFlow::Break(()));
         }
         at += count as u64;
@@ -218,7 +222,7 @@ fn range(
 }
 
 /// The bytes that the files of an output take.
-pub(crate) fn size(stem: &Path) -> u64 {
+pub(crate) fn disk_bytes(stem: &Path) -> u64 {
     head_size(stem) + fs::metadata(stem.with_extension("tail")).map_or(0, |found| found.len())
 }
 
@@ -228,7 +232,7 @@ pub(crate) fn head_size(stem: &Path) -> u64 {
 }
 
 /// Removes the files of an output; none of them need be there.
-pub(crate) fn remove(stem: &Path) {
+pub(crate) fn remove_output(stem: &Path) {
     for ending in ["head", "tail", "about"] {
         // What cannot be removed now is removed with its folder.
         let _ = fs::remove_file(stem.with_extension(ending));
@@ -237,7 +241,7 @@ pub(crate) fn remove(stem: &Path) {
 
 /// The numbers of the outputs in a folder, with what is known of them: nothing when the writer was killed. Outputs that were
 /// not kept by then are removed.
-pub(crate) fn scan(folder: &Path) -> Vec<(u32, Option<About>)> {
+pub(crate) fn scan_outputs(folder: &Path) -> Vec<(u32, Option<OutputMetadata>)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| {
         let path = entry.path();
@@ -246,20 +250,20 @@ pub(crate) fn scan(folder: &Path) -> Vec<(u32, Option<About>)> {
         }
         let number = path.file_stem()?.to_str()?.parse().ok();
         if number.is_none() {
-            remove(&path.with_extension(""));
+            remove_output(&path.with_extension(""));
         }
         number
     });
     let about = |number: u32| fs::read_to_string(folder.join(format!("{number}.about"))).ok();
-    numbers.map(|number| (number, about(number).as_deref().and_then(About::parse))).collect()
+    numbers.map(|number| (number, about(number).as_deref().and_then(OutputMetadata::parse))).collect()
 }
 
-fn create(path: &Path) -> io::Result<File> {
+fn create_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).truncate(true).read(true).write(true).mode(0o600).open(path)
 }
 
-impl About {
-    fn text(&self) -> String {
+impl OutputMetadata {
+    fn to_text(&self) -> String {
         let Self { total, lines, end, command } = self;
         format!("bytes {total}\nlines {lines}\nend {end}\ncommand {command}")
     }

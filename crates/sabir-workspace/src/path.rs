@@ -10,8 +10,8 @@
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::error::{WorkspaceError, shorten};
-use crate::protect;
+use crate::error::{WorkspaceError, shorten_text};
+use crate::protected_paths;
 
 const MAX_NAME_BYTES: usize = 255;
 const MAX_PATH_BYTES: usize = 4095;
@@ -39,17 +39,17 @@ impl WorkPath {
             return Err(WorkspaceError::PathEmpty);
         }
         if text.contains('\0') {
-            return Err(WorkspaceError::PathNul { input: shorten(text) });
+            return Err(WorkspaceError::PathNul { input: shorten_text(text) });
         }
         if is_url(text) {
-            return Err(WorkspaceError::PathUrl { input: shorten(text) });
+            return Err(WorkspaceError::PathUrl { input: shorten_text(text) });
         }
         let path = Path::new(text);
         if text.len() > MAX_PATH_BYTES || path.components().any(|part| part.as_os_str().len() > MAX_NAME_BYTES) {
-            return Err(WorkspaceError::PathTooLong { input: shorten(text) });
+            return Err(WorkspaceError::PathTooLong { input: shorten_text(text) });
         }
-        let outside = |resolved| WorkspaceError::PathOutside { input: shorten(text), resolved };
-        let normal = normalise(path).map_err(outside)?;
+        let outside = |resolved| WorkspaceError::PathOutside { input: shorten_text(text), resolved };
+        let normal = normalize_path(path).map_err(outside)?;
         if normal.is_absolute() {
             return match normal.strip_prefix(root) {
                 Ok(inside) => Ok(Self(inside.to_path_buf())),
@@ -71,7 +71,7 @@ impl WorkPath {
     }
 
     /// The path for system calls relative to the folder's handle, where an empty path means nothing.
-    pub(crate) fn at(&self) -> &Path {
+    pub(crate) fn as_syscall_path(&self) -> &Path {
         if self.is_root() { Path::new(".") } else { &self.0 }
     }
 
@@ -83,14 +83,14 @@ impl WorkPath {
 
     /// Why writing here needs a person, even where edits are otherwise approved: `None` for ordinary files.
     #[must_use]
-    pub fn protected(&self) -> Option<&'static str> {
-        protected(self)
+    pub fn protection_reason(&self) -> Option<&'static str> {
+        protection_reason(self)
     }
 }
 
 impl fmt::Display for WorkPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.at().display().fmt(f)
+        self.as_syscall_path().display().fmt(f)
     }
 }
 
@@ -101,12 +101,12 @@ impl fmt::Display for WorkPath {
 /// letter case, and with invisible characters removed, because some file systems fold those away. A path below a protected
 /// folder is protected too. Bounded by the path's length.
 #[must_use]
-pub fn protected(path: &WorkPath) -> Option<&'static str> {
-    protect::reason(path.as_path())
+pub fn protection_reason(path: &WorkPath) -> Option<&'static str> {
+    protected_paths::find_protection_reason(path.as_path())
 }
 
 /// Drops `.` and resolves `..` on the text. The error is the path that climbs out, as far as it could be resolved.
-fn normalise(path: &Path) -> Result<PathBuf, PathBuf> {
+fn normalize_path(path: &Path) -> Result<PathBuf, PathBuf> {
     let mut normal = PathBuf::new();
     let mut depth = 0_usize;
     let mut climbed = PathBuf::new();

@@ -3,10 +3,10 @@
 //! Policy decides what runs; this limits what a running command can do, so that a wrong decision costs little. There are two
 //! tiers, and the second holds the first inside:
 //!
-//! | | [`Tier::One`] | [`Tier::Two`] |
+//! | | [`SandboxTier::One`] | [`SandboxTier::Two`] |
 //! | --- | --- | --- |
 //! | needs | Landlock from Linux 6.2 on, seccomp | user namespaces, Linux 5.12; Landlock as far as it is there |
-//! | writing | the workspace, a private `TMPDIR`, [`Sandbox::write`] | the same, and `/tmp`, `/var/tmp`, `/dev/shm` are private |
+//! | writing | the workspace, a private `TMPDIR`, [`Sandbox::allow_write`] | the same, and `/tmp`, `/var/tmp`, `/dev/shm` are private |
 //! | writing, [`Sandbox::read_only`] | a private `TMPDIR` | private `/tmp`, `/var/tmp`, `/dev/shm` |
 //! | protected paths of the workspace | **writable** | read-only, and cannot be made where they are missing |
 //! | modes, owners, times, attributes of files elsewhere | **can be changed** where the user could | cannot |
@@ -46,32 +46,32 @@ use std::sync::Arc;
 use crate::error::WorkspaceError;
 use crate::files::Workspace;
 
-mod filter;
+mod denial_note;
+pub(crate) mod environment;
+mod landlock_rules;
 mod launch;
 pub(crate) mod masks;
 mod mounts;
 mod namespaces;
-mod note;
-mod order;
-mod private;
-mod rights;
-pub(crate) mod room;
+mod plan;
 mod seatbelt;
 mod secrets;
-mod stage;
-mod system;
+mod setup_stage;
+mod shared_temp;
+mod syscall_filter;
+mod syscalls;
 
+pub use denial_note::{DenialKind, DenialNote};
 pub use masks::is_mask;
-pub use note::{Note, Wall};
-use order::Stay;
-pub(crate) use order::{Guarded, Order};
-use private::Private;
-pub use secrets::secrets;
-pub(crate) use stage::Stage;
+use plan::TempDirLifetime;
+pub(crate) use plan::{ProtectedPaths, SandboxPlan};
+pub use secrets::home_secrets;
+pub(crate) use setup_stage::SetupStage;
+use shared_temp::SharedTempDir;
 
 /// How much confinement is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Level {
+pub enum SandboxLevel {
     /// None.
     #[default]
     Off,
@@ -85,7 +85,7 @@ pub enum Level {
 
 /// The confinement that is in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tier {
+pub enum SandboxTier {
     /// Landlock, a filter of system calls, limits, no privileges.
     One,
     /// All of that in namespaces of its own.
@@ -94,7 +94,7 @@ pub enum Tier {
 
 /// Whether a command may open connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Network {
+pub enum NetworkAccess {
     /// No connection leaves.
     #[default]
     Denied,
@@ -105,49 +105,49 @@ pub enum Network {
 /// The confinement of a command; see the [module](self) for what it does.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
-    level: Level,
-    network: Network,
-    work: Work,
+    level: SandboxLevel,
+    network: NetworkAccess,
+    work: WorkspaceAccess,
     write: Vec<PathBuf>,
     read: Vec<PathBuf>,
     hide: Vec<PathBuf>,
     temporary: PathBuf,
     /// The folder that all commands share.
-    private: Option<Arc<Private>>,
+    private: Option<Arc<SharedTempDir>>,
     memory_mib: Option<u64>,
 }
 
 /// What a command may do with the workspace and the folders beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Work {
+enum WorkspaceAccess {
     Write,
     Read,
 }
 
 /// What a command was confined to, in its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Confined {
+pub struct SandboxReport {
     /// The tier that was in force.
-    pub tier: Tier,
+    pub tier: SandboxTier,
     /// The kernel's Landlock version; 0: none, which only tier 2 can do without.
     pub landlock: u32,
     /// What the model needs to know when the output looks like a denial: the line, the rule, and what is allowed.
-    pub note: Option<Note>,
+    pub note: Option<DenialNote>,
 }
 
 impl Sandbox {
     /// A sandbox that writes in the workspace and a private temporary folder only, has no network, and hides the secrets of the
-    /// machine. What is in the home folder is hidden by [`home`](Self::home).
+    /// machine. What is in the home folder is hidden by [`hide_home_secrets`](Self::hide_home_secrets).
     #[must_use]
-    pub fn new(level: Level) -> Self {
-        let (write, read, hide) = (Vec::new(), Vec::new(), secrets::of_machine());
-        let (network, work, temporary) = (Network::Denied, Work::Write, PathBuf::from("/tmp"));
+    pub fn new(level: SandboxLevel) -> Self {
+        let (write, read, hide) = (Vec::new(), Vec::new(), secrets::machine_secrets());
+        let (network, work, temporary) = (NetworkAccess::Denied, WorkspaceAccess::Write, PathBuf::from("/tmp"));
         Self { level, network, work, write, read, hide, temporary, private: None, memory_mib: None }
     }
 
     /// Whether the network may be used.
     #[must_use]
-    pub fn network(mut self, network: Network) -> Self {
+    pub fn with_network(mut self, network: NetworkAccess) -> Self {
         self.network = network;
         self
     }
@@ -155,46 +155,46 @@ impl Sandbox {
     /// Whether it confines at all.
     #[must_use]
     pub fn is_on(&self) -> bool {
-        self.level != Level::Off
+        self.level != SandboxLevel::Off
     }
 
     /// Whether the network may be used in it.
     #[must_use]
     pub fn has_network(&self) -> bool {
-        self.network == Network::Allowed
+        self.network == NetworkAccess::Allowed
     }
 
     /// The level that is asked for.
     #[must_use]
-    pub fn level(&self) -> Level {
+    pub fn level(&self) -> SandboxLevel {
         self.level
     }
 
     /// For a command that is known to only read: nothing may be written but its temporary folder, also not in the workspace.
     #[must_use]
     pub fn read_only(mut self) -> Self {
-        self.work = Work::Read;
+        self.work = WorkspaceAccess::Read;
         self
     }
 
     /// All commands of this sandbox and its clones share one temporary folder, which goes with the last of them; without this each
     /// has its own.
     #[must_use]
-    pub fn shared(mut self) -> Self {
+    pub fn share_temp_dir(mut self) -> Self {
         self.private = Some(Arc::default());
         self
     }
 
     /// Folders outside the workspace that may be written too. They must exist.
     #[must_use]
-    pub fn write(mut self, folders: impl IntoIterator<Item = PathBuf>) -> Self {
+    pub fn allow_write(mut self, folders: impl IntoIterator<Item = PathBuf>) -> Self {
         self.write.extend(folders);
         self
     }
 
     /// Files and folders to be seen although they would be hidden, or stand in the real `/tmp`. They must exist.
     #[must_use]
-    pub fn read(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+    pub fn allow_read(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         self.read.extend(paths);
         self
     }
@@ -202,7 +202,7 @@ impl Sandbox {
     /// Files and folders to hide. What does not exist is no matter; what holds something that is to be seen, such as the
     /// workspace, is not hidden.
     #[must_use]
-    pub fn hide(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+    pub fn hide_paths(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         self.hide.extend(paths);
         self
     }
@@ -217,25 +217,29 @@ impl Sandbox {
 
     /// The user's home folder, of which the [`secrets`] are hidden.
     #[must_use]
-    pub fn home(self, home: &Path) -> Self {
-        self.hide(secrets(home))
+    pub fn hide_home_secrets(self, home: &Path) -> Self {
+        self.hide_paths(home_secrets(home))
     }
 
     /// Where the private temporary folder is made; `/tmp` unless set.
     #[must_use]
-    pub fn temporary(mut self, folder: impl Into<PathBuf>) -> Self {
+    pub fn temp_parent(mut self, folder: impl Into<PathBuf>) -> Self {
         self.temporary = folder.into();
         self
     }
 
     /// Whether a command gets an environment entry of this name.
-    pub(crate) fn passes(&self, name: &str) -> bool {
-        self.level == Level::Off || !secrets::leads_out(name)
+    pub(crate) fn passes_env(&self, name: &str) -> bool {
+        self.level == SandboxLevel::Off || !secrets::leads_out(name)
     }
 
     /// What the supervisor has to do for a command of this environment, or nothing.
-    pub(crate) fn order(&self, root: &Path, env: &[(String, String)]) -> Result<Option<Order>, WorkspaceError> {
-        if self.level == Level::Off {
+    pub(crate) fn build_plan(
+        &self,
+        root: &Path,
+        env: &[(String, String)],
+    ) -> Result<Option<SandboxPlan>, WorkspaceError> {
+        if self.level == SandboxLevel::Off {
             return Ok(None);
         }
         let real = |path: &PathBuf| {
@@ -253,77 +257,82 @@ impl Sandbox {
         hide.sort();
         hide.dedup();
         hide.retain(|path| !write.iter().chain(&read).any(|shown| shown.starts_with(path)));
-        if self.work == Work::Read {
+        if self.work == WorkspaceAccess::Read {
             read.append(&mut write);
         }
-        let ((tmp, stay), caches) = (self.place(root)?, order::moved_caches(&write, env));
-        let (level, network, memory_mib, guarded) = (self.level, self.network, self.memory_mib, Guarded::default());
-        Ok(Some(Order { level, network, write, read, hide, tmp, stay, caches, memory_mib, guarded }))
+        let ((tmp, stay), caches) = (self.temp_dir(root)?, plan::moved_caches(&write, env));
+        let (level, network, memory_mib, guarded) =
+            (self.level, self.network, self.memory_mib, ProtectedPaths::default());
+        Ok(Some(SandboxPlan { level, network, write, read, hide, tmp, stay, caches, memory_mib, guarded }))
     }
 
     /// The same sandbox in a workspace as a profile for macOS's `sandbox-exec`. Untested, see `seatbelt.rs`.
     ///
     /// # Errors
     /// [`WorkspaceError::Sandbox`] for a folder that does not exist.
-    pub fn seatbelt(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
-        let order = self.order(workspace.root(), &[])?;
-        Ok(order.as_ref().map(seatbelt::profile).unwrap_or_default())
+    pub fn seatbelt_profile(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
+        let order = self.build_plan(workspace.root(), &[])?;
+        Ok(order.as_ref().map(seatbelt::build_profile).unwrap_or_default())
     }
 
     /// The temporary folder, and how long it stays.
-    fn place(&self, root: &Path) -> Result<(PathBuf, Stay), WorkspaceError> {
+    fn temp_dir(&self, root: &Path) -> Result<(PathBuf, TempDirLifetime), WorkspaceError> {
         let temporary = self.temporary.canonicalize().unwrap_or_else(|_| self.temporary.clone());
         let Some(private) = &self.private else {
             // Nobody else can know the name before it is taken.
-            return Ok((temporary.join(format!("sabir-{:016x}", RandomState::new().hash_one(root))), Stay::Command));
+            return Ok((
+                temporary.join(format!("sabir-{:016x}", RandomState::new().hash_one(root))),
+                TempDirLifetime::Command,
+            ));
         };
-        let folder = private.folder(&temporary).map_err(|error| WorkspaceError::Sandbox {
+        let folder = private.get_or_create(&temporary).map_err(|error| WorkspaceError::Sandbox {
             reason: format!("its temporary folder in `{}` could not be made: {error}", temporary.display()),
         })?;
-        Ok((folder, Stay::Task))
+        Ok((folder, TempDirLifetime::Task))
     }
 }
 
 /// The sandbox that a command was in: what was ordered, and the supervisor's report of it.
-pub(crate) struct Walls {
-    pub(crate) order: Order,
+pub(crate) struct ActiveSandbox {
+    pub(crate) order: SandboxPlan,
     pub(crate) number: i32,
 }
 
-impl Walls {
+impl ActiveSandbox {
     /// What can be said of it beside the output of a command that failed or did not.
-    pub(crate) fn told(&self, failed: bool, output: &str) -> Confined {
-        let tier = if self.number >= TIER { Tier::Two } else { Tier::One };
-        let note = if failed { note::note(&self.order, tier, output) } else { None };
-        Confined { tier, landlock: self.number.rem_euclid(TIER).unsigned_abs(), note }
+    pub(crate) fn to_report(&self, failed: bool, output: &str) -> SandboxReport {
+        let tier = if self.number >= TIER { SandboxTier::Two } else { SandboxTier::One };
+        let note = if failed { denial_note::find_denial(&self.order, tier, output) } else { None };
+        SandboxReport { tier, landlock: self.number.rem_euclid(TIER).unsigned_abs(), note }
     }
 }
 
 /// What separates the tier from Landlock's version in the supervisor's report.
 const TIER: i32 = 1000;
 
-impl Tier {
+impl SandboxTier {
     /// The number that reports this tier with a version of Landlock.
-    fn report(self, landlock: i32) -> i32 {
+    fn report_number(self, landlock: i32) -> i32 {
         landlock + if self == Self::Two { TIER } else { 0 }
     }
 }
 
-impl Level {
+impl SandboxLevel {
     /// The tiers to try, the better one first.
-    fn tiers(self) -> &'static [Tier] {
+    fn candidate_tiers(self) -> &'static [SandboxTier] {
         match self {
             Self::Off => &[],
-            Self::One => &[Tier::One],
-            Self::Two => &[Tier::Two],
-            Self::Best => &[Tier::Two, Tier::One],
+            Self::One => &[SandboxTier::One],
+            Self::Two => &[SandboxTier::Two],
+            Self::Best => &[SandboxTier::Two, SandboxTier::One],
         }
     }
 }
 
-const LEVELS: [(&str, Level); 4] = [("off", Level::Off), ("1", Level::One), ("2", Level::Two), ("best", Level::Best)];
+const LEVELS: [(&str, SandboxLevel); 4] =
+    [("off", SandboxLevel::Off), ("1", SandboxLevel::One), ("2", SandboxLevel::Two), ("best", SandboxLevel::Best)];
 
-impl fmt::Display for Level {
+impl fmt::Display for SandboxLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = LEVELS.iter().find(|(_, level)| level == self).map(|(word, _)| *word);
         f.write_str(word.unwrap_or_default())
@@ -331,7 +340,7 @@ impl fmt::Display for Level {
 }
 
 /// The error says what can be written.
-impl FromStr for Level {
+impl FromStr for SandboxLevel {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
@@ -340,15 +349,15 @@ impl FromStr for Level {
     }
 }
 
-impl fmt::Display for Tier {
+impl fmt::Display for SandboxTier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if *self == Self::One { "1" } else { "2" })
     }
 }
 
-impl fmt::Display for Confined {
+impl fmt::Display for SandboxReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let namespaces = if self.tier == Tier::Two { "namespaces, " } else { "" };
+        let namespaces = if self.tier == SandboxTier::Two { "namespaces, " } else { "" };
         match self.landlock {
             0 => write!(f, "level {}: {namespaces}system call filter", self.tier),
             version => write!(f, "level {}: {namespaces}Landlock {version}, system call filter", self.tier),
@@ -357,7 +366,7 @@ impl fmt::Display for Confined {
 }
 
 /// How many processes of ours stay with a command whose shell has ended.
-pub(crate) fn keepers(report: Option<i32>) -> usize {
+pub(crate) fn helper_count(report: Option<i32>) -> usize {
     usize::from(report.is_some_and(|number| number >= TIER))
 }
 

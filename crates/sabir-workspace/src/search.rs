@@ -10,15 +10,15 @@ use std::sync::{Mutex, PoisonError};
 use globset::{GlobBuilder, GlobMatcher};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 
-use crate::error::{WorkspaceError, shorten};
+use crate::error::{WorkspaceError, shorten_text};
 use crate::files::{EntryKind, Workspace};
-use crate::order::{Key, in_order};
+use crate::ordered_pool::{OrderKey, run_in_order};
 use crate::path::WorkPath;
-use crate::stop::Stop;
+use crate::stop_flag::StopFlag;
 
 mod worker;
 
-use worker::{Files, Job, Searched, Skipped, Worker};
+use worker::{FileBatch, FileResult, SearchJob, SearchWorker, SkipReason};
 
 /// So many matches and searched files may wait for a file before them, however few are asked for.
 const MIN_AHEAD: usize = 4096;
@@ -43,14 +43,14 @@ pub struct SearchOptions {
     /// folder. Of a binary file little is read, however large it is.
     pub max_file_bytes: u64,
     /// Ends the search early.
-    pub stop: Stop,
+    pub stop: StopFlag,
 }
 
 /// What was found, sorted by path and line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SearchResult {
     /// The matching lines.
-    pub matches: Vec<Match>,
+    pub matches: Vec<SearchMatch>,
     /// How many files were searched.
     pub files: usize,
     /// How many files were left out because they could not be read or have a line over 16 MiB. Binary files do not count.
@@ -61,7 +61,7 @@ pub struct SearchResult {
 
 /// One matching line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Match {
+pub struct SearchMatch {
     /// The file.
     pub path: WorkPath,
     /// The line's number, from 1.
@@ -86,7 +86,7 @@ impl SearchOptions {
             max_matches: 200,
             max_line_bytes: 500,
             max_file_bytes: 2 << 30,
-            stop: Stop::default(),
+            stop: StopFlag::default(),
         }
     }
 }
@@ -99,38 +99,38 @@ impl Workspace {
     /// # Errors
     /// [`WorkspaceError::Regex`], [`Glob`](WorkspaceError::Glob), [`Stopped`](WorkspaceError::Stopped),
     /// [`Hidden`](WorkspaceError::Hidden), and those of
-    /// [`metadata`](Self::metadata) and [`resolve`](Self::resolve) for the path. A file that cannot be read is counted, not an
+    /// [`metadata`](Self::metadata) and [`resolve_links`](Self::resolve_links) for the path. A file that cannot be read is counted, not an
     /// error.
-    pub fn search(&self, options: &SearchOptions) -> Result<SearchResult, WorkspaceError> {
-        let matcher = compile(&options.regex)?;
+    pub fn search_files(&self, options: &SearchOptions) -> Result<SearchResult, WorkspaceError> {
+        let matcher = compile_regex(&options.regex)?;
         let glob = options.glob.as_deref().map(compile_glob).transpose()?;
         let found = self.metadata(&options.path)?;
-        let (start, hiding) = self.start_at(&options.path)?;
+        let (start, hiding) = self.resolve_start(&options.path)?;
         let first = match (found.kind, start.as_path().parent(), start.as_path().file_name()) {
-            (EntryKind::Folder, _, _) => Job::Folder(self.folder(start.as_path(), hiding)),
+            (EntryKind::Folder, _, _) => SearchJob::Folder(self.start_folder(start.as_path(), hiding)),
             (EntryKind::File, Some(parent), Some(name))
-                if glob.as_ref().is_none_or(|glob| meets(glob, start.as_path())) =>
+                if glob.as_ref().is_none_or(|glob| glob_matches(glob, start.as_path())) =>
             {
-                Job::Files(Files { folder: parent.to_path_buf(), names: vec![name.to_os_string()] })
+                SearchJob::Files(FileBatch { folder: parent.to_path_buf(), names: vec![name.to_os_string()] })
             }
             _ => return Ok(SearchResult::default()),
         };
         let merged =
-            Mutex::new(Merged { options, result: SearchResult::default(), left_bytes: options.max_file_bytes });
+            Mutex::new(MergedResult { options, result: SearchResult::default(), left_bytes: options.max_file_bytes });
         // Those who are in the middle of a large file when the last match is found need not finish it.
-        let over = Stop::default();
+        let over = StopFlag::default();
         let worker = || {
-            let mut worker = Worker::new(self, options, &matcher, glob.as_ref(), &over);
+            let mut worker = SearchWorker::new(self, options, &matcher, glob.as_ref(), &over);
             let merged = &merged;
-            move |job| worker.work(job, || merged.lock().unwrap_or_else(PoisonError::into_inner).room())
+            move |job| worker.run_job(job, || merged.lock().unwrap_or_else(PoisonError::into_inner).remaining_matches())
         };
         let take = |part| {
-            let flow = merged.lock().unwrap_or_else(PoisonError::into_inner).take(part);
-            flow.map_break(|()| over.ask())
+            let flow = merged.lock().unwrap_or_else(PoisonError::into_inner).merge_files(part);
+            flow.map_break(|()| over.request_stop())
         };
         let ahead = options.max_matches.max(MIN_AHEAD);
-        in_order((Key::of(start.as_path()), first), ahead, &options.stop, worker, take);
-        if options.stop.is_asked() {
+        run_in_order((OrderKey::for_path(start.as_path()), first), ahead, &options.stop, worker, take);
+        if options.stop.is_requested() {
             return Err(WorkspaceError::Stopped { path: options.path.to_string() });
         }
         Ok(merged.into_inner().unwrap_or_else(PoisonError::into_inner).result)
@@ -138,21 +138,21 @@ impl Workspace {
 }
 
 /// What is gathered so far, in order.
-struct Merged<'a> {
+struct MergedResult<'a> {
     options: &'a SearchOptions,
     result: SearchResult,
     left_bytes: u64,
 }
 
-impl Merged<'_> {
+impl MergedResult<'_> {
     /// How many matches are still wanted.
-    fn room(&self) -> usize {
+    fn remaining_matches(&self) -> usize {
         self.options.max_matches - self.result.matches.len()
     }
 
-    fn take(&mut self, files: Vec<Searched>) -> ControlFlow<()> {
+    fn merge_files(&mut self, files: Vec<FileResult>) -> ControlFlow<()> {
         for file in files {
-            if file.skipped == Skipped::Unopened {
+            if file.skipped == SkipReason::Unopened {
                 self.result.skipped += 1;
                 continue;
             }
@@ -162,8 +162,8 @@ impl Merged<'_> {
             }
             self.left_bytes -= file.bytes;
             self.result.files += 1;
-            self.result.skipped += usize::from(file.skipped == Skipped::Unread);
-            let room = self.room();
+            self.result.skipped += usize::from(file.skipped == SkipReason::Unread);
+            let room = self.remaining_matches();
             self.result.truncated = file.more || file.matches.len() > room;
             self.result.matches.extend(file.matches.into_iter().take(room));
             if self.result.truncated {
@@ -174,7 +174,7 @@ impl Merged<'_> {
     }
 }
 
-pub(crate) fn compile(regex: &str) -> Result<RegexMatcher, WorkspaceError> {
+pub(crate) fn compile_regex(regex: &str) -> Result<RegexMatcher, WorkspaceError> {
     RegexMatcherBuilder::new()
         // So that `$` matches before `\r\n` as well; the searcher has to agree on it.
         .crlf(true)
@@ -183,16 +183,16 @@ pub(crate) fn compile(regex: &str) -> Result<RegexMatcher, WorkspaceError> {
         .size_limit(MAX_REGEX_BYTES)
         .dfa_size_limit(MAX_REGEX_BYTES)
         .build(regex)
-        .map_err(|error| WorkspaceError::Regex { pattern: shorten(regex), reason: error.to_string() })
+        .map_err(|error| WorkspaceError::Regex { pattern: shorten_text(regex), reason: error.to_string() })
 }
 
 fn compile_glob(glob: &str) -> Result<GlobMatcher, WorkspaceError> {
     let built = GlobBuilder::new(glob).literal_separator(true).build();
     built
         .map(|glob| glob.compile_matcher())
-        .map_err(|error| WorkspaceError::Glob { pattern: shorten(glob), reason: error.kind().to_string() })
+        .map_err(|error| WorkspaceError::Glob { pattern: shorten_text(glob), reason: error.kind().to_string() })
 }
 
-fn meets(glob: &GlobMatcher, path: &Path) -> bool {
+fn glob_matches(glob: &GlobMatcher, path: &Path) -> bool {
     glob.is_match(path) || path.file_name().is_some_and(|name| glob.is_match(name))
 }

@@ -38,9 +38,9 @@ use rustix::process::{
 
 use crate::kernel;
 use crate::sandbox;
-use crate::sandbox::room::{Program, Room};
+use crate::sandbox::environment::{LaunchProgram, SandboxEnvironment};
 
-pub(crate) mod tree;
+pub(crate) mod process_tree;
 
 /// The first argument of a program that was started as the supervisor.
 pub const ARGUMENT: &str = "__supervise";
@@ -51,17 +51,17 @@ pub(crate) const GIVE_UP: Duration = Duration::from_secs(5);
 const REAP_EVERY: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Runs the supervisor; `args` are the arguments after [`ARGUMENT`], as [`crate::Command`] wrote them.
+/// Runs the supervisor; `args` are the arguments after [`ARGUMENT`], as [`crate::ShellCommand`] wrote them.
 ///
 /// Call it first thing in `main`, before any thread is started, and return what it returns. Standard input must be the socket
 /// that `Command` made. The exit code says nothing; the result goes through the socket.
 #[must_use]
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let Some(plan) = Plan::read(args) else { return ExitCode::from(2) };
-    match supervise(&plan) {
+    let Some(plan) = SupervisorPlan::from_args(args) else { return ExitCode::from(2) };
+    match run_supervisor(&plan) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            report(Report::Failed(error.raw_os_error().unwrap_or(0)));
+            send_report(SupervisorReport::Failed(error.raw_os_error().unwrap_or(0)));
             ExitCode::FAILURE
         }
     }
@@ -69,13 +69,13 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// What to run, and how patient to be.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct SupervisorPlan {
     /// How long background processes may go on after the shell's exit.
     pub(crate) settle: Duration,
     /// How long processes may go on after SIGTERM.
     pub(crate) grace: Duration,
     /// What standard output is.
-    pub(crate) device: Device,
+    pub(crate) device: OutputDevice,
     pub(crate) shell: OsString,
     pub(crate) text: OsString,
     /// What the sandbox is to be; no words: none.
@@ -84,15 +84,15 @@ pub(crate) struct Plan {
 
 /// What a command prints to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Device {
+pub(crate) enum OutputDevice {
     /// A pipe for each of its two streams.
     Pipe,
     /// A terminal, which is its standard input as well.
     Terminal,
 }
 
-impl Device {
-    fn word(self) -> &'static str {
+impl OutputDevice {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Pipe => "pipe",
             Self::Terminal => "terminal",
@@ -100,28 +100,28 @@ impl Device {
     }
 }
 
-impl Plan {
+impl SupervisorPlan {
     pub(crate) fn into_args(self) -> Vec<OsString> {
         let number = |time: Duration| time.as_millis().to_string().into();
-        let device = self.device.word().into();
+        let device = self.device.as_str().into();
         let mut args = vec![ARGUMENT.into(), number(self.settle), number(self.grace), device, self.shell, self.text];
         args.extend(self.sandbox);
         args
     }
 
-    fn read(args: impl IntoIterator<Item = OsString>) -> Option<Self> {
+    fn from_args(args: impl IntoIterator<Item = OsString>) -> Option<Self> {
         let mut args = args.into_iter();
         let mut time = || Some(Duration::from_millis(args.next()?.to_str()?.parse().ok()?));
         let (settle, grace) = (time()?, time()?);
         let word = args.next()?;
-        let device = [Device::Pipe, Device::Terminal].into_iter().find(|device| word == device.word())?;
+        let device = [OutputDevice::Pipe, OutputDevice::Terminal].into_iter().find(|device| word == device.as_str())?;
         Some(Self { settle, grace, device, shell: args.next()?, text: args.next()?, sandbox: args.collect() })
     }
 }
 
 /// What the supervisor tells the agent, one a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Report {
+pub(crate) enum SupervisorReport {
     /// The shell could not be started: the system's error number, or what of the sandbox failed.
     Failed(i32),
     /// The shell starts in a sandbox: the tier, and what it is made of.
@@ -131,29 +131,29 @@ pub(crate) enum Report {
     /// The shell was ended by this signal.
     Signaled(i32),
     /// The command takes more memory than this, in MiB, and is ended for it.
-    Starved(i32),
+    OutOfMemory(i32),
     /// The shell left this many processes running, which are ended now.
-    Left(i32),
+    LeftRunning(i32),
     /// All processes are gone but this many, which cannot be killed.
-    Gone(i32),
+    AllGone(i32),
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for SupervisorReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (word, number) = match self {
             Self::Failed(number) => ("failed", number),
             Self::Confined(number) => ("confined", number),
             Self::Exited(number) => ("exited", number),
             Self::Signaled(number) => ("signaled", number),
-            Self::Starved(number) => ("starved", number),
-            Self::Left(number) => ("left", number),
-            Self::Gone(number) => ("gone", number),
+            Self::OutOfMemory(number) => ("starved", number),
+            Self::LeftRunning(number) => ("left", number),
+            Self::AllGone(number) => ("gone", number),
         };
         write!(f, "{word} {number}")
     }
 }
 
-impl FromStr for Report {
+impl FromStr for SupervisorReport {
     type Err = ();
 
     fn from_str(line: &str) -> Result<Self, ()> {
@@ -164,15 +164,15 @@ impl FromStr for Report {
             "confined" => Ok(Self::Confined(number)),
             "exited" => Ok(Self::Exited(number)),
             "signaled" => Ok(Self::Signaled(number)),
-            "starved" => Ok(Self::Starved(number)),
-            "left" => Ok(Self::Left(number)),
-            "gone" => Ok(Self::Gone(number)),
+            "starved" => Ok(Self::OutOfMemory(number)),
+            "left" => Ok(Self::LeftRunning(number)),
+            "gone" => Ok(Self::AllGone(number)),
             _ => Err(()),
         }
     }
 }
 
-fn supervise(plan: &Plan) -> io::Result<()> {
+fn run_supervisor(plan: &SupervisorPlan) -> io::Result<()> {
     kernel::block_signals()?;
     // Fails only for the leader of a group, which has no terminal to lose.
     let _ = setsid();
@@ -180,48 +180,50 @@ fn supervise(plan: &Plan) -> io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     // A kernel before 5.11 does not know the call; then descriptors that the agent's parent forgot to close pass on.
     let _ = kernel::close_others_on_exec();
-    let mut room = Room::open(&plan.sandbox)?;
+    let mut room = SandboxEnvironment::open(&plan.sandbox)?;
     let arguments = [OsStr::new("-c"), plan.text.as_os_str()];
-    let (shell, confined) = room.start(&Program { path: &plan.shell, arguments, device: plan.device })?;
+    let (shell, confined) = room.start_program(&LaunchProgram { path: &plan.shell, arguments, device: plan.device })?;
     if let Some(confined) = confined {
-        report(Report::Confined(confined));
+        send_report(SupervisorReport::Confined(confined));
     }
-    let mut family = Family { shell, status: None, alive: true };
+    let mut family = ChildProcesses { shell, status: None, alive: true };
     // Without the means to wait, an end is due: nothing may run unwatched.
-    let hurried = watch(&mut family, room.memory_kib()).unwrap_or(true);
+    let hurried = watch_shell(&mut family, room.memory_kib()).unwrap_or(true);
     let settle = if hurried { Duration::ZERO } else { plan.settle };
-    family.wait_until(settle, lifeline_closed);
+    family.wait_until(settle, is_lifeline_closed);
     if family.alive && !hurried {
-        let running = tree::running().saturating_sub(sandbox::keepers(confined));
-        report(Report::Left(i32::try_from(running).unwrap_or(i32::MAX)));
+        let running = process_tree::count_running().saturating_sub(sandbox::helper_count(confined));
+        send_report(SupervisorReport::LeftRunning(i32::try_from(running).unwrap_or(i32::MAX)));
     }
-    family.end(plan.grace);
+    family.end_all(plan.grace);
     // Before the last report: what the agent may do next must not meet it.
     drop(room);
-    let survivors = if family.alive { tree::descendants().len() } else { 0 };
-    report(Report::Gone(i32::try_from(survivors).unwrap_or(i32::MAX)));
+    let survivors = if family.alive { process_tree::list_descendants().len() } else { 0 };
+    send_report(SupervisorReport::AllGone(i32::try_from(survivors).unwrap_or(i32::MAX)));
     Ok(())
 }
 
 /// Waits until the shell has ended, or the agent wants an end or is dead, or the command takes more memory than it may, in KiB:
 /// then the answer is `true`.
-fn watch(family: &mut Family, limit: Option<u64>) -> io::Result<bool> {
+fn watch_shell(family: &mut ChildProcesses, limit: Option<u64>) -> io::Result<bool> {
     // A kernel before 5.3 has no such handle; then the loop has to look often.
     let handle: Option<OwnedFd> = pidfd_open(family.shell, PidfdFlags::empty()).ok();
     let every = if handle.is_some() { REAP_EVERY } else { PAUSE };
     let timeout = Timespec::try_from(every).map_err(io::Error::other)?;
     let mut looked = Instant::now();
     loop {
-        family.reap();
+        family.reap_ended();
         if family.status.is_some() {
             return Ok(false);
         }
-        if lifeline_closed() {
+        if is_lifeline_closed() {
             return Ok(true);
         }
-        if let Some(limit) = limit.filter(|limit| looked.elapsed() >= REAP_EVERY && tree::exceed(*limit)) {
-            report(Report::Starved(i32::try_from(limit / 1024).unwrap_or(i32::MAX)));
-            tree::kill_all();
+        if let Some(limit) =
+            limit.filter(|limit| looked.elapsed() >= REAP_EVERY && process_tree::exceeds_memory(*limit))
+        {
+            send_report(SupervisorReport::OutOfMemory(i32::try_from(limit / 1024).unwrap_or(i32::MAX)));
+            process_tree::kill_all();
             return Ok(true);
         }
         if looked.elapsed() >= REAP_EVERY {
@@ -238,35 +240,35 @@ fn watch(family: &mut Family, limit: Option<u64>) -> io::Result<bool> {
 }
 
 /// Whether the agent closed its end of the socket. Nothing is ever sent this way, so readable means closed.
-fn lifeline_closed() -> bool {
+fn is_lifeline_closed() -> bool {
     let lifeline = std::io::stdin();
     let mut waited = [PollFd::new(&lifeline, PollFlags::IN)];
     matches!(poll(&mut waited, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
 }
 
 /// Sends a line to the agent. When the agent is dead there is nobody to tell.
-fn report(report: Report) {
+fn send_report(report: SupervisorReport) {
     let _ = rustix::io::write(std::io::stdin().as_fd(), format!("{report}\n").as_bytes());
 }
 
 /// The processes below the supervisor.
-struct Family {
+struct ChildProcesses {
     shell: Pid,
     status: Option<WaitStatus>,
     /// Whether there is any child, as of the last reaping.
     alive: bool,
 }
 
-impl Family {
+impl ChildProcesses {
     /// Collects every process that ended, and reports the shell's end at once.
-    fn reap(&mut self) {
+    fn reap_ended(&mut self) {
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) if pid == self.shell => {
                     self.status = Some(status);
                     match (status.exit_status(), status.terminating_signal()) {
-                        (Some(code), _) => report(Report::Exited(code)),
-                        (None, signal) => report(Report::Signaled(signal.unwrap_or(0))),
+                        (Some(code), _) => send_report(SupervisorReport::Exited(code)),
+                        (None, signal) => send_report(SupervisorReport::Signaled(signal.unwrap_or(0))),
                     }
                 }
                 Ok(Some(_)) | Err(Errno::INTR) => {}
@@ -286,27 +288,27 @@ impl Family {
     /// Waits for the last process to end, or for the time to pass, or for the reason to stop waiting.
     fn wait_until(&mut self, time: Duration, enough: impl Fn() -> bool) {
         let start = Instant::now();
-        self.reap();
+        self.reap_ended();
         while self.alive && start.elapsed() < time && !enough() {
             sleep(PAUSE);
-            self.reap();
+            self.reap_ended();
         }
     }
 
     /// Ends every process: politely, then not.
-    fn end(&mut self, grace: Duration) {
+    fn end_all(&mut self, grace: Duration) {
         if self.alive {
-            let all = tree::descendants();
-            tree::signal_all(&all, Signal::TERM);
+            let all = process_tree::list_descendants();
+            process_tree::signal_all(&all, Signal::TERM);
             // A stopped process would not see the signal.
-            tree::signal_all(&all, Signal::CONT);
+            process_tree::signal_all(&all, Signal::CONT);
             self.wait_until(grace, || false);
         }
         let start = Instant::now();
         while self.alive && start.elapsed() < GIVE_UP {
-            tree::kill_all();
+            process_tree::kill_all();
             sleep(PAUSE);
-            self.reap();
+            self.reap_ended();
         }
     }
 }
@@ -317,34 +319,34 @@ mod tests {
 
     #[test]
     fn a_plan_survives_the_command_line() {
-        let plan = || Plan {
+        let plan = || SupervisorPlan {
             settle: Duration::from_millis(100),
             grace: Duration::from_secs(2),
-            device: Device::Terminal,
+            device: OutputDevice::Terminal,
             shell: "/bin/sh".into(),
             text: "echo 'a\nb' -- \"$@\"".into(),
             sandbox: vec!["level".into(), "1".into()],
         };
-        assert_eq!(Plan::read(plan().into_args().into_iter().skip(1)), Some(plan()));
-        assert_eq!(Plan::read(["1".into(), "2".into(), "pipe".into(), "sh".into()]), None);
-        assert_eq!(Plan::read(["x".into(), "2".into(), "pipe".into(), "sh".into(), "y".into()]), None);
-        assert_eq!(Plan::read(["1".into(), "2".into(), "tape".into(), "sh".into(), "y".into()]), None);
+        assert_eq!(SupervisorPlan::from_args(plan().into_args().into_iter().skip(1)), Some(plan()));
+        assert_eq!(SupervisorPlan::from_args(["1".into(), "2".into(), "pipe".into(), "sh".into()]), None);
+        assert_eq!(SupervisorPlan::from_args(["x".into(), "2".into(), "pipe".into(), "sh".into(), "y".into()]), None);
+        assert_eq!(SupervisorPlan::from_args(["1".into(), "2".into(), "tape".into(), "sh".into(), "y".into()]), None);
     }
 
     #[test]
     fn reports_read_back() {
         for report in [
-            Report::Failed(2),
-            Report::Confined(1007),
-            Report::Exited(0),
-            Report::Signaled(15),
-            Report::Starved(2048),
-            Report::Left(2),
-            Report::Gone(3),
+            SupervisorReport::Failed(2),
+            SupervisorReport::Confined(1007),
+            SupervisorReport::Exited(0),
+            SupervisorReport::Signaled(15),
+            SupervisorReport::OutOfMemory(2048),
+            SupervisorReport::LeftRunning(2),
+            SupervisorReport::AllGone(3),
         ] {
             assert_eq!(report.to_string().parse(), Ok(report));
         }
-        assert_eq!("".parse::<Report>(), Err(()));
-        assert_eq!("exited x".parse::<Report>(), Err(()));
+        assert_eq!("".parse::<SupervisorReport>(), Err(()));
+        assert_eq!("exited x".parse::<SupervisorReport>(), Err(()));
     }
 }

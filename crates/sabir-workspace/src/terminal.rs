@@ -13,7 +13,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::kernel;
-use crate::plain::ROWS;
+use crate::terminal_text::ROWS;
 
 const COLUMNS: u16 = 120;
 /// Ctrl-D, which a terminal takes for the end of the input as long as a program does not ask for every key.
@@ -21,10 +21,10 @@ const END_OF_INPUT: &[u8] = b"\x04";
 
 /// Where the user of the terminal would sit. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Seat(Arc<AsyncFd<OwnedFd>>);
+pub(crate) struct TerminalMaster(Arc<AsyncFd<OwnedFd>>);
 
 /// Opens a terminal: our side, and the command's. Needs a runtime.
-pub(crate) fn open() -> io::Result<(Seat, OwnedFd)> {
+pub(crate) fn open_terminal() -> io::Result<(TerminalMaster, OwnedFd)> {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&ours)?;
     unlockpt(&ours)?;
@@ -32,18 +32,18 @@ pub(crate) fn open() -> io::Result<(Seat, OwnedFd)> {
     let rows = u16::try_from(ROWS).unwrap_or(u16::MAX);
     tcsetwinsize(&theirs, Winsize { ws_row: rows, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 })?;
     fcntl_setfl(&ours, fcntl_getfl(&ours)? | OFlags::NONBLOCK)?;
-    Ok((Seat(Arc::new(kernel::watched(ours)?)), theirs))
+    Ok((TerminalMaster(Arc::new(kernel::register_fd(ours)?)), theirs))
 }
 
-impl Seat {
+impl TerminalMaster {
     /// Types the end of the input, once. A program that reads next sees it.
-    pub(crate) fn type_end(&self) {
+    pub(crate) fn type_end_of_input(&self) {
         // A full queue holds ends enough, and a terminal that is gone needs none.
         let _ = rustix::io::write(self.0.get_ref(), END_OF_INPUT);
     }
 }
 
-impl AsyncRead for Seat {
+impl AsyncRead for TerminalMaster {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut ready = ready!(self.0.poll_read_ready(cx))?;

@@ -19,15 +19,15 @@ const MAX_HOOKS: usize = 200;
 
 /// What makes git run programs in a repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Programs {
+pub struct GitPrograms {
     /// The folder of the work tree, links resolved.
     pub top: PathBuf,
-    things: BTreeMap<String, Thing>,
+    things: BTreeMap<String, HashedItem>,
 }
 
 /// A key of the configuration, a hook, or a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Thing {
+struct HashedItem {
     /// Its values, for the user; of a file its size.
     shown: Vec<String>,
     state: Sha256State,
@@ -44,7 +44,7 @@ pub struct Trust(BTreeMap<PathBuf, BTreeMap<String, String>>);
 
 /// What is known of a repository's trust.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum TrustState {
     /// It was never trusted.
     Unknown,
     /// It is as it was trusted.
@@ -57,7 +57,7 @@ pub enum Standing {
 #[derive(Debug)]
 pub(crate) struct Unseen;
 
-impl Programs {
+impl GitPrograms {
     /// Nothing of that work tree yet.
     pub(crate) fn of(top: &Path) -> Self {
         Self { top: top.canonicalize().unwrap_or_else(|_| top.to_owned()), things: BTreeMap::new() }
@@ -71,13 +71,13 @@ impl Programs {
 
     /// The names of what runs when the repository is looked at: keys in lower case, hooks as `hooks/NAME`. Sorted.
     #[must_use]
-    pub fn keys(&self) -> Vec<String> {
+    pub fn running_keys(&self) -> Vec<String> {
         let keys = self.things.iter().filter(|(_, thing)| thing.runs);
         keys.map(|(name, _)| name.clone()).collect()
     }
 
     /// Everything that is hashed: its name, and its values or its size in bytes for the user. Sorted.
-    pub fn things(&self) -> impl Iterator<Item = (&str, String)> {
+    pub fn hashed_items(&self) -> impl Iterator<Item = (&str, String)> {
         self.things.iter().map(|(name, thing)| (name.as_str(), thing.shown.join("; ")))
     }
 
@@ -90,7 +90,7 @@ impl Programs {
     /// The SHA-256 of all of it, in hexadecimal.
     #[must_use]
     pub fn digest(&self) -> String {
-        digest(&self.hashes())
+        digest_hashes(&self.hashes())
     }
 
     /// A key with one of its values; `place` is what stands in front of it for a repository inside.
@@ -160,26 +160,26 @@ impl Programs {
 
 impl Trust {
     /// Trusts a repository whose things have these hashes.
-    pub fn add(&mut self, top: PathBuf, hashes: BTreeMap<String, String>) {
+    pub fn trust_repository(&mut self, top: PathBuf, hashes: BTreeMap<String, String>) {
         self.0.insert(top, hashes);
     }
 
     /// How a repository stands.
     #[must_use]
-    pub fn of(&self, programs: &Programs) -> Standing {
-        let Some(then) = self.0.get(&programs.top) else { return Standing::Unknown };
+    pub fn state_of(&self, programs: &GitPrograms) -> TrustState {
+        let Some(then) = self.0.get(&programs.top) else { return TrustState::Unknown };
         let now = programs.hashes();
         let other = |(name, hash): (&String, &String)| (then.get(name) != Some(hash)).then(|| name.clone());
         let gone = then.keys().filter(|name| !now.contains_key(*name)).map(|name| format!("{name} is gone"));
         let changed: Vec<_> = now.iter().filter_map(other).chain(gone).collect();
-        if changed.is_empty() { Standing::Trusted } else { Standing::Changed(changed) }
+        if changed.is_empty() { TrustState::Trusted } else { TrustState::Changed(changed) }
     }
 }
 
 impl Workspace {
     /// The workspace with the repositories that the user trusts. Without it none is.
     #[must_use]
-    pub fn trusting(mut self, trust: Trust) -> Self {
+    pub fn with_trust(mut self, trust: Trust) -> Self {
         self.trust = trust;
         self
     }
@@ -192,7 +192,7 @@ impl Workspace {
 
 /// The SHA-256 of all of these, in hexadecimal.
 #[must_use]
-pub fn digest(hashes: &BTreeMap<String, String>) -> String {
+pub fn digest_hashes(hashes: &BTreeMap<String, String>) -> String {
     let mut hash = Sha256::new();
     for field in hashes.iter().flat_map(|(name, state)| [name, state]) {
         // With its length, so that no two of them make the same bytes.

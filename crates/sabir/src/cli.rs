@@ -8,17 +8,17 @@ use sabir_session::{CompletionSpec, Interactivity, RecordMode, SandboxSpec, Sess
 
 pub(crate) use context::ContextArguments;
 pub(crate) use ends::EndFlags;
-pub(crate) use files::{Consent, EditArguments, EditFormat, HistoryArguments, RestoreArguments, UndoArguments};
-pub(crate) use gateway::{GatewayArguments, LogForm};
+pub(crate) use files::{ConsentFlags, EditArguments, EditFormat, HistoryArguments, RestoreArguments, UndoArguments};
+pub(crate) use gateway::{GatewayArguments, LogFormat};
 pub(crate) use journal::{
-    ExportArguments, ExportForm, ForkArguments, ImportArguments, JudgeArguments, LogArguments, TasksArguments,
+    ExportArguments, ExportFormat, ForkArguments, ImportArguments, JudgeArguments, LogArguments, TasksArguments,
 };
 pub(crate) use limits::{
-    ExplainedArguments, ModesArguments, PolicyCommand, RuleFlags, RuleOptions, SandboxArguments, SimulateArguments,
+    ModesArguments, PolicyCommand, PolicyExplainArguments, RuleFlags, RuleOptions, SandboxArguments, SimulateArguments,
     TrustArguments,
 };
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 
 mod context;
 mod ends;
@@ -98,8 +98,8 @@ pub(crate) enum Command {
         /// The dialect, by name or alias.
         name: Option<String>,
         /// How to print it.
-        #[arg(long, value_enum, default_value_t = Output::Text)]
-        output: Output,
+        #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
+        output: OutputFormat,
     },
     /// List providers and their keys' variables, servers on this machine, and what is known of models.
     Models(ModelsArguments),
@@ -205,9 +205,9 @@ impl TaskOptions {
     /// The spec of a session with these options.
     pub(crate) fn session_spec(
         &self,
-        tape: &TapeOptions,
+        tape: &RecordingOptions,
         interactivity: Interactivity,
-    ) -> Result<SessionSpec, Failure> {
+    ) -> Result<SessionSpec, CommandError> {
         let record = match (&tape.record, &tape.replay) {
             (Some(file), _) => RecordMode::Record(file.clone()),
             (None, Some(file)) => RecordMode::Replay(file.clone()),
@@ -235,7 +235,7 @@ impl TaskOptions {
 
 /// Recordings of tasks that nobody attends.
 #[derive(Debug, Default, Args)]
-pub(crate) struct TapeOptions {
+pub(crate) struct RecordingOptions {
     /// Record what the provider is asked and says into a new file, without keys. See docs/recording.md.
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
@@ -268,10 +268,10 @@ pub(crate) struct RunArguments {
     pub(crate) task: TaskOptions,
     /// `text`: progress on standard error, the result on standard output. `json`: one object at the end. `events`: one
     /// object a line as things happen.
-    #[arg(long, value_enum, default_value_t = Output::Text)]
-    pub(crate) output: Output,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
+    pub(crate) output: OutputFormat,
     #[command(flatten)]
-    pub(crate) tape: TapeOptions,
+    pub(crate) tape: RecordingOptions,
     #[command(flatten)]
     pub(crate) control: ControlOptions,
     #[command(flatten)]
@@ -287,9 +287,9 @@ pub(crate) struct ResumeArguments {
     pub(crate) task: TaskOptions,
     /// How to print it; without it the task goes on interactively.
     #[arg(long, value_enum)]
-    pub(crate) output: Option<Output>,
+    pub(crate) output: Option<OutputFormat>,
     #[command(flatten)]
-    pub(crate) tape: TapeOptions,
+    pub(crate) tape: RecordingOptions,
     #[command(flatten)]
     pub(crate) control: ControlOptions,
     #[command(flatten)]
@@ -306,8 +306,8 @@ pub(crate) struct ParseArguments {
     #[command(flatten)]
     pub(crate) listening: ListeningOptions,
     /// How to print it.
-    #[arg(long, value_enum, default_value_t = Output::Text)]
-    pub(crate) output: Output,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
+    pub(crate) output: OutputFormat,
 }
 
 /// Arguments of what looks at a text as a whole, and so has no events to print.
@@ -316,8 +316,8 @@ pub(crate) struct CheckArguments {
     #[command(flatten)]
     pub(crate) listening: ListeningOptions,
     /// How to print it.
-    #[arg(long, value_enum, default_value_t = Whole::Text)]
-    pub(crate) output: Whole,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
 }
 
 /// What is listened for in a text, and what the gates let pass.
@@ -363,8 +363,8 @@ pub(crate) struct PromptArguments {
     #[arg(long)]
     pub(crate) one: bool,
     /// How to print it.
-    #[arg(long, value_enum, default_value_t = Output::Text)]
-    pub(crate) output: Output,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
+    pub(crate) output: OutputFormat,
 }
 
 #[derive(Debug, Args)]
@@ -376,8 +376,8 @@ pub(crate) struct ModelsArguments {
     #[arg(long)]
     pub(crate) config: Option<PathBuf>,
     /// How to print it.
-    #[arg(long, value_enum, default_value_t = Whole::Text)]
-    pub(crate) output: Whole,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
     /// Only what holds this in its name.
     pub(crate) filter: Option<String>,
 }
@@ -391,8 +391,8 @@ pub(crate) struct DoctorArguments {
     #[arg(long)]
     pub(crate) config: Option<PathBuf>,
     /// How to print it.
-    #[arg(long, value_enum, default_value_t = Whole::Text)]
-    pub(crate) output: Whole,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
     /// The model to ask, as in --model, or the address of a server with one model. It is asked some five short questions,
     /// which cost what they cost.
     pub(crate) model: Option<String>,
@@ -407,15 +407,15 @@ pub(crate) struct LintArguments {
     pub(crate) dialect: String,
     /// Treat these as errors.
     #[arg(long, value_enum)]
-    pub(crate) deny: Option<Deny>,
+    pub(crate) deny: Option<DenyLevel>,
     /// How to print it.
-    #[arg(long, value_enum, default_value_t = Output::Text)]
-    pub(crate) output: Output,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
+    pub(crate) output: OutputFormat,
 }
 
 /// What `lint` does not let pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Deny {
+pub(crate) enum DenyLevel {
     /// Warnings too.
     Warnings,
 }
@@ -428,8 +428,8 @@ pub(crate) struct DecodeArguments {
     #[command(flatten)]
     pub(crate) reading: ReadingOptions,
     /// How to print it.
-    #[arg(long, value_enum, default_value_t = Output::Text)]
-    pub(crate) output: Output,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
+    pub(crate) output: OutputFormat,
 }
 
 #[derive(Debug, Args)]
@@ -456,18 +456,18 @@ pub(crate) struct EncodeArguments {
     #[arg(long, value_name = "FIELD")]
     pub(crate) thought_field: Option<String>,
     /// `text`: the body, with the path and the headers on standard error. `json`: one object with all of it.
-    #[arg(long, value_enum, default_value_t = Whole::Text)]
-    pub(crate) output: Whole,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
 }
 
 impl Cli {
     /// Reads the command line; for help, and for what cannot be read, the program ends here.
-    pub(crate) fn read(arguments: &[OsString]) -> Result<Self, Failure> {
+    pub(crate) fn parse_arguments(arguments: &[OsString]) -> Result<Self, CommandError> {
         let cli = Self::parse_from(arguments);
         let behind = arguments.iter().position(|argument| argument == "--").map(|at| arguments.len() - at - 1);
         match cli.words.first().filter(|_| behind != Some(cli.words.len())) {
             // Only options in front keep it from being the command: what they were meant for is not to be guessed.
-            Some(word) if Self::command().find_subcommand(word).is_some() => Err(Failure::usage(format!(
+            Some(word) if Self::command().find_subcommand(word).is_some() => Err(CommandError::usage(format!(
                 "`{word}` is a command, and options stand behind it: `sabir {word} … OPTIONS`. If it is the first word of what to do, \
                  write `--` in front of the words: `sabir OPTIONS -- {}`",
                 cli.words.join(" ")
@@ -477,7 +477,7 @@ impl Cli {
     }
 
     /// The configuration file that the command names.
-    pub(crate) fn config(&self) -> Option<&Path> {
+    pub(crate) fn config_path(&self) -> Option<&Path> {
         let task = match &self.command {
             Some(Command::Models(arguments)) => return arguments.config.as_deref(),
             Some(Command::Doctor(arguments)) => return arguments.config.as_deref(),
@@ -501,7 +501,7 @@ impl Cli {
 
 /// How to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
+pub(crate) enum OutputFormat {
     /// For people.
     Text,
     /// One object.
@@ -512,7 +512,7 @@ pub(crate) enum Output {
 
 /// How to print what is known only as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Whole {
+pub(crate) enum ReportFormat {
     /// For people.
     Text,
     /// One object.

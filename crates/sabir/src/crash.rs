@@ -11,45 +11,45 @@ use sabir_call::redact;
 use crate::print;
 
 /// How many characters of what a panic says are told: enough to know it by, too few for a body.
-const TOLD: usize = 200;
+const MAX_PANIC_CHARS: usize = 200;
 
 /// What the runtime says where it gets no thread for work that blocks.
 const NO_THREAD: &str = "OS can't spawn worker thread";
 
 /// Shuts this process against others. Where the system refuses, the task goes on as it would have without.
-pub(crate) fn prepare() {
-    sabir_workspace::shield();
+pub(crate) fn install_panic_hook() {
+    sabir_workspace::hide_process();
     std::panic::set_hook(Box::new(|info| match info.payload_as_str() {
         // No bug: whatever needed the thread says what it could not do.
-        Some(words) if words.starts_with(NO_THREAD) => print::err(&print::visible(&format!(
+        Some(words) if words.starts_with(NO_THREAD) => print::write_stderr(&print::sanitize_text(&format!(
             "sabir: {words}: the system allows no more processes and threads (`ulimit -u`)\n"
         ))),
-        _ => print::err(&told(info)),
+        _ => print::write_stderr(&panic_report(info)),
     }));
 }
 
-fn told(info: &PanicHookInfo<'_>) -> String {
+fn panic_report(info: &PanicHookInfo<'_>) -> String {
     let place = info.location().map_or("an unknown place".to_owned(), ToString::to_string);
     format!(
         "sabir panicked at {place}: {}\nThis is a bug in Sabir; please report these two lines.\n",
-        words(info.payload_as_str())
+        panic_message(info.payload_as_str())
     )
 }
 
-fn words(said: Option<&str>) -> String {
-    let said: String = said.unwrap_or("it says nothing").chars().take(TOLD).collect();
-    print::quoted_whole(&redact::text(&said))
+fn panic_message(said: Option<&str>) -> String {
+    let said: String = said.unwrap_or("it says nothing").chars().take(MAX_PANIC_CHARS).collect();
+    print::quote_text(&redact::redact_text(&said))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::words;
+    use super::panic_message;
 
     #[test]
     fn few_words_and_no_secrets() {
         let key = format!("ghp_{}", "0123456789".repeat(4));
-        assert_eq!(words(Some(&format!("bad {key}\u{1b}[2J\n"))), "bad [redacted: GitHub token]\\u{1b}[2J\\n");
-        assert_eq!(words(Some(&"x".repeat(5000))).len(), 200);
-        assert_eq!(words(None), "it says nothing");
+        assert_eq!(panic_message(Some(&format!("bad {key}\u{1b}[2J\n"))), "bad [redacted: GitHub token]\\u{1b}[2J\\n");
+        assert_eq!(panic_message(Some(&"x".repeat(5000))).len(), 200);
+        assert_eq!(panic_message(None), "it says nothing");
     }
 }

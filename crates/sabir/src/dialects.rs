@@ -6,16 +6,16 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use sabir_call::dialect::{Dialect, dialect, dialects as all};
+use sabir_call::dialect::{Dialect, all_dialects as all, find_dialect};
 use serde_json::{Map, Value, json};
 
-use crate::cli::Output;
-use crate::exit::{Exit, Failure, unknown_dialect};
+use crate::cli::OutputFormat;
+use crate::exit::{CommandError, ExitStatus, unknown_dialect};
 use crate::print;
 
 /// The `--dialects` options that stand before the command, and the other arguments. Options of the task may not stand
 /// there, so that words cannot be taken for a command; these may.
-pub(crate) fn in_front(arguments: impl Iterator<Item = OsString>) -> (Vec<PathBuf>, Vec<OsString>) {
+pub(crate) fn split_leading_options(arguments: impl Iterator<Item = OsString>) -> (Vec<PathBuf>, Vec<OsString>) {
     let (mut files, mut rest) = (Vec::new(), Vec::new());
     let mut arguments = arguments.peekable();
     rest.extend(arguments.next());
@@ -36,28 +36,28 @@ pub(crate) fn in_front(arguments: impl Iterator<Item = OsString>) -> (Vec<PathBu
 }
 
 /// `sabir dialects`, and `sabir help dialect`.
-pub(crate) fn dialects(name: Option<&str>, output: Output) -> Result<Exit, Failure> {
+pub(crate) fn run_dialects(name: Option<&str>, output: OutputFormat) -> Result<ExitStatus, CommandError> {
     let Some(name) = name else {
         match output {
-            Output::Json => print::json(&all().iter().map(|dialect| describe(dialect)).collect::<Vec<_>>()),
-            Output::Events => all().iter().for_each(|dialect| print::json(&describe(dialect))),
-            Output::Text => print::out(&print::visible(&list())),
+            OutputFormat::Json => print::print_json(&all().iter().map(|dialect| to_json(dialect)).collect::<Vec<_>>()),
+            OutputFormat::Events => all().iter().for_each(|dialect| print::print_json(&to_json(dialect))),
+            OutputFormat::Text => print::write_stdout(&print::sanitize_text(&list_dialects())),
         }
-        return Ok(Exit::Completed);
+        return Ok(ExitStatus::Completed);
     };
-    let dialect = dialect(name).ok_or_else(|| unknown_dialect(name, ""))?;
+    let dialect = find_dialect(name).ok_or_else(|| unknown_dialect(name, ""))?;
     match output {
-        Output::Text => print::out(&print::visible(&spec(dialect))),
+        OutputFormat::Text => print::write_stdout(&print::sanitize_text(&render_spec(dialect))),
         _ => {
-            let mut object = describe(dialect);
-            object.insert("spec".to_owned(), json!(spec(dialect)));
-            print::json(&object);
+            let mut object = to_json(dialect);
+            object.insert("spec".to_owned(), json!(render_spec(dialect)));
+            print::print_json(&object);
         }
     }
-    Ok(Exit::Completed)
+    Ok(ExitStatus::Completed)
 }
 
-fn list() -> String {
+fn list_dialects() -> String {
     let named: Vec<_> = all()
         .iter()
         .map(|dialect| {
@@ -75,26 +75,26 @@ fn list() -> String {
     lines.collect()
 }
 
-fn describe(dialect: &Dialect) -> Map<String, Value> {
+fn to_json(dialect: &Dialect) -> Map<String, Value> {
     let object = json!({
         "name": dialect.name, "aliases": dialect.aliases, "summary": dialect.summary,
-        "defined": dialect.is_defined(), "machine": dialect.machine().name(),
-        "tags": dialect.tags(), "markers": dialect.markers(),
+        "defined": dialect.is_defined(), "machine": dialect.parser_kind().name(),
+        "tags": dialect.tag_names(), "markers": dialect.marker_texts(),
     });
     object.as_object().cloned().unwrap_or_default()
 }
 
 /// The spec; of a dialect that was defined, its table and what is taught of it.
-fn spec(dialect: &Dialect) -> String {
+fn render_spec(dialect: &Dialect) -> String {
     if !dialect.is_defined() {
         return dialect.spec.to_owned();
     }
     let coded = |names: Vec<&str>| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ");
     let rows = [
         ("aliases", coded(dialect.aliases.to_vec())),
-        ("machine", coded(vec![dialect.machine().name()])),
-        ("tags", coded(dialect.tags())),
-        ("markers", coded(dialect.markers())),
+        ("machine", coded(vec![dialect.parser_kind().name()])),
+        ("tags", coded(dialect.tag_names())),
+        ("markers", coded(dialect.marker_texts())),
     ];
     let mut text = format!("# The {} dialect\n\n", dialect.name);
     if !dialect.summary.is_empty() {
@@ -104,12 +104,12 @@ fn spec(dialect: &Dialect) -> String {
     for (key, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
         text.push_str(&format!("| {key} | {} |\n", value.replace('|', "\\|")));
     }
-    text.push_str(&format!("\n## How it is taught\n\n{}\n", fenced(&dialect.taught())));
+    text.push_str(&format!("\n## How it is taught\n\n{}\n", fence_text(&dialect.syntax_guide())));
     text
 }
 
 /// A text in a fence that it cannot close.
-fn fenced(text: &str) -> String {
+fn fence_text(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     format!("{fence}text\n{text}\n{fence}")
@@ -120,12 +120,12 @@ mod tests {
     use std::ffi::OsString;
     use std::path::PathBuf;
 
-    use super::in_front;
+    use super::split_leading_options;
 
     fn check(arguments: &str, files: &[&str], rest: &str) {
         let split = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
         let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
-        assert_eq!(in_front(split(arguments).into_iter()), (files, split(rest)), "{arguments}");
+        assert_eq!(split_leading_options(split(arguments).into_iter()), (files, split(rest)), "{arguments}");
     }
 
     #[test]

@@ -3,24 +3,24 @@
 use std::io::Read;
 use std::path::Path;
 
-use sabir_edit::{EditFault, Edited, Encoding, Format, Hunk, Level};
-use sabir_workspace::{Change, Expect, unified};
+use sabir_edit::{AppliedHunk, EditFault, EditSyntax, EditedText, MatchLevel, TextEncoding};
+use sabir_workspace::{FileChange, WritePrecondition, unified_diff};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::cli::{EditArguments, EditFormat, Whole};
-use crate::exit::{Exit, Failure};
+use crate::cli::{EditArguments, EditFormat, ReportFormat};
+use crate::exit::{CommandError, ExitStatus};
 use crate::print;
 
 mod arguments;
 mod sections;
 mod target;
 
-use target::{Held, Target};
+use target::{EditTarget, LoadedFile};
 
 /// One thing that is wrong with an edit, as it is printed.
 #[derive(Debug, Clone, Serialize)]
-struct Fault {
+struct EditProblem {
     kind: &'static str,
     line: usize,
     message: String,
@@ -33,156 +33,160 @@ struct Fault {
 }
 
 /// Why nothing is changed: what is wrong with the edit, or with the file.
-enum Refusal {
-    Faults(Vec<Fault>),
-    Failure(Failure),
+enum EditRefusal {
+    Faults(Vec<EditProblem>),
+    Failure(CommandError),
 }
 
 /// What an edit makes of files.
-struct Plan {
-    target: Target,
-    changes: Vec<Change>,
-    shown: Vec<Shown>,
+struct EditPlan {
+    target: EditTarget,
+    changes: Vec<FileChange>,
+    diffs: Vec<FileDiff>,
     /// What the file that was named holds afterwards.
     content: String,
-    hunks: Vec<Hunk>,
+    hunks: Vec<AppliedHunk>,
     moved_to: Option<String>,
 }
 
 /// A file before and after.
-struct Shown {
+struct FileDiff {
     path: String,
     old: String,
     new: String,
 }
 
 /// `sabir edit`.
-pub(crate) fn edit(arguments: &EditArguments) -> Result<Exit, Failure> {
+pub(crate) fn run_edit(arguments: &EditArguments) -> Result<ExitStatus, CommandError> {
     let mut bytes = Vec::new();
     let read = std::io::stdin().lock().read_to_end(&mut bytes);
-    read.map_err(|error| Failure::usage(format!("standard input: {error}")))?;
+    read.map_err(|error| CommandError::usage(format!("standard input: {error}")))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Failure::usage(format!("standard input: the edit is not UTF-8, byte {at} is the first that is wrong"))
+        CommandError::usage(format!("standard input: the edit is not UTF-8, byte {at} is the first that is wrong"))
     })?;
-    let plan = plan(arguments, &text);
+    let plan = plan_edit(arguments, &text);
     let plan = match plan {
         Ok(plan) if arguments.dry_run => Ok(plan),
-        Ok(plan) => write(plan).map_err(Refusal::Failure),
+        Ok(plan) => write_plan(plan).map_err(EditRefusal::Failure),
         Err(refusal) => Err(refusal),
     };
     match (plan, arguments.output) {
-        (Ok(plan), Whole::Json) => {
-            print::json(&json!({
+        (Ok(plan), ReportFormat::Json) => {
+            print::print_json(&json!({
                 "status": "applied", "content": plan.content, "faults": [],
-                "hunks": plan.hunks.iter().map(hunk).collect::<Vec<_>>(), "moved_to": plan.moved_to,
-                "files": plan.shown.iter().map(|shown| &shown.path).collect::<Vec<_>>(),
+                "hunks": plan.hunks.iter().map(hunk_json).collect::<Vec<_>>(), "moved_to": plan.moved_to,
+                "files": plan.diffs.iter().map(|shown| &shown.path).collect::<Vec<_>>(),
             }));
-            Ok(Exit::Completed)
+            Ok(ExitStatus::Completed)
         }
-        (Ok(plan), Whole::Text) => {
-            print::out(&print::visible(&in_words(&plan)));
-            Ok(Exit::Completed)
+        (Ok(plan), ReportFormat::Text) => {
+            print::write_stdout(&print::sanitize_text(&render_text(&plan)));
+            Ok(ExitStatus::Completed)
         }
-        (Err(Refusal::Faults(faults)), Whole::Json) => {
-            failed(&arguments.file, &faults);
-            Ok(Exit::NotUnderstood)
+        (Err(EditRefusal::Faults(faults)), ReportFormat::Json) => {
+            print_failure(&arguments.file, &faults);
+            Ok(ExitStatus::NotUnderstood)
         }
-        (Err(Refusal::Faults(faults)), Whole::Text) => {
-            faults.iter().for_each(|fault| print::out(&print::visible(&format!("{}\n", fault.words))));
-            Ok(Exit::NotUnderstood)
+        (Err(EditRefusal::Faults(faults)), ReportFormat::Text) => {
+            faults.iter().for_each(|fault| print::write_stdout(&print::sanitize_text(&format!("{}\n", fault.words))));
+            Ok(ExitStatus::NotUnderstood)
         }
-        (Err(Refusal::Failure(failure)), Whole::Json) => {
-            failed(&arguments.file, &[Fault::new("file", failure.message.clone(), "nothing was changed")]);
+        (Err(EditRefusal::Failure(failure)), ReportFormat::Json) => {
+            print_failure(&arguments.file, &[EditProblem::new("file", failure.message.clone(), "nothing was changed")]);
             Err(failure)
         }
-        (Err(Refusal::Failure(failure)), Whole::Text) => Err(failure),
+        (Err(EditRefusal::Failure(failure)), ReportFormat::Text) => Err(failure),
     }
 }
 
-fn plan(arguments: &EditArguments, text: &str) -> Result<Plan, Refusal> {
+fn plan_edit(arguments: &EditArguments, text: &str) -> Result<EditPlan, EditRefusal> {
     let format = match arguments.format {
-        Some(EditFormat::SearchReplace) => Format::SearchReplace,
-        Some(EditFormat::ApplyPatch) => Format::ApplyPatch,
-        Some(EditFormat::StringReplace) => Format::StringReplace,
-        Some(EditFormat::WholeFile) => Format::WholeFile,
-        None if arguments::is_object(text) => Format::StringReplace,
-        None => Format::of(text).ok_or_else(|| {
+        Some(EditFormat::SearchReplace) => EditSyntax::SearchReplace,
+        Some(EditFormat::ApplyPatch) => EditSyntax::ApplyPatch,
+        Some(EditFormat::StringReplace) => EditSyntax::StringReplace,
+        Some(EditFormat::WholeFile) => EditSyntax::WholeFile,
+        None if arguments::is_object(text) => EditSyntax::StringReplace,
+        None => EditSyntax::detect(text).ok_or_else(|| {
             let message = "the text is neither SEARCH/REPLACE blocks, nor a patch, nor a JSON object";
-            Refusal::Faults(vec![Fault::new("no_blocks", message, "say with --format what it is")])
+            EditRefusal::Faults(vec![EditProblem::new("no_blocks", message, "say with --format what it is")])
         })?,
     };
     match format {
-        Format::ApplyPatch => sections::plan(&arguments.file, text),
-        Format::SearchReplace => {
-            one_file(&arguments.file, |old, _| sabir_edit::apply_blocks(old, text).map_err(faults))
+        EditSyntax::ApplyPatch => sections::plan_patch(&arguments.file, text),
+        EditSyntax::SearchReplace => {
+            plan_one_file(&arguments.file, |old, _| sabir_edit::apply_blocks(old, text).map_err(to_problems))
         }
-        Format::WholeFile => one_file(&arguments.file, |old, encoding| {
+        EditSyntax::WholeFile => plan_one_file(&arguments.file, |old, encoding| {
             // The mark belongs to the encoding, which is kept.
-            let is_marked = encoding == Encoding::Utf8Mark;
+            let is_marked = encoding == TextEncoding::Utf8Mark;
             let content = text.strip_prefix('\u{feff}').filter(|_| is_marked).unwrap_or(text);
-            sabir_edit::apply_whole(old, content).map_err(faults)
+            sabir_edit::apply_whole(old, content).map_err(to_problems)
         }),
-        Format::StringReplace => {
-            let replacement = arguments::replacement(text).map_err(Refusal::Faults)?;
-            one_file(&arguments.file, |old, _| sabir_edit::apply_string(old, &replacement).map_err(faults))
+        EditSyntax::StringReplace => {
+            let replacement = arguments::parse_replacement(text).map_err(EditRefusal::Faults)?;
+            plan_one_file(&arguments.file, |old, _| sabir_edit::apply_string(old, &replacement).map_err(to_problems))
         }
     }
 }
 
 /// An edit of one file, which may be missing where the edit makes it.
-fn one_file(file: &Path, apply: impl Fn(&str, Encoding) -> Result<Edited, Vec<Fault>>) -> Result<Plan, Refusal> {
-    let (target, path) = Target::of_file(file)?;
-    let held = target.read(&path)?;
-    let (old, encoding) = held.as_ref().map_or(("", Encoding::Utf8), |held| (&held.text.content, held.text.encoding));
+fn plan_one_file(
+    file: &Path,
+    apply: impl Fn(&str, TextEncoding) -> Result<EditedText, Vec<EditProblem>>,
+) -> Result<EditPlan, EditRefusal> {
+    let (target, path) = EditTarget::for_file(file)?;
+    let held = target.read_file(&path)?;
+    let (old, encoding) =
+        held.as_ref().map_or(("", TextEncoding::Utf8), |held| (&held.text.content, held.text.encoding));
     let edited = apply(old, encoding).map_err(|faults| match &held {
-        None => Refusal::Failure(Failure::usage(format!(
+        None => EditRefusal::Failure(CommandError::usage(format!(
             "{}: there is no such file, and the edit does not make one",
             file.display()
         ))),
-        Some(_) => Refusal::Faults(faults),
+        Some(_) => EditRefusal::Faults(faults),
     })?;
-    let bytes = encoded(encoding, &edited.content)?;
-    let shown = Shown { path: path.to_string(), old: old.to_owned(), new: edited.content.clone() };
-    let change = Change::write(path, bytes, expected(held.as_ref()));
+    let bytes = encode_content(encoding, &edited.content)?;
+    let shown = FileDiff { path: path.to_string(), old: old.to_owned(), new: edited.content.clone() };
+    let change = FileChange::write(path, bytes, expected_version(held.as_ref()));
     let (content, hunks) = (edited.content, edited.hunks);
-    Ok(Plan { target, changes: vec![change], shown: vec![shown], content, hunks, moved_to: None })
+    Ok(EditPlan { target, changes: vec![change], diffs: vec![shown], content, hunks, moved_to: None })
 }
 
-fn expected(held: Option<&Held>) -> Expect {
-    held.map_or(Expect::Missing, |held| Expect::Version(held.version))
+fn expected_version(held: Option<&LoadedFile>) -> WritePrecondition {
+    held.map_or(WritePrecondition::Missing, |held| WritePrecondition::Version(held.version))
 }
 
-fn encoded(encoding: Encoding, content: &str) -> Result<Vec<u8>, Refusal> {
+fn encode_content(encoding: TextEncoding, content: &str) -> Result<Vec<u8>, EditRefusal> {
     encoding.encode(content).map_err(|error| {
         let hint = "use characters that the file's encoding has, or write the file anew";
-        Refusal::Faults(vec![Fault::new("not_in_encoding", error.to_string(), hint)])
+        EditRefusal::Faults(vec![EditProblem::new("not_in_encoding", error.to_string(), hint)])
     })
 }
 
-fn write(plan: Plan) -> Result<Plan, Failure> {
+fn write_plan(plan: EditPlan) -> Result<EditPlan, CommandError> {
     // One file is written as it was read, several are changed together or not at all.
     let written = match plan.changes.as_slice() {
-        [Change { path, expect, content: Some(bytes), like: None }] => {
-            plan.target.workspace.write(path, bytes, *expect).map(drop)
+        [FileChange { path, expect, content: Some(bytes), like: None }] => {
+            plan.target.workspace.write_file(path, bytes, *expect).map(drop)
         }
-        changes => plan.target.workspace.apply(changes).map(drop),
+        changes => plan.target.workspace.apply_changes(changes).map(drop),
     };
-    written.map_err(|error| Failure::usage(error.to_string()))?;
+    written.map_err(|error| CommandError::usage(error.to_string()))?;
     Ok(plan)
 }
 
-fn failed(file: &Path, faults: &[Fault]) {
-    let held = Target::of_file(file).and_then(|(target, path)| target.read(&path));
+fn print_failure(file: &Path, faults: &[EditProblem]) {
+    let held = EditTarget::for_file(file).and_then(|(target, path)| target.read_file(&path));
     let content = held.ok().flatten().map(|held| held.text.content).unwrap_or_default();
-    print::json(&json!({"status": "failed", "content": content, "faults": faults}));
+    print::print_json(&json!({"status": "failed", "content": content, "faults": faults}));
 }
 
-fn in_words(plan: &Plan) -> String {
-    let mut words: String = plan.shown.iter().map(|shown| unified(&shown.old, &shown.new, &shown.path)).collect();
-    for hunk in plan.hunks.iter().filter(|hunk| hunk.level != Level::Exact) {
+fn render_text(plan: &EditPlan) -> String {
+    let mut words: String = plan.diffs.iter().map(|shown| unified_diff(&shown.old, &shown.new, &shown.path)).collect();
+    for hunk in plan.hunks.iter().filter(|hunk| hunk.level != MatchLevel::Exact) {
         let how = match hunk.level {
-            Level::Shifted => "with other indentation, which the new lines were given",
+            MatchLevel::Shifted => "with other indentation, which the new lines were given",
             _ => "with other blanks at the ends of lines, or other quotes, dashes or spaces",
         };
         words.push_str(&format!("[{} was found in line {} {how}.]\n", hunk.block, hunk.old_line));
@@ -190,11 +194,11 @@ fn in_words(plan: &Plan) -> String {
     words
 }
 
-fn hunk(hunk: &Hunk) -> Value {
+fn hunk_json(hunk: &AppliedHunk) -> Value {
     let level = match hunk.level {
-        Level::Exact => "exact",
-        Level::Normalised => "normalised",
-        Level::Shifted => "shifted",
+        MatchLevel::Exact => "exact",
+        MatchLevel::Normalised => "normalised",
+        MatchLevel::Shifted => "shifted",
     };
     json!({
         "block": hunk.block, "level": level, "old_line": hunk.old_line, "old_lines": hunk.old_lines,
@@ -202,10 +206,10 @@ fn hunk(hunk: &Hunk) -> Value {
     })
 }
 
-fn faults(faults: Vec<EditFault>) -> Vec<Fault> {
+fn to_problems(faults: Vec<EditFault>) -> Vec<EditProblem> {
     faults
         .into_iter()
-        .map(|fault| Fault {
+        .map(|fault| EditProblem {
             kind: fault.kind.name(),
             line: fault.line,
             words: fault.to_string(),
@@ -217,7 +221,7 @@ fn faults(faults: Vec<EditFault>) -> Vec<Fault> {
         .collect()
 }
 
-impl Fault {
+impl EditProblem {
     /// A fault about the edit as a whole.
     fn new(kind: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
         let (message, hint) = (message.into(), hint.into());
@@ -226,7 +230,7 @@ impl Fault {
     }
 
     /// The same fault about a line.
-    fn at(mut self, line: usize) -> Self {
+    fn at_line(mut self, line: usize) -> Self {
         self.words = format!("line {line} of the patch: {}", self.words);
         self.line = line;
         self

@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use sabir_agent::Outcome;
+use sabir_agent::TaskOutcome;
 
 /// How the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub(crate) enum ExitStatus {
     /// 0: what was asked for was done.
     Completed,
     /// 1: a bug, or the machine failed under us.
@@ -29,7 +29,7 @@ pub(crate) enum Exit {
     Passed(u8),
 }
 
-impl Exit {
+impl ExitStatus {
     /// The number.
     pub(crate) fn code(self) -> u8 {
         match self {
@@ -47,38 +47,38 @@ impl Exit {
     }
 }
 
-impl From<Outcome> for Exit {
-    fn from(outcome: Outcome) -> Self {
+impl From<TaskOutcome> for ExitStatus {
+    fn from(outcome: TaskOutcome) -> Self {
         match outcome {
-            Outcome::Completed => Self::Completed,
-            Outcome::Denied => Self::Denied,
-            Outcome::Limit => Self::Limit,
-            Outcome::ProviderFailed => Self::Provider,
-            Outcome::Misconfigured => Self::Usage,
-            Outcome::Cancelled => Self::Interrupted,
-            Outcome::StoreFailed => Self::Internal,
+            TaskOutcome::Completed => Self::Completed,
+            TaskOutcome::Denied => Self::Denied,
+            TaskOutcome::Limit => Self::Limit,
+            TaskOutcome::ProviderFailed => Self::Provider,
+            TaskOutcome::Misconfigured => Self::Usage,
+            TaskOutcome::Cancelled => Self::Interrupted,
+            TaskOutcome::StoreFailed => Self::Internal,
             // An end that is not known to be good is not (law 10).
             _ => Self::Unfinished,
         }
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<ExitStatus> for ExitCode {
+    fn from(exit: ExitStatus) -> Self {
         Self::from(exit.code())
     }
 }
 
 /// Why a command cannot be carried out: one sentence for the user, and the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct CommandError {
     /// What is wrong, where, and what to do.
     pub(crate) message: String,
     /// How the process ends.
-    pub(crate) exit: Exit,
+    pub(crate) exit: ExitStatus,
 }
 
-impl From<sabir_session::SessionError> for Failure {
+impl From<sabir_session::SessionError> for CommandError {
     fn from(error: sabir_session::SessionError) -> Self {
         let message = error.to_string();
         if error.is_internal() { Self::internal(message) } else { Self::usage(message) }
@@ -86,18 +86,18 @@ impl From<sabir_session::SessionError> for Failure {
 }
 
 /// The failure of a name that no dialect has. `also` is what else could be given.
-pub(crate) fn unknown_dialect(name: &str, also: &str) -> Failure {
+pub(crate) fn unknown_dialect(name: &str, also: &str) -> CommandError {
     sabir_session::dialect_tables::unknown(name, also).into()
 }
 
-impl Failure {
+impl CommandError {
     /// The user can put it right.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { message: message.into(), exit: Exit::Usage }
+        Self { message: message.into(), exit: ExitStatus::Usage }
     }
 
     /// The machine failed.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
-        Self { message: message.into(), exit: Exit::Internal }
+        Self { message: message.into(), exit: ExitStatus::Internal }
     }
 }

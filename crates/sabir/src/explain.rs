@@ -1,24 +1,24 @@
 //! `explain`: how a text was understood, marker by marker.
 //!
-//! A [`Note`] is a piece of the text and what it was taken for. Marks are notes already; the pieces of a call are made out
+//! A [`TextNote`] is a piece of the text and what it was taken for. Marks are notes already; the pieces of a call are made out
 //! from its positions: what stands between two values is the markup that ends the one and opens the other.
 
 use std::collections::BTreeMap;
 
-use sabir_call::{ArgForm, Certainty, Cut, DraftCall, Event, Fault, Mark, MarkRole, Severity, Span};
-use sabir_check::{CallState, Checked};
+use sabir_call::{ArgForm, Certainty, DraftCall, Event, Fault, MarkupRole, MarkupSpan, Severity, Span, Truncation};
+use sabir_check::{CallState, CheckedCall};
 use serde_json::{Value, json};
 
-use crate::cli::{CheckArguments, Whole};
-use crate::exit::{Exit, Failure};
-use crate::parse::{self, How, Reading, Recognised};
+use crate::cli::{CheckArguments, ReportFormat};
+use crate::exit::{CommandError, ExitStatus};
+use crate::parse::{self, CallRecognition, ParsedText, RecognitionTracker};
 use crate::print;
 
 /// A piece of the text, and what it was taken for.
 #[derive(Debug)]
-struct Note {
+struct TextNote {
     span: Span,
-    taken: Taken,
+    role: PieceRole,
     /// The call that it belongs to.
     call: Option<u32>,
     dialect: Option<String>,
@@ -28,8 +28,8 @@ struct Note {
 
 /// What a piece was taken for.
 #[derive(Debug)]
-enum Taken {
-    Mark(MarkRole),
+enum PieceRole {
+    Mark(MarkupRole),
     /// The markup between the call's mark, or its beginning, and its name.
     Open,
     /// The name of a tool that does not stand in the call's marker.
@@ -44,7 +44,7 @@ enum Taken {
 
 /// A call that is being read.
 #[derive(Debug)]
-struct Running {
+struct CallInProgress {
     dialect: Option<String>,
     sure: Certainty,
     /// Where the piece that was noted last ends.
@@ -54,79 +54,79 @@ struct Running {
 
 /// Makes notes of events.
 #[derive(Debug, Default)]
-struct Notes {
-    notes: Vec<Note>,
-    recognised: Recognised,
-    calls: BTreeMap<u32, Running>,
+struct NoteCollector {
+    notes: Vec<TextNote>,
+    recognised: RecognitionTracker,
+    calls: BTreeMap<u32, CallInProgress>,
 }
 
-impl Notes {
-    fn event(&mut self, event: Event<'_>) {
+impl NoteCollector {
+    fn note_event(&mut self, event: Event<'_>) {
         match event {
             Event::Mark(mark) => {
-                self.recognised.event(event);
-                self.mark(mark);
+                self.recognised.note_event(event);
+                self.note_mark(mark);
             }
             Event::CallStart { index, name, dialect, at, name_at, .. } => {
-                self.recognised.event(event);
-                self.start(index, dialect, at);
-                self.name(index, name, name_at);
+                self.recognised.note_event(event);
+                self.start_call(index, dialect, at);
+                self.note_name(index, name, name_at);
             }
             Event::ArgStart { index, name, form, at } => {
-                self.piece(index, at, Taken::Argument(name.to_owned()), "the markup before a value");
+                self.note_piece(index, at, PieceRole::Argument(name.to_owned()), "the markup before a value");
                 if let Some(running) = self.calls.get_mut(&index) {
                     running.argument = Some((name.to_owned(), form, at));
                 }
             }
-            Event::ArgEnd { index, at, .. } => self.value(index, at, true),
+            Event::ArgEnd { index, at, .. } => self.note_value(index, at, true),
             Event::CallEnd { index, at } => {
-                self.piece(index, at, Taken::End, "the markup behind the last value");
+                self.note_piece(index, at, PieceRole::End, "the markup behind the last value");
                 self.calls.remove(&index);
             }
             Event::CallCut { index, why, at } => {
-                self.value(index, at, false);
+                self.note_value(index, at, false);
                 let rule = match why {
-                    Cut::Limit => "the output limit was reached here",
-                    Cut::Broken => "the stream broke here",
-                    Cut::Cancelled => "it was cancelled here",
-                    Cut::Ended => "the text ends before the call does",
+                    Truncation::Limit => "the output limit was reached here",
+                    Truncation::Broken => "the stream broke here",
+                    Truncation::Cancelled => "it was cancelled here",
+                    Truncation::Ended => "the text ends before the call does",
                 };
-                self.piece(index, at, Taken::Cut, rule);
+                self.note_piece(index, at, PieceRole::Cut, rule);
                 self.calls.remove(&index);
             }
             _ => {}
         }
     }
 
-    fn mark(&mut self, mark: Mark<'_>) {
-        let Mark { role, dialect, span, sure, rule } = mark;
+    fn note_mark(&mut self, mark: MarkupSpan<'_>) {
+        let MarkupSpan { role, dialect, span, sure, rule } = mark;
         let dialect = dialect.map(str::to_owned);
-        self.notes.push(Note { span, taken: Taken::Mark(role), call: None, dialect, sure, rule });
+        self.notes.push(TextNote { span, role: PieceRole::Mark(role), call: None, dialect, sure, rule });
     }
 
     /// A call begins. The last note is its mark, as the contract has it, or a marker around it, or there is none.
-    fn start(&mut self, index: u32, dialect: Option<&str>, at: usize) {
-        let sure = self.recognised.of(index).map_or(Certainty::Certain, |how| how.sure);
+    fn start_call(&mut self, index: u32, dialect: Option<&str>, at: usize) {
+        let sure = self.recognised.recognition_of(index).map_or(Certainty::Certain, |how| how.sure);
         let mut to = at;
         if let Some(mark) = self.notes.last_mut() {
             to = to.max(mark.span.end);
-            if matches!(mark.taken, Taken::Mark(MarkRole::Call)) {
+            if matches!(mark.role, PieceRole::Mark(MarkupRole::Call)) {
                 mark.call = Some(index);
             }
         }
-        self.calls.insert(index, Running { dialect: dialect.map(str::to_owned), sure, to, argument: None });
+        self.calls.insert(index, CallInProgress { dialect: dialect.map(str::to_owned), sure, to, argument: None });
     }
 
     /// The tool's name, where it stands behind the call's mark.
-    fn name(&mut self, index: u32, name: &str, at: usize) {
+    fn note_name(&mut self, index: u32, name: &str, at: usize) {
         let to = self.calls.get(&index).map_or(at, |running| running.to);
         if at >= to && !name.is_empty() {
-            self.piece(index, at, Taken::Open, "the markup before a name");
-            self.add(index, Span::new(at, at + name.len()), Taken::Name, "the tool's name stands here");
+            self.note_piece(index, at, PieceRole::Open, "the markup before a name");
+            self.add_note(index, Span::new(at, at + name.len()), PieceRole::Name, "the tool's name stands here");
         }
     }
 
-    fn value(&mut self, index: u32, at: usize, whole: bool) {
+    fn note_value(&mut self, index: u32, at: usize, whole: bool) {
         let argument = self.calls.get_mut(&index).and_then(|running| running.argument.take());
         let Some((name, form, from)) = argument else { return };
         let rule = match form {
@@ -134,54 +134,54 @@ impl Notes {
             ArgForm::String => "a string, with its escapes decoded",
             ArgForm::Json => "a JSON value",
         };
-        self.add(index, Span::new(from, at), Taken::Value(name, whole), rule);
+        self.add_note(index, Span::new(from, at), PieceRole::Value(name, whole), rule);
     }
 
     /// Whatever stands between the last note of the call and `to`.
-    fn piece(&mut self, index: u32, to: usize, taken: Taken, rule: &'static str) {
+    fn note_piece(&mut self, index: u32, to: usize, taken: PieceRole, rule: &'static str) {
         let from = self.calls.get(&index).map_or(to, |running| running.to.min(to));
-        self.add(index, Span::new(from, to), taken, rule);
+        self.add_note(index, Span::new(from, to), taken, rule);
     }
 
-    fn add(&mut self, index: u32, span: Span, taken: Taken, rule: &'static str) {
+    fn add_note(&mut self, index: u32, span: Span, taken: PieceRole, rule: &'static str) {
         let Some(running) = self.calls.get_mut(&index) else { return };
         running.to = running.to.max(span.end);
         let (dialect, sure) = (running.dialect.clone(), running.sure);
-        self.notes.push(Note { span, taken, call: Some(index), dialect, sure, rule });
+        self.notes.push(TextNote { span, role: taken, call: Some(index), dialect, sure, rule });
     }
 
     /// The notes in the order of the text, without white space around them; pieces of nothing else are left out.
-    fn sorted(self, source: &str) -> Vec<Note> {
+    fn into_sorted(self, source: &str) -> Vec<TextNote> {
         let mut notes = self.notes;
         notes.retain_mut(|note| {
             let text = source.get(note.span.start..note.span.end).unwrap_or_default();
-            if !matches!(note.taken, Taken::Open | Taken::Argument(_) | Taken::End | Taken::Cut) {
+            if !matches!(note.role, PieceRole::Open | PieceRole::Argument(_) | PieceRole::End | PieceRole::Cut) {
                 return true;
             }
             let start = note.span.start + text.len() - text.trim_start().len();
             note.span = Span::new(start, start + text.trim().len());
-            !text.trim().is_empty() || matches!(note.taken, Taken::End | Taken::Cut)
+            !text.trim().is_empty() || matches!(note.role, PieceRole::End | PieceRole::Cut)
         });
         notes.sort_by_key(|note| note.span.start);
         notes
     }
 }
 
-/// Counts lines and columns as [`Fault::place`] does, in one walk over the text.
-struct Places<'s> {
+/// Counts lines and columns as [`EditProblem::position_in`] does, in one walk over the text.
+struct PositionCursor<'s> {
     source: &'s str,
     at: usize,
     line: usize,
     column: usize,
 }
 
-impl<'s> Places<'s> {
+impl<'s> PositionCursor<'s> {
     fn new(source: &'s str) -> Self {
         Self { source, at: 0, line: 1, column: 1 }
     }
 
     /// Line and column of an offset, which must not lie before the last one.
-    fn of(&mut self, offset: usize) -> (usize, usize) {
+    fn locate(&mut self, offset: usize) -> (usize, usize) {
         let rest = self.source.get(self.at..).unwrap_or_default();
         let mut letters = rest.chars().peekable();
         while self.at < offset {
@@ -199,20 +199,20 @@ impl<'s> Places<'s> {
 }
 
 /// `sabir explain`.
-pub(crate) fn explain(arguments: &CheckArguments) -> Result<Exit, Failure> {
-    let recognised = Recognised::new(&arguments.listening.dialect);
-    let mut notes = Notes { recognised, ..Notes::default() };
-    let reading = parse::listen(&arguments.listening, false, &mut |event| notes.event(event))?;
-    let notes = notes.sorted(&reading.source);
+pub(crate) fn run_explain(arguments: &CheckArguments) -> Result<ExitStatus, CommandError> {
+    let recognised = RecognitionTracker::new(&arguments.listening.dialect);
+    let mut notes = NoteCollector { recognised, ..NoteCollector::default() };
+    let reading = parse::read_input(&arguments.listening, false, &mut |event| notes.note_event(event))?;
+    let notes = notes.into_sorted(&reading.source);
     match arguments.output {
-        Whole::Json => print::json(&in_json(&reading, &notes)),
-        Whole::Text => print::out(&print::visible(&in_words(&reading, &notes))),
+        ReportFormat::Json => print::print_json(&to_json(&reading, &notes)),
+        ReportFormat::Text => print::write_stdout(&print::sanitize_text(&render_text(&reading, &notes))),
     }
-    Ok(reading.exit())
+    Ok(reading.exit_status())
 }
 
 /// The dialects that were found, in the order of the text, with how many calls each has.
-fn found(reading: &Reading, notes: &[Note]) -> Vec<(String, usize)> {
+fn found_dialects(reading: &ParsedText, notes: &[TextNote]) -> Vec<(String, usize)> {
     let mut found: Vec<(String, usize)> = Vec::new();
     for dialect in notes.iter().filter_map(|note| note.dialect.as_ref()) {
         if found.iter().all(|(known, _)| known != dialect) {
@@ -223,43 +223,43 @@ fn found(reading: &Reading, notes: &[Note]) -> Vec<(String, usize)> {
     found
 }
 
-fn in_words(reading: &Reading, notes: &[Note]) -> String {
-    let found: Vec<_> = found(reading, notes)
+fn render_text(reading: &ParsedText, notes: &[TextNote]) -> String {
+    let found: Vec<_> = found_dialects(reading, notes)
         .iter()
-        .map(|(name, calls)| format!("{name} ({})", print::counted(*calls, "call")))
+        .map(|(name, calls)| format!("{name} ({})", print::count_noun(*calls, "call")))
         .collect();
     let found = if found.is_empty() { "none; all of it is text".to_owned() } else { found.join(", ") };
     let mut text = format!("listened for: {}; found: {found}\n", reading.selection);
-    let mut places = Places::new(&reading.source);
+    let mut places = PositionCursor::new(&reading.source);
     for note in notes {
-        let (line, column) = places.of(note.span.start);
+        let (line, column) = places.locate(note.span.start);
         let place = format!("{line}:{column}");
         let dialect = note.dialect.as_ref().map(|dialect| format!("{dialect}, ")).unwrap_or_default();
-        let source = print::quoted(reading.source.get(note.span.start..note.span.end).unwrap_or_default());
+        let source = print::quote_short(reading.source.get(note.span.start..note.span.end).unwrap_or_default());
         text.push_str(&format!(
             "{place:>7}  {source}\n         {} [{dialect}{}]: {}\n",
-            note.words(),
-            word(note.sure),
+            note.describe_role(),
+            certainty_word(note.sure),
             note.rule
         ));
     }
     // The gates keep the order of the calls.
     for (call, checked) in reading.draft.calls().zip(&reading.checked) {
-        text.push_str(&verdict(reading, call, checked));
+        text.push_str(&call_verdict(reading, call, checked));
     }
-    if !reading.loose.is_empty() {
+    if !reading.loose_faults.is_empty() {
         text.push_str("\nof no call:\n");
-        reading.loose.iter().for_each(|fault| text.push_str(&fault.diagnostic(&reading.source)));
+        reading.loose_faults.iter().for_each(|fault| text.push_str(&fault.render_diagnostic(&reading.source)));
     }
     text
 }
 
 /// A call after the gates: what was read, the verdict, repairs and faults.
-fn verdict(reading: &Reading, call: &DraftCall, checked: &Checked) -> String {
+fn call_verdict(reading: &ParsedText, call: &DraftCall, checked: &CheckedCall) -> String {
     let spelling = call.dialect.as_deref().unwrap_or("native");
-    let mut text = format!("\n{}: {}", u64::from(checked.index) + 1, parse::call_in_words(checked, spelling));
-    if let Some(How { sure, rule }) = reading.how.of(checked.index) {
-        text.push_str(&format!("  recognised: {}, {rule}\n", word(sure)));
+    let mut text = format!("\n{}: {}", u64::from(checked.index) + 1, parse::render_call(checked, spelling));
+    if let Some(CallRecognition { sure, rule }) = reading.recognitions.recognition_of(checked.index) {
+        text.push_str(&format!("  recognised: {}, {rule}\n", certainty_word(sure)));
     }
     let errors = checked.faults.iter().filter(|fault| fault.severity == Severity::Error).count();
     text.push_str(&match checked.state {
@@ -268,25 +268,25 @@ fn verdict(reading: &Reading, call: &DraftCall, checked: &Checked) -> String {
         CallState::Rejected => format!("  the gates: stopped by {errors} faults, it would not run\n"),
         CallState::Cut => "  the gates: cut, it would never run\n".to_owned(),
     });
-    checked.faults.iter().for_each(|fault| text.push_str(&fault.diagnostic(&reading.source)));
+    checked.faults.iter().for_each(|fault| text.push_str(&fault.render_diagnostic(&reading.source)));
     text
 }
 
-fn in_json(reading: &Reading, notes: &[Note]) -> Value {
-    let mut places = Places::new(&reading.source);
+fn to_json(reading: &ParsedText, notes: &[TextNote]) -> Value {
+    let mut places = PositionCursor::new(&reading.source);
     let marks: Vec<_> = notes
         .iter()
         .map(|note| {
-            let (line, column) = places.of(note.span.start);
+            let (line, column) = places.locate(note.span.start);
             json!({
                 "line": line, "column": column, "span": note.span,
                 "source": reading.source.get(note.span.start..note.span.end),
-                "role": note.role(), "argument": note.argument(), "call": note.call, "dialect": note.dialect,
+                "role": note.role_name(), "argument": note.argument_name(), "call": note.call, "dialect": note.dialect,
                 "sure": note.sure, "rule": note.rule,
             })
         })
         .collect();
-    let described = |fault: &Fault| parse::describe(fault, &reading.source);
+    let described = |fault: &Fault| parse::fault_json(fault, &reading.source);
     let calls: Vec<_> = reading
         .draft
         .calls()
@@ -295,64 +295,64 @@ fn in_json(reading: &Reading, notes: &[Note]) -> Value {
             json!({
                 "call": checked.index, "name": checked.name, "dialect": call.dialect, "state": checked.state,
                 "arguments": checked.arguments, "span": call.span,
-                "how": reading.how.of(checked.index), "repairs": checked.repairs,
+                "how": reading.recognitions.recognition_of(checked.index), "repairs": checked.repairs,
                 "faults": checked.faults.iter().map(described).collect::<Vec<_>>(),
             })
         })
         .collect();
-    let found = found(reading, notes);
+    let found = found_dialects(reading, notes);
     json!({
         "dialect": reading.selection,
         "found": found.iter().map(|(name, calls)| json!({"dialect": name, "calls": calls})).collect::<Vec<_>>(),
         "marks": marks, "calls": calls,
-        "faults": reading.faults().iter().map(described).collect::<Vec<_>>(),
-        "feedback": reading.feedback(),
+        "faults": reading.all_faults().iter().map(described).collect::<Vec<_>>(),
+        "feedback": reading.model_feedback(),
     })
 }
 
-impl Note {
-    fn role(&self) -> &'static str {
-        match self.taken {
-            Taken::Mark(MarkRole::Call) => "call",
-            Taken::Mark(MarkRole::Wrapper) => "wrapper",
-            Taken::Mark(MarkRole::Thought) => "thought",
-            Taken::Mark(MarkRole::Mention) => "mention",
-            Taken::Mark(MarkRole::Content) => "content",
-            Taken::Open => "open",
-            Taken::Name => "name",
-            Taken::Argument(_) => "argument",
-            Taken::Value(..) => "value",
-            Taken::End => "end",
-            Taken::Cut => "cut",
+impl TextNote {
+    fn role_name(&self) -> &'static str {
+        match self.role {
+            PieceRole::Mark(MarkupRole::Call) => "call",
+            PieceRole::Mark(MarkupRole::Wrapper) => "wrapper",
+            PieceRole::Mark(MarkupRole::Thought) => "thought",
+            PieceRole::Mark(MarkupRole::Mention) => "mention",
+            PieceRole::Mark(MarkupRole::Content) => "content",
+            PieceRole::Open => "open",
+            PieceRole::Name => "name",
+            PieceRole::Argument(_) => "argument",
+            PieceRole::Value(..) => "value",
+            PieceRole::End => "end",
+            PieceRole::Cut => "cut",
         }
     }
 
-    fn argument(&self) -> Option<&str> {
-        match &self.taken {
-            Taken::Argument(name) | Taken::Value(name, _) => Some(name),
+    fn argument_name(&self) -> Option<&str> {
+        match &self.role {
+            PieceRole::Argument(name) | PieceRole::Value(name, _) => Some(name),
             _ => None,
         }
     }
 
-    fn words(&self) -> String {
-        match &self.taken {
-            Taken::Mark(MarkRole::Call) => "opens a call".to_owned(),
-            Taken::Mark(MarkRole::Wrapper) => "stands around calls".to_owned(),
-            Taken::Mark(MarkRole::Thought) => "opens or closes a thought".to_owned(),
-            Taken::Mark(MarkRole::Mention) => "only mentions a call".to_owned(),
-            Taken::Mark(MarkRole::Content) => "is content, although it looks like an end".to_owned(),
-            Taken::Open => "opens the call's name".to_owned(),
-            Taken::Name => "names the tool".to_owned(),
-            Taken::Argument(name) => format!("opens the argument `{name}`"),
-            Taken::Value(name, true) => format!("is the value of `{name}`"),
-            Taken::Value(name, false) => format!("is what there is of the value of `{name}`"),
-            Taken::End => "closes the call".to_owned(),
-            Taken::Cut => "cuts the call".to_owned(),
+    fn describe_role(&self) -> String {
+        match &self.role {
+            PieceRole::Mark(MarkupRole::Call) => "opens a call".to_owned(),
+            PieceRole::Mark(MarkupRole::Wrapper) => "stands around calls".to_owned(),
+            PieceRole::Mark(MarkupRole::Thought) => "opens or closes a thought".to_owned(),
+            PieceRole::Mark(MarkupRole::Mention) => "only mentions a call".to_owned(),
+            PieceRole::Mark(MarkupRole::Content) => "is content, although it looks like an end".to_owned(),
+            PieceRole::Open => "opens the call's name".to_owned(),
+            PieceRole::Name => "names the tool".to_owned(),
+            PieceRole::Argument(name) => format!("opens the argument `{name}`"),
+            PieceRole::Value(name, true) => format!("is the value of `{name}`"),
+            PieceRole::Value(name, false) => format!("is what there is of the value of `{name}`"),
+            PieceRole::End => "closes the call".to_owned(),
+            PieceRole::Cut => "cuts the call".to_owned(),
         }
     }
 }
 
-fn word(sure: Certainty) -> &'static str {
+fn certainty_word(sure: Certainty) -> &'static str {
     match sure {
         Certainty::Certain => "certain",
         Certainty::Likely => "likely",
@@ -364,16 +364,16 @@ fn word(sure: Certainty) -> &'static str {
 mod tests {
     use sabir_call::{Fault, FaultKind, Span};
 
-    use super::Places;
+    use super::PositionCursor;
 
     #[test]
     fn places_are_those_of_faults() {
         for source in ["", "a", "a\nb\r\nc\rd\n\n\r\r\né🌍x\u{2028}y", "\r\n\r\n\r"] {
-            let mut places = Places::new(source);
+            let mut places = PositionCursor::new(source);
             for (at, _) in source.char_indices().chain([(source.len(), ' ')]) {
                 let fault = Fault::error(FaultKind::Limit, Span::new(at, at), "");
-                let place = fault.place(source);
-                assert_eq!(places.of(at), (place.line, place.column), "{source:?} at {at}");
+                let place = fault.position_in(source);
+                assert_eq!(places.locate(at), (place.line, place.column), "{source:?} at {at}");
             }
         }
     }

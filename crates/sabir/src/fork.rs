@@ -5,45 +5,45 @@
 
 use std::path::Path;
 
-use sabir_agent::{Origin, Record, TaskId};
-use sabir_checkpoint::{Goal, Mark, What, name};
-use sabir_journal::Entry;
+use sabir_agent::{Record, TaskId, TaskOrigin};
+use sabir_checkpoint::{CheckpointCall, CheckpointKind, RestorePoint, display_path};
+use sabir_journal::JournalEntry;
 use sabir_session::Interactivity;
 
-use crate::cli::{ControlOptions, ForkArguments, PictureOptions, ResumeArguments, TapeOptions};
-use crate::exit::{Exit, Failure};
-use crate::history::{Place, failure};
+use crate::checkpoint_history::{CheckpointFolder, checkpoint_error};
+use crate::cli::{ControlOptions, ForkArguments, PictureOptions, RecordingOptions, ResumeArguments};
+use crate::exit::{CommandError, ExitStatus};
 use crate::surroundings::{self, host};
 use crate::{journal, print, run};
 
 /// `sabir fork`.
-pub(crate) fn fork(arguments: &ForkArguments) -> Result<Exit, Failure> {
-    let (name, number) = split(&arguments.from)?;
-    let (from, mut entries) = journal::entries(name)?;
-    let spec = arguments.task.session_spec(&TapeOptions::default(), Interactivity::Headless)?;
+pub(crate) fn run_fork(arguments: &ForkArguments) -> Result<ExitStatus, CommandError> {
+    let (name, number) = parse_fork_point(&arguments.from)?;
+    let (from, mut entries) = journal::read_entries(name)?;
+    let spec = arguments.task.session_spec(&RecordingOptions::default(), Interactivity::Headless)?;
     if arguments.restore {
         entries.truncate(number.unwrap_or(entries.len()));
         let workspace = spec.workspace.clone();
         let folder = workspace.unwrap_or_else(|| {
-            journal::start(&from, &entries).map(|start| start.workspace.clone().into()).unwrap_or_default()
+            journal::task_start(&from, &entries).map(|start| start.workspace.clone().into()).unwrap_or_default()
         });
-        restore(&folder, &from, &entries)?;
+        restore_files(&folder, &from, &entries)?;
     }
     let id = host().fork(&from, number, &spec)?;
-    let (forked, _) = sabir_journal::read(&surroundings::tasks_folder()?, &id)
-        .map_err(|error| Failure::internal(error.to_string()))?;
+    let (forked, _) = sabir_journal::read_journal(&surroundings::tasks_folder()?, &id)
+        .map_err(|error| CommandError::internal(error.to_string()))?;
     let record = match forked.first().map(|entry| &entry.record) {
         Some(Record::Started(start)) => match &start.from {
-            Some(Origin::Fork { record, .. }) => *record,
+            Some(TaskOrigin::Fork { record, .. }) => *record,
             _ => 0,
         },
         _ => 0,
     };
-    print::err(&format!("sabir: task {id} goes on from record {record} of {from}\n"));
-    run::resume(&ResumeArguments {
+    print::write_stderr(&format!("sabir: task {id} goes on from record {record} of {from}\n"));
+    run::run_resume(&ResumeArguments {
         task: arguments.task.clone(),
         output: arguments.output,
-        tape: TapeOptions::default(),
+        tape: RecordingOptions::default(),
         control: ControlOptions::default(),
         pictures: PictureOptions::default(),
         id: Some(id.to_string()),
@@ -52,19 +52,19 @@ pub(crate) fn fork(arguments: &ForkArguments) -> Result<Exit, Failure> {
 }
 
 /// The task's name and the number of records that are taken; `None`: all.
-fn split(text: &str) -> Result<(&str, Option<usize>), Failure> {
+fn parse_fork_point(text: &str) -> Result<(&str, Option<usize>), CommandError> {
     let Some((name, number)) = text.rsplit_once('@') else { return Ok((text, None)) };
     match number.parse() {
         Ok(number) if number > 0 => Ok((name, Some(number))),
-        _ => Err(Failure::usage(format!(
+        _ => Err(CommandError::usage(format!(
             "`{text}` names no record: write TASK@N with N from 1, as `sabir log` counts them, or TASK for all"
         ))),
     }
 }
 
 /// Brings back what the other task's calls changed that have no result among these entries. All of it, or nothing.
-fn restore(folder: &Path, from: &TaskId, entries: &[Entry]) -> Result<(), Failure> {
-    let place = Place::open(Some(folder))?;
+fn restore_files(folder: &Path, from: &TaskId, entries: &[JournalEntry]) -> Result<(), CommandError> {
+    let place = CheckpointFolder::open(Some(folder))?;
     let done: Vec<_> = entries
         .iter()
         .filter_map(|entry| match &entry.record {
@@ -72,35 +72,35 @@ fn restore(folder: &Path, from: &TaskId, entries: &[Entry]) -> Result<(), Failur
             _ => None,
         })
         .collect();
-    let standing = place.checkpoints.standing(from.as_str()).map_err(failure)?;
-    let list = place.checkpoints.list(Some(from.as_str())).map_err(failure)?;
+    let standing = place.checkpoints.active_calls(from.as_str()).map_err(checkpoint_error)?;
+    let list = place.checkpoints.list_checkpoints(Some(from.as_str())).map_err(checkpoint_error)?;
     let first = list.iter().find(|checkpoint| {
         let later = !done.contains(&checkpoint.mark.call.as_str());
-        checkpoint.what == What::Call && later && standing.contains(&checkpoint.number)
+        checkpoint.kind == CheckpointKind::Call && later && standing.contains(&checkpoint.number)
     });
     let Some(first) = first else {
-        print::err("sabir: no call after that record has changed anything that could be brought back\n");
+        print::write_stderr("sabir: no call after that record has changed anything that could be brought back\n");
         return Ok(());
     };
-    let goal = Goal::Before(first.number, Vec::new());
-    let plan = place.checkpoints.plan(from.as_str(), &goal).map_err(failure)?;
-    if let Some(item) = plan.items.iter().find(|item| !item.goes(false)) {
-        let why = item.hindrance.as_ref().map(ToString::to_string).unwrap_or_default();
-        return Err(Failure::usage(format!(
+    let goal = RestorePoint::Before(first.number, Vec::new());
+    let plan = place.checkpoints.plan_restore(from.as_str(), &goal).map_err(checkpoint_error)?;
+    if let Some(item) = plan.items.iter().find(|item| !item.is_restored(false)) {
+        let why = item.conflict.as_ref().map(ToString::to_string).unwrap_or_default();
+        return Err(CommandError::usage(format!(
             "{} cannot be brought back ({why}), so nothing was changed; `sabir restore {from}@{}` shows all of it, and a fork without \
              --restore leaves files as they are",
-            name(&item.path),
+            display_path(&item.path),
             first.number
         )));
     }
-    let mark = Mark {
+    let mark = CheckpointCall {
         task: from.to_string(),
         tool: "sabir".to_owned(),
         label: format!("fork {from}"),
         time_ms: surroundings::environment().now_milliseconds(),
-        ..Mark::default()
+        ..CheckpointCall::default()
     };
-    let restored = place.checkpoints.restore(&plan, &goal, mark, false).map_err(failure)?;
-    print::err(&format!("sabir: {} brought back\n", print::counted(restored.done, "path")));
+    let restored = place.checkpoints.restore(&plan, &goal, mark, false).map_err(checkpoint_error)?;
+    print::write_stderr(&format!("sabir: {} brought back\n", print::count_noun(restored.restored, "path")));
     Ok(())
 }

@@ -3,20 +3,22 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use sabir_agent::{Aside, Heard, Moment, Question, Record, Reply, TaskEvent, TaskId, User};
+use sabir_agent::{
+    FrontEnd, Record, TaskEvent, TaskId, TransientEvent, UserCommand, UserNotice, UserQuestion, UserReply,
+};
 use sabir_session::{
     CloseReason, Command, Decision, Delivery, RequestId, SessionEvent, SessionEventKind, SessionHandle, SessionState,
     SessionUpdate, Subscription, SubtaskLabel, UserMessage, WaitingEvent,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::controls::Controls;
-use crate::lines::EventLines;
-use crate::nested::Nested;
+use crate::control_input::ControlInput;
+use crate::event_lines::EventLines;
+use crate::subtask_renderer::SubtaskRenderer;
 use crate::{print, surroundings};
 
 /// A front end for a person, which can be told of subtasks.
-pub(crate) trait Audience: User {
+pub(crate) trait Audience: FrontEnd {
     /// Shows whole lines about a subtask, between the events of the task.
     fn write(&mut self, lines: &str);
 
@@ -31,11 +33,11 @@ pub(crate) trait Audience: User {
 pub(crate) struct PersonFrontEnd<'a> {
     audience: Box<dyn Audience + 'a>,
     session: SessionHandle,
-    nested: HashMap<TaskId, Nested>,
+    nested: HashMap<TaskId, SubtaskRenderer>,
     /// Updates that are not shown yet.
     queue: VecDeque<SessionUpdate>,
     current: Option<OpenQuestion>,
-    commands: Option<UnboundedReceiver<Heard>>,
+    commands: Option<UnboundedReceiver<UserCommand>>,
     shows_notices: bool,
 }
 
@@ -43,13 +45,13 @@ pub(crate) struct PersonFrontEnd<'a> {
 struct OpenQuestion {
     /// The request of a task; `None` where the session is idle and waits for a message.
     request: Option<RequestId>,
-    question: Question,
+    question: UserQuestion,
     is_nested: bool,
 }
 
 /// What happened while a question was open.
 enum WhileAsked {
-    Replied(Reply),
+    Replied(UserReply),
     /// An update that must be shown at once.
     Update(SessionUpdate),
     Over,
@@ -64,7 +66,7 @@ impl OpenQuestion {
 impl<'a> PersonFrontEnd<'a> {
     /// A front end over that audience.
     pub(crate) fn new(mut audience: Box<dyn Audience + 'a>, session: SessionHandle) -> Self {
-        let commands = audience.hears();
+        let commands = audience.commands();
         Self {
             audience,
             session,
@@ -117,7 +119,7 @@ impl<'a> PersonFrontEnd<'a> {
     async fn ask(&mut self, current: OpenQuestion, events: &mut Subscription) -> bool {
         let happened = {
             let Self { audience, commands, session, queue, .. } = self;
-            let mut answer = audience.ask(&current.question);
+            let mut answer = audience.request(&current.question);
             loop {
                 tokio::select! {
                     biased;
@@ -145,13 +147,13 @@ impl<'a> PersonFrontEnd<'a> {
         true
     }
 
-    fn answer(&mut self, current: OpenQuestion, reply: Reply) {
-        let leaves = reply == Reply::Leave;
+    fn answer(&mut self, current: OpenQuestion, reply: UserReply) {
+        let leaves = reply == UserReply::Leave;
         let Some(request) = current.request else {
             // The session is idle: what is said continues it.
             let command = match reply {
-                Reply::Words(text) | Reply::No(text) => {
-                    Command::Send { message: UserMessage::text(text), delivery: Delivery::Queue }
+                UserReply::Text(text) | UserReply::No(text) => {
+                    Command::Send { message: UserMessage::from_text(text), delivery: Delivery::Queue }
                 }
                 _ => Command::End,
             };
@@ -185,8 +187,8 @@ impl<'a> PersonFrontEnd<'a> {
             SessionEventKind::Notice(_) if !self.shows_notices => {}
             SessionEventKind::Notice(notice) => surroundings::print_notice(notice),
             SessionEventKind::Waiting(waiting) if waiting.attempt.is_some() => print_retry(waiting),
-            SessionEventKind::ContextUsage(filling) => self.audience.tell(Aside::Filling(filling)),
-            SessionEventKind::CompactionStatus(status) => self.audience.tell(Aside::Compaction(*status)),
+            SessionEventKind::ContextUsage(filling) => self.audience.notify(UserNotice::ContextUsage(filling)),
+            SessionEventKind::CompactionStatus(status) => self.audience.notify(UserNotice::Compaction(*status)),
             SessionEventKind::RequestClosed { reason: CloseReason::TimedOut, .. } => self.audience.show_timeout(),
             SessionEventKind::State(SessionState::Idle(_)) => self.await_message(),
             SessionEventKind::Request { request, question } => {
@@ -202,20 +204,20 @@ impl<'a> PersonFrontEnd<'a> {
 
     /// The task has ended, and the session waits for what to do next.
     fn await_message(&mut self) {
-        let question = Question::Next { reason: String::new() };
-        self.audience.show(TaskEvent::Moment(Moment::Question(&question)));
+        let question = UserQuestion::Next { reason: String::new() };
+        self.audience.on_event(TaskEvent::Moment(TransientEvent::Question(&question)));
         self.current = Some(OpenQuestion { request: None, question, is_nested: false });
     }
 
-    fn show_question(&mut self, event: &SessionEvent, request: &RequestId, question: &Question) {
+    fn show_question(&mut self, event: &SessionEvent, request: &RequestId, question: &UserQuestion) {
         if self.is_closed_in_queue(request) {
             return;
         }
         if let Some(label) = &event.subtask {
-            let lines = self.nested(label).asks();
+            let lines = self.nested(label).question_prefix();
             self.audience.write(&lines);
         }
-        self.audience.show(TaskEvent::Moment(Moment::Question(question)));
+        self.audience.on_event(TaskEvent::Moment(TransientEvent::Question(question)));
         self.current = Some(OpenQuestion {
             request: Some(request.clone()),
             question: question.clone(),
@@ -224,25 +226,25 @@ impl<'a> PersonFrontEnd<'a> {
     }
 
     fn show_task_event(&mut self, event: TaskEvent<'_>, subtask: Option<&Arc<SubtaskLabel>>) {
-        let Some(label) = subtask else { return self.audience.show(event) };
-        let lines = self.nested(label).lines(event);
+        let Some(label) = subtask else { return self.audience.on_event(event) };
+        let lines = self.nested(label).render_lines(event);
         if !lines.is_empty() {
             self.audience.write(&lines);
         }
     }
 
-    fn nested(&mut self, label: &SubtaskLabel) -> &mut Nested {
-        let make = || Nested::new(&label.task, &label.mode, label.depth);
+    fn nested(&mut self, label: &SubtaskLabel) -> &mut SubtaskRenderer {
+        let make = || SubtaskRenderer::new(&label.task, &label.mode, label.depth);
         self.nested.entry(label.task.clone()).or_insert_with(make)
     }
 
-    fn submit(&self, heard: Heard) {
+    fn submit(&self, heard: UserCommand) {
         submit(&self.session, heard);
     }
 }
 
 /// The next thing typed; never for an audience that types nothing.
-async fn next_command(commands: &mut Option<UnboundedReceiver<Heard>>) -> Heard {
+async fn next_command(commands: &mut Option<UnboundedReceiver<UserCommand>>) -> UserCommand {
     match commands {
         Some(receiver) => match receiver.recv().await {
             Some(heard) => heard,
@@ -253,29 +255,29 @@ async fn next_command(commands: &mut Option<UnboundedReceiver<Heard>>) -> Heard 
 }
 
 /// Submits what was typed.
-fn submit(session: &SessionHandle, heard: Heard) {
+fn submit(session: &SessionHandle, heard: UserCommand) {
     if let Some(command) = command_of(heard)
         && let Err(rejected) = session.submit(command)
     {
-        print::err(&print::visible(&format!("sabir: {rejected}\n")));
+        print::write_stderr(&print::sanitize_text(&format!("sabir: {rejected}\n")));
     }
 }
 
 /// The command that something typed stands for.
-fn command_of(heard: Heard) -> Option<Command> {
+fn command_of(heard: UserCommand) -> Option<Command> {
     let send = |message: UserMessage, delivery| Some(Command::Send { message, delivery });
     match heard {
-        Heard::Said(text) => send(UserMessage::text(text), Delivery::Queue),
-        Heard::Steered(text) => send(UserMessage::text(text), Delivery::Interrupt),
-        Heard::Showed { words, at_once } => {
+        UserCommand::Message(text) => send(UserMessage::from_text(text), Delivery::Queue),
+        UserCommand::Steer(text) => send(UserMessage::from_text(text), Delivery::Interrupt),
+        UserCommand::MessageWithImages { message: words, at_once } => {
             send(words.into(), if at_once { Delivery::Interrupt } else { Delivery::Queue })
         }
-        Heard::Compact => Some(Command::Compact),
-        Heard::Filling => Some(Command::ContextUsage),
-        Heard::Moded(mode) => Some(Command::SetMode { mode }),
-        Heard::Left => Some(Command::Detach),
-        Heard::Cancelled => Some(Command::End),
-        Heard::Replied(..) => None,
+        UserCommand::Compact => Some(Command::Compact),
+        UserCommand::ShowContextUsage => Some(Command::ContextUsage),
+        UserCommand::SetMode(mode) => Some(Command::SetMode { mode }),
+        UserCommand::Disconnect => Some(Command::Detach),
+        UserCommand::Cancel => Some(Command::End),
+        UserCommand::Answer(..) => None,
     }
 }
 
@@ -285,7 +287,7 @@ fn interrupts(update: &SessionUpdate, current: &OpenQuestion) -> bool {
     match &event.kind {
         SessionEventKind::ContextUsage(_) | SessionEventKind::CompactionStatus(_) => true,
         SessionEventKind::Record(record) => {
-            let is_said = matches!(**record, Record::Said { by: sabir_agent::Speaker::User, .. });
+            let is_said = matches!(**record, Record::Said { by: sabir_agent::MessageAuthor::User, .. });
             is_said && event.subtask.is_none()
         }
         _ => current.is_closed_by(event),
@@ -302,14 +304,14 @@ fn print_retry(waiting: &WaitingEvent) {
     let Some(attempt) = waiting.attempt else { return };
     let seconds = std::time::Duration::from_millis(waiting.milliseconds).as_secs_f64();
     let (number, limit) = (attempt.number, attempt.limit);
-    print::err(&print::visible(&format!(
+    print::write_stderr(&print::sanitize_text(&format!(
         "attempt {number} of {limit} failed: {}; again in {seconds:.1} s\n",
         waiting.reason
     )));
 }
 
 /// Prints a session as JSON lines; control lines from standard input may answer.
-pub(crate) async fn print_lines(mut events: Subscription, controls: Option<Controls>) {
+pub(crate) async fn print_lines(mut events: Subscription, controls: Option<ControlInput>) {
     let mut printers: HashMap<Option<TaskId>, EventLines> = HashMap::new();
     while let Some(update) = events.next().await {
         let event = match update {
@@ -325,7 +327,7 @@ pub(crate) async fn print_lines(mut events: Subscription, controls: Option<Contr
         }
         // Must come before the line: who reads a question may answer it at once.
         if let Some(controls) = &controls {
-            controls.note(&event);
+            controls.note_event(&event);
         }
         let Some(task_event) = event.kind.as_task_event() else { continue };
         let subtask = event.subtask.as_ref().map(|label| label.task.clone());

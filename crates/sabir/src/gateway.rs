@@ -8,32 +8,32 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
-use sabir_gateway::{Gateway, ServeError, Settings};
+use sabir_gateway::{Gateway, GatewaySettings, ServeError};
 use sabir_model::Secret;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::GatewayArguments;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, ExitStatus};
 use crate::print;
 use crate::surroundings;
 use sabir_session::config::GatewayKeys;
 
+mod client_settings;
 mod log;
-mod paste;
 mod reload;
 mod routes;
 
 /// Where a gateway listens that is told nothing.
-const LISTEN: &str = "127.0.0.1:4747";
+const DEFAULT_LISTEN: &str = "127.0.0.1:4747";
 
 /// The variable that holds the token.
-const TOKEN: &str = "SABIR_GATEWAY_TOKEN";
+const TOKEN_VARIABLE: &str = "SABIR_GATEWAY_TOKEN";
 
 /// What clients must show.
-enum Token {
+enum GatewayToken {
     /// It was made here, and is printed.
-    Made(Secret),
+    Generated(Secret),
     /// The user knows it, perhaps by the name of a variable.
     Given(Secret, Option<String>),
     /// Nothing.
@@ -41,99 +41,112 @@ enum Token {
 }
 
 /// `sabir gateway`.
-pub(crate) fn gateway(arguments: &GatewayArguments) -> Result<Exit, Failure> {
+pub(crate) fn run_gateway(arguments: &GatewayArguments) -> Result<ExitStatus, CommandError> {
     let config = surroundings::load_config(arguments.config.as_deref())?;
-    let routes = routes::routes(arguments, &config)?;
-    let keys = config.gateway();
-    let token = token(arguments, keys)?;
-    let listen = place(arguments, keys);
-    let settings = settings(arguments, keys, token.secret(), u64::from_le_bytes(random()?));
-    let names: Vec<String> = routes.names().map(str::to_owned).collect();
-    let dial = log::Dial::default();
-    dial.set(log::Manner::of(arguments, keys));
-    let (log, pen) = log::start(&dial)?;
+    let routes = routes::build_routes(arguments, &config)?;
+    let keys = config.gateway_keys();
+    let token = resolve_token(arguments, keys)?;
+    let listen = listen_address(arguments, keys);
+    let settings = gateway_settings(arguments, keys, token.secret(), u64::from_le_bytes(random_bytes()?));
+    let names: Vec<String> = routes.model_names().map(str::to_owned).collect();
+    let dial = log::SharedLogOptions::default();
+    dial.set(log::LogOptions::from_flags(arguments, keys));
+    let (log, pen) = log::start_log(&dial)?;
     let gateway = Gateway::new(routes, settings, log);
-    more_files();
+    raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::internal(format!("the runtime cannot be started: {error}")))?;
+        .map_err(|error| CommandError::internal(format!("the runtime cannot be started: {error}")))?;
     let served = runtime.block_on(async {
-        let unusable = |error| Failure::usage(format!("{listen} cannot be listened on: {error}"));
+        let unusable = |error| CommandError::usage(format!("{listen} cannot be listened on: {error}"));
         let listener = TcpListener::bind(listen).await.map_err(unusable)?;
         let address = listener.local_addr().map_err(unusable)?;
-        let end = ended()?;
-        reload::listen(reload::Serving::new(arguments, keys, &gateway, &dial, &token))?;
+        let end = shutdown_signal()?;
+        reload::reload_on_signal(reload::RunningGateway::new(arguments, keys, &gateway, &dial, &token))?;
         if token.secret().is_some() || address.ip().is_loopback() {
-            print::out(&announced(arguments, address, &token, &names));
+            print::write_stdout(&startup_text(arguments, address, &token, &names));
         }
         if !address.ip().is_loopback() {
-            print::err(&format!("sabir: {address} can be reached from other machines, and is not encrypted\n"));
+            print::write_stderr(&format!(
+                "sabir: {address} can be reached from other machines, and is not encrypted\n"
+            ));
         }
         gateway.serve(listener, end).await.map_err(|error| match error {
-            ServeError::Open(_) => Failure::usage(format!("{error}; leave --no-token out")),
-            error => Failure::internal(error.to_string()),
+            ServeError::Open(_) => CommandError::usage(format!("{error}; leave --no-token out")),
+            error => CommandError::internal(error.to_string()),
         })
     });
     // What is still running is dropped with the runtime, and is told of as well.
     drop(runtime);
     drop(gateway);
-    pen.put_down();
-    served.map(|()| Exit::Completed)
+    pen.finish();
+    served.map(|()| ExitStatus::Completed)
 }
 
 /// Where it is to listen.
-fn place<'a>(arguments: &'a GatewayArguments, keys: &'a GatewayKeys) -> &'a str {
-    arguments.listen.as_deref().or(keys.listen.as_deref()).unwrap_or(LISTEN)
+fn listen_address<'a>(arguments: &'a GatewayArguments, keys: &'a GatewayKeys) -> &'a str {
+    arguments.listen.as_deref().or(keys.listen.as_deref()).unwrap_or(DEFAULT_LISTEN)
 }
 
 /// Who may ask, and how much.
-fn settings(arguments: &GatewayArguments, keys: &GatewayKeys, token: Option<&Secret>, seed: u64) -> Settings {
-    Settings {
+fn gateway_settings(
+    arguments: &GatewayArguments,
+    keys: &GatewayKeys,
+    token: Option<&Secret>,
+    seed: u64,
+) -> GatewaySettings {
+    GatewaySettings {
         token: token.cloned(),
         hosts: keys.hosts.iter().chain(&arguments.allow_host).cloned().collect(),
         origins: keys.origins.clone(),
-        limits: keys.limits(),
+        limits: keys.gateway_limits(),
         seed,
         clock: SystemTime::now,
     }
 }
 
 /// What is said at the start.
-fn announced(arguments: &GatewayArguments, address: SocketAddr, token: &Token, names: &[String]) -> String {
+fn startup_text(arguments: &GatewayArguments, address: SocketAddr, token: &GatewayToken, names: &[String]) -> String {
     let line = format!("listening on http://{address}\n");
     if arguments.quiet {
         return match token {
-            Token::Made(token) => format!("{line}token {}\n", token.expose()),
+            GatewayToken::Generated(token) => format!("{line}token {}\n", token.expose()),
             _ => line,
         };
     }
     let token = match token {
-        Token::Made(token) => token.expose().to_owned(),
-        Token::Given(_, variable) => format!("${}", variable.as_deref().unwrap_or("TOKEN")),
-        Token::None => "none".to_owned(),
+        GatewayToken::Generated(token) => token.expose().to_owned(),
+        GatewayToken::Given(_, variable) => format!("${}", variable.as_deref().unwrap_or("TOKEN")),
+        GatewayToken::None => "none".to_owned(),
     };
     let model = names.first().map_or("MODEL", String::as_str);
-    line + &print::visible(&paste::settings(&paste::Facts { address, token: &token, model, names }))
+    line + &print::sanitize_text(&client_settings::render_settings(&client_settings::ClientFacts {
+        address,
+        token: &token,
+        model,
+        names,
+    }))
 }
 
-fn listen(kind: SignalKind) -> Result<Signal, Failure> {
-    signal(kind).map_err(|error| Failure::internal(format!("signals cannot be heard: {error}")))
+fn signal_stream(kind: SignalKind) -> Result<Signal, CommandError> {
+    signal(kind).map_err(|error| CommandError::internal(format!("signals cannot be heard: {error}")))
 }
 
 /// Resolves when the process is asked to end; at the second time it ends at once.
-fn ended() -> Result<impl Future<Output = ()> + Send, Failure> {
-    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+fn shutdown_signal() -> Result<impl Future<Output = ()> + Send, CommandError> {
+    let (mut interrupt, mut terminate) =
+        (signal_stream(SignalKind::interrupt())?, signal_stream(SignalKind::terminate())?);
     Ok(async move {
-        asked(&mut interrupt, &mut terminate).await;
+        stop_requested(&mut interrupt, &mut terminate).await;
         tokio::spawn(async move {
-            asked(&mut interrupt, &mut terminate).await;
-            std::process::exit(i32::from(Exit::Interrupted.code()));
+            stop_requested(&mut interrupt, &mut terminate).await;
+            std::process::exit(i32::from(ExitStatus::Interrupted.code()));
         });
     })
 }
 
-async fn asked(interrupt: &mut Signal, terminate: &mut Signal) {
+async fn stop_requested(interrupt: &mut Signal, terminate: &mut Signal) {
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
@@ -142,56 +155,56 @@ async fn asked(interrupt: &mut Signal, terminate: &mut Signal) {
 
 /// Allows as many open files as the system lets this process have: every answer takes two connections. If that cannot be, the
 /// usual number has to do.
-fn more_files() {
+fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     _ = setrlimit(Resource::Nofile, limit);
 }
 
-impl Token {
+impl GatewayToken {
     fn secret(&self) -> Option<&Secret> {
         match self {
-            Self::Made(token) | Self::Given(token, _) => Some(token),
+            Self::Generated(token) | Self::Given(token, _) => Some(token),
             Self::None => None,
         }
     }
 }
 
 /// The token: of the flags, of the file, of the environment, or made here.
-fn token(arguments: &GatewayArguments, keys: &GatewayKeys) -> Result<Token, Failure> {
+fn resolve_token(arguments: &GatewayArguments, keys: &GatewayKeys) -> Result<GatewayToken, CommandError> {
     if arguments.no_token {
-        return Ok(Token::None);
+        return Ok(GatewayToken::None);
     }
     if let Some(token) = &arguments.token {
-        return given(Secret::new(token), None);
+        return given_token(Secret::new(token), None);
     }
     if let Some(token) = &keys.token {
-        return given(token.clone(), None);
+        return given_token(token.clone(), None);
     }
     if let Some(variable) = &keys.token_env {
-        let unset = |_| Failure::usage(format!("{variable} holds no token: set it, or leave `token_env` out"));
-        return given(Secret::new(std::env::var(variable).map_err(unset)?), Some(variable));
+        let unset = |_| CommandError::usage(format!("{variable} holds no token: set it, or leave `token_env` out"));
+        return given_token(Secret::new(std::env::var(variable).map_err(unset)?), Some(variable));
     }
-    if let Ok(token) = std::env::var(TOKEN) {
-        return given(Secret::new(token), Some(TOKEN));
+    if let Ok(token) = std::env::var(TOKEN_VARIABLE) {
+        return given_token(Secret::new(token), Some(TOKEN_VARIABLE));
     }
-    let bytes: [u8; 24] = random()?;
+    let bytes: [u8; 24] = random_bytes()?;
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Token::Made(Secret::new(format!("sabir-{hex}"))))
+    Ok(GatewayToken::Generated(Secret::new(format!("sabir-{hex}"))))
 }
 
-fn given(token: Secret, variable: Option<&str>) -> Result<Token, Failure> {
+fn given_token(token: Secret, variable: Option<&str>) -> Result<GatewayToken, CommandError> {
     if token.is_empty() {
         let place = variable.unwrap_or("--token");
-        return Err(Failure::usage(format!("the token in {place} is empty: without one a random token is made")));
+        return Err(CommandError::usage(format!("the token in {place} is empty: without one a random token is made")));
     }
-    Ok(Token::Given(token, variable.map(str::to_owned)))
+    Ok(GatewayToken::Given(token, variable.map(str::to_owned)))
 }
 
 /// Bytes that nobody can guess.
-fn random<const N: usize>() -> Result<[u8; N], Failure> {
+fn random_bytes<const N: usize>() -> Result<[u8; N], CommandError> {
     let mut bytes = [0; N];
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|error| Failure::internal(format!("/dev/urandom cannot be read: {error}")))?;
+    read.map_err(|error| CommandError::internal(format!("/dev/urandom cannot be read: {error}")))?;
     Ok(bytes)
 }

@@ -2,11 +2,11 @@
 
 use clap::CommandFactory;
 use sabir_agent::control;
-use sabir_call::nearest;
+use sabir_call::nearest_candidate;
 use sabir_check::lint::LINTS;
 
-use crate::cli::{Cli, Output};
-use crate::exit::{Exit, Failure};
+use crate::cli::{Cli, OutputFormat};
+use crate::exit::{CommandError, ExitStatus};
 use crate::{dialects, print};
 
 /// What has a document of its own.
@@ -28,46 +28,46 @@ const TOPICS: [(&str, &str); 14] = [
 ];
 
 /// `sabir help`.
-pub(crate) fn help(topic: &[String]) -> Result<Exit, Failure> {
+pub(crate) fn run_help(topic: &[String]) -> Result<ExitStatus, CommandError> {
     let words: Vec<_> = topic.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["dialect", name] => return dialects::dialects(Some(name), Output::Text),
-        ["dialect"] => return dialects::dialects(None, Output::Text),
+        ["dialect", name] => return dialects::run_dialects(Some(name), OutputFormat::Text),
+        ["dialect"] => return dialects::run_dialects(None, OutputFormat::Text),
         ["lints"] => {
             let lines: String = LINTS.iter().map(|lint| format!("{}\n    {}\n", lint.name, lint.doc)).collect();
-            print::out(&lines);
+            print::write_stdout(&lines);
         }
-        ["tools" | "tool"] => print::out(&tools()),
-        ["tool", name] => print::out(tool(name)?),
+        ["tools" | "tool"] => print::write_stdout(&list_tools()),
+        ["tool", name] => print::write_stdout(tool_manual(name)?),
         words => match TOPICS.iter().find(|(topic, _)| words == [*topic]) {
-            Some((_, text)) => print::out(text),
-            None => print::out(&of_command(words)?),
+            Some((_, text)) => print::write_stdout(text),
+            None => print::write_stdout(&command_help(words)?),
         },
     }
-    Ok(Exit::Completed)
+    Ok(ExitStatus::Completed)
 }
 
 /// The built-in tools, with what a model reads of each.
-fn tools() -> String {
-    let known = sabir_tools::specs().into_iter().chain(sabir_tools::unoffered_specs());
-    let known = known.chain(control::specs()).chain(control::rare_specs());
+fn list_tools() -> String {
+    let known = sabir_tools::builtin_specs().into_iter().chain(sabir_tools::unoffered_specs());
+    let known = known.chain(control::control_specs()).chain(control::mode_dependent_specs());
     let mut text: String = known.map(|spec| format!("{}\n    {}\n", spec.name, spec.description)).collect();
     text.push_str("`sabir help tool NAME` says what one does, and the exact words of its results.\n");
     text
 }
 
-fn tool(name: &str) -> Result<&'static str, Failure> {
-    let manuals: Vec<_> = sabir_tools::manuals().into_iter().chain(control::manuals()).collect();
+fn tool_manual(name: &str) -> Result<&'static str, CommandError> {
+    let manuals: Vec<_> = sabir_tools::tool_manuals().into_iter().chain(control::tool_manuals()).collect();
     if let Some((_, manual)) = manuals.iter().find(|(known, _)| *known == name) {
         return Ok(manual);
     }
-    let near = nearest(name, manuals.iter().map(|(known, _)| *known));
+    let near = nearest_candidate(name, manuals.iter().map(|(known, _)| *known));
     let hint =
         near.map_or_else(|| "`sabir help tools` lists them".to_owned(), |near| format!("did you mean `{near}`?"));
-    Err(Failure::usage(format!("there is no tool `{name}`: {hint}")))
+    Err(CommandError::usage(format!("there is no tool `{name}`: {hint}")))
 }
 
-fn of_command(words: &[&str]) -> Result<String, Failure> {
+fn command_help(words: &[&str]) -> Result<String, CommandError> {
     let mut root = Cli::command();
     root.build();
     let mut command = &mut root;
@@ -75,12 +75,12 @@ fn of_command(words: &[&str]) -> Result<String, Failure> {
         let names: Vec<String> = command.get_subcommands().map(|known| known.get_name().to_owned()).collect();
         let topics = ["dialect", "lints", "tool", "tools"].into_iter().chain(TOPICS.map(|(topic, _)| topic));
         command = command.find_subcommand_mut(word).ok_or_else(|| {
-            let near = nearest(word, names.iter().map(String::as_str).chain(topics));
+            let near = nearest_candidate(word, names.iter().map(String::as_str).chain(topics));
             let hint = near.map_or_else(
                 || "`sabir --help` lists the commands".to_owned(),
                 |near| format!("did you mean `{near}`?"),
             );
-            Failure::usage(format!("there is no help on `{word}`: {hint}"))
+            CommandError::usage(format!("there is no help on `{word}`: {hint}"))
         })?;
     }
     Ok(command.render_long_help().to_string())

@@ -6,13 +6,13 @@ use std::task::Poll;
 use sabir_session::{Command, SessionHandle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, ExitStatus};
 use crate::surroundings::runtime;
 
 /// Listens for signals on a thread of its own: the one that works may be waiting for a disk.
 ///
 /// In a session that stays open the first SIGINT of a run interrupts it, and the second one ends the process.
-pub(crate) fn listen(session: SessionHandle, stays_open: bool) -> Result<(), Failure> {
+pub(crate) fn listen(session: SessionHandle, stays_open: bool) -> Result<(), CommandError> {
     let runtime = runtime()?;
     let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
     let mut signals: Vec<Signal> = {
@@ -26,7 +26,7 @@ pub(crate) fn listen(session: SessionHandle, stays_open: bool) -> Result<(), Fai
             let received = runtime.block_on(any(&mut signals));
             let run = session.run_number();
             if interrupted_run == Some(run) {
-                std::process::exit(i32::from(Exit::Interrupted.code()));
+                std::process::exit(i32::from(ExitStatus::Interrupted.code()));
             }
             interrupted_run = Some(run);
             let only_interrupts = stays_open && received == 0 && !session.is_idle();
@@ -38,7 +38,7 @@ pub(crate) fn listen(session: SessionHandle, stays_open: bool) -> Result<(), Fai
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(listen)
-        .map_err(|error| Failure::internal(format!("there is no thread to hear signals: {error}")))?;
+        .map_err(|error| CommandError::internal(format!("there is no thread to hear signals: {error}")))?;
     Ok(())
 }
 

@@ -3,23 +3,23 @@
 use std::path::Path;
 
 use sabir_policy::Mode;
-use sabir_session::modes::{all, model_of};
+use sabir_session::modes::{all_modes, model_of};
 use sabir_workspace::Workspace;
 use serde_json::json;
 
-use crate::cli::{ModesArguments, Whole};
-use crate::exit::{Exit, Failure};
+use crate::cli::{ModesArguments, ReportFormat};
+use crate::exit::{CommandError, ExitStatus};
 use crate::{print, surroundings};
 
 /// `sabir modes`.
-pub(crate) fn modes(arguments: &ModesArguments) -> Result<Exit, Failure> {
+pub(crate) fn modes(arguments: &ModesArguments) -> Result<ExitStatus, CommandError> {
     let config = surroundings::load_config(arguments.config.as_deref())?;
     let folder = arguments.folder.as_deref().unwrap_or_else(|| Path::new("."));
-    let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
-    let (all, faults) = all(&config, &workspace);
+    let workspace = Workspace::open(folder).map_err(|error| CommandError::usage(error.to_string()))?;
+    let (all, faults) = all_modes(&config, &workspace);
     let groups = |mode: &Mode| mode.groups.iter().map(|group| group.name()).collect::<Vec<_>>();
     match arguments.output {
-        Whole::Json => {
+        ReportFormat::Json => {
             let rows = all.iter().map(|mode| {
                 let write: Vec<_> = mode.write.iter().map(ToString::to_string).collect();
                 json!({
@@ -28,19 +28,20 @@ pub(crate) fn modes(arguments: &ModesArguments) -> Result<Exit, Failure> {
                 })
             });
             let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
-            print::json(&json!({"modes": rows.collect::<Vec<_>>(), "faults": faults}));
+            print::print_json(&json!({"modes": rows.collect::<Vec<_>>(), "faults": faults}));
         }
-        Whole::Text => {
+        ReportFormat::Text => {
             let width = all.iter().map(|mode| mode.name.chars().count()).max().unwrap_or_default();
             let lines = all.iter().map(|mode| {
-                let limit = if mode.write.is_empty() { String::new() } else { format!(" ({})", mode.writes()) };
+                let limit =
+                    if mode.write.is_empty() { String::new() } else { format!(" ({})", mode.writable_patterns()) };
                 let model = model_of(&config, &mode.name).map(|model| format!("; model: {model}")).unwrap_or_default();
                 let groups = groups(mode).join(", ");
                 format!("{:<width$}  {}\n{:<width$}  tools: {groups}{limit}{model}\n", mode.name, mode.about, "")
             });
-            print::out(&print::visible(&lines.collect::<String>()));
-            faults.iter().for_each(|fault| print::err(&print::visible(&format!("sabir: {fault}\n"))));
+            print::write_stdout(&print::sanitize_text(&lines.collect::<String>()));
+            faults.iter().for_each(|fault| print::write_stderr(&print::sanitize_text(&format!("sabir: {fault}\n"))));
         }
     }
-    Ok(Exit::Completed)
+    Ok(ExitStatus::Completed)
 }

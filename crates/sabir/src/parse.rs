@@ -4,49 +4,49 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
-use sabir_call::dialect::{Selection, dialect};
+use sabir_call::dialect::{DialectSelection, find_dialect};
 use sabir_call::{
-    Certainty, Cut, Draft, DraftPart, Event, Fault, FaultKind, Mark, MarkRole, Parallel, Protocol, Reader, Severity,
-    Sink, ToolSet,
+    CallReader, Certainty, DraftPart, DraftResponse, Event, EventSink, Fault, FaultKind, MarkupRole, MarkupSpan,
+    ParallelCalls, Severity, ToolProtocol, ToolSet, Truncation,
 };
-use sabir_check::{Audience, CallState, Checked, Checker, Repetition, feedback};
+use sabir_check::{CallChecker, CallState, CheckedCall, FeedbackContext, RepeatTracker, render_feedback};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::cli::{CheckArguments, ListeningOptions, Output, ParseArguments, Whole};
+use crate::cli::{CheckArguments, ListeningOptions, OutputFormat, ParseArguments, ReportFormat};
 use crate::exit::unknown_dialect;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, ExitStatus};
 use crate::print;
 use crate::surroundings;
-use crate::wire::Response;
+use crate::wire::BodyReport;
 
 /// What `--output json` prints.
 #[derive(Debug, Serialize)]
-pub(crate) struct Understood<'a> {
+pub(crate) struct ParseReport<'a> {
     dialect: &'a str,
     parts: Vec<Value>,
     faults: Vec<Value>,
     feedback: Option<String>,
     #[serde(flatten)]
-    response: Option<&'a Response>,
+    response: Option<&'a BodyReport>,
 }
 
 /// A text with everything that was made of it.
-pub(crate) struct Reading {
+pub(crate) struct ParsedText {
     /// `auto`, or the name of a dialect or a wire.
     pub(crate) selection: &'static str,
     pub(crate) source: String,
-    pub(crate) draft: Draft,
-    pub(crate) checked: Vec<Checked>,
-    pub(crate) how: Recognised,
+    pub(crate) draft: DraftResponse,
+    pub(crate) checked: Vec<CheckedCall>,
+    pub(crate) recognitions: RecognitionTracker,
     /// What belongs to no call.
-    pub(crate) loose: Vec<Fault>,
+    pub(crate) loose_faults: Vec<Fault>,
     pub(crate) tools: ToolSet,
 }
 
 /// How a call was recognised.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(crate) struct How {
+pub(crate) struct CallRecognition {
     /// How sure the reader is.
     pub(crate) sure: Certainty,
     /// Why.
@@ -54,42 +54,46 @@ pub(crate) struct How {
 }
 
 /// Keeps the events as a draft, and prints them where that is asked for.
-pub(crate) struct Listener {
-    draft: Draft,
+pub(crate) struct DraftCollector {
+    draft: DraftResponse,
     prints: bool,
-    recognised: Recognised,
+    recognised: RecognitionTracker,
 }
 
 /// How each call was recognised: by the mark right before it, or else by the last one around calls of its dialect. A call
 /// in text without either has no marker at all.
 #[derive(Debug, Default)]
-pub(crate) struct Recognised {
+pub(crate) struct RecognitionTracker {
     /// One dialect was chosen.
     chosen: bool,
-    how: BTreeMap<u32, How>,
-    call: Option<How>,
-    wrapper: Option<(Option<String>, How)>,
+    how: BTreeMap<u32, CallRecognition>,
+    call: Option<CallRecognition>,
+    wrapper: Option<(Option<String>, CallRecognition)>,
 }
 
-impl Recognised {
+impl RecognitionTracker {
     /// Of calls in all dialects, or in the one of that name.
     pub(crate) fn new(selection: &str) -> Self {
         Self { chosen: selection != "auto", ..Self::default() }
     }
 
     /// Takes the next event.
-    pub(crate) fn event(&mut self, event: Event<'_>) {
+    pub(crate) fn note_event(&mut self, event: Event<'_>) {
         match event {
-            Event::Mark(Mark { role, dialect, sure, rule, .. }) => match role {
-                MarkRole::Call => self.call = Some(How { sure, rule }),
-                MarkRole::Wrapper => self.wrapper = Some((dialect.map(str::to_owned), How { sure, rule })),
+            Event::Mark(MarkupSpan { role, dialect, sure, rule, .. }) => match role {
+                MarkupRole::Call => self.call = Some(CallRecognition { sure, rule }),
+                MarkupRole::Wrapper => {
+                    self.wrapper = Some((dialect.map(str::to_owned), CallRecognition { sure, rule }))
+                }
                 _ => {}
             },
             Event::CallStart { index, dialect, .. } => {
                 let wrapper = self.wrapper.as_ref().filter(|(known, _)| known.as_deref() == dialect);
                 let sure = if self.chosen { Certainty::Certain } else { Certainty::Guess };
-                let bare =
-                    dialect.map(|_| How { sure, rule: "no marker: its shape and its place say that it is a call" });
+                let bare = dialect.map(|_| CallRecognition {
+                    sure,
+                    rule: "no marker: its shape and its place say that it is a call",
+                });
                 let how = self.call.take().or(wrapper.map(|(_, how)| *how)).or(bare);
                 self.how.extend(how.map(|how| (index, how)));
             }
@@ -98,145 +102,147 @@ impl Recognised {
     }
 
     /// How that call was recognised.
-    pub(crate) fn of(&self, index: u32) -> Option<How> {
+    pub(crate) fn recognition_of(&self, index: u32) -> Option<CallRecognition> {
         self.how.get(&index).copied()
     }
 }
 
-impl Listener {
+impl DraftCollector {
     pub(crate) fn new(prints: bool, selection: &str) -> Self {
-        Self { draft: Draft::default(), prints, recognised: Recognised::new(selection) }
+        Self { draft: DraftResponse::default(), prints, recognised: RecognitionTracker::new(selection) }
     }
 
-    pub(crate) fn draft(mut self) -> (Draft, Recognised) {
+    pub(crate) fn into_draft(mut self) -> (DraftResponse, RecognitionTracker) {
         self.draft.drop_blank_text();
         (self.draft, self.recognised)
     }
 }
 
-impl Sink for Listener {
-    fn event(&mut self, event: Event<'_>) {
-        self.recognised.event(event);
+impl EventSink for DraftCollector {
+    fn push_event(&mut self, event: Event<'_>) {
+        self.recognised.note_event(event);
         // Marks are for `explain`: they say why, not what.
         if self.prints && !matches!(event, Event::Mark(_)) {
-            print::json(&event);
+            print::print_json(&event);
         }
-        self.draft.event(event);
+        self.draft.push_event(event);
     }
 }
 
 /// `sabir parse`.
-pub(crate) fn parse(arguments: &ParseArguments) -> Result<Exit, Failure> {
-    let prints = arguments.output == Output::Events;
-    let reading = listen(&arguments.listening, prints, &mut |_| {})?;
+pub(crate) fn run_parse(arguments: &ParseArguments) -> Result<ExitStatus, CommandError> {
+    let prints = arguments.output == OutputFormat::Events;
+    let reading = read_input(&arguments.listening, prints, &mut |_| {})?;
     match arguments.output {
-        Output::Json => print::json(&reading.understood(None)),
-        Output::Text => print::out(&reading.in_words()),
-        Output::Events => {}
+        OutputFormat::Json => print::print_json(&reading.to_report(None)),
+        OutputFormat::Text => print::write_stdout(&reading.render_text()),
+        OutputFormat::Events => {}
     }
-    Ok(reading.exit())
+    Ok(reading.exit_status())
 }
 
 /// `sabir check`.
-pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, Failure> {
-    let reading = listen(&arguments.listening, false, &mut |_| {})?;
-    let faults = reading.faults();
+pub(crate) fn check_input(arguments: &CheckArguments) -> Result<ExitStatus, CommandError> {
+    let reading = read_input(&arguments.listening, false, &mut |_| {})?;
+    let faults = reading.all_faults();
     match arguments.output {
-        Whole::Json => {
-            let faults: Vec<_> = faults.iter().map(|fault| describe(fault, &reading.source)).collect();
-            print::json(&json!({"faults": faults, "feedback": reading.feedback()}));
+        ReportFormat::Json => {
+            let faults: Vec<_> = faults.iter().map(|fault| fault_json(fault, &reading.source)).collect();
+            print::print_json(&json!({"faults": faults, "feedback": reading.model_feedback()}));
         }
-        Whole::Text => {
+        ReportFormat::Text => {
             let mut text = String::new();
             for fault in &faults {
-                text.push_str(&fault.diagnostic(&reading.source));
+                text.push_str(&fault.render_diagnostic(&reading.source));
                 text.push('\n');
             }
-            if let Some(feedback) = reading.feedback() {
+            if let Some(feedback) = reading.model_feedback() {
                 text.push_str(&format!("the model would be told:\n\n{feedback}\n"));
             }
             let errors = faults.iter().filter(|fault| fault.severity == Severity::Error).count();
             text.push_str(&format!(
                 "{}, {}, {}\n",
-                print::counted(reading.checked.len(), "call"),
-                print::counted(errors, "error"),
-                print::counted(faults.len() - errors, "warning")
+                print::count_noun(reading.checked.len(), "call"),
+                print::count_noun(errors, "error"),
+                print::count_noun(faults.len() - errors, "warning")
             ));
-            print::out(&print::visible(&text));
+            print::write_stdout(&print::sanitize_text(&text));
         }
     }
-    Ok(reading.exit())
+    Ok(reading.exit_status())
 }
 
 /// Reads standard input as the options say, and prints the events where they are wanted. `also` sees every event.
-pub(crate) fn listen(
+pub(crate) fn read_input(
     options: &ListeningOptions,
     prints: bool,
     also: &mut dyn FnMut(Event<'_>),
-) -> Result<Reading, Failure> {
-    let (name, selection) = match (options.dialect.as_str(), dialect(&options.dialect)) {
-        ("auto", _) => ("auto", Selection::AUTO),
-        (_, Some(dialect)) => (dialect.name, Selection::from(dialect)),
+) -> Result<ParsedText, CommandError> {
+    let (name, selection) = match (options.dialect.as_str(), find_dialect(&options.dialect)) {
+        ("auto", _) => ("auto", DialectSelection::AUTO),
+        (_, Some(dialect)) => (dialect.name, DialectSelection::from(dialect)),
         (unknown, None) => return Err(unknown_dialect(unknown, "auto, ")),
     };
     let tools = load_tools(options.reading.tools.as_deref())?;
-    let checker = gates(options, tools.clone())?;
-    let bytes = standard_input()?;
-    let mut listener = Listener::new(prints, name);
+    let checker = build_checker(options, tools.clone())?;
+    let bytes = read_stdin()?;
+    let mut listener = DraftCollector::new(prints, name);
     let mut sink = |event: Event<'_>| {
         also(event);
-        listener.event(event);
+        listener.push_event(event);
     };
-    let mut reader = Reader::new(selection, &tools);
-    for chunk in chunks(&bytes, options.reading.chunk) {
+    let mut reader = CallReader::new(selection, &tools);
+    for chunk in split_chunks(&bytes, options.reading.chunk) {
         reader.push_bytes(chunk, &mut sink);
     }
-    reader.finish(Cut::Ended, &mut sink);
-    let (mut draft, how) = listener.draft();
+    reader.finish(Truncation::Ended, &mut sink);
+    let (mut draft, how) = listener.into_draft();
     // A reader does not repeat the text that it is given; the gates look for names in it.
     draft.source = String::from_utf8_lossy(&bytes).into_owned();
-    let (checked, loose) = (checker.check_all(&draft), checker.loose(&draft));
+    let (checked, loose) = (checker.check_all(&draft), checker.unattached_faults(&draft));
     let source = draft.source.clone();
-    Ok(Reading { selection: name, source, draft, checked, how, loose, tools })
+    Ok(ParsedText { selection: name, source, draft, checked, recognitions: how, loose_faults: loose, tools })
 }
 
 /// The gates that the options and the configuration ask for.
-fn gates(options: &ListeningOptions, tools: ToolSet) -> Result<Checker, Failure> {
+fn build_checker(options: &ListeningOptions, tools: ToolSet) -> Result<CallChecker, CommandError> {
     let config = surroundings::load_config(None)?;
     let repairs = sabir_session::repairs_without(config.disabled_repairs().iter().chain(&options.no_repair))?;
-    let parallel = if options.one { Parallel::One } else { Parallel::Many };
-    Ok(Checker::new(tools).with_repairs(repairs).with_parallel(parallel))
+    let parallel = if options.one { ParallelCalls::One } else { ParallelCalls::Many };
+    Ok(CallChecker::new(tools).with_repairs(repairs).with_parallel(parallel))
 }
 
-impl Reading {
+impl ParsedText {
     /// All faults, in the order of the text.
-    pub(crate) fn faults(&self) -> Vec<Fault> {
+    pub(crate) fn all_faults(&self) -> Vec<Fault> {
         let calls = self.checked.iter().flat_map(|call| &call.faults);
-        let mut faults: Vec<_> = calls.chain(&self.loose).cloned().collect();
+        let mut faults: Vec<_> = calls.chain(&self.loose_faults).cloned().collect();
         faults.sort_by_key(|fault| fault.span.start);
         faults
     }
 
     /// What the model would be told.
-    pub(crate) fn feedback(&self) -> Option<String> {
-        let protocol = match self.checked.iter().find_map(|checked| self.draft.call(checked.index)?.dialect.clone()) {
-            Some(dialect) => Protocol::Prompted(dialect),
-            None if dialect(self.selection).is_some() => Protocol::Prompted(self.selection.to_owned()),
-            None => Protocol::Native,
-        };
-        let audience = Audience { protocol: &protocol, tools: &self.tools, told: &Repetition::default() };
-        feedback(&self.checked, &self.loose, &self.source, &audience)
+    pub(crate) fn model_feedback(&self) -> Option<String> {
+        let protocol =
+            match self.checked.iter().find_map(|checked| self.draft.call_by_index(checked.index)?.dialect.clone()) {
+                Some(dialect) => ToolProtocol::Prompted(dialect),
+                None if find_dialect(self.selection).is_some() => ToolProtocol::Prompted(self.selection.to_owned()),
+                None => ToolProtocol::Native,
+            };
+        let audience =
+            FeedbackContext { protocol: &protocol, tools: &self.tools, repetition: &RepeatTracker::default() };
+        render_feedback(&self.checked, &self.loose_faults, &self.source, &audience)
     }
 
-    pub(crate) fn exit(&self) -> Exit {
+    pub(crate) fn exit_status(&self) -> ExitStatus {
         let bad_call = self.checked.iter().any(|call| call.state != CallState::Complete);
         // What the provider did is no call that was not understood.
         let of_model = |fault: &&Fault| fault.severity == Severity::Error && fault.kind != FaultKind::Provider;
-        let loose = self.loose.iter().any(|fault| of_model(&fault));
-        if bad_call || loose { Exit::NotUnderstood } else { Exit::Completed }
+        let loose = self.loose_faults.iter().any(|fault| of_model(&fault));
+        if bad_call || loose { ExitStatus::NotUnderstood } else { ExitStatus::Completed }
     }
 
-    pub(crate) fn understood<'a>(&'a self, response: Option<&'a Response>) -> Understood<'a> {
+    pub(crate) fn to_report<'a>(&'a self, response: Option<&'a BodyReport>) -> ParseReport<'a> {
         let parts = self.draft.parts.iter().filter_map(|part| match part {
             DraftPart::Text(text) => Some(json!({"type": "text", "text": text})),
             DraftPart::Thought(text) => Some(json!({"type": "thought", "text": text})),
@@ -246,42 +252,42 @@ impl Reading {
                 let span = call.dialect.as_ref().map(|_| call.span);
                 Some(json!({
                     "type": "call", "name": checked.name, "id": call.id, "dialect": call.dialect, "state": checked.state,
-                    "arguments": checked.arguments, "span": span, "repairs": checked.repairs, "how": self.how.of(call.index),
+                    "arguments": checked.arguments, "span": span, "repairs": checked.repairs, "how": self.recognitions.recognition_of(call.index),
                 }))
             }
         });
-        Understood {
+        ParseReport {
             dialect: self.selection,
             parts: parts.collect(),
-            faults: self.faults().iter().map(|fault| describe(fault, &self.source)).collect(),
-            feedback: self.feedback(),
+            faults: self.all_faults().iter().map(|fault| fault_json(fault, &self.source)).collect(),
+            feedback: self.model_feedback(),
             response,
         }
     }
 
-    pub(crate) fn in_words(&self) -> String {
+    pub(crate) fn render_text(&self) -> String {
         let mut text = String::new();
         for part in &self.draft.parts {
             match part {
-                DraftPart::Text(words) => text.push_str(&format!("text\n{}\n", print::indented(words))),
-                DraftPart::Thought(words) => text.push_str(&format!("thought\n{}\n", print::indented(words))),
+                DraftPart::Text(words) => text.push_str(&format!("text\n{}\n", print::indent_lines(words))),
+                DraftPart::Thought(words) => text.push_str(&format!("thought\n{}\n", print::indent_lines(words))),
                 DraftPart::Opaque(_) => {}
                 DraftPart::Call(call) => {
                     let Some(checked) = self.checked.iter().find(|checked| checked.index == call.index) else {
                         continue;
                     };
-                    text.push_str(&call_in_words(checked, call.dialect.as_deref().unwrap_or("native")));
+                    text.push_str(&render_call(checked, call.dialect.as_deref().unwrap_or("native")));
                 }
             }
         }
-        for fault in self.faults() {
-            text.push_str(&fault.diagnostic(&self.source));
+        for fault in self.all_faults() {
+            text.push_str(&fault.render_diagnostic(&self.source));
         }
-        print::visible(&text)
+        print::sanitize_text(&text)
     }
 }
 
-pub(crate) fn call_in_words(checked: &Checked, spelling: &str) -> String {
+pub(crate) fn render_call(checked: &CheckedCall, spelling: &str) -> String {
     let state = match checked.state {
         CallState::Complete => "complete",
         CallState::Rejected => "rejected",
@@ -290,7 +296,9 @@ pub(crate) fn call_in_words(checked: &Checked, spelling: &str) -> String {
     let mut text = format!("call {} ({spelling}, {state})\n", checked.name);
     for (name, value) in &checked.arguments {
         match value.as_str() {
-            Some(words) if words.contains('\n') => text.push_str(&format!("  {name}:\n{}\n", print::indented(words))),
+            Some(words) if words.contains('\n') => {
+                text.push_str(&format!("  {name}:\n{}\n", print::indent_lines(words)))
+            }
             Some(words) => text.push_str(&format!("  {name}: {words}\n")),
             None => text.push_str(&format!("  {name}: {value}\n")),
         }
@@ -302,8 +310,8 @@ pub(crate) fn call_in_words(checked: &Checked, spelling: &str) -> String {
 }
 
 /// A fault as the contract prints it.
-pub(crate) fn describe(fault: &Fault, source: &str) -> Value {
-    let place = fault.place(source);
+pub(crate) fn fault_json(fault: &Fault, source: &str) -> Value {
+    let place = fault.position_in(source);
     json!({
         "kind": fault.kind.name(), "severity": fault.severity, "call": fault.call, "argument": fault.argument,
         "line": place.line, "column": place.column, "span": fault.span, "message": fault.message, "hint": fault.hint,
@@ -311,20 +319,20 @@ pub(crate) fn describe(fault: &Fault, source: &str) -> Value {
 }
 
 /// The tools of a file, or the built-in ones.
-pub(crate) fn load_tools(path: Option<&Path>) -> Result<ToolSet, Failure> {
+pub(crate) fn load_tools(path: Option<&Path>) -> Result<ToolSet, CommandError> {
     let Some(path) = path else { return Ok(sabir_session::built_in_tools()) };
     let shown = path.display();
     let text = sabir_session::config::read_text(path)?;
-    ToolSet::from_json(&text).map_err(|error| Failure::usage(format!("{shown}: {error}")))
+    ToolSet::from_json(&text).map_err(|error| CommandError::usage(format!("{shown}: {error}")))
 }
 
-pub(crate) fn standard_input() -> Result<Vec<u8>, Failure> {
+pub(crate) fn read_stdin() -> Result<Vec<u8>, CommandError> {
     let mut bytes = Vec::new();
     let read = std::io::stdin().lock().read_to_end(&mut bytes);
-    read.map_err(|error| Failure::internal(format!("standard input cannot be read: {error}")))?;
+    read.map_err(|error| CommandError::internal(format!("standard input cannot be read: {error}")))?;
     Ok(bytes)
 }
 
-pub(crate) fn chunks(bytes: &[u8], size: usize) -> std::slice::Chunks<'_, u8> {
+pub(crate) fn split_chunks(bytes: &[u8], size: usize) -> std::slice::Chunks<'_, u8> {
     bytes.chunks(if size == 0 { bytes.len().max(1) } else { size })
 }

@@ -1,6 +1,6 @@
 //! Output: the only place that writes to the terminal.
 //!
-//! Text of models, tools and files passes [`visible`] or a [`Sanitizer`](crate::sanitizer::Sanitizer) on its way to a terminal. A
+//! Text of models, tools and files passes [`sanitize_text`] or a [`Sanitizer`](crate::sanitizer::Sanitizer) on its way to a terminal. A
 //! closed pipe is no error: whoever listened has heard enough.
 
 use std::io::{ErrorKind, Write, stderr, stdout};
@@ -10,71 +10,71 @@ use sabir_call::redact;
 use serde::Serialize;
 
 use crate::sanitizer::is_unseen;
-pub(crate) use crate::sanitizer::visible;
+pub(crate) use crate::sanitizer::sanitize_text;
 
 /// Whether output was lost for another reason than that nobody reads it.
-static LOST: AtomicBool = AtomicBool::new(false);
+static OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
 
 /// Writes to standard output as it stands.
-pub(crate) fn out(text: &str) {
-    out_bytes(text.as_bytes());
+pub(crate) fn write_stdout(text: &str) {
+    write_stdout_bytes(text.as_bytes());
 }
 
 /// Whether something that was asked for could not be written: a full disk, say.
-pub(crate) fn is_lost() -> bool {
-    LOST.load(Ordering::Relaxed)
+pub(crate) fn is_output_lost() -> bool {
+    OUTPUT_LOST.load(Ordering::Relaxed)
 }
 
 /// Writes to standard error as it stands.
-pub(crate) fn err(text: &str) {
-    err_bytes(text.as_bytes());
+pub(crate) fn write_stderr(text: &str) {
+    write_stderr_bytes(text.as_bytes());
 }
 
 /// Passes bytes on to standard output, which is no terminal.
-pub(crate) fn out_bytes(bytes: &[u8]) {
+pub(crate) fn write_stdout_bytes(bytes: &[u8]) {
     let mut stream = stdout().lock();
     let written = stream.write_all(bytes).and_then(|()| stream.flush());
     if written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
-        LOST.store(true, Ordering::Relaxed);
+        OUTPUT_LOST.store(true, Ordering::Relaxed);
     }
 }
 
 /// Passes bytes on to standard error, which is no terminal.
-pub(crate) fn err_bytes(bytes: &[u8]) {
+pub(crate) fn write_stderr_bytes(bytes: &[u8]) {
     let mut stream = stderr().lock();
     _ = stream.write_all(bytes).and_then(|()| stream.flush());
 }
 
 /// Writes one JSON object and a line feed.
-pub(crate) fn json(value: &impl Serialize) {
+pub(crate) fn print_json(value: &impl Serialize) {
     match serde_json::to_string(value) {
         Ok(mut line) => {
             line.push('\n');
-            out(&line);
+            write_stdout(&line);
         }
-        Err(error) => err(&format!("sabir: this cannot be written as JSON: {error}\n")),
+        Err(error) => write_stderr(&format!("sabir: this cannot be written as JSON: {error}\n")),
     }
 }
 
 /// Writes one JSON object and a line feed, without what has the shape of a secret: for what is told of tasks.
-pub(crate) fn redacted(value: &impl Serialize) {
+pub(crate) fn print_redacted_json(value: &impl Serialize) {
     match serde_json::to_string(value) {
-        Ok(line) => out(&format!("{}\n", redact::json(&line))),
-        Err(error) => err(&format!("sabir: this cannot be written as JSON: {error}\n")),
+        Ok(line) => write_stdout(&format!("{}\n", redact::redact_json(&line))),
+        Err(error) => write_stderr(&format!("sabir: this cannot be written as JSON: {error}\n")),
     }
 }
 
 /// A number of things: `1 call`, `2 calls`.
-pub(crate) fn counted(count: usize, thing: &str) -> String {
+pub(crate) fn count_noun(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 /// A piece of foreign text on one line, in backticks: control characters and invisible marks as escapes, the middle of
 /// a long one left out.
-pub(crate) fn quoted(text: &str) -> String {
+pub(crate) fn quote_short(text: &str) -> String {
     const HEAD: usize = 40;
     const TAIL: usize = 16;
-    let shown = quoted_whole;
+    let shown = quote_text;
     let head = text.char_indices().nth(HEAD).map_or(text.len(), |(at, _)| at);
     let tail = text.char_indices().rev().nth(TAIL - 1).map_or(0, |(at, _)| at);
     if tail <= head + TAIL {
@@ -85,7 +85,7 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// A piece of foreign text on one line: control characters and invisible marks as escapes.
-pub(crate) fn quoted_whole(text: &str) -> String {
+pub(crate) fn quote_text(text: &str) -> String {
     let show = |c: char| match c {
         '\n' => "\\n".to_owned(),
         '\r' => "\\r".to_owned(),
@@ -97,20 +97,20 @@ pub(crate) fn quoted_whole(text: &str) -> String {
 }
 
 /// Every line indented, so that foreign text cannot pass for our own.
-pub(crate) fn indented(text: &str) -> String {
+pub(crate) fn indent_lines(text: &str) -> String {
     text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::quote_short;
 
     #[test]
     fn quotations_are_short_and_safe() {
-        assert_eq!(quoted("<a>\n\tx\r"), "`<a>\\n\\tx\\r`");
-        assert_eq!(quoted("\u{1b}[2J\u{202e}\u{fffd}"), "`\\u{1b}[2J\\u{202e}\\u{fffd}`");
-        assert_eq!(quoted(&"é".repeat(60)), format!("`{}`", "é".repeat(60)));
-        assert_eq!(quoted(&"é".repeat(1000)), format!("`{}…{}`", "é".repeat(40), "é".repeat(16)));
-        assert_eq!(quoted(""), "``");
+        assert_eq!(quote_short("<a>\n\tx\r"), "`<a>\\n\\tx\\r`");
+        assert_eq!(quote_short("\u{1b}[2J\u{202e}\u{fffd}"), "`\\u{1b}[2J\\u{202e}\\u{fffd}`");
+        assert_eq!(quote_short(&"é".repeat(60)), format!("`{}`", "é".repeat(60)));
+        assert_eq!(quote_short(&"é".repeat(1000)), format!("`{}…{}`", "é".repeat(40), "é".repeat(16)));
+        assert_eq!(quote_short(""), "``");
     }
 }

@@ -1,33 +1,37 @@
 //! `prompt`: the system prompt that teaches the tools, as it would be sent.
 
-use sabir_call::dialect::dialect;
-use sabir_call::{Lesson, Parallel, Server, ToolChoice};
+use sabir_call::dialect::find_dialect;
+use sabir_call::{McpServerInfo, ParallelCalls, ToolChoice, ToolInstructions};
 use serde_json::json;
 
-use crate::cli::{Output, PromptArguments};
+use crate::cli::{OutputFormat, PromptArguments};
 use crate::exit::unknown_dialect;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, ExitStatus};
 use crate::{parse, print};
 use sabir_session::config;
 
 /// `sabir prompt`.
-pub(crate) fn prompt(arguments: &PromptArguments) -> Result<Exit, Failure> {
-    let dialect = dialect(&arguments.dialect).ok_or_else(|| unknown_dialect(&arguments.dialect, ""))?;
+pub(crate) fn run_prompt(arguments: &PromptArguments) -> Result<ExitStatus, CommandError> {
+    let dialect = find_dialect(&arguments.dialect).ok_or_else(|| unknown_dialect(&arguments.dialect, ""))?;
     let tools = parse::load_tools(arguments.tools.as_deref())?;
-    let servers: Vec<Server> = match &arguments.servers {
+    let servers: Vec<McpServerInfo> = match &arguments.servers {
         None => Vec::new(),
         Some(path) => serde_json::from_str(&config::read_text(path)?)
-            .map_err(|error| Failure::usage(format!("{}: no JSON array of servers: {error}", path.display())))?,
+            .map_err(|error| CommandError::usage(format!("{}: no JSON array of servers: {error}", path.display())))?,
     };
-    let parallel = if arguments.one { Parallel::One } else { Parallel::Many };
-    let text = Lesson { tools: &tools, servers: &servers, parallel, choice: &ToolChoice::Auto }.teach(dialect);
+    let parallel = if arguments.one { ParallelCalls::One } else { ParallelCalls::Many };
+    let text =
+        ToolInstructions { tools: &tools, servers: &servers, parallel_calls: parallel, tool_choice: &ToolChoice::Auto }
+            .render_prompt(dialect);
     let (bytes, tokens) = (text.len(), text.len().div_ceil(4));
     match arguments.output {
-        Output::Text => {
-            print::out(&text);
-            print::err(&format!("{bytes} bytes, about {tokens} tokens (bytes / 4)\n"));
+        OutputFormat::Text => {
+            print::write_stdout(&text);
+            print::write_stderr(&format!("{bytes} bytes, about {tokens} tokens (bytes / 4)\n"));
         }
-        _ => print::json(&json!({"dialect": dialect.name, "prompt": text, "bytes": bytes, "tokens_estimated": tokens})),
+        _ => print::print_json(
+            &json!({"dialect": dialect.name, "prompt": text, "bytes": bytes, "tokens_estimated": tokens}),
+        ),
     }
-    Ok(Exit::Completed)
+    Ok(ExitStatus::Completed)
 }

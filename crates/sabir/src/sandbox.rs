@@ -5,64 +5,71 @@ use std::path::Path;
 
 use sabir_session::RuleSpec;
 use sabir_session::sandbox::with_secrets;
-use sabir_workspace::{Command, End, Network, Sandbox, Stop, Stream, Workspace};
+use sabir_workspace::{CommandExit, NetworkAccess, OutputStream, Sandbox, ShellCommand, StopFlag, Workspace};
 
 use crate::cli::SandboxArguments;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, ExitStatus};
 use crate::print;
 use crate::surroundings;
 use sabir_session::modes;
 
 /// `sabir sandbox`.
-pub(crate) fn sandbox(arguments: &SandboxArguments) -> Result<Exit, Failure> {
-    let level = arguments.level.parse().map_err(Failure::usage)?;
-    let network = if arguments.network { Network::Allowed } else { Network::Denied };
+pub(crate) fn run_sandbox(arguments: &SandboxArguments) -> Result<ExitStatus, CommandError> {
+    let level = arguments.level.parse().map_err(CommandError::usage)?;
+    let network = if arguments.network { NetworkAccess::Allowed } else { NetworkAccess::Denied };
     let folder = arguments.folder.as_deref().unwrap_or(Path::new("."));
-    let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
+    let workspace = Workspace::open(folder).map_err(|error| CommandError::usage(error.to_string()))?;
     let config = surroundings::load_config(None)?;
     let rules = config.rules(&RuleSpec::default(), workspace.root())?;
-    let workspace = workspace.bounded(modes::bounds_of(&rules, &config)?);
-    let hidden = workspace.hidden(&Stop::default()).map_err(|error| Failure::usage(error.to_string()))?;
+    let workspace = workspace.with_bounds(modes::bounds_of(&rules, &config)?);
+    let hidden =
+        workspace.list_hidden_paths(&StopFlag::default()).map_err(|error| CommandError::usage(error.to_string()))?;
     let sandbox = with_secrets(Sandbox::new(level), surroundings::environment())
-        .network(network)
-        .write(arguments.write.iter().cloned())
-        .hide(hidden);
+        .with_network(network)
+        .allow_write(arguments.write.iter().cloned())
+        .hide_paths(hidden);
     if arguments.profile.is_some() {
-        print::out(&sandbox.seatbelt(&workspace).map_err(|error| Failure::usage(error.to_string()))?);
-        return Ok(Exit::Completed);
+        print::write_stdout(
+            &sandbox.seatbelt_profile(&workspace).map_err(|error| CommandError::usage(error.to_string()))?,
+        );
+        return Ok(ExitStatus::Completed);
     }
-    let command = Command::new(line(&arguments.words), surroundings::environment().helper_program.clone())
+    let command = ShellCommand::new(command_line(&arguments.words), surroundings::environment().helper_program.clone())
         .env(surroundings::environment().command_variables())
         .captured_bytes(8 << 10, 8 << 10)
         .sandbox(sandbox);
     let plain = [stdout().is_terminal(), stderr().is_terminal()];
     let running = command.run(&workspace, |stream, bytes| match (stream, plain) {
-        (Stream::Stdout, [true, _]) => print::out(&print::visible(&String::from_utf8_lossy(bytes))),
-        (Stream::Stdout, _) => print::out_bytes(bytes),
-        (Stream::Stderr, [_, true]) => print::err(&print::visible(&String::from_utf8_lossy(bytes))),
-        (Stream::Stderr, _) => print::err_bytes(bytes),
+        (OutputStream::Stdout, [true, _]) => {
+            print::write_stdout(&print::sanitize_text(&String::from_utf8_lossy(bytes)))
+        }
+        (OutputStream::Stdout, _) => print::write_stdout_bytes(bytes),
+        (OutputStream::Stderr, [_, true]) => {
+            print::write_stderr(&print::sanitize_text(&String::from_utf8_lossy(bytes)))
+        }
+        (OutputStream::Stderr, _) => print::write_stderr_bytes(bytes),
     });
-    let outcome = surroundings::runtime()?.block_on(running).map_err(|error| Failure::usage(error.to_string()))?;
-    match &outcome.confined {
+    let outcome = surroundings::runtime()?.block_on(running).map_err(|error| CommandError::usage(error.to_string()))?;
+    match &outcome.sandbox {
         Some(confined) => {
-            print::err(&format!("sabir: the sandbox was {confined}\n"));
+            print::write_stderr(&format!("sabir: the sandbox was {confined}\n"));
             if let Some(note) = &confined.note {
-                let words = &note.words;
-                print::err(&print::visible(&format!("sabir: {words}\n")));
+                let words = &note.message;
+                print::write_stderr(&print::sanitize_text(&format!("sabir: {words}\n")));
             }
         }
-        None => print::err("sabir: there was no sandbox\n"),
+        None => print::write_stderr("sabir: there was no sandbox\n"),
     }
     match outcome.end {
-        End::Exited(code) => Ok(Exit::Passed(u8::try_from(code).unwrap_or(u8::MAX))),
+        CommandExit::Exited(code) => Ok(ExitStatus::Passed(u8::try_from(code).unwrap_or(u8::MAX))),
         // As shells say it.
-        End::Signaled(signal) => Ok(Exit::Passed(u8::try_from(128 + signal).unwrap_or(u8::MAX))),
-        _ => Err(Failure::internal("the command was lost: its supervisor was killed")),
+        CommandExit::Signaled(signal) => Ok(ExitStatus::Passed(u8::try_from(128 + signal).unwrap_or(u8::MAX))),
+        _ => Err(CommandError::internal("the command was lost: its supervisor was killed")),
     }
 }
 
 /// One word is a line for the shell, several are a program and its arguments.
-fn line(words: &[String]) -> String {
+fn command_line(words: &[String]) -> String {
     match words {
         [line] => line.clone(),
         words => {

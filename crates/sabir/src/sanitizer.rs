@@ -16,9 +16,9 @@ const MAX_STRING_CHARS: usize = 4096;
 /// Cleans a stream of text.
 #[derive(Debug, Default)]
 pub(crate) struct Sanitizer {
-    state: State,
+    state: SequenceState,
     /// What came last, as far as the next character depends on it.
-    last: Last,
+    last: LastOutput,
     marks: usize,
     /// Whether the last character is of a writing that has joiners, or an emoji: nothing ASCII is.
     joins: bool,
@@ -26,9 +26,9 @@ pub(crate) struct Sanitizer {
 
 /// Where in a sequence the stream is.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum SequenceState {
     #[default]
-    Ground,
+    Text,
     /// Behind ESC, and behind intermediate characters if there were any.
     Escape,
     /// In a control sequence; whether it may still be a rendition.
@@ -40,7 +40,7 @@ enum State {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Last {
+enum LastOutput {
     #[default]
     Text,
     /// A carriage return, which came out as a line feed: a line feed that follows belongs to it.
@@ -50,72 +50,72 @@ enum Last {
 }
 
 /// A text that is whole.
-pub(crate) fn visible(text: &str) -> String {
-    Sanitizer::default().clean(text)
+pub(crate) fn sanitize_text(text: &str) -> String {
+    Sanitizer::default().sanitize_chunk(text)
 }
 
 impl Sanitizer {
     /// The next piece of the stream as it may be shown.
-    pub(crate) fn clean(&mut self, text: &str) -> String {
+    pub(crate) fn sanitize_chunk(&mut self, text: &str) -> String {
         let mut shown = String::with_capacity(text.len());
         for c in text.chars() {
-            self.push(c, &mut shown);
+            self.push_char(c, &mut shown);
         }
         shown
     }
 
-    fn push(&mut self, c: char, shown: &mut String) {
+    fn push_char(&mut self, c: char, shown: &mut String) {
         match self.state {
-            State::Ground => self.ground(c, shown),
-            State::Escape => match c {
-                '[' => self.state = State::Control { plain: true },
+            SequenceState::Text => self.push_text(c, shown),
+            SequenceState::Escape => match c {
+                '[' => self.state = SequenceState::Control { plain: true },
                 ']' | 'P' | '_' | '^' | 'X' => self.begin_string(shown),
                 ' '..='/' => {}
                 '0'..='~' => self.end_sequence(shown),
-                _ => self.broken(c, shown),
+                _ => self.push_broken(c, shown),
             },
-            State::Control { plain } => match c {
+            SequenceState::Control { plain } => match c {
                 '0'..='9' | ';' | ':' => {}
-                'm' if plain => self.state = State::Ground,
-                '<'..='?' | ' '..='/' => self.state = State::Control { plain: false },
+                'm' if plain => self.state = SequenceState::Text,
+                '<'..='?' | ' '..='/' => self.state = SequenceState::Control { plain: false },
                 '@'..='~' => self.end_sequence(shown),
-                _ => self.broken(c, shown),
+                _ => self.push_broken(c, shown),
             },
-            State::String(_) if matches!(c, '\u{7}' | '\u{9c}') => self.state = State::Ground,
-            State::String(count) if c == '\u{1b}' => self.state = State::StringEscape(count),
-            State::StringEscape(_) if c == '\\' => self.state = State::Ground,
-            State::String(count) | State::StringEscape(count) => {
-                let longer = State::String(count + 1);
-                self.state = if count < MAX_STRING_CHARS { longer } else { State::Ground };
+            SequenceState::String(_) if matches!(c, '\u{7}' | '\u{9c}') => self.state = SequenceState::Text,
+            SequenceState::String(count) if c == '\u{1b}' => self.state = SequenceState::StringEscape(count),
+            SequenceState::StringEscape(_) if c == '\\' => self.state = SequenceState::Text,
+            SequenceState::String(count) | SequenceState::StringEscape(count) => {
+                let longer = SequenceState::String(count + 1);
+                self.state = if count < MAX_STRING_CHARS { longer } else { SequenceState::Text };
             }
         }
     }
 
-    fn ground(&mut self, c: char, shown: &mut String) {
+    fn push_text(&mut self, c: char, shown: &mut String) {
         let last = std::mem::take(&mut self.last);
         match c {
             '\u{1b}' => {
-                self.state = State::Escape;
+                self.state = SequenceState::Escape;
                 self.last = last;
             }
             '\u{9b}' => {
-                self.state = State::Control { plain: true };
+                self.state = SequenceState::Control { plain: true };
                 self.last = last;
             }
             '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => {
                 self.last = last;
                 self.begin_string(shown);
             }
-            '\n' if last == Last::Return => {}
-            '\n' | '\t' => self.show(c, shown),
+            '\n' if last == LastOutput::Return => {}
+            '\n' | '\t' => self.push_shown(c, shown),
             // A carriage return begins a line anew; here it begins a new one, so that nothing is overwritten.
             '\r' => {
-                self.show('\n', shown);
-                self.last = Last::Return;
+                self.push_shown('\n', shown);
+                self.last = LastOutput::Return;
             }
             _ if c.is_control() => {
                 self.last = last;
-                self.mark(shown);
+                self.push_mark(shown);
             }
             '\u{200c}' | '\u{200d}' if self.joins => shown.push(c),
             _ if is_unseen(c) => {
@@ -129,38 +129,38 @@ impl Sanitizer {
                     shown.push(c);
                 }
             }
-            _ => self.show(c, shown),
+            _ => self.push_shown(c, shown),
         }
     }
 
-    fn show(&mut self, c: char, shown: &mut String) {
+    fn push_shown(&mut self, c: char, shown: &mut String) {
         self.marks = 0;
         self.joins = !c.is_ascii();
         shown.push(c);
     }
 
     /// One mark for a run of what is not shown.
-    fn mark(&mut self, shown: &mut String) {
-        if self.last != Last::Mark {
-            self.show('\u{fffd}', shown);
+    fn push_mark(&mut self, shown: &mut String) {
+        if self.last != LastOutput::Mark {
+            self.push_shown('\u{fffd}', shown);
         }
-        self.last = Last::Mark;
+        self.last = LastOutput::Mark;
     }
 
     fn end_sequence(&mut self, shown: &mut String) {
-        self.state = State::Ground;
-        self.mark(shown);
+        self.state = SequenceState::Text;
+        self.push_mark(shown);
     }
 
     fn begin_string(&mut self, shown: &mut String) {
-        self.mark(shown);
-        self.state = State::String(0);
+        self.push_mark(shown);
+        self.state = SequenceState::String(0);
     }
 
     /// A sequence that is none after all: a mark, and the character for itself.
-    fn broken(&mut self, c: char, shown: &mut String) {
+    fn push_broken(&mut self, c: char, shown: &mut String) {
         self.end_sequence(shown);
-        self.push(c, shown);
+        self.push_char(c, shown);
     }
 }
 
@@ -186,14 +186,14 @@ mod tests {
     /// The text as it is shown, whole and in every split.
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        assert_eq!(visible(text), expected, "{text:?}");
+        assert_eq!(sanitize_text(text), expected, "{text:?}");
         let mut bytewise = Sanitizer::default();
-        let shown: String = text.chars().map(|c| bytewise.clean(c.encode_utf8(&mut [0; 4]))).collect();
+        let shown: String = text.chars().map(|c| bytewise.sanitize_chunk(c.encode_utf8(&mut [0; 4]))).collect();
         assert_eq!(shown, expected, "{text:?}, one at a time");
         for (at, _) in text.char_indices().take(100) {
             let (one, two) = text.split_at(at);
             let mut sanitizer = Sanitizer::default();
-            let shown = sanitizer.clean(one) + &sanitizer.clean(two);
+            let shown = sanitizer.sanitize_chunk(one) + &sanitizer.sanitize_chunk(two);
             assert_eq!(shown, expected, "{text:?}, split at {at}");
         }
     }
@@ -232,7 +232,7 @@ mod tests {
         check(&format!("a{}b", "\u{7}".repeat(1000)), "a\u{fffd}b");
         check(&format!("e{}x", "\u{301}".repeat(1000)), &format!("e{}x", "\u{301}".repeat(MAX_MARKS)));
         let text = format!("\u{1b}]0;{}more", "x".repeat(MAX_STRING_CHARS - 1));
-        assert_eq!(visible(&text), "\u{fffd}more");
+        assert_eq!(sanitize_text(&text), "\u{fffd}more");
     }
 
     #[test]

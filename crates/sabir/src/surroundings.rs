@@ -9,7 +9,7 @@ use sabir_session::config::Config;
 use sabir_session::{Environment, Host, Notice, NoticeSink};
 use tokio::runtime::Runtime;
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::print;
 
 /// How many files a task has open at least. The runtime does not survive that it cannot open its own.
@@ -40,7 +40,7 @@ fn read_environment() -> Environment {
 }
 
 /// Loads the configuration: the named file, or the user's. Notices go to standard error.
-pub(crate) fn load_config(named: Option<&Path>) -> Result<Config, Failure> {
+pub(crate) fn load_config(named: Option<&Path>) -> Result<Config, CommandError> {
     Ok(Config::load(environment(), named, &notice_sink())?)
 }
 
@@ -51,19 +51,19 @@ pub(crate) fn notice_sink() -> NoticeSink {
 
 /// Prints a notice to standard error.
 pub(crate) fn print_notice(notice: &Notice) {
-    print::err(&print::visible(&format!("sabir: {}\n", notice.text)));
+    print::write_stderr(&print::sanitize_text(&format!("sabir: {}\n", notice.text)));
 }
 
 /// Where journals are kept.
-pub(crate) fn tasks_folder() -> Result<PathBuf, Failure> {
+pub(crate) fn tasks_folder() -> Result<PathBuf, CommandError> {
     Ok(environment().tasks_folder()?)
 }
 
 /// The runtime that requests and tools run in: one thread.
-pub(crate) fn runtime() -> Result<Runtime, Failure> {
+pub(crate) fn runtime() -> Result<Runtime, CommandError> {
     let probes = (0..FILES).map(|_| std::fs::File::open("/dev/null")).collect::<std::io::Result<Vec<_>>>();
     let probes = probes.map_err(|error| {
-        Failure::internal(format!(
+        CommandError::internal(format!(
             "a task needs {FILES} more open files than there may be ({error}): raise the limit with `ulimit -n 1024`"
         ))
     })?;
@@ -71,5 +71,5 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::internal(format!("the runtime cannot be started: {error}")))
+        .map_err(|error| CommandError::internal(format!("the runtime cannot be started: {error}")))
 }

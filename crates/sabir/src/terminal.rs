@@ -8,14 +8,17 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use sabir_agent::{Aside, Compaction, Heard, Moment, Proposal, Question, Record, Reply, Speaker, TaskEvent, User};
+use sabir_agent::{
+    CompactionTiming, FrontEnd, MessageAuthor, Record, RuleProposal, TaskEvent, TransientEvent, UserCommand,
+    UserNotice, UserQuestion, UserReply,
+};
 use sabir_session::pictures;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::approval_preview::{first_lines, show_exactly, truncate_middle};
+use crate::event_renderer::EventRenderer;
 use crate::front_end::Audience;
-use crate::screen::Painter;
-use crate::shown::{exactly, first_lines, in_part};
-use crate::typed::{self, Known, Typed};
+use crate::stdin_reader::{self, LineContext, StdinReader};
 use crate::{context, print};
 
 /// How much of what a call would write is shown before the user is asked.
@@ -24,144 +27,152 @@ const SHOWN_LINES: usize = 120;
 const LONG_RUN: usize = 16;
 const LONG_INDENT: usize = 80;
 /// Nobody reads a question in less. Keys that come before are for what stood there.
-const SETTLE: Duration = Duration::from_millis(250);
+const ANSWER_DELAY: Duration = Duration::from_millis(250);
 
 /// A user at a terminal, or at the other end of a pipe.
 #[derive(Debug)]
-pub(crate) struct Terminal {
-    painter: Painter,
-    typed: Typed,
+pub(crate) struct TerminalFrontEnd {
+    renderer: EventRenderer,
+    input: StdinReader,
     /// The question for which lines count.
-    asked: Option<Question>,
+    open_question: Option<UserQuestion>,
     /// Whether it is not the user's turn.
-    works: bool,
+    is_working: bool,
 }
 
-impl Terminal {
-    pub(crate) fn new(known: Known) -> Self {
-        Self { painter: Painter::default(), typed: Typed::new(known), asked: None, works: false }
+impl TerminalFrontEnd {
+    pub(crate) fn new(known: LineContext) -> Self {
+        Self {
+            renderer: EventRenderer::default(),
+            input: StdinReader::new(known),
+            open_question: None,
+            is_working: false,
+        }
     }
 
-    async fn answer(&mut self, question: &Question) -> Reply {
+    async fn ask_question(&mut self, question: &UserQuestion) -> UserReply {
         // Words that came meanwhile do not end a question: it stands there already.
-        if self.asked.as_ref() != Some(question) {
-            if matches!(question, Question::Next { .. }) {
-                if !self.typed.await_words() {
-                    return Reply::Leave;
+        if self.open_question.as_ref() != Some(question) {
+            if matches!(question, UserQuestion::Next { .. }) {
+                if !self.input.await_words() {
+                    return UserReply::Leave;
                 }
-                print::err(prompt(question));
+                print::write_stderr(question_prompt(question));
             } else {
-                if Typed::is_terminal() {
-                    tokio::time::sleep(SETTLE).await;
+                if StdinReader::is_terminal() {
+                    tokio::time::sleep(ANSWER_DELAY).await;
                 }
-                self.typed.await_answer(|| print::err(prompt(question)));
+                self.input.await_answer(|| print::write_stderr(question_prompt(question)));
             }
-            self.asked = Some(question.clone());
+            self.open_question = Some(question.clone());
         }
         loop {
-            let Some(line) = self.typed.answer().await else { return Reply::Leave };
-            match reply(question, line.trim()) {
+            let Some(line) = self.input.next_answer().await else { return UserReply::Leave };
+            match parse_reply(question, line.trim()) {
                 Some(reply) => return reply,
-                None => print::err(prompt(question)),
+                None => print::write_stderr(question_prompt(question)),
             }
         }
     }
 
     /// Nothing is asked any more.
-    fn go_on(&mut self) {
-        if self.asked.take().is_some() {
-            self.typed.go_on();
+    fn close_question(&mut self) {
+        if self.open_question.take().is_some() {
+            self.input.stop_answering();
         }
     }
 
     /// What the user said is shown where it does not stand on his screen as an answer.
-    fn heard(&mut self, text: &str) {
-        if self.works {
-            let text = print::indented(text);
-            print::err(&print::visible(&format!("\nqueued:\n{text}\n")));
+    fn show_queued(&mut self, text: &str) {
+        if self.is_working {
+            let text = print::indent_lines(text);
+            print::write_stderr(&print::sanitize_text(&format!("\nqueued:\n{text}\n")));
         }
     }
 }
 
-impl User for Terminal {
-    fn show(&mut self, event: TaskEvent<'_>) {
-        if let TaskEvent::Record(Record::Said { by: Speaker::User, text, images, .. }) = event {
-            return self.heard(&pictures::beside(text, images));
+impl FrontEnd for TerminalFrontEnd {
+    fn on_event(&mut self, event: TaskEvent<'_>) {
+        if let TaskEvent::Record(Record::Said { by: MessageAuthor::User, text, images, .. }) = event {
+            return self.show_queued(&pictures::with_image_notes(text, images));
         }
-        self.go_on();
-        print::err(&self.painter.paint(event));
+        self.close_question();
+        print::write_stderr(&self.renderer.render_event(event));
         match event {
-            TaskEvent::Moment(Moment::Asking { .. }) => self.works = true,
-            TaskEvent::Moment(Moment::Question(question)) => {
-                self.works = !matches!(question, Question::Next { .. });
-                print::err(&print::visible(&describe(question)));
+            TaskEvent::Moment(TransientEvent::Asking { .. }) => self.is_working = true,
+            TaskEvent::Moment(TransientEvent::Question(question)) => {
+                self.is_working = !matches!(question, UserQuestion::Next { .. });
+                print::write_stderr(&print::sanitize_text(&question_text(question)));
             }
             _ => {}
         }
     }
 
-    fn tell(&mut self, aside: Aside<'_>) {
+    fn notify(&mut self, aside: UserNotice<'_>) {
         let words = match aside {
-            Aside::Filling(filling) => context::filled(filling),
-            Aside::Compaction(Compaction::Nothing) => {
+            UserNotice::ContextUsage(filling) => context::render_usage(filling),
+            UserNotice::Compaction(CompactionTiming::Nothing) => {
                 "there is nothing that could be left out of the context\n".to_owned()
             }
-            Aside::Compaction(Compaction::Now) => return,
-            Aside::Compaction(Compaction::Later) => {
+            UserNotice::Compaction(CompactionTiming::Now) => return,
+            UserNotice::Compaction(CompactionTiming::Later) => {
                 "the context is compacted before the model is asked for its next turn\n".to_owned()
             }
         };
-        print::err(&print::visible(&format!("\n{words}")));
-        if let Some(question) = &self.asked {
-            print::err(prompt(question));
+        print::write_stderr(&print::sanitize_text(&format!("\n{words}")));
+        if let Some(question) = &self.open_question {
+            print::write_stderr(question_prompt(question));
         }
     }
 
-    fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
-        self.typed.words()
+    fn commands(&mut self) -> Option<UnboundedReceiver<UserCommand>> {
+        self.input.take_commands()
     }
 
-    fn ask<'a>(&'a mut self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        Box::pin(self.answer(question))
+    fn request<'a>(&'a mut self, question: &'a UserQuestion) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
+        Box::pin(self.ask_question(question))
     }
 }
 
-impl Audience for Terminal {
+impl Audience for TerminalFrontEnd {
     fn write(&mut self, lines: &str) {
-        self.go_on();
-        print::err(&self.painter.tell(lines));
+        self.close_question();
+        print::write_stderr(&self.renderer.render_lines(lines));
     }
 
     fn show_timeout(&mut self) {
-        self.go_on();
-        print::err("\nno answer in time: not allowed\n");
+        self.close_question();
+        print::write_stderr("\nno answer in time: not allowed\n");
     }
 }
 
-fn describe(question: &Question) -> String {
+fn question_text(question: &UserQuestion) -> String {
     match question {
-        Question::Approval { tool, subject, detail, reason, proposals, .. } => {
-            let tool = exactly(tool, LONG_RUN);
-            let reason = exactly(reason, LONG_RUN).replace('\n', " ⏎ ");
-            let subject = print::indented(&in_part(&exactly(subject, LONG_RUN)));
-            let detail = first_lines(&exactly(detail, LONG_INDENT), SHOWN_LINES);
-            let detail =
-                if detail.is_empty() { String::new() } else { format!("{}\n", print::indented(&in_part(&detail))) };
-            format!("\n{tool} {}:\n{subject}\n{detail}{}", in_part(&reason), always(proposals))
+        UserQuestion::Approval { tool, subject, detail, reason, proposals, .. } => {
+            let tool = show_exactly(tool, LONG_RUN);
+            let reason = show_exactly(reason, LONG_RUN).replace('\n', " ⏎ ");
+            let subject = print::indent_lines(&truncate_middle(&show_exactly(subject, LONG_RUN)));
+            let detail = first_lines(&show_exactly(detail, LONG_INDENT), SHOWN_LINES);
+            let detail = if detail.is_empty() {
+                String::new()
+            } else {
+                format!("{}\n", print::indent_lines(&truncate_middle(&detail)))
+            };
+            format!("\n{tool} {}:\n{subject}\n{detail}{}", truncate_middle(&reason), rules_text(proposals))
         }
-        Question::Followup { question, options, .. } => {
+        UserQuestion::Followup { question, options, .. } => {
             let options = options.iter().enumerate().map(|(at, option)| format!("  {}. {option}\n", at + 1));
             format!("\n{question}\n{}", options.collect::<String>())
         }
-        Question::Completion { result, .. } => format!("\nThe model says that the task is done:\n{result}\n"),
-        Question::Next { reason } if reason.is_empty() => "\n".to_owned(),
-        Question::Next { reason } => format!("\n{reason}. What now?\n"),
+        UserQuestion::Completion { result, .. } => format!("\nThe model says that the task is done:\n{result}\n"),
+        UserQuestion::Next { reason } if reason.is_empty() => "\n".to_owned(),
+        UserQuestion::Next { reason } => format!("\n{reason}. What now?\n"),
         _ => String::new(),
     }
 }
 
 /// What `always` would allow.
-fn always(proposals: &[Proposal]) -> String {
+fn rules_text(proposals: &[RuleProposal]) -> String {
     match proposals {
         [] => String::new(),
         [one] => format!("always, for the rest of this task: {}\n", one.words),
@@ -172,43 +183,43 @@ fn always(proposals: &[Proposal]) -> String {
     }
 }
 
-fn prompt(question: &Question) -> &'static str {
+fn question_prompt(question: &UserQuestion) -> &'static str {
     match question {
-        Question::Approval { proposals, .. } if !proposals.is_empty() => {
+        UserQuestion::Approval { proposals, .. } if !proposals.is_empty() => {
             "allow it? [y]es, [n]o, [a]lways, or say why not: "
         }
-        Question::Approval { .. } => "allow it? [y]es, [n]o, or say why not: ",
-        Question::Completion { .. } => "is that right? [y]es, or say what is missing: ",
+        UserQuestion::Approval { .. } => "allow it? [y]es, [n]o, or say why not: ",
+        UserQuestion::Completion { .. } => "is that right? [y]es, or say what is missing: ",
         _ => "> ",
     }
 }
 
 /// What a line means; `None`: it must be asked again.
-fn reply(question: &Question, line: &str) -> Option<Reply> {
+fn parse_reply(question: &UserQuestion, line: &str) -> Option<UserReply> {
     let word = line.to_lowercase();
     let (yes, no) = (matches!(word.as_str(), "y" | "yes"), matches!(word.as_str(), "n" | "no"));
     match question {
-        _ if typed::is_leave(line) => Some(Reply::Leave),
+        _ if stdin_reader::is_leave(line) => Some(UserReply::Leave),
         _ if line.is_empty() => None,
-        Question::Approval { .. } if yes => Some(Reply::Yes),
-        Question::Approval { .. } if no => Some(Reply::No(String::new())),
-        Question::Approval { proposals, .. } => match chosen(&word, proposals) {
-            Some(rules) => (!rules.is_empty()).then_some(Reply::Always(rules)),
-            None => Some(Reply::No(line.to_owned())),
+        UserQuestion::Approval { .. } if yes => Some(UserReply::Yes),
+        UserQuestion::Approval { .. } if no => Some(UserReply::No(String::new())),
+        UserQuestion::Approval { proposals, .. } => match parse_rules(&word, proposals) {
+            Some(rules) => (!rules.is_empty()).then_some(UserReply::YesWithRules(rules)),
+            None => Some(UserReply::No(line.to_owned())),
         },
-        Question::Completion { .. } if yes => Some(Reply::Yes),
-        Question::Completion { .. } if no => Some(Reply::No(String::new())),
-        Question::Followup { options, .. } => {
+        UserQuestion::Completion { .. } if yes => Some(UserReply::Yes),
+        UserQuestion::Completion { .. } if no => Some(UserReply::No(String::new())),
+        UserQuestion::Followup { options, .. } => {
             let chosen = line.parse::<usize>().ok().and_then(|number| options.get(number.checked_sub(1)?));
-            Some(Reply::Words(chosen.map_or(line, String::as_str).to_owned()))
+            Some(UserReply::Text(chosen.map_or(line, String::as_str).to_owned()))
         }
-        _ => Some(Reply::Words(line.to_owned())),
+        _ => Some(UserReply::Text(line.to_owned())),
     }
 }
 
 /// The rules that `always` means: `a`, or `a 1 3` for some. `None`: the line is no such word; no rules: it means none that was
 /// offered.
-fn chosen(line: &str, proposals: &[Proposal]) -> Option<Vec<String>> {
+fn parse_rules(line: &str, proposals: &[RuleProposal]) -> Option<Vec<String>> {
     let mut words = line.split_whitespace();
     if !matches!(words.next(), Some("a" | "always")) {
         return None;
@@ -230,9 +241,9 @@ mod tests {
 
     use super::*;
 
-    fn question(rules: &[&str]) -> Question {
-        let proposal = |rule: &&str| Proposal { rule: (*rule).to_owned(), words: format!("all of {rule}") };
-        Question::Approval {
+    fn question(rules: &[&str]) -> UserQuestion {
+        let proposal = |rule: &&str| RuleProposal { rule: (*rule).to_owned(), words: format!("all of {rule}") };
+        UserQuestion::Approval {
             call: CallId::new("1"),
             tool: "execute_command".to_owned(),
             subject: "make x".to_owned(),
@@ -244,31 +255,32 @@ mod tests {
 
     #[test]
     fn only_what_was_offered_is_always() {
-        let check = |line: &str, rules: &[&str], expected: Option<Reply>| {
-            assert_eq!(reply(&question(rules), line), expected, "{line}");
+        let check = |line: &str, rules: &[&str], expected: Option<UserReply>| {
+            assert_eq!(parse_reply(&question(rules), line), expected, "{line}");
         };
-        let always = |rules: &[&str]| Some(Reply::Always(rules.iter().map(|rule| (*rule).to_owned()).collect()));
+        let always =
+            |rules: &[&str]| Some(UserReply::YesWithRules(rules.iter().map(|rule| (*rule).to_owned()).collect()));
         check("a", &["kind=make", "edits"], always(&["kind=make", "edits"]));
         check("Always", &["edits"], always(&["edits"]));
         check("a 2", &["kind=make", "edits"], always(&["edits"]));
         check("a 3", &["kind=make", "edits"], None);
         check("a 0", &["edits"], None);
         check("a", &[], None);
-        check("a better way is cargo", &["edits"], Some(Reply::No("a better way is cargo".to_owned())));
+        check("a better way is cargo", &["edits"], Some(UserReply::No("a better way is cargo".to_owned())));
         check("", &["edits"], None);
-        check("y", &[], Some(Reply::Yes));
-        check("yes please", &[], Some(Reply::No("yes please".to_owned())));
+        check("y", &[], Some(UserReply::Yes));
+        check("yes please", &[], Some(UserReply::No("yes please".to_owned())));
     }
 
     #[test]
     fn a_question_says_what_always_would_allow() {
-        let shown = describe(&question(&["kind=make", "edits"]));
+        let shown = question_text(&question(&["kind=make", "edits"]));
         assert_eq!(
             shown,
             "\nexecute_command runs make:\n    make x\nalways, for the rest of this task (`a 1` for the first alone):\n  1. all of \
              kind=make\n  2. all of edits\n"
         );
-        assert!(describe(&question(&["edits"])).ends_with("always, for the rest of this task: all of edits\n"));
-        assert!(!describe(&question(&[])).contains("always"));
+        assert!(question_text(&question(&["edits"])).ends_with("always, for the rest of this task: all of edits\n"));
+        assert!(!question_text(&question(&[])).contains("always"));
     }
 }

@@ -1,24 +1,24 @@
 //! `wire decode` and `wire encode`: what a recorded body says, and what would be sent.
 
-use sabir_call::dialect::dialect;
+use sabir_call::dialect::find_dialect;
 use sabir_call::{
-    Draft, Message, Parallel, Part, Protocol, Request, Role, Sampling, Server, Thinking, ToolChoice, ToolSet, ToolSpec,
-    Usage, render_request,
+    DraftResponse, McpServerInfo, Message, MessagePart, ParallelCalls, ReasoningConfig, Request, Role, SamplingParams,
+    ToolChoice, ToolProtocol, ToolSet, ToolSpec, Usage, render_request,
 };
-use sabir_check::Checker;
-use sabir_wire::{Close, Decoder, Form, Note, Wire};
+use sabir_check::CallChecker;
+use sabir_wire::{BodyEnd, LossNote, ResponseDecoder, Wire, WireOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::cli::{DecodeArguments, EncodeArguments, Output, Whole};
+use crate::cli::{DecodeArguments, EncodeArguments, OutputFormat, ReportFormat};
 use crate::exit::unknown_dialect;
-use crate::exit::{Exit, Failure};
-use crate::parse::{Listener, Reading, chunks, load_tools, standard_input};
+use crate::exit::{CommandError, ExitStatus};
+use crate::parse::{DraftCollector, ParsedText, load_tools, read_stdin, split_chunks};
 use crate::print;
 
 /// What a recorded body says beyond its calls.
 #[derive(Debug, Serialize)]
-pub(crate) struct Response {
+pub(crate) struct BodyReport {
     usage: Usage,
     stop: Option<Value>,
     ended: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Response {
 /// A request as `wire encode` reads it: neutral to wire and dialect. Only `messages` must be there.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Neutral {
+struct NeutralRequest {
     #[serde(default = "unnamed")]
     model: String,
     #[serde(default)]
@@ -38,17 +38,17 @@ struct Neutral {
     #[serde(default)]
     tools: Vec<ToolSpec>,
     #[serde(default)]
-    servers: Vec<Server>,
+    servers: Vec<McpServerInfo>,
     #[serde(default)]
     choice: ToolChoice,
     #[serde(default)]
-    parallel: Parallel,
+    parallel: ParallelCalls,
     max_output: Option<u64>,
     temperature: Option<f64>,
     #[serde(default)]
     stop: Vec<String>,
     #[serde(default)]
-    thinking: Thinking,
+    thinking: ReasoningConfig,
 }
 
 fn unnamed() -> String {
@@ -56,101 +56,114 @@ fn unnamed() -> String {
 }
 
 /// The wire of that name.
-pub(crate) fn wire_of(name: &str) -> Result<Wire, Failure> {
-    Wire::from_name(name).ok_or_else(|| Failure::usage(format!("`{name}` is no wire: use {}", wires())))
+pub(crate) fn find_wire(name: &str) -> Result<Wire, CommandError> {
+    Wire::from_name(name).ok_or_else(|| CommandError::usage(format!("`{name}` is no wire: use {}", wire_names())))
 }
 
 /// The names of all wires.
-pub(crate) fn wires() -> String {
+pub(crate) fn wire_names() -> String {
     Wire::ALL.map(Wire::name).join(", ")
 }
 
 /// `sabir wire decode`.
-pub(crate) fn decode(arguments: &DecodeArguments) -> Result<Exit, Failure> {
-    let wire = wire_of(&arguments.wire)?;
+pub(crate) fn run_decode(arguments: &DecodeArguments) -> Result<ExitStatus, CommandError> {
+    let wire = find_wire(&arguments.wire)?;
     let declared = arguments.reading.tools.as_deref().map(|path| load_tools(Some(path))).transpose()?;
-    let bytes = standard_input()?;
-    let mut sink = Listener::new(arguments.output == Output::Events, wire.name());
-    let mut decoder = Decoder::new(wire);
-    for chunk in chunks(&bytes, arguments.reading.chunk) {
+    let bytes = read_stdin()?;
+    let mut sink = DraftCollector::new(arguments.output == OutputFormat::Events, wire.name());
+    let mut decoder = ResponseDecoder::new(wire);
+    for chunk in split_chunks(&bytes, arguments.reading.chunk) {
         decoder.push(chunk, &mut sink);
     }
-    let report = decoder.finish(Close::Clean, &mut sink);
-    let (draft, how) = sink.draft();
+    let report = decoder.finish(BodyEnd::Clean, &mut sink);
+    let (draft, how) = sink.into_draft();
     let tools = declared.unwrap_or_else(|| tools_of(&draft));
-    let checker = Checker::new(tools.clone());
-    let (checked, loose) = (checker.check_all(&draft), checker.loose(&draft));
-    let response = Response {
+    let checker = CallChecker::new(tools.clone());
+    let (checked, loose) = (checker.check_all(&draft), checker.unattached_faults(&draft));
+    let response = BodyReport {
         usage: draft.usage,
         stop: draft.stop.as_ref().map(|(reason, raw)| json!({"reason": reason, "raw": raw})),
         ended: report.ended,
         error: report.error.as_ref().map(|error| format!("{} {}", error.code, error.message).trim().to_owned()),
         skipped: report.skipped,
     };
-    let reading = Reading { selection: wire.name(), source: String::new(), draft, checked, how, loose, tools };
+    let reading = ParsedText {
+        selection: wire.name(),
+        source: String::new(),
+        draft,
+        checked,
+        recognitions: how,
+        loose_faults: loose,
+        tools,
+    };
     // A body that the provider did not end may lack anything, even where no call was cut.
     let failed = response.error.is_some() || !report.ended || report.unreadable > 0;
     match arguments.output {
-        Output::Json => print::json(&reading.understood(Some(&response))),
-        Output::Text => {
-            print::out(&reading.in_words());
-            print::out(&response_in_words(&response));
+        OutputFormat::Json => print::print_json(&reading.to_report(Some(&response))),
+        OutputFormat::Text => {
+            print::write_stdout(&reading.render_text());
+            print::write_stdout(&render_report(&response));
         }
-        Output::Events => {}
+        OutputFormat::Events => {}
     }
-    Ok(match reading.exit() {
-        Exit::Completed if failed => Exit::Provider,
+    Ok(match reading.exit_status() {
+        ExitStatus::Completed if failed => ExitStatus::Provider,
         exit => exit,
     })
 }
 
 /// `sabir wire encode`.
-pub(crate) fn encode(arguments: &EncodeArguments) -> Result<Exit, Failure> {
-    let wire = wire_of(&arguments.wire)?;
+pub(crate) fn run_encode(arguments: &EncodeArguments) -> Result<ExitStatus, CommandError> {
+    let wire = find_wire(&arguments.wire)?;
     let (mut request, mut notes) = read_request(arguments)?;
     if let Some(model) = &arguments.model {
         request.model.clone_from(model);
     }
-    let form = Form {
+    let form = WireOptions {
         streamed: !arguments.whole,
         cached: arguments.cached,
         thought_field: arguments.thought_field.clone(),
-        ..Form::default()
+        ..WireOptions::default()
     };
     let protocol = arguments.protocol.as_deref().unwrap_or("native");
     let prompted = match protocol {
         "native" => None,
-        name => Some(dialect(name).ok_or_else(|| unknown_dialect(name, "native, "))?),
+        name => Some(find_dialect(name).ok_or_else(|| unknown_dialect(name, "native, "))?),
     };
     if prompted.is_some() {
-        request.protocol = Protocol::Prompted(protocol.to_owned());
+        request.protocol = ToolProtocol::Prompted(protocol.to_owned());
     }
-    notes.extend(wire.weigh(&request, &form).map_err(|error| Failure::usage(format!("{}, {error}", wire.name())))?);
+    notes.extend(
+        wire.check_support(&request, &form)
+            .map_err(|error| CommandError::usage(format!("{}, {error}", wire.name())))?,
+    );
     for note in &notes {
-        print::err(&format!("note: {note}\n"));
+        print::write_stderr(&format!("note: {note}\n"));
     }
     if let Some(dialect) = prompted {
         request = render_request(&request, dialect);
     }
     let body = wire.encode_request(&request, &form);
-    let path = wire.endpoint(&request.model, form.streamed);
-    if arguments.output == Whole::Text {
-        print::err(&head_in_words(wire, &path));
-        print::out(&format!("{body:#}\n"));
+    let path = wire.endpoint_path(&request.model, form.streamed);
+    if arguments.output == ReportFormat::Text {
+        print::write_stderr(&render_head(wire, &path));
+        print::write_stdout(&format!("{body:#}\n"));
     } else {
         let headers: Map<_, _> =
-            wire.headers().iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+            wire.required_headers().iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
         let key = wire.key_header().0;
-        print::json(&json!({"wire": wire.name(), "path": path, "headers": headers, "key_header": key, "body": body}));
+        print::print_json(
+            &json!({"wire": wire.name(), "path": path, "headers": headers, "key_header": key, "body": body}),
+        );
     }
-    Ok(Exit::Completed)
+    Ok(ExitStatus::Completed)
 }
 
 /// What stands before the body, for people: the key is named, never shown.
-fn head_in_words(wire: Wire, path: &str) -> String {
+fn render_head(wire: Wire, path: &str) -> String {
     let (key, prefix) = wire.key_header();
     let mut text = format!("POST {path}\n{key}: {prefix}KEY\n");
-    for (name, value) in wire.headers() {
+    for (name, value) in wire.required_headers() {
         text.push_str(&format!("{name}: {value}\n"));
     }
     text + "\n"
@@ -158,47 +171,47 @@ fn head_in_words(wire: Wire, path: &str) -> String {
 
 /// The request on standard input: neutral, or as a client of another wire wrote it. What is not in it, as far as that was
 /// written.
-fn read_request(arguments: &EncodeArguments) -> Result<(Request, Vec<Note>), Failure> {
-    let bytes = standard_input()?;
+fn read_request(arguments: &EncodeArguments) -> Result<(Request, Vec<LossNote>), CommandError> {
+    let bytes = read_stdin()?;
     if let Some(name) = &arguments.from {
-        let from = wire_of(name)?;
+        let from = find_wire(name)?;
         let incoming = from.decode_request("", &bytes);
-        let incoming = incoming.map_err(|error| Failure::usage(format!("standard input, {error}")))?;
+        let incoming = incoming.map_err(|error| CommandError::usage(format!("standard input, {error}")))?;
         return Ok((incoming.request, incoming.notes));
     }
-    let neutral: Neutral = serde_json::from_slice(&bytes).map_err(|error| {
-        Failure::usage(format!(
+    let neutral: NeutralRequest = serde_json::from_slice(&bytes).map_err(|error| {
+        CommandError::usage(format!(
             "standard input is no request: {error}; write {{\"model\": …, \"messages\": [{{\"role\": \"user\", \"parts\": \
              [{{\"type\": \"text\", \"text\": …}}]}}]}}, or name the wire of a client's request with --from"
         ))
     })?;
-    misplaced(&neutral.messages).map_err(Failure::usage)?;
-    let tools = ToolSet::new(neutral.tools).map_err(|error| Failure::usage(format!("tools: {error}")))?;
+    check_parts(&neutral.messages).map_err(CommandError::usage)?;
+    let tools = ToolSet::new(neutral.tools).map_err(|error| CommandError::usage(format!("tools: {error}")))?;
     let request = Request {
         model: neutral.model,
         system: neutral.system,
         messages: neutral.messages.into(),
         tools,
         servers: neutral.servers,
-        choice: neutral.choice,
-        parallel: neutral.parallel,
-        max_output: neutral.max_output,
-        sampling: Sampling { temperature: neutral.temperature, stop: neutral.stop, ..Sampling::default() },
-        thinking: neutral.thinking,
+        tool_choice: neutral.choice,
+        parallel_calls: neutral.parallel,
+        max_output_tokens: neutral.max_output,
+        sampling: SamplingParams { temperature: neutral.temperature, stop: neutral.stop, ..SamplingParams::default() },
+        reasoning: neutral.thinking,
         ..Request::default()
     };
     Ok((request, Vec::new()))
 }
 
 /// Finds parts that no wire has a place for in a message of that role: they would be left out without a word.
-fn misplaced(messages: &[Message]) -> Result<(), String> {
+fn check_parts(messages: &[Message]) -> Result<(), String> {
     for (index, message) in messages.iter().enumerate() {
         for (at, part) in message.parts.iter().enumerate() {
             let (what, role) = match (part, message.role) {
-                (Part::Image(_), Role::Assistant) => ("an image", "user"),
-                (Part::Result(_), Role::Assistant) => ("a result", "user"),
-                (Part::Call(_), Role::User) => ("a call", "assistant"),
-                (Part::Thought { .. }, Role::User) => ("a thought", "assistant"),
+                (MessagePart::Image(_), Role::Assistant) => ("an image", "user"),
+                (MessagePart::Result(_), Role::Assistant) => ("a result", "user"),
+                (MessagePart::Call(_), Role::User) => ("a call", "assistant"),
+                (MessagePart::Thought { .. }, Role::User) => ("a thought", "assistant"),
                 _ => continue,
             };
             return Err(format!(
@@ -209,7 +222,7 @@ fn misplaced(messages: &[Message]) -> Result<(), String> {
     Ok(())
 }
 
-fn response_in_words(response: &Response) -> String {
+fn render_report(response: &BodyReport) -> String {
     let count = |count: Option<u64>| count.map_or("?".to_owned(), |count| count.to_string());
     let stop = response.stop.as_ref().and_then(|stop| stop.get("raw")).and_then(Value::as_str).unwrap_or("none");
     let mut text = format!(
@@ -219,13 +232,13 @@ fn response_in_words(response: &Response) -> String {
         response.skipped
     );
     if let Some(error) = &response.error {
-        text.push_str(&format!("the provider failed: {}\n", print::visible(error)));
+        text.push_str(&format!("the provider failed: {}\n", print::sanitize_text(error)));
     }
     text
 }
 
 /// Tools that accept exactly what the calls hold: for bodies whose request is not known.
-fn tools_of(draft: &Draft) -> ToolSet {
+fn tools_of(draft: &DraftResponse) -> ToolSet {
     let mut specs: Vec<ToolSpec> = Vec::new();
     for call in draft.calls() {
         if specs.iter().all(|spec| spec.name != call.name) && !call.name.is_empty() {

@@ -12,8 +12,8 @@
 use std::process::ExitCode;
 
 use allocation_counter::measure;
-use sabir_call::dialect::{Dialect, Selection, dialects};
-use sabir_call::{Call, CallId, Cut, Event, Reader, ToolSet};
+use sabir_call::dialect::{Dialect, DialectSelection, all_dialects};
+use sabir_call::{Call, CallId, Truncation, Event, CallReader, ToolSet};
 
 const SIZE: usize = 100_000;
 const CHUNKS: [usize; 3] = [4, 16, 64];
@@ -35,15 +35,15 @@ struct Seen {
 
 fn main() -> ExitCode {
     let tools = sabir_streams::tools();
-    println!("`Reader` itself: {} bytes.\n", size_of::<Reader>());
+    println!("`Reader` itself: {} bytes.\n", size_of::<CallReader>());
     println!("| dialect | state, bytes | at the most | among all dialects | at the most | allocations a push |");
     println!("| --- | --- | --- | --- | --- | --- |");
     let mut held = true;
-    for dialect in dialects() {
+    for dialect in all_dialects() {
         let text = render(dialect, &tools);
-        let own = Selection::from_name(dialect.name).unwrap_or(Selection::AUTO);
+        let own = DialectSelection::from_name(dialect.name).unwrap_or(DialectSelection::AUTO);
         let all = |selection| CHUNKS.map(|chunk| pass(&text, selection, chunk, &tools));
-        let (alone, among) = (all(own), all(Selection::AUTO));
+        let (alone, among) = (all(own), all(DialectSelection::AUTO));
         let both = || alone.iter().chain(&among);
         let most = |seen: &[Seen], of: fn(&Seen) -> usize| seen.iter().map(of).max().unwrap_or_default();
         #[expect(clippy::cast_precision_loss, reason = "counts are small")]
@@ -73,7 +73,7 @@ fn render(dialect: &Dialect, tools: &ToolSet) -> String {
     dialect.render_calls([&call], tools)
 }
 
-fn pass(text: &str, selection: Selection, chunk: usize, tools: &ToolSet) -> Seen {
+fn pass(text: &str, selection: DialectSelection, chunk: usize, tools: &ToolSet) -> Seen {
     let pieces = sabir_streams::cut(text, sabir_streams::Tokens::Cut, || chunk);
     // The last of the pieces close the value; the value's second half ends well before them.
     let (first, rest) = pieces.split_at(pieces.len() / 2);
@@ -84,16 +84,16 @@ fn pass(text: &str, selection: Selection, chunk: usize, tools: &ToolSet) -> Seen
         Event::CallEnd { .. } => ended = true,
         _ => {}
     };
-    let mut reader = Reader::new(selection, tools);
+    let mut reader = CallReader::new(selection, tools);
     let opened = measure(|| first.iter().for_each(|piece| reader.push(piece, &mut sink)));
-    let own = size_of::<Reader>();
+    let own = size_of::<CallReader>();
     let taken = u64::try_from(opened.bytes_current).unwrap_or_default();
     seen.middle = own + usize::try_from(taken).unwrap_or_default();
     let value = measure(|| second.iter().for_each(|piece| reader.push(piece, &mut sink)));
     seen.most = own + usize::try_from(opened.bytes_max.max(taken + value.bytes_max)).unwrap_or_default();
     (seen.allocations, seen.pushes) = (value.count_total, second.len());
     last.iter().for_each(|piece| reader.push(piece, &mut sink));
-    reader.finish(Cut::Ended, &mut sink);
+    reader.finish(Truncation::Ended, &mut sink);
     seen.whole = ended && written >= SIZE;
     seen
 }

@@ -1,13 +1,13 @@
 //! A fragment: a piece of text that is put before a model besides the task itself, with its cap.
 //!
-//! What makes fragments cuts them ([`Fragment::capped`]), so that nothing that lies in a folder can fill a context. What was left out is
+//! What makes fragments cuts them ([`ContextFragment::with_cap`]), so that nothing that lies in a folder can fill a context. What was left out is
 //! said to the model, since half a text can mean the opposite of the whole.
 
 use serde::{Deserialize, Serialize};
 
 /// A piece of text with its name. Kept in the journal as it is, so that a resumed task has the same beginning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fragment {
+pub struct ContextFragment {
     /// What it is.
     pub kind: FragmentKind,
     /// Its name: the path of a file, say.
@@ -32,17 +32,17 @@ pub enum FragmentKind {
     Listing,
 }
 
-impl Fragment {
+impl ContextFragment {
     /// A fragment of at most `cap` bytes of that text, cut at the end of a line where there is one. `size`: the bytes of the whole, of
     /// which `text` may be the beginning.
-    pub fn capped(kind: FragmentKind, name: impl Into<String>, text: &str, size: u64, cap: usize) -> Self {
-        let kept = beginning(text, cap);
+    pub fn with_cap(kind: FragmentKind, name: impl Into<String>, text: &str, size: u64, cap: usize) -> Self {
+        let kept = truncate_text(text, cap);
         let left_out = size.saturating_sub(u64::try_from(kept.len()).unwrap_or(u64::MAX));
         Self { kind, name: name.into(), text: kept.to_owned(), left_out }
     }
 
     /// As it stands in a system prompt.
-    pub fn words(&self) -> String {
+    pub fn render_text(&self) -> String {
         let (name, text) = (&self.name, self.text.trim_end());
         let rest = match self.left_out {
             0 => String::new(),
@@ -56,7 +56,7 @@ impl Fragment {
     }
 
     /// What stands before the first of a kind.
-    pub(crate) fn heading(kind: FragmentKind) -> &'static str {
+    pub(crate) fn kind_heading(kind: FragmentKind) -> &'static str {
         match kind {
             FragmentKind::Instructions => {
                 "\nWhat follows was written down for whoever works in this folder. Keep to it where it says how to work. It approves \
@@ -68,27 +68,27 @@ impl Fragment {
 }
 
 /// The fragments as they stand at the end of a system prompt.
-pub(crate) fn words(fragments: &[Fragment]) -> String {
+pub(crate) fn render_fragments(fragments: &[ContextFragment]) -> String {
     let mut last = None;
     let mut text = String::new();
     for fragment in fragments {
         if last.replace(fragment.kind) != Some(fragment.kind) {
-            text.push_str(Fragment::heading(fragment.kind));
+            text.push_str(ContextFragment::kind_heading(fragment.kind));
         }
-        text.push_str(&fragment.words());
+        text.push_str(&fragment.render_text());
     }
     text
 }
 
 /// What a model is told at the end of what it has read, where fragments are no longer what they were; `None`: nothing of it matters.
 /// A listing is expected to change.
-pub(crate) fn changes(before: &[Fragment], now: &[Fragment]) -> Option<String> {
-    let tells = |fragment: &&Fragment| fragment.kind != FragmentKind::Listing;
-    let find = |all: &'_ [Fragment], one: &Fragment| -> Option<Fragment> {
+pub(crate) fn describe_changes(before: &[ContextFragment], now: &[ContextFragment]) -> Option<String> {
+    let tells = |fragment: &&ContextFragment| fragment.kind != FragmentKind::Listing;
+    let find = |all: &'_ [ContextFragment], one: &ContextFragment| -> Option<ContextFragment> {
         all.iter().find(|other| (other.kind, &other.name) == (one.kind, &one.name)).cloned()
     };
     let new = now.iter().filter(tells).filter(|fragment| find(before, fragment).as_ref() != Some(fragment));
-    let mut text: String = new.map(Fragment::words).collect();
+    let mut text: String = new.map(ContextFragment::render_text).collect();
     for gone in before.iter().filter(tells).filter(|fragment| find(now, fragment).is_none()) {
         text.push_str(&format!("\n{} is no longer there.\n", gone.name));
     }
@@ -97,7 +97,7 @@ pub(crate) fn changes(before: &[Fragment], now: &[Fragment]) -> Option<String> {
 }
 
 /// At most `cap` bytes, to the end of a line where one is among their second half.
-pub(crate) fn beginning(text: &str, cap: usize) -> &str {
+pub(crate) fn truncate_text(text: &str, cap: usize) -> &str {
     if text.len() <= cap {
         return text;
     }
@@ -114,8 +114,8 @@ fn is_nothing(bytes: &u64) -> bool {
 mod tests {
     use super::*;
 
-    fn file(name: &str, text: &str) -> Fragment {
-        Fragment::capped(FragmentKind::Instructions, name, text, text.len() as u64, 100)
+    fn file(name: &str, text: &str) -> ContextFragment {
+        ContextFragment::with_cap(FragmentKind::Instructions, name, text, text.len() as u64, 100)
     }
 
     #[test]
@@ -124,9 +124,9 @@ mod tests {
         let fragment = file("A", &long);
         assert_eq!((fragment.text.len(), fragment.left_out), (99, 121));
         assert!(
-            fragment.words().ends_with("0123456789\n[121 bytes of it are left out here]\n"),
+            fragment.render_text().ends_with("0123456789\n[121 bytes of it are left out here]\n"),
             "{}",
-            fragment.words()
+            fragment.render_text()
         );
         assert_eq!(file("A", &"ä".repeat(80)).text.len(), 100);
         assert_eq!(file("A", &"x".repeat(300)).text.len(), 100);
@@ -134,11 +134,11 @@ mod tests {
 
     #[test]
     fn what_changed_is_told_and_a_listing_is_not() {
-        let check = |before: &[Fragment], now: &[Fragment], expected: Option<&str>| {
-            let told = changes(before, now);
+        let check = |before: &[ContextFragment], now: &[ContextFragment], expected: Option<&str>| {
+            let told = describe_changes(before, now);
             assert_eq!(told.as_deref().and_then(|text| text.split_once(":\n")).map(|(_, rest)| rest), expected);
         };
-        let listing = |text: &str| Fragment { kind: FragmentKind::Listing, ..file("files", text) };
+        let listing = |text: &str| ContextFragment { kind: FragmentKind::Listing, ..file("files", text) };
         check(&[], &[], None);
         check(&[file("A", "x"), listing("a")], &[file("A", "x"), listing("b")], None);
         check(&[file("A", "x")], &[file("A", "y")], Some("\nFrom A:\ny\n"));

@@ -3,9 +3,9 @@
 //! It is an own request without tools: the earlier messages are text in it, so nothing in them can be taken for a call, and the whole
 //! has a cap, so that it fits where the history itself no longer does.
 
-use sabir_call::{CallResult, Message, Part, Role};
+use sabir_call::{CallResult, Message, MessagePart, Role};
 
-use super::fragment::beginning;
+use super::fragment::truncate_text;
 
 /// The instructions of the request.
 pub(crate) const INSTRUCTIONS: &str = "You summarise the work of a software engineer, so that the same engineer can go on with it without \
@@ -20,18 +20,18 @@ Write the summary alone, in plain words and at most 800 words:\n\
 Leave out greetings, and what does not matter any more. Never invent anything.";
 
 /// The most bytes of a summary that are kept: 24 KiB.
-pub(crate) const CAP: usize = 24 * 1024;
+pub(crate) const MAX_SUMMARY_BYTES: usize = 24 * 1024;
 /// What is shorter is no summary.
-pub(crate) const LEAST: usize = 40;
+pub(crate) const MIN_SUMMARY_BYTES: usize = 40;
 
 /// The caps for one result or argument that are tried, in bytes.
-const EACH: [usize; 4] = [4000, 1200, 300, 80];
+const ITEM_BYTE_CAPS: [usize; 4] = [4000, 1200, 300, 80];
 
 /// Messages as text, in at most `cap` bytes: what is long is cut, then what is oldest.
-pub(crate) fn transcript(earlier: &str, messages: &[Message], cap: usize) -> String {
+pub(crate) fn render_transcript(earlier: &str, messages: &[Message], cap: usize) -> String {
     let mut text = String::new();
-    for each in EACH {
-        text = format!("{earlier}{}", messages.iter().map(|message| words(message, each)).collect::<String>());
+    for each in ITEM_BYTE_CAPS {
+        text = format!("{earlier}{}", messages.iter().map(|message| render_message(message, each)).collect::<String>());
         if text.len() <= cap {
             return text;
         }
@@ -40,42 +40,44 @@ pub(crate) fn transcript(earlier: &str, messages: &[Message], cap: usize) -> Str
     format!("[the beginning is left out]\n{}", text.get(from..).unwrap_or_default())
 }
 
-fn words(message: &Message, each: usize) -> String {
-    message.parts.iter().map(|part| part_words(message.role, part, each)).collect()
+fn render_message(message: &Message, each: usize) -> String {
+    message.parts.iter().map(|part| render_part(message.role, part, each)).collect()
 }
 
-fn part_words(role: Role, part: &Part, each: usize) -> String {
-    let short = |text: &str| match beginning(text, each) {
+fn render_part(role: Role, part: &MessagePart, each: usize) -> String {
+    let short = |text: &str| match truncate_text(text, each) {
         kept if kept.len() == text.len() => kept.to_owned(),
         kept => format!("{kept} [… {} bytes]", text.len() - kept.len()),
     };
     match part {
-        Part::Text { text } if role == Role::User => format!("USER: {}\n", short(text)),
-        Part::Text { text } => format!("ENGINEER: {}\n", short(text)),
-        Part::Call(call) => {
+        MessagePart::Text { text } if role == Role::User => format!("USER: {}\n", short(text)),
+        MessagePart::Text { text } => format!("ENGINEER: {}\n", short(text)),
+        MessagePart::Call(call) => {
             let argument = |(name, value): (&String, &serde_json::Value)| {
                 let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                 format!("  {name}: {}\n", short(&value))
             };
             format!("CALL {}\n{}", call.name, call.arguments.iter().map(argument).collect::<String>())
         }
-        Part::Result(CallResult { name, ending, content, .. }) => {
-            format!("RESULT of {name} ({}): {}\n", ending_word(*ending), short(content))
+        MessagePart::Result(CallResult { name, ending, content, .. }) => {
+            format!("RESULT of {name} ({}): {}\n", status_word(*ending), short(content))
         }
-        Part::Image(_) | Part::ImageUrl { .. } if role == Role::User => "USER shows a picture\n".to_owned(),
+        MessagePart::Image(_) | MessagePart::ImageUrl { .. } if role == Role::User => {
+            "USER shows a picture\n".to_owned()
+        }
         _ => String::new(),
     }
 }
 
 /// How a call ended, in a word.
-pub(crate) fn ending_word(ending: sabir_call::Ending) -> &'static str {
-    use sabir_call::Ending;
+pub(crate) fn status_word(ending: sabir_call::ToolResultStatus) -> &'static str {
+    use sabir_call::ToolResultStatus;
     match ending {
-        Ending::Done => "done",
-        Ending::Failed => "failed",
-        Ending::Rejected => "refused",
-        Ending::Denied => "denied",
-        Ending::Interrupted => "interrupted",
+        ToolResultStatus::Done => "done",
+        ToolResultStatus::Failed => "failed",
+        ToolResultStatus::Rejected => "refused",
+        ToolResultStatus::Denied => "denied",
+        ToolResultStatus::Interrupted => "interrupted",
     }
 }
 
@@ -87,7 +89,7 @@ mod tests {
     fn what_is_long_is_cut_before_what_is_old() {
         let messages = [Message::user("first"), Message::assistant("x".repeat(5000)), Message::user("last")];
         let check = |cap: usize, first: bool| {
-            let text = transcript("", &messages, cap);
+            let text = render_transcript("", &messages, cap);
             assert!(text.len() <= cap + 40, "{} of {cap}", text.len());
             assert!(text.ends_with("USER: last\n"));
             assert_eq!(text.starts_with("USER: first\n"), first);

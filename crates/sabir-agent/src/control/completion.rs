@@ -3,23 +3,23 @@
 use sabir_call::ToolSpec;
 use serde_json::json;
 
-use super::object;
+use super::json_object;
 
 /// Ends the task, if nothing speaks against it.
-pub const COMPLETION: &str = "attempt_completion";
+pub const COMPLETION_TOOL: &str = "attempt_completion";
 
 /// Its Markdown.
 pub(super) const MANUAL: &str = include_str!("specs/attempt_completion.md");
 
-pub(super) fn spec() -> ToolSpec {
+pub(super) fn completion_spec() -> ToolSpec {
     let mut completion = ToolSpec::new(
-        COMPLETION,
+        COMPLETION_TOOL,
         "Say that the task is done, once the results of all earlier calls show that it is. Not in one message with a call \
          whose result you have not seen.",
         json!({"type": "object", "required": ["result"], "additionalProperties": false, "properties": {
             "result": {"type": "string", "description": "What was done, in a few sentences. No question, no offer of more."},
         }}),
     );
-    completion.examples.push(object(json!({"result": "The server now listens on port 8080; the tests pass."})));
+    completion.examples.push(json_object(json!({"result": "The server now listens on port 8080; the tests pass."})));
     completion
 }

@@ -20,10 +20,10 @@ use std::fmt;
 use sabir_call::ToolSpec;
 use serde_json::json;
 
-use super::object;
+use super::json_object;
 
 /// Replaces the list of todos.
-pub const TODOS: &str = "update_todo_list";
+pub const TODO_LIST_TOOL: &str = "update_todo_list";
 
 /// Its Markdown.
 pub(super) const MANUAL: &str = include_str!("specs/update_todo_list.md");
@@ -48,7 +48,7 @@ pub enum TodoState {
 
 /// One item of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Todo {
+pub struct TodoItem {
     /// How far it is.
     pub state: TodoState,
     /// Its words.
@@ -59,9 +59,9 @@ pub struct Todo {
 
 /// A list, with the very text in which the model wrote it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Todos {
+pub struct TodoList {
     text: String,
-    items: Vec<Todo>,
+    items: Vec<TodoItem>,
 }
 
 /// Why a text is no list.
@@ -97,12 +97,12 @@ pub enum TodoError {
     },
 }
 
-impl Todos {
+impl TodoList {
     /// Reads a list.
     ///
     /// # Errors
     /// The first line that is no item, in words for the model.
-    pub fn read(text: &str) -> Result<Self, TodoError> {
+    pub fn parse(text: &str) -> Result<Self, TodoError> {
         if text.len() > MOST_BYTES {
             return Err(TodoError::TooLong { bytes: text.len() });
         }
@@ -113,11 +113,11 @@ impl Todos {
             if content.trim().is_empty() {
                 continue;
             }
-            let (column, item) = item(content, line)?;
+            let (column, item) = parse_item(content, line)?;
             while above.last().is_some_and(|indent| *indent >= column) {
                 above.pop();
             }
-            items.push(Todo { depth: above.len(), ..item });
+            items.push(TodoItem { depth: above.len(), ..item });
             above.push(column);
         }
         Ok(Self { text: text.to_owned(), items })
@@ -129,7 +129,7 @@ impl Todos {
     }
 
     /// The items, in their order.
-    pub fn items(&self) -> &[Todo] {
+    pub fn items(&self) -> &[TodoItem] {
         &self.items
     }
 
@@ -139,13 +139,13 @@ impl Todos {
     }
 
     /// Those that are not done.
-    pub fn left(&self) -> impl Iterator<Item = &Todo> {
+    pub fn open_items(&self) -> impl Iterator<Item = &TodoItem> {
         self.items.iter().filter(|todo| todo.state != TodoState::Done)
     }
 }
 
 /// How many there are of each kind.
-impl fmt::Display for Todos {
+impl fmt::Display for TodoList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |state| self.items.iter().filter(|todo| todo.state == state).count();
         let all = self.items.len();
@@ -156,12 +156,12 @@ impl fmt::Display for Todos {
 }
 
 /// The item of a line, with the column at which it begins.
-fn item(line: &str, number: usize) -> Result<(usize, Todo), TodoError> {
+fn parse_item(line: &str, number: usize) -> Result<(usize, TodoItem), TodoError> {
     let bare = line.trim_start_matches([' ', '\t']);
     let indent = line.get(..line.len() - bare.len()).unwrap_or_default();
     let column = indent.chars().fold(0, |column, c| if c == '\t' { (column / TAB + 1) * TAB } else { column + 1 });
     let no_item = || TodoError::Line { line: number, text: line.trim().chars().take(SHOWN_CHARS).collect() };
-    let mut rest = behind_bullet(bare).strip_prefix('[').ok_or_else(no_item)?.chars();
+    let mut rest = strip_bullet(bare).strip_prefix('[').ok_or_else(no_item)?.chars();
     let state = match rest.next() {
         Some(' ') => TodoState::Open,
         Some('x' | 'X') => TodoState::Done,
@@ -171,13 +171,13 @@ fn item(line: &str, number: usize) -> Result<(usize, Todo), TodoError> {
     let words = rest.as_str().strip_prefix(']').ok_or_else(no_item)?;
     match words.trim() {
         "" => Err(TodoError::Empty { line: number }),
-        text if words.starts_with([' ', '\t']) => Ok((column, Todo { state, text: text.to_owned(), depth: 0 })),
+        text if words.starts_with([' ', '\t']) => Ok((column, TodoItem { state, text: text.to_owned(), depth: 0 })),
         _ => Err(no_item()),
     }
 }
 
 /// A line without its bullet or number, if it has one.
-fn behind_bullet(line: &str) -> &str {
+fn strip_bullet(line: &str) -> &str {
     let digits = line.trim_start_matches(|c: char| c.is_ascii_digit());
     let marks: &[char] = if digits.len() < line.len() { &['.', ')'] } else { &['-', '*', '+'] };
     match digits.strip_prefix(marks) {
@@ -186,15 +186,15 @@ fn behind_bullet(line: &str) -> &str {
     }
 }
 
-pub(super) fn spec() -> ToolSpec {
+pub(super) fn todo_list_spec() -> ToolSpec {
     let mut spec = ToolSpec::new(
-        TODOS,
+        TODO_LIST_TOOL,
         "Keep a checklist of a task's parts: the whole list each time one begins or is done.",
         json!({"type": "object", "required": ["todos"], "additionalProperties": false, "properties": {
             "todos": {"type": "string", "description": "A line each: `[ ] open`, `[-] in progress`, `[x] done`; indent parts of a part."},
         }}),
     );
-    spec.examples.push(object(json!({"todos": "[x] Find the cause\n[-] Mend it\n[ ] Run the tests"})));
+    spec.examples.push(json_object(json!({"todos": "[x] Find the cause\n[-] Mend it\n[ ] Run the tests"})));
     spec
 }
 
@@ -207,11 +207,11 @@ mod tests {
     /// The items as `depth state text`, or the error.
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let found = match Todos::read(text) {
+        let found = match TodoList::parse(text) {
             Err(error) => error.to_string(),
             Ok(todos) => {
                 assert_eq!(todos.text(), text);
-                let one = |todo: &Todo| format!("{} {:?} {}", todo.depth, todo.state, todo.text);
+                let one = |todo: &TodoItem| format!("{} {:?} {}", todo.depth, todo.state, todo.text);
                 todos.items().iter().map(one).collect::<Vec<_>>().join("\n")
             }
         };
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_list_counts_its_items() {
-        let count = |text: &str| Todos::read(text).unwrap().to_string();
+        let count = |text: &str| TodoList::parse(text).unwrap().to_string();
         assert_eq!(count("[x] a\n[ ] b\n[-] c\n[ ] d"), "4 todos: 1 done, 1 in progress, 2 open");
         assert_eq!(count("[ ] a"), "1 todo: 0 done, 0 in progress, 1 open");
         assert_eq!(count(""), "0 todos");
@@ -277,7 +277,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_is_too_strange(text in "[-*+~xX \\[\\]\n\ta1.)é]{0,60}") {
-            if let Ok(todos) = Todos::read(&text) {
+            if let Ok(todos) = TodoList::parse(&text) {
                 prop_assert_eq!(todos.text(), text.as_str());
                 let lines = text.split('\n').filter(|line| !line.trim().is_empty()).count();
                 prop_assert_eq!(todos.items().len(), lines);

@@ -4,23 +4,25 @@
 //! last turns, each with all its calls and results. Everything else is summarised, by the model in a request of its own, or by a line
 //! for each call where that does not come to anything. Nothing is run, and nothing is lost: the history stays as it is.
 
-use sabir_call::{Draft, DraftPart, Message, ModelErrorKind, Part, Protocol, Request, Role, Usage};
+use sabir_call::{DraftPart, DraftResponse, Message, MessagePart, ModelErrorKind, Request, Role, ToolProtocol, Usage};
 
-use super::charge::{Charge, tokens};
-use super::past::message_bytes;
-use super::{Effect, Input, Phase, Task, digest};
-use crate::context::{Context, Fragment, fragment, summary};
-use crate::event::Question;
-use crate::record::{Answered, Author, Compacted, Record, Shift, Speaker, When, Why};
+use super::transcript::message_bytes;
+use super::usage::{UsageDelta, estimate_tokens};
+use super::{Task, TaskEffect, TaskInput, TaskPhase, digest};
+use crate::context::{ContextFragment, RequestContext, fragment, summary};
+use crate::event::UserQuestion;
+use crate::record::{
+    AssistantTurn, CompactionReason, CompactionRecord, ContextChange, Delivery, MessageAuthor, Record, SummaryAuthor,
+};
 
 /// How often a request that was too long is asked again, each time with less.
-const RECOVERIES: u32 = 3;
+const MAX_OVERFLOW_RETRIES: u32 = 3;
 /// The share of the context that the last turns may keep, by how often there was too much.
-const KEPT: [usize; 3] = [5, 20, usize::MAX];
+const KEPT_SHARES: [usize; 3] = [5, 20, usize::MAX];
 
 /// What becomes of a user's wish to compact the context of a task that goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compaction {
+pub enum CompactionTiming {
     /// There is nothing that could be left out.
     Nothing,
     /// It is done now.
@@ -31,7 +33,7 @@ pub enum Compaction {
 
 /// What fills a context.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Filling {
+pub struct ContextUsage {
     /// The tokens of the next request: as the provider counted the last one, and bytes / 4 of what came since.
     pub tokens: u64,
     /// The tokens that there is room for, if that is known.
@@ -41,16 +43,16 @@ pub struct Filling {
     /// How many messages of the history are left out, and how many there are.
     pub left_out: (usize, usize),
     /// What it consists of: a name, how many, and how many bytes.
-    pub rows: Vec<(String, usize, usize)>,
+    pub breakdown: Vec<(String, usize, usize)>,
 }
 
 /// What a compaction would come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Preview {
+pub struct CompactionPreview {
     /// How many messages more would be left out.
     pub messages: usize,
     /// How many would stay.
-    pub stay: usize,
+    pub kept_messages: usize,
     /// The tokens of a request before it.
     pub before: u64,
     /// Those after it, with a summary that no model wrote.
@@ -59,159 +61,168 @@ pub struct Preview {
     pub head: Vec<String>,
 }
 
-impl Filling {
+impl ContextUsage {
     /// How full it is, in percent; `None` where nobody knows how much there is room for.
     pub fn percent(&self) -> Option<u64> {
-        percent(self.tokens, self.window)
+        usage_percent(self.tokens, self.window)
     }
 
     /// Bytes as tokens: bytes / 4.
-    pub fn tokens_of(bytes: usize) -> u64 {
-        tokens(bytes)
+    pub fn estimate_tokens(bytes: usize) -> u64 {
+        estimate_tokens(bytes)
     }
 }
 
 impl Task {
     /// Puts the task into a context. Without it, nothing is told of the place and the room is not known.
     #[must_use]
-    pub fn within(mut self, context: Context) -> Self {
-        self.past.view.context = context;
+    pub fn with_context(mut self, context: RequestContext) -> Self {
+        self.transcript.view.context = context;
         self
     }
 
     /// What fills the context of the next request.
-    pub fn filling(&self) -> Filling {
-        let (view, bytes) = (&self.past.view, self.past.bytes());
+    pub fn context_usage(&self) -> ContextUsage {
+        let (view, bytes) = (&self.transcript.view, self.transcript.request_bytes());
         let tools = self.settings.tools.iter();
-        let tool_bytes = super::charge::fixed_bytes(&self.settings).saturating_sub(self.settings.system.len());
+        let tool_bytes = super::usage::fixed_bytes(&self.settings).saturating_sub(self.settings.system.len());
         let mut rows = vec![
             ("instructions".to_owned(), 1, self.settings.system.len()),
             ("tools".to_owned(), tools.count(), tool_bytes),
         ];
-        rows.extend(view.prefix().iter().map(|one| (one.name.clone(), 1, one.words().len())));
-        rows.extend(kinds(&self.past.shared()));
-        Filling {
-            tokens: view.tokens(bytes),
-            window: view.window(),
+        rows.extend(view.prefix_fragments().iter().map(|one| (one.name.clone(), 1, one.render_text().len())));
+        rows.extend(count_part_kinds(&self.transcript.request_messages()));
+        ContextUsage {
+            tokens: view.request_tokens(bytes),
+            window: view.context_window(),
             threshold: view.context.threshold,
-            left_out: (view.from(), self.history().len()),
-            rows,
+            left_out: (view.left_out_count(), self.history().len()),
+            breakdown: rows,
         }
     }
 
     /// How full the context of the next request is, in percent, where it is known how much there is room for.
-    pub fn filling_percent(&self) -> Option<u64> {
-        percent(self.past.view.tokens(self.past.bytes()), self.past.view.window())
+    pub fn context_usage_percent(&self) -> Option<u64> {
+        usage_percent(
+            self.transcript.view.request_tokens(self.transcript.request_bytes()),
+            self.transcript.view.context_window(),
+        )
     }
 
-    /// What would become of [`Input::Compact`] now.
-    pub fn compaction(&self) -> Compaction {
+    /// What would become of [`TaskInput::Compact`] now.
+    pub fn compaction_timing(&self) -> CompactionTiming {
         match self.phase {
-            Phase::Over | Phase::Ending(..) | Phase::Summarising(_) => Compaction::Nothing,
-            _ if self.cut(Why::Asked).is_none() => Compaction::Nothing,
-            Phase::Paused => Compaction::Now,
-            Phase::Acting if self.is_resting() => Compaction::Now,
-            Phase::Acting | Phase::Asking => Compaction::Later,
+            TaskPhase::Finished | TaskPhase::Ending(..) | TaskPhase::AwaitingSummary(_) => CompactionTiming::Nothing,
+            _ if self.compaction_cut(CompactionReason::Asked).is_none() => CompactionTiming::Nothing,
+            TaskPhase::Paused => CompactionTiming::Now,
+            TaskPhase::HandlingCalls if self.is_awaiting_user() => CompactionTiming::Now,
+            TaskPhase::HandlingCalls | TaskPhase::AwaitingModel => CompactionTiming::Later,
         }
     }
 
     /// Whether it is the user's turn.
-    fn is_resting(&self) -> bool {
-        matches!(self.question, Some(Question::Next { .. }))
+    fn is_awaiting_user(&self) -> bool {
+        matches!(self.question, Some(UserQuestion::Next { .. }))
     }
 
     /// Why the model is being asked for a summary, and not for the next turn; `None`: it is not.
-    pub fn summary_is_for(&self) -> Option<Why> {
-        if let Phase::Summarising(why) = self.phase { Some(why) } else { None }
+    pub fn summary_reason(&self) -> Option<CompactionReason> {
+        if let TaskPhase::AwaitingSummary(why) = self.phase { Some(why) } else { None }
     }
 
     /// Whether the model is being asked for a summary, and not for the next turn.
     pub fn is_summarising(&self) -> bool {
-        matches!(self.phase, Phase::Summarising(_))
+        matches!(self.phase, TaskPhase::AwaitingSummary(_))
     }
 
     /// What a compaction now would come to; `None`: there is nothing that could be left out.
-    pub fn preview(&self) -> Option<Preview> {
-        let from = self.past.view.from();
-        let messages = self.cut(Why::Asked)?;
-        let compacted = self.compacted(Why::Asked, messages, self.digest(messages));
+    pub fn preview_compaction(&self) -> Option<CompactionPreview> {
+        let from = self.transcript.view.left_out_count();
+        let messages = self.compaction_cut(CompactionReason::Asked)?;
+        let compacted = self.build_compaction(CompactionReason::Asked, messages, self.digest_summary(messages));
         let (before, after, head) = (compacted.before, compacted.after, compacted.head);
-        Some(Preview { messages: messages - from, stay: self.history().len() - messages, before, after, head })
+        Some(CompactionPreview {
+            messages: messages - from,
+            kept_messages: self.history().len() - messages,
+            before,
+            after,
+            head,
+        })
     }
 
     /// The system prompt: the instructions, and what is told of the place.
-    pub(super) fn system(&self) -> String {
-        self.settings.system.clone() + &fragment::words(self.past.view.prefix())
+    pub(super) fn system_prompt(&self) -> String {
+        self.settings.system.clone() + &fragment::render_fragments(self.transcript.view.prefix_fragments())
     }
 
     /// Has the model told of its place: at the beginning once, and at the end of a resumed task what is different since.
-    pub(super) fn tell_context(&mut self, effects: &mut Vec<Effect>) {
-        let fragments = self.past.view.context.fragments.clone();
-        let shift = match &self.past.view.told {
+    pub(super) fn announce_context(&mut self, effects: &mut Vec<TaskEffect>) {
+        let fragments = self.transcript.view.context.fragments.clone();
+        let shift = match &self.transcript.view.announced {
             None if fragments.is_empty() => return,
-            None => Shift::Begun { fragments },
-            Some(before) => match fragment::changes(before, &fragments) {
-                Some(told) => Shift::Changed { fragments, told },
+            None => ContextChange::Begun { fragments },
+            Some(before) => match fragment::describe_changes(before, &fragments) {
+                Some(told) => ContextChange::Changed { fragments, told },
                 None => return,
             },
         };
-        self.keep(Record::Context(shift), effects);
+        self.commit_record(Record::Context(shift), effects);
     }
 
     /// Has the model told what is different from what it was told, behind all that it has seen.
-    pub(super) fn looked(&mut self, fragments: Vec<Fragment>, effects: &mut Vec<Effect>) {
+    pub(super) fn handle_context_change(&mut self, fragments: Vec<ContextFragment>, effects: &mut Vec<TaskEffect>) {
         // An answer that has begun was asked for without it.
-        if self.draft == Draft::default() {
-            self.past.view.context.fragments = fragments;
-            self.tell_context(effects);
+        if self.draft == DraftResponse::default() {
+            self.transcript.view.context.fragments = fragments;
+            self.announce_context(effects);
         }
     }
 
-    pub(super) fn take_shift(&mut self, shift: &Shift) {
+    pub(super) fn apply_context_change(&mut self, shift: &ContextChange) {
         match shift {
-            Shift::Begun { fragments } => {
-                self.past.view.told = Some(fragments.clone());
-                self.past.view.set_prefix(fragments.clone());
+            ContextChange::Begun { fragments } => {
+                self.transcript.view.announced = Some(fragments.clone());
+                self.transcript.view.set_prefix(fragments.clone());
             }
-            Shift::Changed { fragments, told } => {
-                self.past.view.told = Some(fragments.clone());
-                self.hear(Speaker::Sabir, told.as_str().into());
+            ContextChange::Changed { fragments, told } => {
+                self.transcript.view.announced = Some(fragments.clone());
+                self.deliver_message(MessageAuthor::Sabir, told.as_str().into());
             }
-            Shift::Compacted(compacted) => self.take_compaction(compacted),
-            Shift::Restored => {
-                self.past.lengthen();
-                self.past.view.measured = None;
-                self.past.view.held = true;
+            ContextChange::Compacted(compacted) => self.apply_compaction(compacted),
+            ContextChange::Restored => {
+                self.transcript.undo_compaction();
+                self.transcript.view.measured = None;
+                self.transcript.view.auto_compaction_paused = true;
             }
-            Shift::Moded { told, when, .. } => match when {
-                When::Next => self.hear(Speaker::Sabir, told.as_str().into()),
-                When::Later => self.unread.words.push((Speaker::Sabir, told.as_str().into())),
+            ContextChange::Moded { told, when, .. } => match when {
+                Delivery::Next => self.deliver_message(MessageAuthor::Sabir, told.as_str().into()),
+                Delivery::Later => self.pending_input.messages.push((MessageAuthor::Sabir, told.as_str().into())),
             },
         }
     }
 
-    fn take_compaction(&mut self, compacted: &Compacted) {
-        self.take_charge(Charge::of_compacted(compacted));
-        self.draft = Draft::default();
-        self.past.shorten(compacted.messages, &compacted.head);
-        let view = &mut self.past.view;
-        if compacted.why == Why::Overflow {
+    fn apply_compaction(&mut self, compacted: &CompactionRecord) {
+        self.apply_usage(UsageDelta::from_compaction(compacted));
+        self.draft = DraftResponse::default();
+        self.transcript.compact(compacted.messages, &compacted.head);
+        let view = &mut self.transcript.view;
+        if compacted.why == CompactionReason::Overflow {
             view.overflows = view.overflows.saturating_add(1);
-            view.refused = Some(compacted.before);
+            view.refused_tokens = Some(compacted.before);
         }
         // The beginning of the requests is a new one anyway.
-        if let Some(told) = view.told.clone() {
+        if let Some(told) = view.announced.clone() {
             view.set_prefix(told);
         }
-        view.held = false;
-        let bytes = self.past.bytes();
-        self.past.view.measured = Some((bytes, compacted.after));
+        view.auto_compaction_paused = false;
+        let bytes = self.transcript.request_bytes();
+        self.transcript.view.measured = Some((bytes, compacted.after));
     }
 
     /// Notes what the provider counted. Some count nothing, and say so with a zero.
-    pub(super) fn note_filling(&mut self, answered: &Answered) {
-        let bytes = self.past.bytes();
-        let view = &mut self.past.view;
+    pub(super) fn note_measured_tokens(&mut self, answered: &AssistantTurn) {
+        let bytes = self.transcript.request_bytes();
+        let view = &mut self.transcript.view;
         view.overflows = 0;
         if let Some(input) = answered.usage.input.filter(|input| *input > 0) {
             view.measured = Some((bytes, input));
@@ -219,163 +230,177 @@ impl Task {
     }
 
     /// Compacts a context that is as full as it may get. True: something else than the next turn is to be asked first.
-    pub(super) fn make_room(&mut self, effects: &mut Vec<Effect>) -> bool {
-        let (view, bytes) = (&self.past.view, self.past.bytes());
-        if self.unread.compaction && self.cut(Why::Asked).is_some() {
-            self.phase = Phase::Summarising(Why::Asked);
-            effects.push(Effect::Ask);
+    pub(super) fn compact_if_full(&mut self, effects: &mut Vec<TaskEffect>) -> bool {
+        let (view, bytes) = (&self.transcript.view, self.transcript.request_bytes());
+        if self.pending_input.compaction && self.compaction_cut(CompactionReason::Asked).is_some() {
+            self.phase = TaskPhase::AwaitingSummary(CompactionReason::Asked);
+            effects.push(TaskEffect::RequestModel);
             return true;
         }
-        self.unread.compaction = false;
-        let limit = view.window().map(|window| window.saturating_mul(view.context.threshold.into()) / 100);
-        let is_full = limit.is_some_and(|limit| view.tokens(bytes) >= limit);
-        if !is_full || view.held || self.cut(Why::Threshold).is_none() {
+        self.pending_input.compaction = false;
+        let limit = view.context_window().map(|window| window.saturating_mul(view.context.threshold.into()) / 100);
+        let is_full = limit.is_some_and(|limit| view.request_tokens(bytes) >= limit);
+        if !is_full || view.auto_compaction_paused || self.compaction_cut(CompactionReason::Threshold).is_none() {
             return false;
         }
-        self.phase = Phase::Summarising(Why::Threshold);
-        effects.push(Effect::Ask);
+        self.phase = TaskPhase::AwaitingSummary(CompactionReason::Threshold);
+        effects.push(TaskEffect::RequestModel);
         true
     }
 
     /// After a request that was too long: the same with less of the history. False: there is nothing more to leave out.
-    pub(super) fn recover(&mut self, kind: ModelErrorKind, effects: &mut Vec<Effect>) -> bool {
-        let attempt = self.past.view.overflows;
-        let Some(messages) =
-            self.cut(Why::Overflow).filter(|_| kind == ModelErrorKind::TooLong && attempt < RECOVERIES)
+    pub(super) fn recover_from_overflow(&mut self, kind: ModelErrorKind, effects: &mut Vec<TaskEffect>) -> bool {
+        let attempt = self.transcript.view.overflows;
+        let Some(messages) = self
+            .compaction_cut(CompactionReason::Overflow)
+            .filter(|_| kind == ModelErrorKind::TooLong && attempt < MAX_OVERFLOW_RETRIES)
         else {
             return false;
         };
         if attempt == 0 {
-            self.phase = Phase::Summarising(Why::Overflow);
-            effects.push(Effect::Ask);
+            self.phase = TaskPhase::AwaitingSummary(CompactionReason::Overflow);
+            effects.push(TaskEffect::RequestModel);
         } else {
-            let compacted = self.compacted(Why::Overflow, messages, self.digest(messages));
-            self.keep_compaction(compacted, effects);
-            self.ask(effects);
+            let compacted = self.build_compaction(CompactionReason::Overflow, messages, self.digest_summary(messages));
+            self.commit_compaction(compacted, effects);
+            self.request_next_turn(effects);
         }
         true
     }
 
-    pub(super) fn compact_by_hand(&mut self, by: Author, effects: &mut Vec<Effect>) {
-        let Some(messages) = self.cut(Why::Asked) else { return };
-        if by == Author::Model {
-            self.phase = Phase::Summarising(Why::Asked);
-            return effects.push(Effect::Ask);
+    pub(super) fn compact_on_request(&mut self, by: SummaryAuthor, effects: &mut Vec<TaskEffect>) {
+        let Some(messages) = self.compaction_cut(CompactionReason::Asked) else { return };
+        if by == SummaryAuthor::Model {
+            self.phase = TaskPhase::AwaitingSummary(CompactionReason::Asked);
+            return effects.push(TaskEffect::RequestModel);
         }
-        let compacted = self.compacted(Why::Asked, messages, self.digest(messages));
-        self.keep_compaction(compacted, effects);
+        let compacted = self.build_compaction(CompactionReason::Asked, messages, self.digest_summary(messages));
+        self.commit_compaction(compacted, effects);
     }
 
-    fn keep_compaction(&mut self, compacted: Compacted, effects: &mut Vec<Effect>) {
-        self.keep(Record::Context(Shift::Compacted(Box::new(compacted))), effects);
+    fn commit_compaction(&mut self, compacted: CompactionRecord, effects: &mut Vec<TaskEffect>) {
+        self.commit_record(Record::Context(ContextChange::Compacted(Box::new(compacted))), effects);
     }
 
     /// Goes back on the last compaction, if there was one.
-    pub(super) fn restore(&mut self, effects: &mut Vec<Effect>) {
-        if self.past.view.is_short() {
-            self.keep(Record::Context(Shift::Restored), effects);
+    pub(super) fn undo_compaction(&mut self, effects: &mut Vec<TaskEffect>) {
+        if self.transcript.view.is_compacted() {
+            self.commit_record(Record::Context(ContextChange::Restored), effects);
         }
     }
 
     /// The request for a summary.
-    pub(super) fn summary_request(&self, why: Why) -> Request {
-        let text = self.to_summarise(why);
+    pub(super) fn summary_request(&self, why: CompactionReason) -> Request {
+        let text = self.summary_input(why);
         Request {
             model: self.settings.model.clone(),
             system: summary::INSTRUCTIONS.to_owned(),
             messages: vec![Message::user(text)].into(),
-            protocol: Protocol::Native,
-            max_output: self.settings.max_output,
+            protocol: ToolProtocol::Native,
+            max_output_tokens: self.settings.max_output,
             ..Request::default()
         }
     }
 
     /// The model has written its summary, or has not.
-    pub(super) fn summarised(&mut self, why: Why, input: Input<'_>, effects: &mut Vec<Effect>) {
+    pub(super) fn handle_summary(
+        &mut self,
+        why: CompactionReason,
+        input: TaskInput<'_>,
+        effects: &mut Vec<TaskEffect>,
+    ) {
         let draft = std::mem::take(&mut self.draft);
-        let began = draft != Draft::default();
+        let began = draft != DraftResponse::default();
         let written: String = draft
             .parts
             .iter()
             .filter_map(|part| if let DraftPart::Text(text) = part { Some(text.as_str()) } else { None })
             .collect();
         let failure = match input {
-            Input::Failed(error) => Some(error.message),
-            _ if written.trim().len() < summary::LEAST => Some("it wrote no summary".to_owned()),
+            TaskInput::ModelFailed(error) => Some(error.message),
+            _ if written.trim().len() < summary::MIN_SUMMARY_BYTES => Some("it wrote no summary".to_owned()),
             _ => None,
         };
-        let asked = summary::INSTRUCTIONS.len() + self.to_summarise(why).len();
+        let asked = summary::INSTRUCTIONS.len() + self.summary_input(why).len();
         // Nobody pays for a request that was refused.
-        let Charge { usage, estimate, cost } =
-            if began || failure.is_none() { self.charge_of(&draft, asked) } else { Charge::default() };
-        if let Some(messages) = self.cut(why) {
+        let UsageDelta { usage, estimate, cost } =
+            if began || failure.is_none() { self.request_usage(&draft, asked) } else { UsageDelta::default() };
+        if let Some(messages) = self.compaction_cut(why) {
             let (by, text) = match failure {
-                None => (Author::Model, headed(fragment::beginning(written.trim(), summary::CAP))),
-                Some(_) => (Author::Sabir, self.digest(messages)),
+                None => (
+                    SummaryAuthor::Model,
+                    with_summary_heading(fragment::truncate_text(written.trim(), summary::MAX_SUMMARY_BYTES)),
+                ),
+                Some(_) => (SummaryAuthor::Sabir, self.digest_summary(messages)),
             };
-            let compacted = Compacted { by, failure, usage, estimate, cost, ..self.compacted(why, messages, text) };
-            self.keep_compaction(compacted, effects);
+            let compacted =
+                CompactionRecord { by, failure, usage, estimate, cost, ..self.build_compaction(why, messages, text) };
+            self.commit_compaction(compacted, effects);
         }
-        self.go_on_after(why, effects);
+        self.continue_after_summary(why, effects);
     }
 
     /// Goes on where the summary came between.
-    fn go_on_after(&mut self, why: Why, effects: &mut Vec<Effect>) {
-        let spoken = std::mem::take(&mut self.unread.spoken);
-        if why != Why::Asked {
-            return self.ask(effects);
+    fn continue_after_summary(&mut self, why: CompactionReason, effects: &mut Vec<TaskEffect>) {
+        let spoken = std::mem::take(&mut self.pending_input.user_spoke);
+        if why != CompactionReason::Asked {
+            return self.request_next_turn(effects);
         }
-        if !std::mem::take(&mut self.unread.compaction) {
-            self.phase = Phase::Paused;
-        } else if self.is_resting() && !spoken {
-            self.phase = Phase::Acting;
+        if !std::mem::take(&mut self.pending_input.compaction) {
+            self.phase = TaskPhase::Paused;
+        } else if self.is_awaiting_user() && !spoken {
+            self.phase = TaskPhase::HandlingCalls;
         } else {
-            self.withdraw(effects);
-            self.ask(effects);
+            self.withdraw_question(effects);
+            self.request_next_turn(effects);
         }
     }
 
     /// Compacts the context of a task that goes on: now, where it is the user's turn, else before the model's next one.
-    pub(super) fn compact_soon(&mut self, effects: &mut Vec<Effect>) {
-        let when = self.compaction();
-        self.unread.compaction |= when != Compaction::Nothing;
-        if when == Compaction::Now {
-            self.phase = Phase::Summarising(Why::Asked);
-            effects.push(Effect::Ask);
+    pub(super) fn schedule_compaction(&mut self, effects: &mut Vec<TaskEffect>) {
+        let when = self.compaction_timing();
+        self.pending_input.compaction |= when != CompactionTiming::Nothing;
+        if when == CompactionTiming::Now {
+            self.phase = TaskPhase::AwaitingSummary(CompactionReason::Asked);
+            effects.push(TaskEffect::RequestModel);
         }
     }
 
-    fn to_summarise(&self, why: Why) -> String {
-        let view = &self.past.view;
-        let cap = match view.window() {
-            Some(window) if why != Why::Overflow => usize::try_from(window.saturating_mul(2)).unwrap_or(usize::MAX),
-            _ => self.past.bytes() / 3,
+    fn summary_input(&self, why: CompactionReason) -> String {
+        let view = &self.transcript.view;
+        let cap = match view.context_window() {
+            Some(window) if why != CompactionReason::Overflow => {
+                usize::try_from(window.saturating_mul(2)).unwrap_or(usize::MAX)
+            }
+            _ => self.transcript.request_bytes() / 3,
         };
         let earlier = view.summary().map(|text| format!("{text}\n")).unwrap_or_default();
-        let covered = self.cut(why).and_then(|cut| self.history().get(view.from()..cut)).unwrap_or_default();
-        summary::transcript(&earlier, covered, cap.max(summary::LEAST))
+        let covered =
+            self.compaction_cut(why).and_then(|cut| self.history().get(view.left_out_count()..cut)).unwrap_or_default();
+        summary::render_transcript(&earlier, covered, cap.max(summary::MIN_SUMMARY_BYTES))
     }
 
     /// How many messages would be left out; `None`: no turn more than now, or so few that it is not worth a new beginning.
-    fn cut(&self, why: Why) -> Option<usize> {
-        let (view, all, bytes) = (&self.past.view, self.history(), self.past.bytes());
-        let window = view.window().and_then(|window| usize::try_from(window.saturating_mul(4)).ok());
+    fn compaction_cut(&self, why: CompactionReason) -> Option<usize> {
+        let (view, all, bytes) = (&self.transcript.view, self.history(), self.transcript.request_bytes());
+        let window = view.context_window().and_then(|window| usize::try_from(window.saturating_mul(4)).ok());
         let room = window.map_or(bytes, |window| window.min(bytes));
         let cut = match why {
             // Where the last turns alone are what is too much, less of them stays at once.
-            Why::Overflow => {
-                let attempts = KEPT.iter().skip(usize::try_from(view.overflows).unwrap_or(usize::MAX));
-                attempts.copied().find_map(|share| self.cut_to(room / share))
+            CompactionReason::Overflow => {
+                let attempts = KEPT_SHARES.iter().skip(usize::try_from(view.overflows).unwrap_or(usize::MAX));
+                attempts.copied().find_map(|share| self.cut_for_budget(room / share))
             }
-            _ => self.cut_to(room / KEPT[0]),
+            _ => self.cut_for_budget(room / KEPT_SHARES[0]),
         };
-        let gain = |cut| all.get(view.from()..cut).unwrap_or_default().iter().map(message_bytes).sum::<usize>();
-        cut.filter(|cut| why != Why::Threshold || gain(*cut).saturating_mul(10) >= room)
+        let gain =
+            |cut| all.get(view.left_out_count()..cut).unwrap_or_default().iter().map(message_bytes).sum::<usize>();
+        cut.filter(|cut| why != CompactionReason::Threshold || gain(*cut).saturating_mul(10) >= room)
     }
 
     /// How many messages are left out if those that stay have so many bytes; `None`: no turn more than now.
-    fn cut_to(&self, budget: usize) -> Option<usize> {
-        let (from, all) = (self.past.view.from(), self.history());
+    fn cut_for_budget(&self, budget: usize) -> Option<usize> {
+        let (from, all) = (self.transcript.view.left_out_count(), self.history());
         let (mut cut, mut kept) = (all.len(), 0_usize);
         for (at, message) in all.iter().enumerate().skip(from.max(1)).rev() {
             kept = kept.saturating_add(message_bytes(message));
@@ -391,74 +416,75 @@ impl Task {
         covered.iter().any(|message| message.role == Role::Assistant).then_some(cut)
     }
 
-    fn digest(&self, messages: usize) -> String {
-        let covered = self.history().get(self.past.view.from()..messages).unwrap_or_default();
-        let earlier = self.past.view.summary().and_then(|text| text.split_once('\n')).map_or("", |(_, rest)| rest);
-        headed(&digest::lines(earlier, covered))
+    fn digest_summary(&self, messages: usize) -> String {
+        let covered = self.history().get(self.transcript.view.left_out_count()..messages).unwrap_or_default();
+        let earlier =
+            self.transcript.view.summary().and_then(|text| text.split_once('\n')).map_or("", |(_, rest)| rest);
+        with_summary_heading(&digest::render_call_lines(earlier, covered))
     }
 
     /// The compaction with that summary, by nobody's request.
-    fn compacted(&self, why: Why, messages: usize, summary: String) -> Compacted {
+    fn build_compaction(&self, why: CompactionReason, messages: usize, summary: String) -> CompactionRecord {
         let all = self.history();
         let (gone, stays) = all.split_at_checked(messages).unwrap_or_default();
         let todos = self.todos();
-        let todos = if todos.left().next().is_some() {
+        let todos = if todos.open_items().next().is_some() {
             format!("Your todo list, as you left it:\n<todos>\n{}\n</todos>", todos.text())
         } else {
             String::new()
         };
         let pieces = [
             self.start.prompt.clone(),
-            digest::words(&self.past.view.words, gone, stays),
-            digest::files(gone, &self.settings.readers),
-            self.mode_words(),
-            digest::pictures(gone),
+            digest::render_user_texts(&self.transcript.view.user_texts, gone, stays),
+            digest::render_files(gone, &self.settings.read_only_tools),
+            self.mode_summary(),
+            digest::render_pictures(gone),
             todos,
             summary,
         ];
         let head: Vec<String> = pieces.into_iter().filter(|piece| !piece.trim().is_empty()).collect();
-        let (view, bytes) = (&self.past.view, self.past.bytes());
-        let now: usize = self.past.shared().iter().map(message_bytes).sum();
+        let (view, bytes) = (&self.transcript.view, self.transcript.request_bytes());
+        let now: usize = self.transcript.request_messages().iter().map(message_bytes).sum();
         let then = stays.iter().map(message_bytes).sum::<usize>() + head.iter().map(String::len).sum::<usize>();
-        let after = view.tokens(bytes.saturating_sub(now).saturating_add(then));
-        Compacted {
+        let after = view.request_tokens(bytes.saturating_sub(now).saturating_add(then));
+        CompactionRecord {
             why,
-            by: Author::Sabir,
+            by: SummaryAuthor::Sabir,
             failure: None,
             messages,
             head,
-            before: view.tokens(bytes),
+            before: view.request_tokens(bytes),
             after,
             usage: Usage::default(),
             estimate: Usage::default(),
-            cost: Charge::default().cost,
+            cost: UsageDelta::default().cost,
         }
     }
 }
 
-fn percent(tokens: u64, window: Option<u64>) -> Option<u64> {
+fn usage_percent(tokens: u64, window: Option<u64>) -> Option<u64> {
     window.filter(|window| *window > 0).map(|window| tokens.saturating_mul(100) / window)
 }
 
 /// A summary as the model reads it.
-fn headed(text: &str) -> String {
+fn with_summary_heading(text: &str) -> String {
     format!("Your own work so far, in short; it is done, and need not be done again:\n{}", text.trim_end())
 }
 
 /// The parts of messages by their kinds: a name, how many, and how many bytes.
-fn kinds(messages: &[Message]) -> Vec<(String, usize, usize)> {
-    let name = |role, part: &Part| match part {
-        Part::Text { .. } if role == Role::User => "words to the model",
-        Part::Text { .. } => "the model's words",
-        Part::Thought { .. } | Part::Opaque(_) => "the model's thoughts",
-        Part::Call(_) => "calls",
-        Part::Result(_) => "results",
+fn count_part_kinds(messages: &[Message]) -> Vec<(String, usize, usize)> {
+    let name = |role, part: &MessagePart| match part {
+        MessagePart::Text { .. } if role == Role::User => "words to the model",
+        MessagePart::Text { .. } => "the model's words",
+        MessagePart::Thought { .. } | MessagePart::Opaque(_) => "the model's thoughts",
+        MessagePart::Call(_) => "calls",
+        MessagePart::Result(_) => "results",
         _ => "pictures",
     };
     let mut rows: Vec<(String, usize, usize)> = Vec::new();
     for message in messages {
         for part in &message.parts {
-            let (name, bytes) = (name(message.role, part), super::past::part_bytes(part));
+            let (name, bytes) = (name(message.role, part), super::transcript::part_bytes(part));
             match rows.iter_mut().find(|row| row.0 == name) {
                 Some(row) => (row.1, row.2) = (row.1 + 1, row.2 + bytes),
                 None => rows.push((name.to_owned(), 1, bytes)),

@@ -2,55 +2,57 @@
 //!
 //! A call counts with its result, so whatever makes a difference (another output, another file content, another failure) is progress
 //! and ends a cycle. The calls of a cycle may well have changed files; what is repeated exactly leaves them as they were before. Looking
-//! whether something has happened is no repetition ([`Tool::polls`](crate::Tool::polls)).
+//! whether something has happened is no repetition ([`Tool::is_polling`](crate::Tool::is_polling)).
 //!
-//! For each period of up to [`PERIODS`] calls it is counted how many calls in a row equalled the one that period before; that is a
+//! For each period of up to [`MAX_PERIOD`] calls it is counted how many calls in a row equalled the one that period before; that is a
 //! few comparisons a call, and nothing but the last calls is kept.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use sabir_call::{Call, CallResult, Ending};
+use sabir_call::{Call, CallResult, ToolResultStatus};
 
-use super::{Effect, Task};
+use super::{Task, TaskEffect};
 
 /// The longest cycle that is seen, in calls.
-const PERIODS: usize = 4;
+const MAX_PERIOD: usize = 4;
 /// From so many times on the model is told.
-const TOLD: u32 = 3;
+const REMINDER_THRESHOLD: u32 = 3;
 
 /// What has come round, and how often.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Cycles {
+pub(super) struct CycleDetector {
     /// The last calls with their results, the newest first.
-    last: VecDeque<u64>,
+    recent_calls: VecDeque<u64>,
     /// For each period, how many calls in a row equalled the one before.
-    equal: [u32; PERIODS],
+    repeats_by_period: [u32; MAX_PERIOD],
     /// The last result of a call that only looked whether something has happened.
     polled: Option<u64>,
     /// How often a cycle had come round when the model was last told of it.
-    told: u32,
+    announced_times: u32,
 }
 
 /// A cycle that is going on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Cycle {
+pub(super) struct CallCycle {
     /// How many calls it has.
     pub(super) calls: usize,
     /// How often they were made.
     pub(super) times: u32,
 }
 
-impl Cycles {
+impl CycleDetector {
     /// Takes a call with its result.
-    fn note(&mut self, pair: u64) {
-        for (equal, before) in self.equal.iter_mut().zip((0..PERIODS).map(|at| self.last.get(at))) {
+    fn note_call(&mut self, pair: u64) {
+        for (equal, before) in
+            self.repeats_by_period.iter_mut().zip((0..MAX_PERIOD).map(|at| self.recent_calls.get(at)))
+        {
             *equal = if before == Some(&pair) { equal.saturating_add(1) } else { 0 };
         }
-        self.last.push_front(pair);
-        self.last.truncate(PERIODS);
-        if self.going_on().is_none_or(|cycle| cycle.times < TOLD) {
-            self.told = 0;
+        self.recent_calls.push_front(pair);
+        self.recent_calls.truncate(MAX_PERIOD);
+        if self.current_cycle().is_none_or(|cycle| cycle.times < REMINDER_THRESHOLD) {
+            self.announced_times = 0;
         }
     }
 
@@ -62,21 +64,21 @@ impl Cycles {
     }
 
     /// The cycle that came round most often, the shortest among equals.
-    pub(super) fn going_on(&self) -> Option<Cycle> {
-        let cycles = (1u32..).zip(self.equal).map(|(period, equal)| (period, equal / period + 1));
+    pub(super) fn current_cycle(&self) -> Option<CallCycle> {
+        let cycles = (1u32..).zip(self.repeats_by_period).map(|(period, equal)| (period, equal / period + 1));
         let (period, times) = cycles.max_by_key(|(period, times)| (*times, u32::MAX - period))?;
-        (times > 1).then_some(Cycle { calls: usize::try_from(period).unwrap_or(PERIODS), times })
+        (times > 1).then_some(CallCycle { calls: usize::try_from(period).unwrap_or(MAX_PERIOD), times })
     }
 
     /// The model has been told of what is going on.
-    pub(super) fn note_told(&mut self) {
-        self.told = self.going_on().map_or(0, |cycle| cycle.times);
+    pub(super) fn mark_announced(&mut self) {
+        self.announced_times = self.current_cycle().map_or(0, |cycle| cycle.times);
     }
 }
 
-impl Cycle {
+impl CallCycle {
     /// What the model is told.
-    fn words(self) -> String {
+    fn reminder_text(self) -> String {
         let Self { calls, times } = self;
         let what = if calls == 1 {
             format!("The same call was made {times} times, with the same result each time")
@@ -91,7 +93,7 @@ impl Cycle {
     }
 
     /// Why the user is asked, or the task ends.
-    pub(super) fn reason(self) -> String {
+    pub(super) fn stop_reason(self) -> String {
         let Self { calls, times } = self;
         if calls == 1 {
             format!("the same call was made {times} times with the same result")
@@ -104,33 +106,36 @@ impl Cycle {
 impl Task {
     /// Notes a call with its result.
     pub(super) fn note_cycle(&mut self, call: &Call, result: &CallResult) {
-        if result.ending == Ending::Interrupted {
+        if result.ending == ToolResultStatus::Interrupted {
             return;
         }
-        let pair = pair(call, self.past.meant(call, result));
-        if self.settings.pollers.contains(&call.name) {
-            self.counts.cycles.note_poll(pair);
+        let pair = call_fingerprint(call, self.transcript.original_result(call, result));
+        if self.settings.polling_tools.contains(&call.name) {
+            self.counters.cycles.note_poll(pair);
         } else {
-            self.counts.cycles.note(pair);
+            self.counters.cycles.note_call(pair);
         }
     }
 
     /// Tells the model of a cycle that has come round once more.
-    pub(super) fn tell_cycle(&mut self, effects: &mut Vec<Effect>) {
-        let cycles = &self.counts.cycles;
-        if let Some(cycle) = cycles.going_on().filter(|cycle| cycle.times >= TOLD && cycle.times > cycles.told) {
-            self.remind(cycle.words(), effects);
+    pub(super) fn remind_of_cycle(&mut self, effects: &mut Vec<TaskEffect>) {
+        let cycles = &self.counters.cycles;
+        if let Some(cycle) = cycles
+            .current_cycle()
+            .filter(|cycle| cycle.times >= REMINDER_THRESHOLD && cycle.times > cycles.announced_times)
+        {
+            self.send_reminder(cycle.reminder_text(), effects);
         }
     }
 }
 
 /// A call and its result as one number. What a gate or a rule says of a call may change its words from time to time.
-fn pair(call: &Call, result: &CallResult) -> u64 {
+fn call_fingerprint(call: &Call, result: &CallResult) -> u64 {
     let mut hash = DefaultHasher::new();
     call.name.hash(&mut hash);
     serde_json::to_string(&call.arguments).unwrap_or_default().hash(&mut hash);
     std::mem::discriminant(&result.ending).hash(&mut hash);
-    if matches!(result.ending, Ending::Done | Ending::Failed) {
+    if matches!(result.ending, ToolResultStatus::Done | ToolResultStatus::Failed) {
         result.content.hash(&mut hash);
         result.images.iter().for_each(|image| image.data.hash(&mut hash));
     }
@@ -144,7 +149,7 @@ mod tests {
     /// Letters are calls with their results; `?` a look that finds nothing new, `!` one that does.
     #[track_caller]
     fn check(calls: &str, expected: Option<(usize, u32)>) {
-        let mut cycles = Cycles::default();
+        let mut cycles = CycleDetector::default();
         let mut news = 0;
         for call in calls.chars() {
             match call {
@@ -153,10 +158,10 @@ mod tests {
                     news += 1;
                     cycles.note_poll(news);
                 }
-                other => cycles.note(u64::from(u32::from(other))),
+                other => cycles.note_call(u64::from(u32::from(other))),
             }
         }
-        assert_eq!(cycles.going_on().map(|cycle| (cycle.calls, cycle.times)), expected, "{calls}");
+        assert_eq!(cycles.current_cycle().map(|cycle| (cycle.calls, cycle.times)), expected, "{calls}");
     }
 
     #[test]

@@ -2,26 +2,26 @@
 
 use std::collections::HashMap;
 
-use sabir_call::{Call, CallId, CallResult, Ending, Message, Part, Role};
+use sabir_call::{Call, CallId, CallResult, Message, MessagePart, Role, ToolResultStatus};
 use serde_json::Value;
 
-use crate::context::fragment::beginning;
-use crate::context::summary::{CAP, ending_word};
+use crate::context::fragment::truncate_text;
+use crate::context::summary::{MAX_SUMMARY_BYTES, status_word};
 use crate::control;
 
 /// The most bytes of one of the user's later words, and of all of them.
-const WORDS: (usize, usize) = (8 * 1024, 32 * 1024);
+const USER_TEXT_CAPS: (usize, usize) = (8 * 1024, 32 * 1024);
 /// The most files of a kind that are named, the newest of them.
-const FILES: usize = 100;
+const MAX_FILES: usize = 100;
 
 /// The files that these messages read and changed; empty where there are none.
-pub(super) fn files(messages: &[Message], readers: &[String]) -> String {
-    let results = results(messages);
+pub(super) fn render_files(messages: &[Message], readers: &[String]) -> String {
+    let results = results_by_call(messages);
     let (mut read, mut changed) = (Vec::new(), Vec::new());
     for call in messages.iter().flat_map(Message::calls) {
-        let done = results.get(&call.id).is_some_and(|result| result.ending == Ending::Done);
+        let done = results.get(&call.id).is_some_and(|result| result.ending == ToolResultStatus::Done);
         let reads = readers.contains(&call.name);
-        for path in paths(call).into_iter().filter(|_| done) {
+        for path in call_paths(call).into_iter().filter(|_| done) {
             // What was seen before a change is out of date.
             read.retain(|known| *known != path);
             if !reads {
@@ -32,7 +32,7 @@ pub(super) fn files(messages: &[Message], readers: &[String]) -> String {
         }
     }
     let line = |what: &str, mut paths: Vec<String>| {
-        let left_out = paths.len().saturating_sub(FILES);
+        let left_out = paths.len().saturating_sub(MAX_FILES);
         let more = if left_out > 0 { format!(" (and {left_out} before these)") } else { String::new() };
         let named = paths.split_off(left_out).join(", ");
         if named.is_empty() { String::new() } else { format!("{what}: {named}{more}\n") }
@@ -46,10 +46,10 @@ pub(super) fn files(messages: &[Message], readers: &[String]) -> String {
 }
 
 /// That pictures are not seen any more; empty where there were none.
-pub(super) fn pictures(messages: &[Message]) -> String {
-    let count = |part: &Part| match part {
-        Part::Image(_) | Part::ImageUrl { .. } => 1,
-        Part::Result(result) => result.images.len(),
+pub(super) fn render_pictures(messages: &[Message]) -> String {
+    let count = |part: &MessagePart| match part {
+        MessagePart::Image(_) | MessagePart::ImageUrl { .. } => 1,
+        MessagePart::Result(result) => result.images.len(),
         _ => 0,
     };
     match messages.iter().flat_map(|message| &message.parts).map(count).sum() {
@@ -61,16 +61,19 @@ pub(super) fn pictures(messages: &[Message]) -> String {
 }
 
 /// What the user said after the first words, as far as the messages that stay do not say it; empty where that is nothing.
-pub(super) fn words(said: &[String], gone: &[Message], stays: &[Message]) -> String {
+pub(super) fn render_user_texts(said: &[String], gone: &[Message], stays: &[Message]) -> String {
     let stays = |words: &str| {
-        stays.iter().flat_map(|message| &message.parts).any(|part| matches!(part, Part::Text { text } if text == words))
+        stays
+            .iter()
+            .flat_map(|message| &message.parts)
+            .any(|part| matches!(part, MessagePart::Text { text } if text == words))
     };
     let own = said.iter().filter(|words| !stays(words)).cloned();
-    let all: Vec<String> = answers(gone).into_iter().chain(own).collect();
+    let all: Vec<String> = followup_answers(gone).into_iter().chain(own).collect();
     let mut kept = Vec::new();
-    let mut room = WORDS.1;
+    let mut room = USER_TEXT_CAPS.1;
     for words in all.iter().rev() {
-        let short = beginning(words, WORDS.0.min(room));
+        let short = truncate_text(words, USER_TEXT_CAPS.0.min(room));
         if short.trim().is_empty() {
             break;
         }
@@ -87,25 +90,25 @@ pub(super) fn words(said: &[String], gone: &[Message], stays: &[Message]) -> Str
 }
 
 /// A line for each call and each remark, behind the lines of an earlier digest; the newest ones that fit.
-pub(super) fn lines(earlier: &str, messages: &[Message]) -> String {
-    let results = results(messages);
+pub(super) fn render_call_lines(earlier: &str, messages: &[Message]) -> String {
+    let results = results_by_call(messages);
     let mut text = String::new();
     for part in messages.iter().filter(|message| message.role == Role::Assistant).flat_map(|message| &message.parts) {
         match part {
-            Part::Text { text: words } if !words.trim().is_empty() => {
-                text.push_str(&format!("- said: {}\n", line(words, 200)));
+            MessagePart::Text { text: words } if !words.trim().is_empty() => {
+                text.push_str(&format!("- said: {}\n", first_line(words, 200)));
             }
-            Part::Call(call) => {
+            MessagePart::Call(call) => {
                 let outcome = results.get(&call.id).map_or_else(String::new, |result| {
-                    format!(": {}, {}", ending_word(result.ending), line(&result.content, 100))
+                    format!(": {}, {}", status_word(result.ending), first_line(&result.content, 100))
                 });
-                text.push_str(&format!("- {} {}{outcome}\n", call.name, line(&subject(call), 120)));
+                text.push_str(&format!("- {} {}{outcome}\n", call.name, first_line(&call_subject(call), 120)));
             }
             _ => {}
         }
     }
     let all = if earlier.trim().is_empty() { text } else { format!("{}\n{text}", earlier.trim_end()) };
-    let over = all.len().saturating_sub(CAP);
+    let over = all.len().saturating_sub(MAX_SUMMARY_BYTES);
     if over == 0 {
         return all;
     }
@@ -114,32 +117,33 @@ pub(super) fn lines(earlier: &str, messages: &[Message]) -> String {
 }
 
 /// What the user answered to questions of the model's.
-fn answers(messages: &[Message]) -> Vec<String> {
+fn followup_answers(messages: &[Message]) -> Vec<String> {
     let calls = messages.iter().flat_map(Message::calls);
     let calls: HashMap<&CallId, &Call> = calls.map(|call| (&call.id, call)).collect();
     let said = messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
-        Part::Result(result) if result.ending == Ending::Done => Some(result),
+        MessagePart::Result(result) if result.ending == ToolResultStatus::Done => Some(result),
         _ => None,
     });
-    let asked = |result: &&CallResult| matches!(result.name.as_str(), control::FOLLOWUP | control::COMPLETION);
+    let asked =
+        |result: &&CallResult| matches!(result.name.as_str(), control::FOLLOWUP_TOOL | control::COMPLETION_TOOL);
     let words = |result: &CallResult| {
-        let question = calls.get(&result.id).map(|call| line(&subject(call), 300)).unwrap_or_default();
+        let question = calls.get(&result.id).map(|call| first_line(&call_subject(call), 300)).unwrap_or_default();
         format!("(to `{question}`) {}", result.content)
     };
     said.filter(asked).map(words).collect()
 }
 
-fn results(messages: &[Message]) -> HashMap<&CallId, &CallResult> {
+fn results_by_call(messages: &[Message]) -> HashMap<&CallId, &CallResult> {
     let parts = messages.iter().flat_map(|message| &message.parts);
     let results = parts.filter_map(|part| match part {
-        Part::Result(result) => Some((&result.id, result)),
+        MessagePart::Result(result) => Some((&result.id, result)),
         _ => None,
     });
     results.collect()
 }
 
 /// What a call is about: its path or command, else the first text among its arguments.
-fn subject(call: &Call) -> String {
+fn call_subject(call: &Call) -> String {
     let named =
         ["path", "command", "regex", "url", "question", "result"].iter().find_map(|name| call.arguments.get(*name));
     let text = named.and_then(Value::as_str).or_else(|| call.arguments.values().find_map(Value::as_str));
@@ -147,7 +151,7 @@ fn subject(call: &Call) -> String {
 }
 
 /// The files that a call names.
-pub(super) fn paths(call: &Call) -> Vec<String> {
+pub(super) fn call_paths(call: &Call) -> Vec<String> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let mut paths: Vec<String> = call.arguments.get("path").and_then(text).into_iter().collect();
     let more = call.arguments.get("more_paths").and_then(Value::as_array);
@@ -164,7 +168,7 @@ pub(super) fn paths(call: &Call) -> Vec<String> {
 }
 
 /// The first line of a text, at most `cap` bytes of it.
-fn line(text: &str, cap: usize) -> String {
+fn first_line(text: &str, cap: usize) -> String {
     let first = text.trim().lines().next().unwrap_or_default();
     let short = first.get(..first.floor_char_boundary(cap)).unwrap_or_default();
     if short.len() < text.trim().len() { format!("{short} …") } else { short.to_owned() }
@@ -176,52 +180,65 @@ mod tests {
 
     use super::*;
 
-    fn turn(id: &str, name: &str, arguments: Value, ending: Ending, content: &str) -> [Message; 2] {
+    fn turn(id: &str, name: &str, arguments: Value, ending: ToolResultStatus, content: &str) -> [Message; 2] {
         let id = CallId::new(id);
         let arguments = arguments.as_object().cloned().unwrap_or_default();
         let call = Call { id: id.clone(), name: name.to_owned(), arguments, dialect: None };
         let (name, content) = (name.to_owned(), content.to_owned());
         let result = CallResult { id, name, ending, content, images: Vec::new() };
         [
-            Message { role: Role::Assistant, parts: vec![Part::Call(call)] },
-            Message { role: Role::User, parts: vec![Part::Result(result)] },
+            Message { role: Role::Assistant, parts: vec![MessagePart::Call(call)] },
+            Message { role: Role::User, parts: vec![MessagePart::Result(result)] },
         ]
     }
 
     fn messages() -> Vec<Message> {
         let patch = "*** Begin Patch\n*** Update File: c.rs\n@@\n-a\n+b\n*** End Patch";
         [
-            turn("1", "read_file", json!({"path": "a.rs", "more_paths": ["b.rs"]}), Ending::Done, "1 | x\n2 | y"),
-            turn("2", "apply_patch", json!({"patch": patch}), Ending::Done, "Applied."),
-            turn("3", "write_to_file", json!({"path": "d.rs", "content": "x"}), Ending::Denied, "The user said no."),
-            turn("4", "ask_followup_question", json!({"question": "Which?"}), Ending::Done, "The first."),
-            turn("5", "read_file", json!({"path": "a.rs"}), Ending::Done, "1 | x"),
+            turn(
+                "1",
+                "read_file",
+                json!({"path": "a.rs", "more_paths": ["b.rs"]}),
+                ToolResultStatus::Done,
+                "1 | x\n2 | y",
+            ),
+            turn("2", "apply_patch", json!({"patch": patch}), ToolResultStatus::Done, "Applied."),
+            turn(
+                "3",
+                "write_to_file",
+                json!({"path": "d.rs", "content": "x"}),
+                ToolResultStatus::Denied,
+                "The user said no.",
+            ),
+            turn("4", "ask_followup_question", json!({"question": "Which?"}), ToolResultStatus::Done, "The first."),
+            turn("5", "read_file", json!({"path": "a.rs"}), ToolResultStatus::Done, "1 | x"),
         ]
         .concat()
     }
 
     #[test]
     fn files_are_named_once_and_only_where_something_happened() {
-        let text = files(&messages(), &["read_file".to_owned()]);
+        let text = render_files(&messages(), &["read_file".to_owned()]);
         assert!(text.ends_with("\nLooked at, and not changed by you since: b.rs, a.rs\nChanged: c.rs\n"), "{text}");
-        let written = turn("6", "write_to_file", json!({"path": "a.rs", "content": "x"}), Ending::Done, "Written.");
-        let text = files(&[messages(), written.to_vec()].concat(), &["read_file".to_owned()]);
+        let written =
+            turn("6", "write_to_file", json!({"path": "a.rs", "content": "x"}), ToolResultStatus::Done, "Written.");
+        let text = render_files(&[messages(), written.to_vec()].concat(), &["read_file".to_owned()]);
         assert!(text.ends_with(" since: b.rs\nChanged: c.rs, a.rs\n"), "{text}");
-        assert_eq!(files(&[Message::user("x")], &[]), "");
+        assert_eq!(render_files(&[Message::user("x")], &[]), "");
     }
 
     #[test]
     fn the_users_words_are_kept_unless_they_stay() {
         let check = |said: &[&str], stays: &[Message], expected: &str| {
             let said: Vec<_> = said.iter().map(|text| (*text).to_owned()).collect();
-            let text = words(&said, &messages(), stays);
+            let text = render_user_texts(&said, &messages(), stays);
             assert_eq!(text.split_once('\n').map_or("", |(_, rest)| rest), expected);
         };
         check(&["one", "two"], &[Message::user("two")], "- (to `Which?`) The first.\n- one");
         let long = "x".repeat(9000);
-        let text = words(&vec![long; 9], &[], &[]);
+        let text = render_user_texts(&vec![long; 9], &[], &[]);
         assert!(
-            text.len() < WORDS.1 + 400 && text.contains("[5 earlier messages of the user are left out]"),
+            text.len() < USER_TEXT_CAPS.1 + 400 && text.contains("[5 earlier messages of the user are left out]"),
             "{}",
             text.len()
         );
@@ -229,11 +246,15 @@ mod tests {
 
     #[test]
     fn a_digest_has_a_line_for_each_call_and_forgets_what_is_oldest() {
-        let text = lines("", &messages());
+        let text = render_call_lines("", &messages());
         assert_eq!(text.lines().count(), 5, "{text}");
         assert!(text.starts_with("- read_file a.rs: done, 1 | x …\n"), "{text}");
         assert!(text.contains("- write_to_file d.rs: denied, The user said no.\n"), "{text}");
-        let again = lines(&"- old\n".repeat(10_000), &messages());
-        assert!(again.len() <= CAP + 40 && again.starts_with("[what came first") && again.ends_with("1 | x\n"));
+        let again = render_call_lines(&"- old\n".repeat(10_000), &messages());
+        assert!(
+            again.len() <= MAX_SUMMARY_BYTES + 40
+                && again.starts_with("[what came first")
+                && again.ends_with("1 | x\n")
+        );
     }
 }

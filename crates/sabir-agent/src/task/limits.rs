@@ -4,7 +4,7 @@ use sabir_call::Dollars;
 
 /// When to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct TaskLimits {
     /// The most turns; `None`: no limit.
     pub turns: Option<u32>,
     /// Mistakes in a row (a bad call, a failed or denied one) before the user is asked, or a headless task ends.
@@ -32,18 +32,18 @@ pub struct SubtaskLimits {
     /// How many levels of subtasks may stand below the task; 0: it has none.
     pub depth: u32,
     /// How many of a task run at the same time; more wait for their turn.
-    pub at_once: usize,
+    pub max_concurrent: usize,
     /// How many a task may begin, counted since it was begun or resumed.
-    pub most: u32,
+    pub max_total: u32,
 }
 
 impl Default for SubtaskLimits {
     fn default() -> Self {
-        Self { depth: 2, at_once: 3, most: 20 }
+        Self { depth: 2, max_concurrent: 3, max_total: 20 }
     }
 }
 
-impl Default for Limits {
+impl Default for TaskLimits {
     fn default() -> Self {
         Self {
             turns: None,

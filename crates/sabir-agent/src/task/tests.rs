@@ -1,7 +1,7 @@
 //! All that is counted follows from the records: what applying them makes is what the living task has.
 
 use proptest::prelude::*;
-use sabir_call::{ArgForm, Protocol, ToolSpec};
+use sabir_call::{ArgForm, ToolProtocol, ToolSpec};
 use serde_json::json;
 
 use super::*;
@@ -21,8 +21,13 @@ enum Move {
     Reply(usize),
 }
 
-const TOOLS: [(&str, &str); 5] =
-    [("look", "path"), ("touch", "path"), (control::TODOS, "todos"), (control::COMPLETION, "result"), ("none", "path")];
+const TOOLS: [(&str, &str); 5] = [
+    ("look", "path"),
+    ("touch", "path"),
+    (control::TODO_LIST_TOOL, "todos"),
+    (control::COMPLETION_TOOL, "result"),
+    ("none", "path"),
+];
 const VALUES: [&str; 3] = ["[ ] a", "[x] a", "no list"];
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -36,40 +41,40 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     proptest::collection::vec(one, 0..80)
 }
 
-fn settings(attended: Attended) -> Settings {
+fn settings(attended: Interactivity) -> TaskSettings {
     let schema = json!({"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}});
     let specs = ["look", "touch"].map(|name| ToolSpec::new(name, "", schema.clone()));
-    let mut rules = Rules::default();
-    rules.approve("edits").unwrap();
+    let mut rules = PolicyRules::default();
+    rules.add_approval("edits").unwrap();
     let arguments = json!({"command": "true"}).as_object().unwrap().clone();
-    Settings {
+    TaskSettings {
         system: String::new(),
         model: "m".to_owned(),
-        tools: ToolSet::new(specs.into_iter().chain(control::specs()).collect()).unwrap(),
-        readers: vec!["look".to_owned()],
-        pollers: Vec::new(),
+        tools: ToolSet::new(specs.into_iter().chain(control::control_specs()).collect()).unwrap(),
+        read_only_tools: vec!["look".to_owned()],
+        polling_tools: Vec::new(),
         rules,
-        attended,
-        limits: Limits::default(),
-        completion: Conditions { todos: OpenTodos::Refused, check: Some(("run".to_owned(), arguments)) },
-        repairs: Repairs::all(),
+        interactivity: attended,
+        limits: TaskLimits::default(),
+        completion: CompletionConditions { open_todos: OpenTodos::Refused, check: Some(("run".to_owned(), arguments)) },
+        repairs: RepairSet::all(),
         max_output: None,
-        prices: Prices::default(),
+        prices: TokenPrices::default(),
     }
 }
 
-fn start() -> Start {
+fn start() -> TaskStart {
     let [prompt, workspace, model, version] = ["p", "/w", "m", "1"].map(str::to_owned);
-    let (task, protocol) = (TaskId::new("t"), Protocol::Native);
-    Start { task, prompt, workspace, model, protocol, version, edit_tool: None, mode: None, from: None }
+    let (task, protocol) = (TaskId::new("t"), ToolProtocol::Native);
+    TaskStart { task, prompt, workspace, model, protocol, version, edit_tool: None, mode: None, from: None }
 }
 
 /// Applies a move if something waits for it; the records that follow.
-fn apply(task: &mut Task, open: &mut Vec<Effect>, step: &Move) -> Vec<Record> {
+fn apply(task: &mut Task, open: &mut Vec<TaskEffect>, step: &Move) -> Vec<Record> {
     let at = open.iter().position(|effect| match (step, effect) {
-        (Move::Calls(_) | Move::Words, effect) => *effect == Effect::Ask,
-        (Move::Work(_), effect) => matches!(effect, Effect::Weigh(_) | Effect::Run(_)),
-        (Move::Reply(_), effect) => matches!(effect, Effect::Question(_)),
+        (Move::Calls(_) | Move::Words, effect) => *effect == TaskEffect::RequestModel,
+        (Move::Work(_), effect) => matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)),
+        (Move::Reply(_), effect) => matches!(effect, TaskEffect::AskUser(_)),
     });
     let Some(at) = at else { return Vec::new() };
     let effects = match (step, open.remove(at)) {
@@ -83,33 +88,35 @@ fn apply(task: &mut Task, open: &mut Vec<Effect>, step: &Move) -> Vec<Record> {
                     Event::ArgEnd { index, lead: "", at: 0 },
                     Event::CallEnd { index, at: 0 },
                 ] {
-                    task.step(Input::Event(event));
+                    task.step(TaskInput::ModelEvent(event));
                 }
             }
-            task.step(Input::Answered)
+            task.step(TaskInput::ModelFinished)
         }
         (Move::Words, _) => {
-            task.step(Input::Event(Event::Text { text: "words" }));
-            task.step(Input::Answered)
+            task.step(TaskInput::ModelEvent(Event::Text { text: "words" }));
+            task.step(TaskInput::ModelFinished)
         }
-        (Move::Work(_), Effect::Weigh(call)) => {
-            task.step(Input::Weighed(call, Access::Write { path: "a".to_owned(), protected: None }, Bound::default()))
-        }
-        (Move::Work(good), Effect::Run(Permit { call, .. })) => {
+        (Move::Work(_), TaskEffect::AssessCall(call)) => task.step(TaskInput::CallAssessed(
+            call,
+            Access::Write { path: "a".to_owned(), protected: None },
+            Preconditions::default(),
+        )),
+        (Move::Work(good), TaskEffect::RunCall(CallPermit { call, .. })) => {
             let output = if *good { ToolOutput::done("x") } else { ToolOutput::failed("x") };
-            task.step(Input::Ran(call, output))
+            task.step(TaskInput::ToolFinished(call, output))
         }
         (Move::Reply(which), _) => {
-            let replies = [Reply::Yes, Reply::No("no".to_owned()), Reply::Words("words".to_owned())];
-            task.step(Input::Replied(replies[*which].clone()))
+            let replies = [UserReply::Yes, UserReply::No("no".to_owned()), UserReply::Text("words".to_owned())];
+            task.step(TaskInput::UserReplied(replies[*which].clone()))
         }
         _ => Vec::new(),
     };
     let mut records = Vec::new();
     for effect in effects {
         match effect {
-            Effect::Keep(record) => records.push(record),
-            Effect::Stop => open.clear(),
+            TaskEffect::PersistRecord(record) => records.push(record),
+            TaskEffect::StopAll => open.clear(),
             other => open.push(other),
         }
     }
@@ -121,19 +128,19 @@ proptest! {
 
     #[test]
     fn all_counts_follow_from_the_records(moves in moves(), attended in any::<bool>()) {
-        let attended = if attended { Attended::Yes } else { Attended::No };
+        let attended = if attended { Interactivity::Interactive } else { Interactivity::Headless };
         let (mut task, first) = Task::new(start(), settings(attended));
-        let mut again = Task::empty(start(), settings(attended));
-        again.apply(&first);
-        let mut open: Vec<_> = task.step(Input::Begin);
+        let mut again = Task::without_history(start(), settings(attended));
+        again.apply_record(&first);
+        let mut open: Vec<_> = task.step(TaskInput::Begin);
         for step in &moves {
             for record in apply(&mut task, &mut open, step) {
-                again.apply(&record);
+                again.apply_record(&record);
             }
-            prop_assert_eq!(&again.counts, &task.counts);
-            prop_assert_eq!(&again.listed, &task.listed);
+            prop_assert_eq!(&again.counters, &task.counters);
+            prop_assert_eq!(&again.todo_tracker, &task.todo_tracker);
             prop_assert_eq!(again.history(), task.history());
-            prop_assert_eq!(again.past.bytes(), task.past.bytes());
+            prop_assert_eq!(again.transcript.request_bytes(), task.transcript.request_bytes());
         }
     }
 }

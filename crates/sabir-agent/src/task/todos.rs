@@ -4,24 +4,24 @@
 //! finds it where it wrote it, in the history, which only grows so that providers can cache it; when the list has been out of sight
 //! for some turns, it follows the results of a turn once more.
 
-use sabir_call::{Call, CallResult, Ending};
+use sabir_call::{Call, CallResult, ToolResultStatus};
 use serde_json::Value;
 
-use crate::control::{self, Todo, Todos};
-use crate::record::{Origin, Speaker, Start};
+use crate::control::{self, TodoItem, TodoList};
+use crate::record::{MessageAuthor, TaskOrigin, TaskStart};
 
-use super::{Effect, Task};
+use super::{Task, TaskEffect};
 
 /// After so many turns a list that is not done is told again.
-const OUT_OF_SIGHT: u32 = 10;
+const REMINDER_TURNS: u32 = 10;
 /// How many of the todos that are left are named.
-const NAMED: usize = 3;
+const MAX_NAMED_TODOS: usize = 3;
 
 /// The list, with when the model has last seen it.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Listed {
-    todos: Todos,
-    seen: u32,
+pub(super) struct TodoTracker {
+    todos: TodoList,
+    last_seen_turn: u32,
 }
 
 /// Whether a task may be completed while todos are not done.
@@ -36,67 +36,72 @@ pub enum OpenTodos {
 
 impl Task {
     /// The todos, as the model last gave them.
-    pub fn todos(&self) -> &Todos {
-        &self.listed.todos
+    pub fn todos(&self) -> &TodoList {
+        &self.todo_tracker.todos
     }
 
     /// Takes the words that a task begins with, and the list that a parent gave it.
-    pub(super) fn take_start(&mut self, start: &Start) {
-        self.hear(Speaker::User, start.prompt.as_str().into());
-        if let Some(Origin::Subtask { todos: Some(text), .. }) = &start.from
-            && let Ok(todos) = Todos::read(text)
+    pub(super) fn apply_start(&mut self, start: &TaskStart) {
+        self.deliver_message(MessageAuthor::User, start.prompt.as_str().into());
+        if let Some(TaskOrigin::Subtask { todos: Some(text), .. }) = &start.from
+            && let Ok(todos) = TodoList::parse(text)
         {
-            self.hear(Speaker::User, format!("Your todo list to begin with:\n<todos>\n{text}\n</todos>").into());
-            self.listed = Listed { todos, seen: 0 };
+            self.deliver_message(
+                MessageAuthor::User,
+                format!("Your todo list to begin with:\n<todos>\n{text}\n</todos>").into(),
+            );
+            self.todo_tracker = TodoTracker { todos, last_seen_turn: 0 };
         }
     }
 
     /// Answers a call that gives a list.
-    pub(super) fn list(&mut self, call: &Call, effects: &mut Vec<Effect>) {
-        match Todos::read(given(call)) {
-            Ok(todos) => self.answer(call, Ending::Done, format!("Kept. {todos}."), effects),
-            Err(error) => self.answer(call, Ending::Failed, format!("{error}."), effects),
+    pub(super) fn handle_todo_call(&mut self, call: &Call, effects: &mut Vec<TaskEffect>) {
+        match TodoList::parse(todo_argument(call)) {
+            Ok(todos) => self.answer_call(call, ToolResultStatus::Done, format!("Kept. {todos}."), effects),
+            Err(error) => self.answer_call(call, ToolResultStatus::Failed, format!("{error}."), effects),
         }
     }
 
     /// Takes over the list of a call that was answered so.
-    pub(super) fn note_list(&mut self, call: &Call, result: &CallResult) {
-        if result.name == control::TODOS
-            && result.ending == Ending::Done
-            && let Ok(todos) = Todos::read(given(call))
+    pub(super) fn apply_todo_result(&mut self, call: &Call, result: &CallResult) {
+        if result.name == control::TODO_LIST_TOOL
+            && result.ending == ToolResultStatus::Done
+            && let Ok(todos) = TodoList::parse(todo_argument(call))
         {
-            self.listed = Listed { todos, seen: self.counts.turns };
+            self.todo_tracker = TodoTracker { todos, last_seen_turn: self.counters.turns };
         }
     }
 
     /// What the model is told of its list behind the results of a turn, if it is time.
-    pub(super) fn list_again(&mut self) -> Option<String> {
-        let turns = self.counts.turns;
-        let due = turns.saturating_sub(self.listed.seen) >= OUT_OF_SIGHT && self.todos().left().next().is_some();
+    pub(super) fn todo_reminder(&mut self) -> Option<String> {
+        let turns = self.counters.turns;
+        let due = turns.saturating_sub(self.todo_tracker.last_seen_turn) >= REMINDER_TURNS
+            && self.todos().open_items().next().is_some();
         due.then(|| {
-            self.listed.seen = turns;
+            self.todo_tracker.last_seen_turn = turns;
             format!("Your todo list, as you left it:\n<todos>\n{}\n</todos>", self.todos().text())
         })
     }
 
     /// What speaks against completing, where todos must be done.
-    pub(super) fn todos_left(&self) -> Option<String> {
-        let left: Vec<&Todo> = self.todos().left().collect();
-        if left.is_empty() || self.settings.completion.todos == OpenTodos::Allowed {
+    pub(super) fn open_todo_objection(&self) -> Option<String> {
+        let left: Vec<&TodoItem> = self.todos().open_items().collect();
+        if left.is_empty() || self.settings.completion.open_todos == OpenTodos::Allowed {
             return None;
         }
         let count = if left.len() == 1 { "1 todo is".to_owned() } else { format!("{} todos are", left.len()) };
-        let mut names = left.iter().take(NAMED).map(|todo| format!("`{}`", todo.text)).collect::<Vec<_>>().join(", ");
-        if left.len() > NAMED {
-            names.push_str(&format!(" and {} more", left.len() - NAMED));
+        let mut names =
+            left.iter().take(MAX_NAMED_TODOS).map(|todo| format!("`{}`", todo.text)).collect::<Vec<_>>().join(", ");
+        if left.len() > MAX_NAMED_TODOS {
+            names.push_str(&format!(" and {} more", left.len() - MAX_NAMED_TODOS));
         }
         Some(format!(
             "{count} not done: {names}. Do them, or bring the list up to date with {}, then complete",
-            control::TODOS
+            control::TODO_LIST_TOOL
         ))
     }
 }
 
-fn given(call: &Call) -> &str {
+fn todo_argument(call: &Call) -> &str {
     call.arguments.get("todos").and_then(Value::as_str).unwrap_or_default()
 }

@@ -2,46 +2,51 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sabir_call::{CallId, Draft, DraftPart, Part, Role};
-use sabir_check::{Audience, CallState, Checked, Told, feedback};
+use sabir_call::{CallId, DraftPart, DraftResponse, MessagePart, Role};
+use sabir_check::{CallState, CheckedCall, CheckedOutcome, FeedbackContext, render_feedback};
 
-use crate::record::{Answered, Check};
+use crate::record::{AssistantTurn, CallCheck};
 
 use super::Task;
-use super::calls::Turn;
-use super::charge::Charge;
+use super::calls::OpenTurn;
+use super::usage::UsageDelta;
 
 impl Task {
     /// Puts the calls of a draft through the gates and gives every call an id of its own.
-    pub(super) fn judge_answer(&self, mut draft: Draft) -> Answered {
+    pub(super) fn check_answer(&self, mut draft: DraftResponse) -> AssistantTurn {
         draft.drop_blank_text();
-        let Charge { usage, estimate, cost } = self.charge(&draft);
-        let turn = self.counts.turns.saturating_add(1);
+        let UsageDelta { usage, estimate, cost } = self.answer_usage(&draft);
+        let turn = self.counters.turns.saturating_add(1);
         let mut checked = self.checker.check_all(&draft);
         let mut used = HashSet::new();
-        let mut taken = |id: &CallId| self.past.has(id) || !used.insert(id.clone());
+        let mut taken = |id: &CallId| self.transcript.has_call(id) || !used.insert(id.clone());
         let loose: Vec<_> = draft.faults.iter().filter(|fault| fault.call.is_none()).cloned().collect();
-        let say = |checked: &[Checked], loose: &[_]| {
+        let say = |checked: &[CheckedCall], loose: &[_]| {
             let (protocol, tools) = (&self.start.protocol, self.checker.tools());
-            feedback(checked, loose, &draft.source, &Audience { protocol, tools, told: &self.counts.told })
+            render_feedback(
+                checked,
+                loose,
+                &draft.source,
+                &FeedbackContext { protocol, tools, repetition: &self.counters.reported_mistakes },
+            )
         };
         let mut parts = Vec::new();
         let mut checks = Vec::new();
         for part in draft.parts {
             match part {
-                DraftPart::Text(text) => parts.push(Part::Text { text }),
-                DraftPart::Thought(text) => parts.push(Part::Thought { text, opaque: None }),
+                DraftPart::Text(text) => parts.push(MessagePart::Text { text }),
+                DraftPart::Thought(text) => parts.push(MessagePart::Thought { text, opaque: None }),
                 DraftPart::Opaque(opaque) => match parts.last_mut() {
-                    Some(Part::Thought { opaque: slot @ None, .. }) => *slot = Some(opaque),
-                    _ => parts.push(Part::Opaque(opaque)),
+                    Some(MessagePart::Thought { opaque: slot @ None, .. }) => *slot = Some(opaque),
+                    _ => parts.push(MessagePart::Opaque(opaque)),
                 },
                 DraftPart::Call(call) => {
                     let Some(at) = checked.iter().position(|checked| checked.index == call.index) else { continue };
                     let checked = checked.swap_remove(at);
-                    let id = unique(call.id.as_deref(), turn, call.index, &mut taken);
+                    let id = unique_call_id(call.id.as_deref(), turn, call.index, &mut taken);
                     let passed = checked.state == CallState::Complete;
                     let feedback = if passed { None } else { say(std::slice::from_ref(&checked), &[]) };
-                    checks.push(Check {
+                    checks.push(CallCheck {
                         call: id.clone(),
                         passed,
                         repairs: checked.repairs,
@@ -49,12 +54,12 @@ impl Task {
                         feedback,
                     });
                     let (name, arguments) = (checked.name, checked.arguments);
-                    parts.push(Part::Call(sabir_call::Call { id, name, arguments, dialect: call.dialect }));
+                    parts.push(MessagePart::Call(sabir_call::Call { id, name, arguments, dialect: call.dialect }));
                 }
             }
         }
         let feedback = say(&[], &loose);
-        Answered {
+        AssistantTurn {
             turn,
             parts,
             checks,
@@ -68,46 +73,46 @@ impl Task {
     }
 
     /// Takes over an answer.
-    pub(super) fn take_answer(&mut self, answered: &Answered) {
-        self.counts.turns = self.counts.turns.saturating_add(1);
-        self.counts.failures = 0;
+    pub(super) fn apply_answer(&mut self, answered: &AssistantTurn) {
+        self.counters.turns = self.counters.turns.saturating_add(1);
+        self.counters.failures = 0;
         self.note_mistakes(answered);
-        self.take_charge(Charge::of(answered));
-        self.note_filling(answered);
-        self.stop = answered.stop;
-        self.draft = Draft::default();
-        match Turn::open(answered) {
+        self.apply_usage(UsageDelta::from_turn(answered));
+        self.note_measured_tokens(answered);
+        self.last_stop_reason = answered.stop;
+        self.draft = DraftResponse::default();
+        match OpenTurn::from_answer(answered) {
             Some(turn) => {
-                self.counts.without_call = 0;
+                self.counters.replies_without_call = 0;
                 self.turn = Some(turn);
             }
             None => {
-                self.counts.without_call = self.counts.without_call.saturating_add(1);
-                self.past.push(Role::Assistant, answered.parts.clone());
+                self.counters.replies_without_call = self.counters.replies_without_call.saturating_add(1);
+                self.transcript.push_message(Role::Assistant, answered.parts.clone());
             }
         }
-        self.hear_waiting();
+        self.deliver_pending();
     }
 
     /// Notes which mistakes of an answer the model is told of, so that the same words are not said again and again.
-    pub(super) fn note_mistakes(&mut self, answered: &Answered) {
-        let call = |part: &Part| match part {
-            Part::Call(call) => Some((call.id.clone(), call.name.clone())),
+    pub(super) fn note_mistakes(&mut self, answered: &AssistantTurn) {
+        let call = |part: &MessagePart| match part {
+            MessagePart::Call(call) => Some((call.id.clone(), call.name.clone())),
             _ => None,
         };
         let names: HashMap<_, _> = answered.parts.iter().filter_map(call).collect();
-        let calls = answered.checks.iter().map(|check| Told {
+        let calls = answered.checks.iter().map(|check| CheckedOutcome {
             tool: names.get(&check.call).map_or("", String::as_str),
             passed: check.passed,
             faults: &check.faults,
         });
-        let loose = Told { tool: "", passed: false, faults: &answered.faults };
-        self.counts.told.note(calls.chain([loose]));
+        let loose = CheckedOutcome { tool: "", passed: false, faults: &answered.faults };
+        self.counters.reported_mistakes.record_message(calls.chain([loose]));
     }
 }
 
 /// The provider's id if it is new, else one of our own. `taken` says whether one is taken, and takes it.
-fn unique(native: Option<&str>, turn: u32, index: u32, taken: &mut dyn FnMut(&CallId) -> bool) -> CallId {
+fn unique_call_id(native: Option<&str>, turn: u32, index: u32, taken: &mut dyn FnMut(&CallId) -> bool) -> CallId {
     if let Some(id) = native.filter(|id| !id.is_empty()).map(CallId::new).filter(|id| !taken(id)) {
         return id;
     }

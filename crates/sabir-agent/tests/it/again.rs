@@ -1,8 +1,11 @@
 //! Reading the same again: told once, in full when it matters, and the same after a replay.
 
 use proptest::prelude::*;
-use sabir_agent::{Attended, Author, Bound, Context, Effect, Input, Outcome, Permit, Record, Task, ToolOutput};
-use sabir_call::{CallResult, Part};
+use sabir_agent::{
+    CallPermit, Interactivity, Preconditions, Record, RequestContext, SummaryAuthor, Task, TaskEffect, TaskInput,
+    TaskOutcome, ToolOutput,
+};
+use sabir_call::{CallResult, MessagePart};
 
 use crate::machine::{Machine, settings};
 
@@ -17,13 +20,17 @@ fn lines(mark: &str, range: std::ops::RangeInclusive<usize>) -> String {
 /// A call, and what its tool says.
 fn turn(machine: &mut Machine, call: &str, path: &str, said: &str) -> CallResult {
     machine.answer(&format!("<{call}>\n<path>{path}</path>\n</{call}>"));
-    while let Some(at) = machine.open.iter().position(|effect| matches!(effect, Effect::Weigh(_) | Effect::Run(_))) {
+    while let Some(at) =
+        machine.open.iter().position(|effect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)))
+    {
         match machine.open.remove(at) {
-            Effect::Weigh(call) => {
+            TaskEffect::AssessCall(call) => {
                 let access = machine.access(&call);
-                machine.step(Input::Weighed(call, access, Bound::default()));
+                machine.step(TaskInput::CallAssessed(call, access, Preconditions::default()));
             }
-            Effect::Run(Permit { call, .. }) => machine.step(Input::Ran(call, ToolOutput::done(said))),
+            TaskEffect::RunCall(CallPermit { call, .. }) => {
+                machine.step(TaskInput::ToolFinished(call, ToolOutput::done(said)))
+            }
             _ => unreachable!(),
         }
     }
@@ -39,19 +46,19 @@ fn is_told(result: &CallResult) -> bool {
 }
 
 fn again(machine: &Machine) -> Task {
-    Task::replay(machine.records.to_vec(), settings(Attended::No)).unwrap()
+    Task::replay(machine.records.to_vec(), settings(Interactivity::Headless)).unwrap()
 }
 
 #[test]
 fn the_same_is_told_once_and_comes_in_full_for_whoever_insists() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     let file = lines("x", 1..=40);
     let before = turn(&mut machine, "look", "a", &file);
     assert_eq!(before.content, file);
-    let sent = machine.task.request();
+    let sent = machine.task.model_request();
     let second = turn(&mut machine, "look", "a", &file);
     assert!(is_told(&second) && second.content.len() < 300, "{}", second.content);
-    assert_eq!(machine.task.request().messages[..sent.messages.len()], sent.messages[..], "the prefix stays");
+    assert_eq!(machine.task.model_request().messages[..sent.messages.len()], sent.messages[..], "the prefix stays");
     assert_eq!(turn(&mut machine, "look", "a", &file).content, file, "the same call once more insists");
     assert!(is_told(&turn(&mut machine, "look", "a", &file)));
     // Another file of the same words is another file.
@@ -62,7 +69,7 @@ fn the_same_is_told_once_and_comes_in_full_for_whoever_insists() {
 
 #[test]
 fn what_changed_or_may_have_comes_in_full() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     let (old, new) = (lines("old", 1..=40), lines("new", 1..=40));
     turn(&mut machine, "look", "a", &old);
     assert_eq!(turn(&mut machine, "look", "a", &new).content, new, "changed by somebody");
@@ -82,30 +89,30 @@ fn what_changed_or_may_have_comes_in_full() {
 
 #[test]
 fn after_a_compaction_it_comes_in_full_and_after_its_undo_it_does_not() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     let file = lines("x", 1..=60);
     turn(&mut machine, "look", "a", &file);
     for name in ["b", "c", "d", "e"] {
         turn(&mut machine, "look", name, &lines(name, 1..=60));
     }
-    machine.step(Input::Cancel);
+    machine.step(TaskInput::Cancel);
     machine.task = again(&machine);
     machine.open.clear();
-    machine.step(Input::Compact(Author::Sabir));
-    machine.step(Input::Begin);
+    machine.step(TaskInput::Compact(SummaryAuthor::Sabir));
+    machine.step(TaskInput::Begin);
     assert_eq!(turn(&mut machine, "look", "a", &file).content, file, "what is not seen is shown");
     assert!(is_told(&turn(&mut machine, "look", "a", &file)));
-    machine.step(Input::Cancel);
+    machine.step(TaskInput::Cancel);
     machine.task = again(&machine);
     machine.open.clear();
-    machine.step(Input::Restore);
-    machine.step(Input::Begin);
+    machine.step(TaskInput::Restore);
+    machine.step(TaskInput::Begin);
     assert!(is_told(&turn(&mut machine, "look", "b", &lines("b", 1..=60))));
 }
 
 #[test]
 fn the_same_call_over_and_over_is_a_cycle_whatever_its_results_say() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     let file = lines("x", 1..=40);
     for _ in 0..9 {
         if machine.ended().is_some() {
@@ -113,7 +120,7 @@ fn the_same_call_over_and_over_is_a_cycle_whatever_its_results_say() {
         }
         turn(&mut machine, "look", "a", &file);
     }
-    assert_eq!(machine.ended(), Some(Outcome::Unfinished));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Unfinished));
     let said = machine.records.iter().filter(|record| matches!(record, Record::Result(_)));
     assert_eq!(said.count(), 6, "as if each had come in full");
 }
@@ -124,11 +131,11 @@ proptest! {
     /// Whoever reads all that is in the request can say what each file held when it was looked at last.
     #[test]
     fn nothing_is_lost_by_it(steps in proptest::collection::vec((0usize..6, 0usize..2), 1..40)) {
-        let mut machine = Machine::new(settings(Attended::No));
-        machine.task = machine.task.within(Context::default());
+        let mut machine = Machine::new(settings(Interactivity::Headless));
+        machine.task = machine.task.with_context(RequestContext::default());
         let mut versions = [0usize; 2];
         for (step, file) in steps {
-            if machine.open != [Effect::Ask] {
+            if machine.open != [TaskEffect::RequestModel] {
                 break;
             }
             let (path, shown) = (["a", "b"][file], |version: usize| lines(&format!("v{version}"), 1..=40));
@@ -139,24 +146,24 @@ proptest! {
                     turn(&mut machine, "touch", path, "done");
                 }
                 2 => {
-                    machine.step(Input::Cancel);
+                    machine.step(TaskInput::Cancel);
                     machine.task = again(&machine);
                     machine.open.clear();
-                    machine.step(if file == 0 { Input::Compact(Author::Sabir) } else { Input::Restore });
-                    machine.step(Input::Begin);
+                    machine.step(if file == 0 { TaskInput::Compact(SummaryAuthor::Sabir) } else { TaskInput::Restore });
+                    machine.step(TaskInput::Begin);
                 }
                 _ => {
                     let content = shown(versions[file]);
                     let result = turn(&mut machine, "look", path, &content);
-                    let messages = machine.task.request().messages;
+                    let messages = machine.task.model_request().messages;
                     let results = messages.iter().flat_map(|message| &message.parts);
-                    let seen = results.filter(|part| matches!(part, Part::Result(result) if result.content == content));
+                    let seen = results.filter(|part| matches!(part, MessagePart::Result(result) if result.content == content));
                     prop_assert!(seen.count() > 0, "{}", result.content);
                 }
             }
             machine.check_history();
             let replayed = again(&machine);
-            prop_assert_eq!(replayed.request().messages, machine.task.request().messages);
+            prop_assert_eq!(replayed.model_request().messages, machine.task.model_request().messages);
         }
     }
 }

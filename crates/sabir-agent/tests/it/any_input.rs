@@ -3,10 +3,13 @@
 
 use proptest::prelude::*;
 use sabir_agent::{
-    Arguments, Attended, Author, Bound, Effect, Input, Judge, OpenTodos, Outcome, Outfit, Record, Reply, Settings,
-    Shift, SubtaskEnd, Task, ToolOutput, Trail, Words, control,
+    CallArguments, ContextChange, DecisionMaker, Interactivity, ModeConfig, ModeHistory, OpenTodos, Preconditions,
+    Record, SubtaskEnd, SummaryAuthor, Task, TaskEffect, TaskInput, TaskOutcome, TaskSettings, ToolOutput, UserMessage,
+    UserReply, control,
 };
-use sabir_call::{ArgForm, CallId, Cost, Cut, Ending, Event, Image, ModelError, ModelErrorKind, StopReason, Usage};
+use sabir_call::{
+    ArgForm, CallId, Cost, Event, Image, ModelError, ModelErrorKind, StopReason, ToolResultStatus, Truncation, Usage,
+};
 use sabir_policy::{Access, Verdict};
 
 use crate::machine::{Machine, settings, start};
@@ -33,7 +36,7 @@ enum Given {
     Answered,
     Failed(ModelErrorKind),
     Weighed(usize, Access),
-    Replied(Reply),
+    Replied(UserReply),
     Ran(usize, bool),
     Moded(usize),
     Cancel,
@@ -42,7 +45,7 @@ enum Given {
     Steered,
     Left,
     /// The context is compacted, by the model or without one.
-    Compact(Author),
+    Compact(SummaryAuthor),
     Restore,
     /// The process ends, and another one goes on with the records.
     Resumed,
@@ -57,8 +60,8 @@ const NAMES: [&str; 9] = [
     "",
     "attempt_completion",
     "ask_followup_question",
-    control::SUBTASK,
-    control::TODOS,
+    control::NEW_TASK_TOOL,
+    control::TODO_LIST_TOOL,
     "switch_mode",
 ];
 
@@ -78,11 +81,11 @@ fn given() -> impl Strategy<Value = Given> {
         1 => Just(Access::Invalid { reason: "x".to_owned() }),
     ];
     let reply = prop_oneof![
-        3 => Just(Reply::Yes),
-        1 => words().prop_map(Reply::No),
-        1 => words().prop_map(Reply::Words),
-        1 => Just(Reply::Always(vec!["edits".to_owned()])),
-        1 => Just(Reply::Leave),
+        3 => Just(UserReply::Yes),
+        1 => words().prop_map(UserReply::No),
+        1 => words().prop_map(UserReply::Text),
+        1 => Just(UserReply::YesWithRules(vec!["edits".to_owned()])),
+        1 => Just(UserReply::Leave),
     ];
     prop_oneof![
         6 => Just(Given::Begin),
@@ -108,20 +111,21 @@ fn given() -> impl Strategy<Value = Given> {
         1 => Just(Given::Spent),
         1 => Just(Given::Steered),
         1 => Just(Given::Left),
-        1 => Just(Given::Compact(Author::Model)),
-        2 => Just(Given::Compact(Author::Sabir)),
+        1 => Just(Given::Compact(SummaryAuthor::Model)),
+        2 => Just(Given::Compact(SummaryAuthor::Sabir)),
         1 => Just(Given::Restore),
         2 => Just(Given::Resumed),
     ]
 }
 
 /// Who is there, and what must hold before a completion is accepted.
-fn terms() -> impl Strategy<Value = Settings> {
-    let attended = prop_oneof![Just(Attended::Yes), Just(Attended::No), Just(Attended::Program)];
+fn terms() -> impl Strategy<Value = TaskSettings> {
+    let attended =
+        prop_oneof![Just(Interactivity::Interactive), Just(Interactivity::Headless), Just(Interactivity::Controlled)];
     (attended, any::<bool>(), any::<bool>()).prop_map(|(attended, todos, check)| {
         let mut terms = settings(attended);
-        terms.completion.todos = if todos { OpenTodos::Refused } else { OpenTodos::Allowed };
-        terms.completion.check = check.then(|| ("touch".to_owned(), Arguments::new()));
+        terms.completion.open_todos = if todos { OpenTodos::Refused } else { OpenTodos::Allowed };
+        terms.completion.check = check.then(|| ("touch".to_owned(), CallArguments::new()));
         terms
     })
 }
@@ -131,93 +135,103 @@ fn error(kind: ModelErrorKind) -> ModelError {
 }
 
 fn end(failed: bool) -> SubtaskEnd {
-    let outcome = if failed { Outcome::Cancelled } else { Outcome::Completed };
+    let outcome = if failed { TaskOutcome::Cancelled } else { TaskOutcome::Completed };
     let usage = Usage { input: Some(7), ..Usage::default() };
     SubtaskEnd { outcome, turns: 2, usage, estimate: Usage::default(), cost: Cost::default() }
 }
 
 fn argument(machine: &mut Machine, index: u32, name: &str) {
-    machine.step(Input::Event(Event::ArgStart { index, name, form: ArgForm::String, at: 0 }));
+    machine.step(TaskInput::ModelEvent(Event::ArgStart { index, name, form: ArgForm::String, at: 0 }));
     let text = match name {
         "mode" => MODES[1 + machine.records.len() % 3],
         "todos" => "[ ] a",
         _ => "a",
     };
-    machine.step(Input::Event(Event::ArgDelta { index, text }));
-    machine.step(Input::Event(Event::ArgEnd { index, lead: "", at: 0 }));
+    machine.step(TaskInput::ModelEvent(Event::ArgDelta { index, text }));
+    machine.step(TaskInput::ModelEvent(Event::ArgEnd { index, lead: "", at: 0 }));
 }
 
 /// Gives it to the machine, whatever that waits for.
-fn give(machine: &mut Machine, given: &Given, terms: &Settings) {
+fn give(machine: &mut Machine, given: &Given, terms: &TaskSettings) {
     let id = |at: usize| CallId::new(IDS[at]);
     let input = match given {
-        Given::Begin => Input::Begin,
-        Given::Said => Input::Said("words".to_owned()),
+        Given::Begin => TaskInput::Begin,
+        Given::Said => TaskInput::UserMessage("words".to_owned()),
         Given::Showed(speaks, at_once) => {
             let image = Image { media_type: "image/png".to_owned(), data: "A".to_owned() };
             let text = if *speaks { "words".to_owned() } else { String::new() };
-            Input::Showed { words: Words { text, images: vec![image] }, at_once: *at_once }
+            TaskInput::UserMessageWithImages { message: UserMessage { text, images: vec![image] }, at_once: *at_once }
         }
-        Given::Text => Input::Event(Event::Text { text: "words" }),
+        Given::Text => TaskInput::ModelEvent(Event::Text { text: "words" }),
         Given::Opened(index, id, name) => {
             let id = IDS.get(*id).copied().filter(|id| *id != "nobody");
-            Input::Event(Event::CallStart { index: *index, id, name: NAMES[*name], dialect: None, at: 0, name_at: 0 })
+            TaskInput::ModelEvent(Event::CallStart {
+                index: *index,
+                id,
+                name: NAMES[*name],
+                dialect: None,
+                at: 0,
+                name_at: 0,
+            })
         }
         Given::Fitting(failed) => {
-            let fits = |effect: &Effect| matches!(effect, Effect::Weigh(_) | Effect::Run(_));
+            let fits = |effect: &TaskEffect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_));
             let Some(at) = machine.open.iter().position(fits) else { return };
             match (machine.open.remove(at), failed) {
-                (Effect::Weigh(call), _) => Input::Weighed(call, Access::Nothing, Bound::default()),
-                (Effect::Run(permit), failed) => {
+                (TaskEffect::AssessCall(call), _) => {
+                    TaskInput::CallAssessed(call, Access::Nothing, Preconditions::default())
+                }
+                (TaskEffect::RunCall(permit), failed) => {
                     let output = if *failed { ToolOutput::failed("x") } else { ToolOutput::done("x") };
-                    let is_one = machine.task.call(&permit.call).is_some_and(|call| call.name == control::SUBTASK);
-                    Input::Ran(permit.call, ToolOutput { subtask: is_one.then(|| end(*failed)), ..output })
+                    let is_one =
+                        machine.task.open_call(&permit.call).is_some_and(|call| call.name == control::NEW_TASK_TOOL);
+                    TaskInput::ToolFinished(permit.call, ToolOutput { subtask: is_one.then(|| end(*failed)), ..output })
                 }
                 (other, _) => unreachable!("{other:?}"),
             }
         }
         Given::Argument(index, name) => return argument(machine, *index, ARGUMENTS[*name]),
         Given::Called(index, id, name) => return called(machine, (*index, *id, *name), terms),
-        Given::Closed(index) => Input::Event(Event::CallEnd { index: *index, at: 0 }),
-        Given::Cut(index) => Input::Event(Event::CallCut { index: *index, why: Cut::Ended, at: 0 }),
-        Given::Stopped(reason) => Input::Event(Event::Stop { reason: *reason, raw: "" }),
-        Given::Used => Input::Event(Event::Usage(Usage { output: Some(3), ..Usage::default() })),
-        Given::Answered => Input::Answered,
-        Given::Failed(kind) => Input::Failed(error(*kind)),
-        Given::Weighed(at, access) => Input::Weighed(id(*at), access.clone(), Bound::default()),
-        Given::Replied(reply) => Input::Replied(reply.clone()),
-        Given::Ran(at, true) => Input::Ran(id(*at), ToolOutput::failed("x")),
-        Given::Ran(at, false) => Input::Ran(id(*at), ToolOutput::done("x")),
-        Given::Moded(at) => Input::Moded(MODES[*at].to_owned()),
-        Given::Cancel => Input::Cancel,
-        Given::Expired => Input::Expired,
-        Given::Spent => Input::Spent("x".to_owned()),
-        Given::Steered => Input::Steered("words".to_owned()),
-        Given::Left => Input::Left,
-        Given::Compact(by) => Input::Compact(*by),
-        Given::Restore => Input::Restore,
+        Given::Closed(index) => TaskInput::ModelEvent(Event::CallEnd { index: *index, at: 0 }),
+        Given::Cut(index) => TaskInput::ModelEvent(Event::CallCut { index: *index, why: Truncation::Ended, at: 0 }),
+        Given::Stopped(reason) => TaskInput::ModelEvent(Event::Stop { reason: *reason, raw: "" }),
+        Given::Used => TaskInput::ModelEvent(Event::Usage(Usage { output: Some(3), ..Usage::default() })),
+        Given::Answered => TaskInput::ModelFinished,
+        Given::Failed(kind) => TaskInput::ModelFailed(error(*kind)),
+        Given::Weighed(at, access) => TaskInput::CallAssessed(id(*at), access.clone(), Preconditions::default()),
+        Given::Replied(reply) => TaskInput::UserReplied(reply.clone()),
+        Given::Ran(at, true) => TaskInput::ToolFinished(id(*at), ToolOutput::failed("x")),
+        Given::Ran(at, false) => TaskInput::ToolFinished(id(*at), ToolOutput::done("x")),
+        Given::Moded(at) => TaskInput::SetMode(MODES[*at].to_owned()),
+        Given::Cancel => TaskInput::Cancel,
+        Given::Expired => TaskInput::TimeExpired,
+        Given::Spent => TaskInput::BudgetExhausted("x".to_owned()),
+        Given::Steered => TaskInput::SteeringMessage("words".to_owned()),
+        Given::Left => TaskInput::UserLeft,
+        Given::Compact(by) => TaskInput::Compact(*by),
+        Given::Restore => TaskInput::Restore,
         Given::Resumed => return resumed(machine, terms),
     };
     machine.step(input);
 }
 
 /// A whole call, with what its tool requires.
-fn called(machine: &mut Machine, (index, id, name): (u32, usize, usize), terms: &Settings) {
+fn called(machine: &mut Machine, (index, id, name): (u32, usize, usize), terms: &TaskSettings) {
     let argument = if name < 4 { 0 } else { name - 3 };
     give(machine, &Given::Opened(index, id, name), terms);
     give(machine, &Given::Argument(index, argument), terms);
     if NAMES[name] == "switch_mode" {
-        machine.step(Input::Event(Event::ArgStart { index, name: "reason", form: ArgForm::String, at: 0 }));
-        machine.step(Input::Event(Event::ArgEnd { index, lead: "", at: 0 }));
+        machine.step(TaskInput::ModelEvent(Event::ArgStart { index, name: "reason", form: ArgForm::String, at: 0 }));
+        machine.step(TaskInput::ModelEvent(Event::ArgEnd { index, lead: "", at: 0 }));
     }
-    machine.step(Input::Event(Event::CallEnd { index, at: 0 }));
+    machine.step(TaskInput::ModelEvent(Event::CallEnd { index, at: 0 }));
 }
 
 /// Another process goes on with the records.
-fn resumed(machine: &mut Machine, terms: &Settings) {
-    let mode = Trail::of(&machine.records).mode().to_owned();
+fn resumed(machine: &mut Machine, terms: &TaskSettings) {
+    let mode = ModeHistory::from_records(&machine.records).current_mode().to_owned();
     if let Ok(task) = Task::replay(machine.records.clone(), in_mode(&mode, terms.clone())) {
-        machine.task = task.among(roomy());
+        machine.task = task.with_modes(roomy());
         machine.open.clear();
     }
 }
@@ -260,8 +274,8 @@ fn check_records(records: &[Record]) {
 }
 
 /// Modes whose models have room for anything: nothing is compacted.
-fn roomy() -> Vec<Outfit> {
-    outfits().into_iter().map(|outfit| Outfit { window: None, ..outfit }).collect()
+fn roomy() -> Vec<ModeConfig> {
+    outfits().into_iter().map(|outfit| ModeConfig { window: None, ..outfit }).collect()
 }
 
 proptest! {
@@ -270,22 +284,22 @@ proptest! {
     #[test]
     fn no_inputs_make_another_history(given in proptest::collection::vec(given(), 0..120), terms in terms()) {
         let (task, first) = Task::new(start(), in_mode("code", terms.clone()));
-        let mut machine = Machine { task: task.among(roomy()), records: vec![first], open: Vec::new() };
+        let mut machine = Machine { task: task.with_modes(roomy()), records: vec![first], open: Vec::new() };
         for one in &given {
             give(&mut machine, one, &terms);
             machine.check_history();
             check_records(&machine.records);
         }
         // What can be asked of a model at the end is as whole.
-        let trail = Trail::of(&machine.records);
-        prop_assert_eq!(trail.mode(), machine.task.trail().mode());
-        if let Ok(mut again) = Task::replay(machine.records.clone(), in_mode(trail.mode(), terms)) {
+        let trail = ModeHistory::from_records(&machine.records);
+        prop_assert_eq!(trail.current_mode(), machine.task.mode_history().current_mode());
+        if let Ok(mut again) = Task::replay(machine.records.clone(), in_mode(trail.current_mode(), terms)) {
             prop_assert_eq!(again.history(), machine.task.history());
             prop_assert_eq!(again.totals(), machine.task.totals());
-            again.step(Input::Cancel);
-            let compacted = |record: &Record| matches!(record, Record::Context(Shift::Compacted(_)));
+            again.step(TaskInput::Cancel);
+            let compacted = |record: &Record| matches!(record, Record::Context(ContextChange::Compacted(_)));
             if !machine.records.iter().any(compacted) {
-                prop_assert_eq!(&*again.request().messages, again.history());
+                prop_assert_eq!(&*again.model_request().messages, again.history());
             }
         }
     }
@@ -293,18 +307,23 @@ proptest! {
 
 #[test]
 fn a_denial_holds_when_the_process_ends_before_the_result() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer("<touch>\n<path>a</path>\n</touch>");
     let call = machine.last_answer().checks[0].call.clone();
     let denied = |by| Record::Judged { call: call.clone(), verdict: Verdict::Deny, by, reason: "no".to_owned() };
-    for (by, who) in [(Judge::User, "The user did not allow this call: no."), (Judge::Policy, "The policy did")] {
+    for (by, who) in
+        [(DecisionMaker::User, "The user did not allow this call: no."), (DecisionMaker::Policy, "The policy did")]
+    {
         let mut records = machine.records.clone();
         records.push(denied(by));
-        let mut task = Task::replay(records, settings(Attended::No)).unwrap();
-        let effects = task.step(Input::Begin);
-        let Some(Effect::Keep(Record::Result(result))) = effects.first() else { panic!("{effects:?}") };
-        assert_eq!(result.ending, Ending::Denied);
+        let mut task = Task::replay(records, settings(Interactivity::Headless)).unwrap();
+        let effects = task.step(TaskInput::Begin);
+        let Some(TaskEffect::PersistRecord(Record::Result(result))) = effects.first() else { panic!("{effects:?}") };
+        assert_eq!(result.ending, ToolResultStatus::Denied);
         assert!(result.content.starts_with(who), "{}", result.content);
-        assert!(!effects.iter().any(|effect| matches!(effect, Effect::Weigh(_) | Effect::Run(_))), "{effects:?}");
+        assert!(
+            !effects.iter().any(|effect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_))),
+            "{effects:?}"
+        );
     }
 }

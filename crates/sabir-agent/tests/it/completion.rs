@@ -1,10 +1,10 @@
 //! What must hold before a completion is accepted: todos, the check, and how often it may fail.
 
 use sabir_agent::{
-    Arguments, Attended, Bound, Effect, Input, OpenTodos, Outcome, Permit, Question, Record, Reply, Settings, Task,
-    ToolOutput,
+    CallArguments, CallPermit, Interactivity, OpenTodos, Preconditions, Record, Task, TaskEffect, TaskInput,
+    TaskOutcome, TaskSettings, ToolOutput, UserQuestion, UserReply,
 };
-use sabir_call::{CallResult, Ending};
+use sabir_call::{CallResult, ToolResultStatus};
 use sabir_policy::Access;
 use serde_json::json;
 
@@ -17,35 +17,37 @@ fn list(todos: &str) -> String {
     format!("<update_todo_list>\n<todos>\n{todos}\n</todos>\n</update_todo_list>")
 }
 
-fn with_todos(attended: Attended) -> Settings {
+fn with_todos(attended: Interactivity) -> TaskSettings {
     let mut settings = settings(attended);
-    settings.completion.todos = OpenTodos::Refused;
+    settings.completion.open_todos = OpenTodos::Refused;
     settings
 }
 
-fn checked(attended: Attended) -> Settings {
+fn checked(attended: Interactivity) -> TaskSettings {
     let mut settings = settings(attended);
     // Nothing is approved: the check is the user's own.
-    settings.rules = sabir_policy::Rules::default();
-    let arguments = Arguments::from_iter([("command".to_owned(), json!("make test"))]);
+    settings.rules = sabir_policy::PolicyRules::default();
+    let arguments = CallArguments::from_iter([("command".to_owned(), json!("make test"))]);
     settings.completion.check = Some(("run".to_owned(), arguments));
     settings
 }
 
 /// The check runs, and ends so.
 fn check(machine: &mut Machine, output: ToolOutput) {
-    let Effect::Weigh(call) = machine.open.remove(0) else { panic!("{:?}", machine.open) };
-    let work = machine.task.work(&call).unwrap().into_owned();
+    let TaskEffect::AssessCall(call) = machine.open.remove(0) else { panic!("{:?}", machine.open) };
+    let work = machine.task.effective_call(&call).unwrap().into_owned();
     assert_eq!((work.name.as_str(), &work.arguments["command"]), ("run", &json!("make test")));
-    let mut bound = Bound::default();
-    bound.hold("program make", "1");
-    machine.step(Input::Weighed(call.clone(), Access::Nothing, bound.clone()));
+    let mut bound = Preconditions::default();
+    bound.insert("program make", "1");
+    machine.step(TaskInput::CallAssessed(call.clone(), Access::Nothing, bound.clone()));
     assert!(
         matches!(machine.records.last(), Some(Record::Running { call: running, seal: Some(_) }) if *running == call)
     );
-    let Effect::Run(Permit { bound: held, only_reads: false, .. }) = machine.open.remove(0) else { panic!() };
+    let TaskEffect::RunCall(CallPermit { preconditions: held, read_only: false, .. }) = machine.open.remove(0) else {
+        panic!()
+    };
     assert_eq!(held, bound);
-    machine.step(Input::Ran(call, output));
+    machine.step(TaskInput::ToolFinished(call, output));
 }
 
 fn last_result(machine: &Machine) -> &CallResult {
@@ -55,38 +57,38 @@ fn last_result(machine: &Machine) -> &CallResult {
 
 #[test]
 fn words_said_while_the_check_runs_are_read_first() {
-    for words in [Input::Said, Input::Steered] {
-        let mut machine = Machine::new(checked(Attended::No));
+    for words in [TaskInput::UserMessage, TaskInput::SteeringMessage] {
+        let mut machine = Machine::new(checked(Interactivity::Headless));
         machine.answer(DONE);
-        let Effect::Weigh(call) = machine.open.remove(0) else { panic!("{:?}", machine.open) };
-        machine.step(Input::Weighed(call.clone(), Access::Nothing, Bound::default()));
+        let TaskEffect::AssessCall(call) = machine.open.remove(0) else { panic!("{:?}", machine.open) };
+        machine.step(TaskInput::CallAssessed(call.clone(), Access::Nothing, Preconditions::default()));
         machine.step(words("And the docs?".to_owned()));
-        machine.step(Input::Ran(call, ToolOutput::done("all is well")));
+        machine.step(TaskInput::ToolFinished(call, ToolOutput::done("all is well")));
         assert_eq!(machine.ended(), None);
         assert_eq!(machine.results(), ["attempt_completion rejected"]);
         assert!(last_result(&machine).content.contains("the user has said something"), "{:?}", last_result(&machine));
-        machine.open = vec![Effect::Ask];
+        machine.open = vec![TaskEffect::RequestModel];
         machine.answer(DONE);
         check(&mut machine, ToolOutput::done("all is well"));
-        assert_eq!(machine.ended(), Some(Outcome::Completed));
+        assert_eq!(machine.ended(), Some(TaskOutcome::Completed));
     }
 }
 
 #[test]
 fn who_leaves_after_saying_something_has_accepted_nothing() {
-    let mut machine = Machine::new(settings(Attended::Yes));
+    let mut machine = Machine::new(settings(Interactivity::Interactive));
     machine.answer(DONE);
-    machine.step(Input::Said("And the docs?".to_owned()));
-    machine.step(Input::Left);
+    machine.step(TaskInput::UserMessage("And the docs?".to_owned()));
+    machine.step(TaskInput::UserLeft);
     assert_eq!(machine.ended(), None);
     assert_eq!(machine.results(), ["attempt_completion rejected"]);
     machine.answer(DONE);
-    assert_eq!(machine.ended(), Some(Outcome::Completed));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Completed));
 }
 
 #[test]
 fn todos_that_are_left_refuse_a_completion_where_they_must_be_done() {
-    let mut machine = Machine::new(with_todos(Attended::No));
+    let mut machine = Machine::new(with_todos(Interactivity::Headless));
     machine.answer(&list("[x] a\n[ ] b\n[-] c\n[ ] d\n[ ] e"));
     machine.answer(DONE);
     assert_eq!(
@@ -97,22 +99,22 @@ fn todos_that_are_left_refuse_a_completion_where_they_must_be_done() {
     machine.answer(&format!("{}{DONE}", list("[x] a\n[x] b")));
     assert_eq!(
         machine.ended(),
-        Some(Outcome::Completed),
+        Some(TaskOutcome::Completed),
         "a list that is brought up to date in the same message counts"
     );
 
-    let mut machine = Machine::new(with_todos(Attended::No));
+    let mut machine = Machine::new(with_todos(Interactivity::Headless));
     machine.answer(DONE);
-    assert_eq!(machine.ended(), Some(Outcome::Completed), "no list, nothing left");
-    let mut machine = Machine::new(settings(Attended::No));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Completed), "no list, nothing left");
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(&list("[ ] a"));
     machine.answer(DONE);
-    assert_eq!(machine.ended(), Some(Outcome::Completed), "not asked for");
+    assert_eq!(machine.ended(), Some(TaskOutcome::Completed), "not asked for");
 }
 
 #[test]
 fn a_check_that_fails_goes_back_to_the_model() {
-    let mut machine = Machine::new(checked(Attended::No));
+    let mut machine = Machine::new(checked(Interactivity::Headless));
     machine.answer(DONE);
     assert_eq!(machine.ended(), None, "nothing is accepted before the check");
     check(&mut machine, ToolOutput::failed("Exit code 2. Output:\nno"));
@@ -121,80 +123,82 @@ fn a_check_that_fails_goes_back_to_the_model() {
         last_result(&machine).content,
         "Not completed: the check `make test` did not succeed. Put that right, then complete again.\nExit code 2. Output:\nno"
     );
-    assert_eq!(machine.open, [Effect::Ask]);
+    assert_eq!(machine.open, [TaskEffect::RequestModel]);
     machine.answer(DONE);
     check(&mut machine, ToolOutput::done("ok"));
-    assert_eq!(machine.ended(), Some(Outcome::Completed));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Completed));
     assert_eq!(machine.results().last().unwrap(), "attempt_completion done");
     machine.check_history();
 }
 
 #[test]
 fn a_check_comes_before_the_user_is_asked() {
-    let mut machine = Machine::new(checked(Attended::Yes));
+    let mut machine = Machine::new(checked(Interactivity::Interactive));
     machine.answer(DONE);
     check(&mut machine, ToolOutput::done("ok"));
-    assert!(matches!(&machine.open[..], [Effect::Question(Question::Completion { .. })]), "{:?}", machine.open);
-    machine.reply(Reply::Words("The docs are missing.".to_owned()));
+    assert!(matches!(&machine.open[..], [TaskEffect::AskUser(UserQuestion::Completion { .. })]), "{:?}", machine.open);
+    machine.reply(UserReply::Text("The docs are missing.".to_owned()));
     assert!(last_result(&machine).content.contains("The docs are missing."));
     machine.answer(DONE);
     check(&mut machine, ToolOutput::done("ok"));
-    machine.reply(Reply::Leave);
-    assert_eq!(machine.ended(), Some(Outcome::Unfinished));
-    assert_eq!(last_result(&machine).ending, Ending::Interrupted);
+    machine.reply(UserReply::Leave);
+    assert_eq!(machine.ended(), Some(TaskOutcome::Unfinished));
+    assert_eq!(last_result(&machine).ending, ToolResultStatus::Interrupted);
     machine.check_history();
 }
 
 #[test]
 fn no_check_is_run_for_what_is_refused_anyway() {
-    let mut machine =
-        Machine::new(Settings { completion: checked(Attended::No).completion, ..with_todos(Attended::No) });
+    let mut machine = Machine::new(TaskSettings {
+        completion: checked(Interactivity::Headless).completion,
+        ..with_todos(Interactivity::Headless)
+    });
     machine.answer(&format!("<touch><colour>a</colour></touch>{DONE}"));
     assert_eq!(machine.results(), ["touch rejected", "attempt_completion rejected"]);
-    assert_eq!(machine.open, [Effect::Ask]);
+    assert_eq!(machine.open, [TaskEffect::RequestModel]);
 }
 
 #[test]
 fn a_check_that_cannot_be_run_has_not_succeeded() {
-    let mut machine = Machine::new(checked(Attended::No));
+    let mut machine = Machine::new(checked(Interactivity::Headless));
     machine.answer(DONE);
-    let Effect::Weigh(call) = machine.open.remove(0) else { panic!() };
+    let TaskEffect::AssessCall(call) = machine.open.remove(0) else { panic!() };
     let access = Access::Invalid { reason: "there is no such tool".to_owned() };
-    machine.step(Input::Weighed(call.clone(), access.clone(), Bound::default()));
+    machine.step(TaskInput::CallAssessed(call.clone(), access.clone(), Preconditions::default()));
     assert_eq!(machine.results(), ["attempt_completion rejected"]);
-    machine.step(Input::Weighed(call.clone(), access, Bound::default()));
-    machine.step(Input::Ran(call, ToolOutput::done("late")));
+    machine.step(TaskInput::CallAssessed(call.clone(), access, Preconditions::default()));
+    machine.step(TaskInput::ToolFinished(call, ToolOutput::done("late")));
     assert_eq!((machine.results().len(), machine.ended()), (1, None), "what comes late changes nothing");
 }
 
 #[test]
 fn a_check_is_cancelled_and_a_crash_in_it_is_told() {
     let running = || {
-        let mut machine = Machine::new(checked(Attended::No));
+        let mut machine = Machine::new(checked(Interactivity::Headless));
         machine.answer(DONE);
-        let Effect::Weigh(call) = machine.open.remove(0) else { panic!() };
-        machine.step(Input::Weighed(call, Access::Nothing, Bound::default()));
+        let TaskEffect::AssessCall(call) = machine.open.remove(0) else { panic!() };
+        machine.step(TaskInput::CallAssessed(call, Access::Nothing, Preconditions::default()));
         machine
     };
     let mut machine = running();
-    machine.step(Input::Cancel);
+    machine.step(TaskInput::Cancel);
     assert_eq!(
         (machine.ended(), machine.results()),
-        (Some(Outcome::Cancelled), vec!["attempt_completion interrupted".to_owned()])
+        (Some(TaskOutcome::Cancelled), vec!["attempt_completion interrupted".to_owned()])
     );
     let mut machine = running();
-    machine.step(Input::Expired);
-    assert_eq!(machine.ended(), Some(Outcome::Limit));
+    machine.step(TaskInput::TimeExpired);
+    assert_eq!(machine.ended(), Some(TaskOutcome::Limit));
 
     let records = running().records;
-    let task = Task::replay(records.clone(), checked(Attended::No)).unwrap();
+    let task = Task::replay(records.clone(), checked(Interactivity::Headless)).unwrap();
     let mut machine = Machine { task, records, open: Vec::new() };
-    machine.step(Input::Begin);
+    machine.step(TaskInput::Begin);
     assert_eq!(machine.results(), ["attempt_completion interrupted"]);
     assert!(last_result(&machine).content.starts_with("Not completed: this was interrupted."));
     machine.answer(DONE);
     check(&mut machine, ToolOutput::done("ok"));
-    assert_eq!(machine.ended(), Some(Outcome::Completed));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Completed));
     machine.check_history();
 }
 
@@ -204,7 +208,7 @@ fn refusals_have_a_limit() {
         machine.answer(DONE);
         check(machine, ToolOutput::failed("no"));
     };
-    let mut machine = Machine::new(checked(Attended::No));
+    let mut machine = Machine::new(checked(Interactivity::Headless));
     for _ in 0..4 {
         refuse(&mut machine);
         // What is good between them does not make them fewer.
@@ -212,19 +216,21 @@ fn refusals_have_a_limit() {
         machine.work(false);
     }
     refuse(&mut machine);
-    assert_eq!(machine.ended(), Some(Outcome::Unfinished));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Unfinished));
 
-    let mut machine = Machine::new(checked(Attended::Yes));
+    let mut machine = Machine::new(checked(Interactivity::Interactive));
     (0..5).for_each(|_| refuse(&mut machine));
-    assert!(matches!(machine.question(), Question::Next { reason } if reason == "the completion was refused 5 times"));
-    machine.step(Input::Replied(Reply::Words("Try once more.".to_owned())));
+    assert!(
+        matches!(machine.question(), UserQuestion::Next { reason } if reason == "the completion was refused 5 times")
+    );
+    machine.step(TaskInput::UserReplied(UserReply::Text("Try once more.".to_owned())));
     refuse(&mut machine);
-    assert_eq!(machine.open, [Effect::Ask], "the user's words begin a new count");
+    assert_eq!(machine.open, [TaskEffect::RequestModel], "the user's words begin a new count");
 }
 
 #[test]
 fn what_the_gates_refuse_is_no_refused_completion() {
-    let mut machine = Machine::new(checked(Attended::No));
+    let mut machine = Machine::new(checked(Interactivity::Headless));
     for _ in 0..5 {
         machine.answer("<attempt_completion>\n<colour>x</colour>\n</attempt_completion>");
     }
@@ -233,11 +239,15 @@ fn what_the_gates_refuse_is_no_refused_completion() {
 
 #[test]
 fn steering_gives_up_a_completion_that_was_checked_and_is_shown() {
-    let mut machine = Machine::new(checked(Attended::Yes));
+    let mut machine = Machine::new(checked(Interactivity::Interactive));
     machine.answer(DONE);
     check(&mut machine, ToolOutput::done("all is well"));
-    assert!(matches!(machine.open.as_slice(), [Effect::Question(Question::Completion { .. })]), "{:?}", machine.open);
-    machine.step(Input::Steered("And the docs?".to_owned()));
+    assert!(
+        matches!(machine.open.as_slice(), [TaskEffect::AskUser(UserQuestion::Completion { .. })]),
+        "{:?}",
+        machine.open
+    );
+    machine.step(TaskInput::SteeringMessage("And the docs?".to_owned()));
     assert_eq!(machine.results(), ["attempt_completion rejected"]);
-    assert_eq!(machine.open, [Effect::Ask], "the task goes on");
+    assert_eq!(machine.open, [TaskEffect::RequestModel], "the task goes on");
 }

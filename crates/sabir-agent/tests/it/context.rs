@@ -2,65 +2,69 @@
 
 use proptest::prelude::*;
 use sabir_agent::{
-    Attended, Author, Bound, Compacted, Context, Effect, Fragment, FragmentKind, Input, Outcome, Permit, Record, Shift,
-    Task, ToolOutput,
+    CallPermit, CompactionRecord, ContextChange, ContextFragment, FragmentKind, Interactivity, Preconditions, Record,
+    RequestContext, SummaryAuthor, Task, TaskEffect, TaskInput, TaskOutcome, ToolOutput,
 };
-use sabir_call::{Event, Message, ModelError, ModelErrorKind, Part, Request, Role, Usage};
+use sabir_call::{Event, Message, MessagePart, ModelError, ModelErrorKind, Request, Role, Usage};
 
 use crate::machine::{Machine, settings, start};
 
 const SUMMARY: &str = "The files a and b were looked at; b was touched. Nothing else is left to say of it.";
 const TODOS: &str = "- [x] look  at `a`\n- [ ] touch <b> & c";
 
-fn fragment(kind: FragmentKind, name: &str, text: &str) -> Fragment {
-    Fragment::capped(kind, name, text, text.len() as u64, 4000)
+fn fragment(kind: FragmentKind, name: &str, text: &str) -> ContextFragment {
+    ContextFragment::with_cap(kind, name, text, text.len() as u64, 4000)
 }
 
-fn context(window: Option<u64>) -> Context {
+fn context(window: Option<u64>) -> RequestContext {
     let fragments = vec![
         fragment(FragmentKind::Instructions, "AGENTS.md", "Use tabs.\nNever push."),
         fragment(FragmentKind::Place, "the place", "Date: 2026-11-22"),
     ];
-    Context { fragments, window, ..Context::default() }
+    RequestContext { fragments, window, ..RequestContext::default() }
 }
 
-fn machine(context: Context) -> Machine {
-    let (task, first) = Task::new(start(), settings(Attended::No));
-    let mut machine = Machine { task: task.within(context), records: vec![first], open: Vec::new() };
-    machine.step(Input::Begin);
+fn machine(context: RequestContext) -> Machine {
+    let (task, first) = Task::new(start(), settings(Interactivity::Headless));
+    let mut machine = Machine { task: task.with_context(context), records: vec![first], open: Vec::new() };
+    machine.step(TaskInput::Begin);
     machine
 }
 
-fn replayed(records: &[Record], context: Context) -> Option<Task> {
-    Task::replay(records.to_vec(), settings(Attended::No)).ok().map(|task| task.within(context))
+fn replayed(records: &[Record], context: RequestContext) -> Option<Task> {
+    Task::replay(records.to_vec(), settings(Interactivity::Headless)).ok().map(|task| task.with_context(context))
 }
 
 /// What the model writes when it is asked for a summary.
 fn summarise(machine: &mut Machine, text: &str) {
     assert!(machine.task.is_summarising());
-    let request = machine.task.request();
+    let request = machine.task.model_request();
     assert!(request.tools.iter().next().is_none() && request.messages.len() == 1, "no tools, one text");
     machine.open.clear();
-    machine.step(Input::Event(Event::Text { text }));
-    machine.step(Input::Event(Event::Usage(Usage { input: Some(100), output: Some(20), ..Usage::default() })));
-    machine.step(Input::Answered);
+    machine.step(TaskInput::ModelEvent(Event::Text { text }));
+    machine.step(TaskInput::ModelEvent(Event::Usage(Usage { input: Some(100), output: Some(20), ..Usage::default() })));
+    machine.step(TaskInput::ModelFinished);
 }
 
 fn fail(machine: &mut Machine, kind: ModelErrorKind) {
-    assert_eq!(machine.open, [Effect::Ask]);
+    assert_eq!(machine.open, [TaskEffect::RequestModel]);
     machine.open.clear();
-    machine.step(Input::Failed(ModelError { kind, message: "no".to_owned() }));
+    machine.step(TaskInput::ModelFailed(ModelError { kind, message: "no".to_owned() }));
 }
 
 /// Does what the calls of a turn ask for; each result has so many bytes.
 fn work(machine: &mut Machine, bytes: usize) {
-    while let Some(at) = machine.open.iter().position(|effect| matches!(effect, Effect::Weigh(_) | Effect::Run(_))) {
+    while let Some(at) =
+        machine.open.iter().position(|effect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)))
+    {
         match machine.open.remove(at) {
-            Effect::Weigh(call) => {
+            TaskEffect::AssessCall(call) => {
                 let access = machine.access(&call);
-                machine.step(Input::Weighed(call, access, Bound::default()));
+                machine.step(TaskInput::CallAssessed(call, access, Preconditions::default()));
             }
-            Effect::Run(Permit { call, .. }) => machine.step(Input::Ran(call, ToolOutput::done("x".repeat(bytes)))),
+            TaskEffect::RunCall(CallPermit { call, .. }) => {
+                machine.step(TaskInput::ToolFinished(call, ToolOutput::done("x".repeat(bytes))))
+            }
             _ => unreachable!(),
         }
     }
@@ -70,9 +74,9 @@ fn look(path: &str) -> String {
     format!("<look>\n<path>{path}</path>\n</look>")
 }
 
-fn compactions(machine: &Machine) -> Vec<&Compacted> {
+fn compactions(machine: &Machine) -> Vec<&CompactionRecord> {
     let shifts = machine.records.iter().filter_map(|record| match record {
-        Record::Context(Shift::Compacted(compacted)) => Some(compacted.as_ref()),
+        Record::Context(ContextChange::Compacted(compacted)) => Some(compacted.as_ref()),
         _ => None,
     });
     shifts.collect()
@@ -82,7 +86,7 @@ fn text(message: &Message) -> String {
     message
         .parts
         .iter()
-        .filter_map(|part| if let Part::Text { text } = part { Some(text.as_str()) } else { None })
+        .filter_map(|part| if let MessagePart::Text { text } = part { Some(text.as_str()) } else { None })
         .collect()
 }
 
@@ -96,12 +100,14 @@ fn check_request(request: &Request) {
         let next = messages.get(at + 1);
         assert!(next.is_none_or(|next| next.role != message.role), "two messages of one side");
         let results = next.into_iter().flat_map(|next| &next.parts).filter_map(|part| match part {
-            Part::Result(result) => Some(result.id.clone()),
+            MessagePart::Result(result) => Some(result.id.clone()),
             _ => None,
         });
         assert_eq!(results.collect::<Vec<_>>(), calls);
     }
-    assert!(messages.first().is_some_and(|first| !first.parts.iter().any(|part| matches!(part, Part::Result(_)))));
+    assert!(
+        messages.first().is_some_and(|first| !first.parts.iter().any(|part| matches!(part, MessagePart::Result(_))))
+    );
 }
 
 fn check_nothing_runs_twice(records: &[Record]) {
@@ -116,13 +122,13 @@ fn check_nothing_runs_twice(records: &[Record]) {
 #[test]
 fn requests_begin_with_the_one_before_until_a_compaction() {
     let mut machine = machine(context(None));
-    assert!(matches!(machine.records.last(), Some(Record::Context(Shift::Begun { .. }))));
-    let mut before = machine.task.request();
+    assert!(matches!(machine.records.last(), Some(Record::Context(ContextChange::Begun { .. }))));
+    let mut before = machine.task.model_request();
     assert!(before.system.contains("From AGENTS.md:\nUse tabs.\nNever push.\n"), "{}", before.system);
     for turn in 0..20 {
         machine.answer(&look(&format!("f{turn}")));
         work(&mut machine, 50);
-        let request = machine.task.request();
+        let request = machine.task.model_request();
         assert_eq!(request.system, before.system);
         assert_eq!(request.messages[..before.messages.len()], before.messages[..]);
         before = request;
@@ -134,23 +140,28 @@ fn a_resumed_task_has_the_same_beginning_and_is_told_what_changed_at_the_end() {
     let mut machine = machine(context(None));
     machine.answer(&look("a"));
     work(&mut machine, 10);
-    let before = machine.task.request();
-    machine.step(Input::Cancel);
+    let before = machine.task.model_request();
+    machine.step(TaskInput::Cancel);
 
     let mut same = replayed(&machine.records, context(None)).unwrap();
-    assert_eq!(same.step(Input::Begin), [Effect::Ask], "nothing changed, nothing is said");
-    assert_eq!((same.request().system, same.request().messages), (before.system.clone(), before.messages.clone()));
+    assert_eq!(same.step(TaskInput::Begin), [TaskEffect::RequestModel], "nothing changed, nothing is said");
+    assert_eq!(
+        (same.model_request().system, same.model_request().messages),
+        (before.system.clone(), before.messages.clone())
+    );
 
     let mut other = context(None);
     other.fragments[0] = fragment(FragmentKind::Instructions, "AGENTS.md", "Use spaces.");
     let mut changed = replayed(&machine.records, other.clone()).unwrap();
-    let effects = changed.step(Input::Begin);
-    let [Effect::Keep(record), Effect::Ask] = effects.as_slice() else { panic!("{effects:?}") };
-    assert_eq!(changed.request().system, before.system, "the beginning stays");
-    assert!(text(changed.request().messages.last().unwrap()).contains("From AGENTS.md:\nUse spaces.\n"));
+    let effects = changed.step(TaskInput::Begin);
+    let [TaskEffect::PersistRecord(record), TaskEffect::RequestModel] = effects.as_slice() else {
+        panic!("{effects:?}")
+    };
+    assert_eq!(changed.model_request().system, before.system, "the beginning stays");
+    assert!(text(changed.model_request().messages.last().unwrap()).contains("From AGENTS.md:\nUse spaces.\n"));
     let records = [machine.records.as_slice(), std::slice::from_ref(record)].concat();
     let mut again = replayed(&records, other).unwrap();
-    assert_eq!(again.step(Input::Begin), [Effect::Ask], "it is told once");
+    assert_eq!(again.step(TaskInput::Begin), [TaskEffect::RequestModel], "it is told once");
 }
 
 #[test]
@@ -159,7 +170,7 @@ fn three_hundred_turns_cross_the_limit_five_times() {
     let mut machine = machine(known.clone());
     let list = format!("<update_todo_list>\n<todos>\n{TODOS}\n</todos>\n</update_todo_list>");
     machine.answer(&list);
-    let (mut whole, mut listed) = (machine.task.request().messages.to_vec(), 0);
+    let (mut whole, mut listed) = (machine.task.model_request().messages.to_vec(), 0);
     for turn in 0..300 {
         if machine.task.is_summarising() {
             whole = machine.task.history().to_vec();
@@ -167,7 +178,7 @@ fn three_hundred_turns_cross_the_limit_five_times() {
             let is_of_help = compactions(&machine).len() % 3 != 2;
             summarise(&mut machine, if is_of_help { SUMMARY } else { "" });
         }
-        let request = machine.task.request();
+        let request = machine.task.model_request();
         check_request(&request);
         assert!(request.system.contains("Use tabs.\nNever push."), "instructions stay");
         let said: String = request.messages.iter().map(text).collect();
@@ -181,7 +192,7 @@ fn three_hundred_turns_cross_the_limit_five_times() {
             && let Some(again) = replayed(&machine.records, known.clone())
             && !machine.task.is_summarising()
         {
-            assert_eq!(again.request().messages, machine.task.request().messages, "turn {turn}");
+            assert_eq!(again.model_request().messages, machine.task.model_request().messages, "turn {turn}");
             assert_eq!(again.totals(), machine.task.totals());
         }
     }
@@ -190,25 +201,27 @@ fn three_hundred_turns_cross_the_limit_five_times() {
     let all = compactions(&machine);
     assert!(all.len() >= 5 && listed > 100, "{} compactions", all.len());
     assert!(all.iter().all(|one| one.after < one.before * 6 / 10), "they make room");
-    assert!(all.iter().any(|one| one.by == Author::Sabir) && all.iter().any(|one| one.by == Author::Model));
-    assert!(machine.task.request().messages.len() < machine.task.history().len() / 4);
+    assert!(
+        all.iter().any(|one| one.by == SummaryAuthor::Sabir) && all.iter().any(|one| one.by == SummaryAuthor::Model)
+    );
+    assert!(machine.task.model_request().messages.len() < machine.task.history().len() / 4);
 
     // The exact history again, compaction by compaction.
     let count = all.len();
-    machine.step(Input::Cancel);
+    machine.step(TaskInput::Cancel);
     let mut resumed = replayed(&machine.records, known.clone()).unwrap();
     let mut records = machine.records.clone();
     for _ in 0..count {
-        for effect in resumed.step(Input::Restore) {
-            let Effect::Keep(record) = effect else { panic!("{effect:?}") };
+        for effect in resumed.step(TaskInput::Restore) {
+            let TaskEffect::PersistRecord(record) = effect else { panic!("{effect:?}") };
             records.push(record);
         }
     }
-    assert_eq!(resumed.request().messages.to_vec(), machine.task.history());
-    assert_eq!(resumed.request().messages[..whole.len()], whole[..]);
-    assert!(resumed.step(Input::Restore).is_empty(), "there is nothing more to go back on");
+    assert_eq!(resumed.model_request().messages.to_vec(), machine.task.history());
+    assert_eq!(resumed.model_request().messages[..whole.len()], whole[..]);
+    assert!(resumed.step(TaskInput::Restore).is_empty(), "there is nothing more to go back on");
     let again = replayed(&records, known).unwrap();
-    assert_eq!(again.request().messages, resumed.request().messages);
+    assert_eq!(again.model_request().messages, resumed.model_request().messages);
 }
 
 #[test]
@@ -220,14 +233,14 @@ fn every_prefix_of_a_journal_has_the_view_that_there_was() {
         if machine.task.is_summarising() {
             summarise(&mut machine, SUMMARY);
         }
-        seen.push((machine.records.len(), machine.task.request().messages.to_vec()));
+        seen.push((machine.records.len(), machine.task.model_request().messages.to_vec()));
         machine.answer(&look(&format!("f{turn}")));
         work(&mut machine, 700);
     }
     assert!(compactions(&machine).len() >= 2);
     for (records, messages) in seen {
         let task = replayed(&machine.records[..records], known.clone()).unwrap();
-        assert_eq!(task.request().messages, messages, "{records} records");
+        assert_eq!(task.model_request().messages, messages, "{records} records");
     }
 }
 
@@ -238,26 +251,26 @@ fn too_long_is_asked_again_with_less_and_not_for_ever() {
         machine.answer(&look(&format!("f{turn}")));
         work(&mut machine, 2000);
     }
-    let mut asked = vec![machine.task.request().messages.to_vec()];
+    let mut asked = vec![machine.task.model_request().messages.to_vec()];
     for recovery in 0..3 {
         fail(&mut machine, ModelErrorKind::TooLong);
         if machine.task.is_summarising() {
             assert_eq!(recovery, 0, "a model is asked for a summary once");
             fail(&mut machine, ModelErrorKind::TooLong);
         }
-        let request = machine.task.request();
+        let request = machine.task.model_request();
         check_request(&request);
         assert!(!asked.contains(&request.messages.to_vec()), "no request is asked twice");
         asked.push(request.messages.to_vec());
     }
     assert_eq!(asked.last().map(Vec::len), Some(1), "in the end nothing but the head");
     fail(&mut machine, ModelErrorKind::TooLong);
-    assert_eq!(machine.ended(), Some(Outcome::ProviderFailed));
+    assert_eq!(machine.ended(), Some(TaskOutcome::ProviderFailed));
     machine.check_history();
 
     // A provider that takes it again is worked with as before.
     let mut resumed = replayed(&machine.records, context(None)).unwrap();
-    assert_eq!(resumed.step(Input::Begin), [Effect::Ask]);
+    assert_eq!(resumed.step(TaskInput::Begin), [TaskEffect::RequestModel]);
     assert_eq!(resumed.history().len(), 25, "the history is whole");
 }
 
@@ -265,7 +278,7 @@ fn too_long_is_asked_again_with_less_and_not_for_ever() {
 fn the_first_request_that_is_too_long_ends_the_task() {
     let mut machine = machine(context(None));
     fail(&mut machine, ModelErrorKind::TooLong);
-    assert_eq!(machine.ended(), Some(Outcome::ProviderFailed), "there is nothing to leave out");
+    assert_eq!(machine.ended(), Some(TaskOutcome::ProviderFailed), "there is nothing to leave out");
 }
 
 #[test]
@@ -275,26 +288,26 @@ fn words_of_the_user_are_kept_by_a_compaction_and_its_undo() {
     for turn in 0..4 {
         machine.answer(&look(&format!("f{turn}")));
         work(&mut machine, 900);
-        machine.step(Input::Cancel);
+        machine.step(TaskInput::Cancel);
         machine.task = replayed(&machine.records, known.clone()).unwrap();
         machine.open.clear();
         if turn == 2 {
-            assert!(machine.task.preview().is_some_and(|preview| preview.after < preview.before));
-            machine.step(Input::Compact(Author::Sabir));
+            assert!(machine.task.preview_compaction().is_some_and(|preview| preview.after < preview.before));
+            machine.step(TaskInput::Compact(SummaryAuthor::Sabir));
             assert!(machine.open.is_empty(), "a task that is only looked at does not go on");
         }
-        machine.step(Input::Said(format!("word {turn} & <more>")));
+        machine.step(TaskInput::UserMessage(format!("word {turn} & <more>")));
     }
-    let request = machine.task.request();
+    let request = machine.task.model_request();
     check_request(&request);
     let said: String = request.messages.iter().map(text).collect();
     for turn in 0..4 {
         assert_eq!(said.matches(&format!("word {turn} & <more>")).count(), 1, "{said}");
     }
-    machine.step(Input::Cancel);
+    machine.step(TaskInput::Cancel);
     let mut resumed = replayed(&machine.records, known).unwrap();
-    resumed.step(Input::Restore);
-    assert_eq!(resumed.request().messages, machine.task.history().to_vec());
+    resumed.step(TaskInput::Restore);
+    assert_eq!(resumed.model_request().messages, machine.task.history().to_vec());
 }
 
 #[test]
@@ -308,13 +321,13 @@ fn a_summary_costs_and_after_an_undo_fullness_alone_compacts_nothing() {
     let before = machine.task.totals().usage;
     summarise(&mut machine, SUMMARY);
     assert_eq!(machine.task.totals().usage.input.unwrap() - before.input.unwrap_or(0), 100);
-    machine.step(Input::Cancel);
+    machine.step(TaskInput::Cancel);
     machine.task = replayed(&machine.records, known).unwrap();
     machine.open.clear();
-    machine.step(Input::Restore);
-    machine.step(Input::Begin);
-    assert!(!machine.task.is_summarising() && machine.open == [Effect::Ask]);
-    assert_eq!(machine.task.request().messages, machine.task.history().to_vec());
+    machine.step(TaskInput::Restore);
+    machine.step(TaskInput::Begin);
+    assert!(!machine.task.is_summarising() && machine.open == [TaskEffect::RequestModel]);
+    assert_eq!(machine.task.model_request().messages, machine.task.history().to_vec());
 }
 
 proptest! {
@@ -328,7 +341,7 @@ proptest! {
         let known = context(window);
         let mut machine = machine(known.clone());
         for (step, bytes) in steps {
-            if machine.open != [Effect::Ask] {
+            if machine.open != [TaskEffect::RequestModel] {
                 break;
             }
             match (machine.task.is_summarising(), step) {
@@ -343,19 +356,19 @@ proptest! {
                     let Some(again) = replayed(&machine.records, known.clone()) else { break };
                     machine.task = again;
                     machine.open.clear();
-                    machine.step(if bytes % 2 == 0 { Input::Restore } else { Input::Compact(Author::Sabir) });
-                    machine.step(Input::Said(format!("said {bytes}")));
+                    machine.step(if bytes % 2 == 0 { TaskInput::Restore } else { TaskInput::Compact(SummaryAuthor::Sabir) });
+                    machine.step(TaskInput::UserMessage(format!("said {bytes}")));
                 }
                 _ => machine.answer(&look("a")),
             }
             work(&mut machine, bytes);
             machine.check_history();
             check_nothing_runs_twice(&machine.records);
-            if machine.open == [Effect::Ask] && !machine.task.is_summarising() {
-                check_request(&machine.task.request());
+            if machine.open == [TaskEffect::RequestModel] && !machine.task.is_summarising() {
+                check_request(&machine.task.model_request());
                 let again = replayed(&machine.records, known.clone()).unwrap();
-                prop_assert_eq!(again.request().messages, machine.task.request().messages);
-                prop_assert_eq!(again.request().system, machine.task.request().system);
+                prop_assert_eq!(again.model_request().messages, machine.task.model_request().messages);
+                prop_assert_eq!(again.model_request().system, machine.task.model_request().system);
             }
         }
     }

@@ -1,7 +1,10 @@
 //! What a task costs: per answer, in all, over a resume, and where it ends for it.
 
-use sabir_agent::{Attended, Bound, Effect, Input, Outcome, Permit, Record, Settings, Task, ToolOutput};
-use sabir_call::{Event, Image, ModelError, ModelErrorKind, Prices, Usage};
+use sabir_agent::{
+    CallPermit, Interactivity, Preconditions, Record, Task, TaskEffect, TaskInput, TaskOutcome, TaskSettings,
+    ToolOutput,
+};
+use sabir_call::{Event, Image, ModelError, ModelErrorKind, TokenPrices, Usage};
 use serde_json::{Value, json};
 
 use crate::machine::{Machine, settings};
@@ -11,12 +14,12 @@ fn usage(input: Option<u64>, output: Option<u64>) -> Usage {
 }
 
 /// One dollar a million tokens of input, ten of output.
-fn priced() -> Settings {
-    let prices = Prices { input: "1".parse().ok(), output: "10".parse().ok(), ..Prices::default() };
-    Settings { prices, ..settings(Attended::No) }
+fn priced() -> TaskSettings {
+    let prices = TokenPrices { input: "1".parse().ok(), output: "10".parse().ok(), ..TokenPrices::default() };
+    TaskSettings { prices, ..settings(Interactivity::Headless) }
 }
 
-fn limited(limit: &str) -> Settings {
+fn limited(limit: &str) -> TaskSettings {
     let mut settings = priced();
     settings.limits.cost = limit.parse().ok();
     settings.limits.reminders = 99;
@@ -25,10 +28,10 @@ fn limited(limit: &str) -> Settings {
 
 /// An answer of words alone, with what the provider says that it took.
 fn answer(machine: &mut Machine, usage: Usage) {
-    machine.open.retain(|effect| *effect != Effect::Ask);
-    machine.step(Input::Event(Event::Usage(usage)));
-    machine.step(Input::Event(Event::Text { text: "Eight by" }));
-    machine.step(Input::Answered);
+    machine.open.retain(|effect| *effect != TaskEffect::RequestModel);
+    machine.step(TaskInput::ModelEvent(Event::Usage(usage)));
+    machine.step(TaskInput::ModelEvent(Event::Text { text: "Eight by" }));
+    machine.step(TaskInput::ModelFinished);
 }
 
 fn totals(machine: &Machine) -> Value {
@@ -45,7 +48,7 @@ fn costs_add_up_and_survive_a_replay() {
     assert_eq!(totals(&machine), expected);
     assert_eq!(serde_json::to_value(machine.last_answer()).unwrap()["cost"], json!({"nano_usd": 2_100_000}));
     // Today's prices do not change what yesterday cost.
-    let task = Task::replay(machine.records.clone(), settings(Attended::No)).unwrap();
+    let task = Task::replay(machine.records.clone(), settings(Interactivity::Headless)).unwrap();
     let replayed = Machine { task, records: Vec::new(), open: Vec::new() };
     assert_eq!(totals(&replayed), expected);
 }
@@ -77,21 +80,21 @@ fn pictures_of_results_are_counted() {
         machine.answer("<look><path>a</path></look>");
         while let Some(effect) = (!machine.open.is_empty()).then(|| machine.open.remove(0)) {
             match effect {
-                Effect::Weigh(call) => {
+                TaskEffect::AssessCall(call) => {
                     let access = machine.access(&call);
-                    machine.step(Input::Weighed(call, access, Bound::default()));
+                    machine.step(TaskInput::CallAssessed(call, access, Preconditions::default()));
                 }
-                Effect::Run(Permit { call, .. }) => {
+                TaskEffect::RunCall(CallPermit { call, .. }) => {
                     let images = vec![Image { media_type: "image/png".into(), data: "aGk=".into() }; images];
-                    machine.step(Input::Ran(call, ToolOutput { images, ..ToolOutput::done("seen") }));
+                    machine.step(TaskInput::ToolFinished(call, ToolOutput { images, ..ToolOutput::done("seen") }));
                 }
                 effect => {
-                    assert_eq!(effect, Effect::Ask);
+                    assert_eq!(effect, TaskEffect::RequestModel);
                     break;
                 }
             }
         }
-        machine.open.push(Effect::Ask);
+        machine.open.push(TaskEffect::RequestModel);
         answer(&mut machine, usage(None, None));
         serde_json::to_value(machine.last_answer()).unwrap()["estimate"]["input"].as_u64().unwrap()
     };
@@ -101,9 +104,9 @@ fn pictures_of_results_are_counted() {
 #[test]
 fn an_answer_that_broke_off_was_paid_for() {
     let mut machine = Machine::new(priced());
-    let broken = || Input::Failed(ModelError { kind: ModelErrorKind::Broken, message: "lost".to_owned() });
-    machine.step(Input::Event(Event::Usage(usage(Some(1000), None))));
-    machine.step(Input::Event(Event::Text { text: "Eight by" }));
+    let broken = || TaskInput::ModelFailed(ModelError { kind: ModelErrorKind::Broken, message: "lost".to_owned() });
+    machine.step(TaskInput::ModelEvent(Event::Usage(usage(Some(1000), None))));
+    machine.step(TaskInput::ModelEvent(Event::Text { text: "Eight by" }));
     machine.step(broken());
     assert_eq!(totals(&machine)["cost"], json!({"nano_usd": 1_020_000, "estimated": true}));
     // One that never began was not.
@@ -113,14 +116,14 @@ fn an_answer_that_broke_off_was_paid_for() {
 
 #[test]
 fn unknown_prices_stay_unknown() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     answer(&mut machine, usage(Some(1000), Some(100)));
     assert_eq!(totals(&machine)["cost"], Value::Null);
     assert!(!serde_json::to_string(&machine.records).unwrap().contains("cost"), "not a word of it in the journal");
     // A part that is known does not make the sum known.
     let task = Task::replay(machine.records.clone(), priced()).unwrap();
     let mut resumed = Machine { task, records: machine.records, open: Vec::new() };
-    resumed.step(Input::Begin);
+    resumed.step(TaskInput::Begin);
     answer(&mut resumed, usage(Some(1000), Some(1)));
     assert_eq!(totals(&resumed)["cost"], json!({"nano_usd": 1_010_000, "at_least": true}));
 }
@@ -132,11 +135,11 @@ fn records_of_earlier_versions_are_read() {
         r#"{"kind":"failed","error":"broken","message":"lost"}"#,
         r#"{"kind":"answered","turn":1,"parts":[],"checks":[],"usage":{"input":5,"output":6}}"#,
     ];
-    let mut totals = sabir_agent::Totals::default();
+    let mut totals = sabir_agent::UsageTotals::default();
     for line in old {
         let record: Record = serde_json::from_str(line).unwrap();
         assert_eq!(serde_json::to_string(&record).unwrap(), line);
-        totals.note(&record);
+        totals.add_record(&record);
     }
     assert_eq!((totals.cost.to_string().as_str(), totals.usage), ("unknown", usage(Some(5), Some(6))));
 }
@@ -147,14 +150,14 @@ fn the_limit_ends_the_task_before_the_next_turn() {
     answer(&mut machine, usage(Some(3990), Some(1)));
     assert_eq!(machine.ended(), None);
     answer(&mut machine, usage(Some(990), Some(1)));
-    assert_eq!(machine.ended(), Some(Outcome::Limit));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Limit));
     let Some(Record::Ended { message, .. }) = machine.records.last() else { panic!("no end") };
     assert_eq!(message, "the limit of $0.0050 was reached: $0.0050");
     // A resumed task has a new purse.
     let task = Task::replay(machine.records.clone(), limited("0.005")).unwrap();
     let mut resumed = Machine { task, records: machine.records, open: Vec::new() };
-    resumed.step(Input::Said("Go on.".to_owned()));
-    assert_eq!(resumed.open, [Effect::Ask]);
+    resumed.step(TaskInput::UserMessage("Go on.".to_owned()));
+    assert_eq!(resumed.open, [TaskEffect::RequestModel]);
 }
 
 #[test]
@@ -165,7 +168,7 @@ fn a_limit_that_cannot_be_kept_ends_the_task() {
     answer(&mut machine, usage(Some(1000), Some(1)));
     assert_eq!(machine.ended(), None);
     answer(&mut machine, usage(Some(1001), Some(1)));
-    assert_eq!(machine.ended(), Some(Outcome::Limit));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Limit));
     let Some(Record::Ended { message, .. }) = machine.records.last() else { panic!("no end") };
     assert!(message.contains("cannot be kept") && message.contains("at least $0.0020"), "{message}");
 }
@@ -173,8 +176,8 @@ fn a_limit_that_cannot_be_kept_ends_the_task() {
 #[test]
 fn a_limit_also_holds_back_the_repetition_of_a_broken_answer() {
     let mut machine = Machine::new(limited("0.001"));
-    machine.step(Input::Event(Event::Usage(usage(Some(1000), None))));
-    machine.step(Input::Event(Event::Text { text: "Eight by" }));
-    machine.step(Input::Failed(ModelError { kind: ModelErrorKind::Broken, message: "lost".to_owned() }));
-    assert_eq!(machine.ended(), Some(Outcome::Limit));
+    machine.step(TaskInput::ModelEvent(Event::Usage(usage(Some(1000), None))));
+    machine.step(TaskInput::ModelEvent(Event::Text { text: "Eight by" }));
+    machine.step(TaskInput::ModelFailed(ModelError { kind: ModelErrorKind::Broken, message: "lost".to_owned() }));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Limit));
 }

@@ -1,7 +1,8 @@
 //! Cycles: what is told and when, what ends, and what is no cycle.
 
 use sabir_agent::{
-    Attended, Effect, Input, Outcome, Permit, Question, Record, Reply, Settings, Speaker, Task, ToolOutput,
+    CallPermit, Interactivity, MessageAuthor, Record, Task, TaskEffect, TaskInput, TaskOutcome, TaskSettings,
+    ToolOutput, UserQuestion, UserReply,
 };
 
 use crate::machine::{Machine, settings};
@@ -13,12 +14,16 @@ fn call(name: &str, path: &str) -> String {
 /// Answers with calls, each of which has this result.
 fn turn(machine: &mut Machine, text: &str, result: &str) {
     machine.answer(text);
-    while let Some(at) = machine.open.iter().position(|effect| matches!(effect, Effect::Weigh(_) | Effect::Run(_))) {
+    while let Some(at) =
+        machine.open.iter().position(|effect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)))
+    {
         match machine.open.remove(at) {
-            Effect::Run(Permit { call, .. }) => machine.step(Input::Ran(call, ToolOutput::done(result))),
-            Effect::Weigh(call) => {
+            TaskEffect::RunCall(CallPermit { call, .. }) => {
+                machine.step(TaskInput::ToolFinished(call, ToolOutput::done(result)))
+            }
+            TaskEffect::AssessCall(call) => {
                 let access = machine.access(&call);
-                machine.step(Input::Weighed(call, access, Default::default()));
+                machine.step(TaskInput::CallAssessed(call, access, Default::default()));
             }
             _ => unreachable!(),
         }
@@ -28,7 +33,7 @@ fn turn(machine: &mut Machine, text: &str, result: &str) {
 /// What Sabir said to the model.
 fn told(machine: &Machine) -> Vec<&str> {
     let said = machine.records.iter().filter_map(|record| match record {
-        Record::Said { by: Speaker::Sabir, text, .. } => Some(text.as_str()),
+        Record::Said { by: MessageAuthor::Sabir, text, .. } => Some(text.as_str()),
         _ => None,
     });
     said.collect()
@@ -36,7 +41,7 @@ fn told(machine: &Machine) -> Vec<&str> {
 
 #[test]
 fn the_third_time_is_told_and_the_sixth_ends() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     for time in 1..=6 {
         assert_eq!(machine.ended(), None, "{time}");
         turn(&mut machine, &call("look", "a"), "same");
@@ -49,7 +54,7 @@ fn the_third_time_is_told_and_the_sixth_ends() {
             );
         }
     }
-    assert_eq!(machine.ended(), Some(Outcome::Unfinished));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Unfinished));
     machine.check_history();
 }
 
@@ -60,11 +65,11 @@ fn cycles_of_several_calls_are_seen_across_messages_and_within_them() {
         vec![call("look", "a"), call("look", "b"), call("touch", "a")],
         vec![call("look", "a"), call("touch", "b"), call("look", "c"), call("touch", "d")],
     ] {
-        let mut apart = Machine::new(settings(Attended::No));
+        let mut apart = Machine::new(settings(Interactivity::Headless));
         for call in calls.iter().cycle().take(3 * calls.len()) {
             turn(&mut apart, call, "same");
         }
-        let mut together = Machine::new(settings(Attended::No));
+        let mut together = Machine::new(settings(Interactivity::Headless));
         (0..3).for_each(|_| turn(&mut together, &calls.concat(), "same"));
         for machine in [apart, together] {
             let expected = format!("The same {} calls were made 3 times one after the other", calls.len());
@@ -77,7 +82,7 @@ fn cycles_of_several_calls_are_seen_across_messages_and_within_them() {
 
 #[test]
 fn what_makes_a_difference_is_progress() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     for time in 0..20 {
         turn(&mut machine, &call("look", "a"), &format!("line {time}"));
     }
@@ -91,7 +96,7 @@ fn what_makes_a_difference_is_progress() {
 
 #[test]
 fn looking_whether_something_has_happened_is_no_cycle() {
-    let polling = Settings { pollers: vec!["look".to_owned()], ..settings(Attended::No) };
+    let polling = TaskSettings { polling_tools: vec!["look".to_owned()], ..settings(Interactivity::Headless) };
     let mut machine = Machine::new(polling.clone());
     (0..30).for_each(|_| turn(&mut machine, &call("look", "job"), "nothing new"));
     assert_eq!((told(&machine).len(), machine.ended()), (0, None));
@@ -112,27 +117,27 @@ fn looking_whether_something_has_happened_is_no_cycle() {
 
 #[test]
 fn the_user_is_asked_and_his_words_begin_anew() {
-    let mut machine = Machine::new(settings(Attended::Yes));
+    let mut machine = Machine::new(settings(Interactivity::Interactive));
     (0..6).for_each(|_| turn(&mut machine, &call("look", "a"), "same"));
     let question = machine.question();
     assert!(
-        matches!(&question, Question::Next { reason } if reason == "the same call was made 6 times with the same result"),
+        matches!(&question, UserQuestion::Next { reason } if reason == "the same call was made 6 times with the same result"),
         "{question:?}"
     );
-    machine.step(Input::Replied(Reply::Words("Go on all the same.".to_owned())));
+    machine.step(TaskInput::UserReplied(UserReply::Text("Go on all the same.".to_owned())));
     turn(&mut machine, &call("look", "a"), "same");
-    assert_eq!(machine.open, [Effect::Ask]);
+    assert_eq!(machine.open, [TaskEffect::RequestModel]);
 }
 
 #[test]
 fn a_replayed_task_has_its_own_patience_and_the_same_history() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     (0..5).for_each(|_| turn(&mut machine, &call("look", "a"), "same"));
     let records = machine.records.clone();
-    let task = Task::replay(records.clone(), settings(Attended::No)).unwrap();
+    let task = Task::replay(records.clone(), settings(Interactivity::Headless)).unwrap();
     assert_eq!(task.history(), machine.task.history());
     let mut resumed = Machine { task, records, open: Vec::new() };
-    resumed.step(Input::Begin);
+    resumed.step(TaskInput::Begin);
     turn(&mut resumed, &call("look", "a"), "same");
     assert_eq!(resumed.ended(), None);
 }

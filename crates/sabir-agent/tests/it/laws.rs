@@ -2,16 +2,18 @@
 
 use proptest::prelude::*;
 use sabir_agent::{
-    Arguments, Attended, Bound, Conditions, Effect, Input, OpenTodos, Permit, Record, Reply, Settings, Task, ToolOutput,
+    CallArguments, CallPermit, CompletionConditions, Interactivity, OpenTodos, Preconditions, Record, Task, TaskEffect,
+    TaskInput, TaskSettings, ToolOutput, UserReply,
 };
 use sabir_call::{CallId, ModelError, ModelErrorKind};
 
 use crate::machine::{self, Machine};
 
 /// Completions are checked, and need their todos done.
-fn settings(attended: Attended) -> Settings {
+fn settings(attended: Interactivity) -> TaskSettings {
     let mut settings = machine::settings(attended);
-    settings.completion = Conditions { todos: OpenTodos::Refused, check: Some(("run".to_owned(), Arguments::new())) };
+    settings.completion =
+        CompletionConditions { open_todos: OpenTodos::Refused, check: Some(("run".to_owned(), CallArguments::new())) };
     settings
 }
 
@@ -56,47 +58,50 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 }
 
 fn apply(machine: &mut Machine, step: &Move) {
-    let asked = machine.open.iter().position(|effect| *effect == Effect::Ask);
+    let asked = machine.open.iter().position(|effect| *effect == TaskEffect::RequestModel);
     match step {
         Move::Answer(at) if asked.is_some() => machine.answer(MESSAGES[*at]),
         Move::Broken if asked.is_some() => machine.break_off(),
         Move::Do(at) | Move::Fail(at) => {
             let doable: Vec<_> = (0..machine.open.len())
-                .filter(|at| matches!(machine.open[*at], Effect::Weigh(_) | Effect::Run(_)))
+                .filter(|at| matches!(machine.open[*at], TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)))
                 .collect();
             let Some(at) = doable.get(at % doable.len().max(1)) else { return };
             match machine.open.remove(*at) {
-                Effect::Weigh(call) => {
+                TaskEffect::AssessCall(call) => {
                     let access = machine.access(&call);
-                    machine.step(Input::Weighed(call, access, Bound::default()));
+                    machine.step(TaskInput::CallAssessed(call, access, Preconditions::default()));
                 }
-                Effect::Run(Permit { call, .. }) => {
+                TaskEffect::RunCall(CallPermit { call, .. }) => {
                     let output =
                         if matches!(step, Move::Fail(_)) { ToolOutput::failed("x") } else { ToolOutput::done("x") };
-                    machine.step(Input::Ran(call, output));
+                    machine.step(TaskInput::ToolFinished(call, output));
                 }
                 _ => unreachable!(),
             }
         }
         Move::Reply(which) => {
-            let Some(at) = machine.open.iter().position(|effect| matches!(effect, Effect::Question(_))) else { return };
+            let Some(at) = machine.open.iter().position(|effect| matches!(effect, TaskEffect::AskUser(_))) else {
+                return;
+            };
             machine.open.remove(at);
             let words = || "words".to_owned();
-            let replies = [Reply::Yes, Reply::No(words()), Reply::Words(words()), Reply::Leave];
-            machine.step(Input::Replied(replies[*which].clone()));
+            let replies = [UserReply::Yes, UserReply::No(words()), UserReply::Text(words()), UserReply::Leave];
+            machine.step(TaskInput::UserReplied(replies[*which].clone()));
         }
         Move::Stray(which) => match which {
-            0 => machine.step(Input::Ran(CallId::new("call_1_0"), ToolOutput::done("again"))),
-            1 => machine.step(Input::Answered),
-            2 => machine.step(Input::Replied(Reply::Yes)),
-            _ => machine.step(Input::Failed(ModelError { kind: ModelErrorKind::Broken, message: "x".to_owned() })),
+            0 => machine.step(TaskInput::ToolFinished(CallId::new("call_1_0"), ToolOutput::done("again"))),
+            1 => machine.step(TaskInput::ModelFinished),
+            2 => machine.step(TaskInput::UserReplied(UserReply::Yes)),
+            _ => machine
+                .step(TaskInput::ModelFailed(ModelError { kind: ModelErrorKind::Broken, message: "x".to_owned() })),
         },
         Move::Say(which) => match which {
-            0 => machine.step(Input::Said("said".to_owned())),
-            1 => machine.step(Input::Steered("steered".to_owned())),
-            _ => machine.step(Input::Left),
+            0 => machine.step(TaskInput::UserMessage("said".to_owned())),
+            1 => machine.step(TaskInput::SteeringMessage("steered".to_owned())),
+            _ => machine.step(TaskInput::UserLeft),
         },
-        Move::Cancel => machine.step(Input::Cancel),
+        Move::Cancel => machine.step(TaskInput::Cancel),
         _ => {}
     }
 }
@@ -126,20 +131,20 @@ proptest! {
 
     #[test]
     fn every_call_has_exactly_one_result(moves in moves(), attended in any::<bool>()) {
-        let attended = if attended { Attended::Yes } else { Attended::No };
+        let attended = if attended { Interactivity::Interactive } else { Interactivity::Headless };
         let mut machine = Machine::new(settings(attended));
         for step in &moves {
             // A stray answer or failure is only stray where the model is not being asked.
-            let asked = machine.open.contains(&Effect::Ask);
+            let asked = machine.open.contains(&TaskEffect::RequestModel);
             if asked && matches!(step, Move::Stray(1 | 3)) {
                 continue;
             }
             // Likewise a stray reply where a question is open.
-            if matches!(step, Move::Stray(2)) && machine.open.iter().any(|effect| matches!(effect, Effect::Question(_))) {
+            if matches!(step, Move::Stray(2)) && machine.open.iter().any(|effect| matches!(effect, TaskEffect::AskUser(_))) {
                 continue;
             }
             // And a stray result where that very call is running.
-            if matches!(step, Move::Stray(0)) && machine.open.iter().any(|effect| matches!(effect, Effect::Run(permit) if permit.call == CallId::new("call_1_0"))) {
+            if matches!(step, Move::Stray(0)) && machine.open.iter().any(|effect| matches!(effect, TaskEffect::RunCall(permit) if permit.call == CallId::new("call_1_0"))) {
                 continue;
             }
             apply(&mut machine, step);
@@ -150,20 +155,20 @@ proptest! {
 
     #[test]
     fn a_journal_cut_anywhere_goes_on(moves in moves(), at in 0usize..80) {
-        let mut machine = Machine::new(settings(Attended::No));
+        let mut machine = Machine::new(settings(Interactivity::Headless));
         for step in moves.iter().filter(|step| !matches!(step, Move::Stray(_))) {
             apply(&mut machine, step);
         }
         let mut records = machine.records.clone();
         records.truncate(1 + at % records.len());
-        let completed = matches!(records.last(), Some(Record::Ended { outcome: sabir_agent::Outcome::Completed, .. }));
-        let again = Task::replay(records.clone(), settings(Attended::No));
+        let completed = matches!(records.last(), Some(Record::Ended { outcome: sabir_agent::TaskOutcome::Completed, .. }));
+        let again = Task::replay(records.clone(), settings(Interactivity::Headless));
         if completed {
             prop_assert!(again.is_err());
             return Ok(());
         }
         let mut resumed = Machine { task: again.unwrap(), records, open: Vec::new() };
-        resumed.step(Input::Begin);
+        resumed.step(TaskInput::Begin);
         prop_assert!(!resumed.open.is_empty(), "a resumed task waits for something");
         resumed.work(false);
         resumed.check_history();
@@ -172,10 +177,10 @@ proptest! {
 
     #[test]
     fn replay_gives_the_same_history(moves in moves()) {
-        let mut machine = Machine::new(settings(Attended::Yes));
+        let mut machine = Machine::new(settings(Interactivity::Interactive));
         for step in moves.iter().filter(|step| !matches!(step, Move::Stray(_))) {
             apply(&mut machine, step);
-            if let Ok(again) = Task::replay(machine.records.clone(), settings(Attended::Yes)) {
+            if let Ok(again) = Task::replay(machine.records.clone(), settings(Interactivity::Interactive)) {
                 prop_assert_eq!(again.history(), machine.task.history());
                 prop_assert_eq!(again.todos(), machine.task.todos());
             }

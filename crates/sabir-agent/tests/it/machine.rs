@@ -1,15 +1,15 @@
 //! A machine on a bench: inputs by hand, everything that it asked for written down.
 
 use sabir_agent::{
-    Answered, Attended, Bound, Conditions, Effect, Input, Limits, Outcome, Permit, Question, Record, Reply, Settings,
-    Start, Task, TaskId, ToolOutput, control,
+    AssistantTurn, CallPermit, CompletionConditions, Interactivity, Preconditions, Record, Task, TaskEffect, TaskId,
+    TaskInput, TaskLimits, TaskOutcome, TaskSettings, TaskStart, ToolOutput, UserQuestion, UserReply, control,
 };
-use sabir_call::dialect::{CLINE, Selection};
+use sabir_call::dialect::{CLINE, DialectSelection};
 use sabir_call::{
-    CallId, CallResult, Event, ModelError, ModelErrorKind, Part, Prices, Prompted, Protocol, Role, Sink, ToolSet,
-    ToolSpec,
+    CallId, CallResult, Event, EventSink, MessagePart, ModelError, ModelErrorKind, PromptedSink, Role, TokenPrices,
+    ToolProtocol, ToolSet, ToolSpec,
 };
-use sabir_policy::{Access, Rules};
+use sabir_policy::{Access, PolicyRules};
 use serde_json::json;
 
 /// Three tools: `look` reads, `touch` writes, `new_task` hands on.
@@ -17,36 +17,36 @@ pub(crate) fn tools() -> ToolSet {
     let schema = json!({"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}});
     let mut specs = vec![ToolSpec::new("look", "", schema.clone()), ToolSpec::new("touch", "", schema)];
     specs.push(control::subtask_spec());
-    specs.extend(control::specs());
+    specs.extend(control::control_specs());
     ToolSet::new(specs).unwrap()
 }
 
-pub(crate) fn settings(attended: Attended) -> Settings {
-    let mut rules = Rules::default();
-    rules.approve("edits").unwrap();
-    Settings {
+pub(crate) fn settings(attended: Interactivity) -> TaskSettings {
+    let mut rules = PolicyRules::default();
+    rules.add_approval("edits").unwrap();
+    TaskSettings {
         system: String::new(),
         model: "m".to_owned(),
         tools: tools(),
-        readers: vec!["look".to_owned()],
-        pollers: Vec::new(),
+        read_only_tools: vec!["look".to_owned()],
+        polling_tools: Vec::new(),
         rules,
-        attended,
-        limits: Limits::default(),
-        completion: Conditions::default(),
-        repairs: sabir_check::Repairs::all(),
+        interactivity: attended,
+        limits: TaskLimits::default(),
+        completion: CompletionConditions::default(),
+        repairs: sabir_check::RepairSet::all(),
         max_output: None,
-        prices: Prices::default(),
+        prices: TokenPrices::default(),
     }
 }
 
-pub(crate) fn start() -> Start {
-    Start {
+pub(crate) fn start() -> TaskStart {
+    TaskStart {
         task: TaskId::new("t1"),
         prompt: "Do it.".to_owned(),
         workspace: "/w".to_owned(),
         model: "m".to_owned(),
-        protocol: Protocol::Prompted(CLINE.to_owned()),
+        protocol: ToolProtocol::Prompted(CLINE.to_owned()),
         version: "0".to_owned(),
         edit_tool: None,
         mode: None,
@@ -59,27 +59,27 @@ pub(crate) struct Machine {
     pub(crate) task: Task,
     pub(crate) records: Vec<Record>,
     /// What it asked for that has not been done, in order.
-    pub(crate) open: Vec<Effect>,
+    pub(crate) open: Vec<TaskEffect>,
 }
 
 impl Machine {
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: TaskSettings) -> Self {
         let (task, first) = Task::new(start(), settings);
         let mut machine = Self { task, records: vec![first], open: Vec::new() };
-        machine.step(Input::Begin);
+        machine.step(TaskInput::Begin);
         machine
     }
 
-    pub(crate) fn step(&mut self, input: Input<'_>) {
+    pub(crate) fn step(&mut self, input: TaskInput<'_>) {
         for effect in self.task.step(input) {
             match effect {
-                Effect::Keep(record) => self.records.push(record),
-                Effect::Stop => self.open.clear(),
-                Effect::Withdraw => self.open.retain(|effect| !matches!(effect, Effect::Question(_))),
-                Effect::Ask => {
+                TaskEffect::PersistRecord(record) => self.records.push(record),
+                TaskEffect::StopAll => self.open.clear(),
+                TaskEffect::WithdrawQuestion => self.open.retain(|effect| !matches!(effect, TaskEffect::AskUser(_))),
+                TaskEffect::RequestModel => {
                     // No call is open any more: what was to be weighed has been given up.
-                    self.open.retain(|effect| !matches!(effect, Effect::Weigh(_)));
-                    self.open.push(Effect::Ask);
+                    self.open.retain(|effect| !matches!(effect, TaskEffect::AssessCall(_)));
+                    self.open.push(TaskEffect::RequestModel);
                 }
                 other => self.open.push(other),
             }
@@ -88,38 +88,40 @@ impl Machine {
 
     /// The model writes a message in the cline dialect.
     pub(crate) fn answer(&mut self, text: &str) {
-        assert_eq!(self.open, [Effect::Ask]);
+        assert_eq!(self.open, [TaskEffect::RequestModel]);
         self.open.clear();
         self.stream(text);
-        self.step(Input::Answered);
+        self.step(TaskInput::ModelFinished);
     }
 
     pub(crate) fn stream(&mut self, text: &str) {
         let task = &mut self.task;
-        let mut reading = Prompted::new(Selection::AUTO, &tools(), |event: Event<'_>| {
-            assert!(task.step(Input::Event(event)).is_empty())
+        let mut reading = PromptedSink::new(DialectSelection::AUTO, &tools(), |event: Event<'_>| {
+            assert!(task.step(TaskInput::ModelEvent(event)).is_empty())
         });
-        reading.event(Event::Text { text });
-        let _ = reading.finish(sabir_call::Cut::Ended);
+        reading.push_event(Event::Text { text });
+        let _ = reading.finish(sabir_call::Truncation::Ended);
     }
 
     pub(crate) fn break_off(&mut self) {
-        assert_eq!(self.open, [Effect::Ask]);
+        assert_eq!(self.open, [TaskEffect::RequestModel]);
         self.open.clear();
-        self.step(Input::Failed(ModelError { kind: ModelErrorKind::Broken, message: "lost".to_owned() }));
+        self.step(TaskInput::ModelFailed(ModelError { kind: ModelErrorKind::Broken, message: "lost".to_owned() }));
     }
 
     /// Weighs and runs everything that is asked for, with the given output of each tool; reading is inside the workspace.
     pub(crate) fn work(&mut self, failed: bool) {
-        while let Some(at) = self.open.iter().position(|effect| matches!(effect, Effect::Weigh(_) | Effect::Run(_))) {
+        while let Some(at) =
+            self.open.iter().position(|effect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)))
+        {
             match self.open.remove(at) {
-                Effect::Weigh(call) => {
+                TaskEffect::AssessCall(call) => {
                     let access = self.access(&call);
-                    self.step(Input::Weighed(call, access, Bound::default()));
+                    self.step(TaskInput::CallAssessed(call, access, Preconditions::default()));
                 }
-                Effect::Run(Permit { call, .. }) => {
+                TaskEffect::RunCall(CallPermit { call, .. }) => {
                     let output = if failed { ToolOutput::failed("no") } else { ToolOutput::done("yes") };
-                    self.step(Input::Ran(call, output));
+                    self.step(TaskInput::ToolFinished(call, output));
                 }
                 _ => unreachable!(),
             }
@@ -128,26 +130,26 @@ impl Machine {
 
     pub(crate) fn access(&self, call: &CallId) -> Access {
         let path = "a".to_owned();
-        match self.task.call(call).unwrap().name.as_str() {
+        match self.task.open_call(call).unwrap().name.as_str() {
             "look" => Access::Read { path, outside: false },
             _ => Access::Write { path, protected: None },
         }
     }
 
-    pub(crate) fn question(&mut self) -> Question {
-        let at = self.open.iter().position(|effect| matches!(effect, Effect::Question(_))).expect("a question");
-        let Effect::Question(question) = self.open.remove(at) else { unreachable!() };
+    pub(crate) fn question(&mut self) -> UserQuestion {
+        let at = self.open.iter().position(|effect| matches!(effect, TaskEffect::AskUser(_))).expect("a question");
+        let TaskEffect::AskUser(question) = self.open.remove(at) else { unreachable!() };
         question
     }
 
-    pub(crate) fn reply(&mut self, reply: Reply) {
+    pub(crate) fn reply(&mut self, reply: UserReply) {
         self.question();
-        self.step(Input::Replied(reply));
+        self.step(TaskInput::UserReplied(reply));
     }
 
-    pub(crate) fn ended(&self) -> Option<Outcome> {
+    pub(crate) fn ended(&self) -> Option<TaskOutcome> {
         self.open.iter().find_map(|effect| match effect {
-            Effect::Finish(outcome, _) => Some(*outcome),
+            TaskEffect::Finish(outcome, _) => Some(*outcome),
             _ => None,
         })
     }
@@ -161,7 +163,7 @@ impl Machine {
         results.collect()
     }
 
-    pub(crate) fn last_answer(&self) -> &Answered {
+    pub(crate) fn last_answer(&self) -> &AssistantTurn {
         let mut answers = self.records.iter().rev();
         answers.find_map(|record| if let Record::Answered(answered) = record { Some(answered) } else { None }).unwrap()
     }
@@ -175,14 +177,14 @@ impl Machine {
                 assert_ne!(history[at - 1].role, message.role, "two messages of one side");
             }
             if message.role == Role::User {
-                let results = message.parts.iter().filter(|part| matches!(part, Part::Result(_))).count();
+                let results = message.parts.iter().filter(|part| matches!(part, MessagePart::Result(_))).count();
                 let asked = if at == 0 { 0 } else { history[at - 1].calls().count() };
                 assert_eq!(results, asked, "results without calls");
             }
             if !calls.is_empty() {
                 let next = &history[at + 1];
                 let results = next.parts.iter().filter_map(|part| match part {
-                    Part::Result(result) => Some(&result.id),
+                    MessagePart::Result(result) => Some(&result.id),
                     _ => None,
                 });
                 assert_eq!(results.collect::<Vec<_>>(), calls);

@@ -1,9 +1,10 @@
 //! Switching modes in the machine: when what holds, whose word counts, and that a replay comes to the same.
 
 use sabir_agent::{
-    Attended, Effect, Input, Limits, Outfit, Question, Record, Reply, Settings, Shift, Task, Trail, When,
+    ContextChange, Delivery, Interactivity, ModeConfig, ModeHistory, Record, Task, TaskEffect, TaskInput, TaskLimits,
+    TaskSettings, UserQuestion, UserReply,
 };
-use sabir_call::{CallId, Event, Prices, ToolSet};
+use sabir_call::{CallId, Event, TokenPrices, ToolSet};
 use sabir_policy::Mode;
 
 use crate::machine::{Machine, settings, start, tools};
@@ -12,38 +13,38 @@ const LOOK: &str = "<look>\n<path>a</path>\n</look>\n";
 const TOUCH: &str = "<touch>\n<path>a</path>\n</touch>\n";
 
 fn mode(name: &str) -> Mode {
-    Mode::built_in().into_iter().find(|mode| mode.name == name).unwrap()
+    Mode::builtin_modes().into_iter().find(|mode| mode.name == name).unwrap()
 }
 
 fn known() -> ToolSet {
     let all = tools();
-    ToolSet::new(all.iter().cloned().chain(sabir_agent::control::rare_specs()).collect()).unwrap()
+    ToolSet::new(all.iter().cloned().chain(sabir_agent::control::mode_dependent_specs()).collect()).unwrap()
 }
 
 /// The modes of a task, each with a model of its own.
-pub(crate) fn outfits() -> Vec<Outfit> {
+pub(crate) fn outfits() -> Vec<ModeConfig> {
     let outfit = |mode: Mode| {
-        let (model, prices) = (format!("model of {}", mode.name), Prices::default());
-        Outfit { mode, foreign: false, model, prices, window: Some(1000), tools: known() }
+        let (model, prices) = (format!("model of {}", mode.name), TokenPrices::default());
+        ModeConfig { mode, from_repository: false, model, prices, window: Some(1000), tools: known() }
     };
-    Mode::built_in().into_iter().map(outfit).collect()
+    Mode::builtin_modes().into_iter().map(outfit).collect()
 }
 
-fn within(name: &str, attended: Attended) -> Settings {
+fn within(name: &str, attended: Interactivity) -> TaskSettings {
     in_mode(name, settings(attended))
 }
 
 /// The settings of a task that is in that mode.
-pub(crate) fn in_mode(name: &str, plain: Settings) -> Settings {
-    let limits = Limits { turns: None, ..plain.limits };
-    Settings { rules: plain.rules.clone().within(mode(name)), tools: known(), limits, ..plain }
+pub(crate) fn in_mode(name: &str, plain: TaskSettings) -> TaskSettings {
+    let limits = TaskLimits { turns: None, ..plain.limits };
+    TaskSettings { rules: plain.rules.clone().with_mode(mode(name)), tools: known(), limits, ..plain }
 }
 
-fn machine(name: &str, attended: Attended) -> Machine {
+fn machine(name: &str, attended: Interactivity) -> Machine {
     let mode = Some(name.to_owned()).filter(|name| name != "code");
-    let (task, first) = Task::new(sabir_agent::Start { mode, ..start() }, within(name, attended));
-    let mut machine = Machine { task: task.among(outfits()), records: vec![first], open: Vec::new() };
-    machine.step(Input::Begin);
+    let (task, first) = Task::new(sabir_agent::TaskStart { mode, ..start() }, within(name, attended));
+    let mut machine = Machine { task: task.with_modes(outfits()), records: vec![first], open: Vec::new() };
+    machine.step(TaskInput::Begin);
     machine
 }
 
@@ -53,52 +54,55 @@ fn switch(name: &str) -> String {
 
 /// The model writes it, where the tools are those of the modes.
 fn answer(machine: &mut Machine, text: &str) {
-    use sabir_call::dialect::Selection;
-    use sabir_call::{Prompted, Sink};
-    assert_eq!(machine.open, [Effect::Ask]);
+    use sabir_call::dialect::DialectSelection;
+    use sabir_call::{EventSink, PromptedSink};
+    assert_eq!(machine.open, [TaskEffect::RequestModel]);
     machine.open.clear();
     let task = &mut machine.task;
-    let mut reading =
-        Prompted::new(Selection::AUTO, &known(), |event: Event<'_>| assert!(task.step(Input::Event(event)).is_empty()));
-    reading.event(Event::Text { text });
-    let _ = reading.finish(sabir_call::Cut::Ended);
-    machine.step(Input::Answered);
+    let mut reading = PromptedSink::new(DialectSelection::AUTO, &known(), |event: Event<'_>| {
+        assert!(task.step(TaskInput::ModelEvent(event)).is_empty())
+    });
+    reading.push_event(Event::Text { text });
+    let _ = reading.finish(sabir_call::Truncation::Ended);
+    machine.step(TaskInput::ModelFinished);
 }
 
 #[test]
 fn reads_before_a_switch_are_in_the_old_mode_and_what_follows_in_the_new_one() {
-    let mut machine = machine("code", Attended::No);
+    let mut machine = machine("code", Interactivity::Headless);
     answer(&mut machine, &format!("{LOOK}{LOOK}{}{LOOK}{TOUCH}", switch("plan")));
     assert_eq!(machine.open.len(), 2, "both reads, and nothing behind them: {:?}", machine.open);
-    assert_eq!(machine.task.request().model, "m");
+    assert_eq!(machine.task.model_request().model, "m");
     machine.work(false);
     let results = ["look done", "look done", "switch_mode done", "look done", "touch denied"];
     assert_eq!(machine.results(), results);
-    let request = machine.task.request();
-    assert_eq!((request.model.as_str(), machine.task.trail().mode()), ("model of plan", "plan"));
-    assert_eq!(machine.task.filling().window, Some(1000));
+    let request = machine.task.model_request();
+    assert_eq!((request.model.as_str(), machine.task.mode_history().current_mode()), ("model of plan", "plan"));
+    assert_eq!(machine.task.context_usage().window, Some(1000));
     machine.check_history();
 }
 
 /// Whatever of the records is there, a replay is in the mode that they tell, and so is whoever follows them.
 #[test]
 fn a_mode_follows_from_records_alone() {
-    let mut machine = machine("plan", Attended::Yes);
+    let mut machine = machine("plan", Interactivity::Interactive);
     answer(&mut machine, &switch("ask"));
     answer(&mut machine, &switch("architect"));
-    machine.reply(Reply::Yes);
+    machine.reply(UserReply::Yes);
     answer(&mut machine, &switch("code"));
-    machine.reply(Reply::No("no".to_owned()));
-    machine.step(Input::Moded("debug".to_owned()));
+    machine.reply(UserReply::No("no".to_owned()));
+    machine.step(TaskInput::SetMode("debug".to_owned()));
     assert_eq!(machine.results(), ["switch_mode done", "switch_mode done", "switch_mode denied"]);
     let mut modes = Vec::new();
     for count in 1..=machine.records.len() {
         let records = &machine.records[..count];
-        let trail = Trail::of(records);
-        let again = Task::replay(records.to_vec(), within(trail.mode(), Attended::Yes)).unwrap().among(outfits());
-        assert_eq!(again.trail().mode(), trail.mode());
-        if modes.last().map(String::as_str) != Some(trail.mode()) {
-            modes.push(trail.mode().to_owned());
+        let trail = ModeHistory::from_records(records);
+        let again = Task::replay(records.to_vec(), within(trail.current_mode(), Interactivity::Interactive))
+            .unwrap()
+            .with_modes(outfits());
+        assert_eq!(again.mode_history().current_mode(), trail.current_mode());
+        if modes.last().map(String::as_str) != Some(trail.current_mode()) {
+            modes.push(trail.current_mode().to_owned());
         }
     }
     assert_eq!(modes, ["plan", "ask", "docs", "debug"]);
@@ -106,59 +110,70 @@ fn a_mode_follows_from_records_alone() {
 
 #[test]
 fn the_users_word_has_open_questions_judged_anew() {
-    let mut machine = machine("plan", Attended::Yes);
+    let mut machine = machine("plan", Interactivity::Interactive);
     answer(&mut machine, &format!("{}{TOUCH}", switch("code")));
-    let Question::Approval { reason, detail, proposals, .. } = machine.question() else { panic!() };
+    let UserQuestion::Approval { reason, detail, proposals, .. } = machine.question() else { panic!() };
     assert!(reason.contains("which can also change files") && detail == "why" && proposals.is_empty(), "{reason}");
     // Words approve nothing.
-    machine.step(Input::Said("yes, switch".to_owned()));
+    machine.step(TaskInput::UserMessage("yes, switch".to_owned()));
     assert_eq!(machine.results(), [""; 0]);
     // To what the model asks for: there is no question any more.
-    machine.step(Input::Moded("act".to_owned()));
+    machine.step(TaskInput::SetMode("act".to_owned()));
     machine.work(false);
     assert_eq!(machine.results(), ["switch_mode done", "touch done"]);
-    machine.step(Input::Moded("no such mode".to_owned()));
-    assert_eq!(machine.task.trail().mode(), "code");
+    machine.step(TaskInput::SetMode("no such mode".to_owned()));
+    assert_eq!(machine.task.mode_history().current_mode(), "code");
     machine.check_history();
 }
 
 /// While an answer is written a switch waits with its words, and holds for the calls of that answer.
 #[test]
 fn a_switch_while_the_model_writes() {
-    let mut machine = machine("code", Attended::No);
-    machine.step(Input::Moded("plan".to_owned()));
-    let Some(Record::Context(Shift::Moded { when, .. })) = machine.records.last() else { panic!() };
-    assert_eq!(*when, When::Later);
-    assert_eq!(machine.task.request().model, "m", "the request is on its way");
+    let mut machine = machine("code", Interactivity::Headless);
+    machine.step(TaskInput::SetMode("plan".to_owned()));
+    let Some(Record::Context(ContextChange::Moded { when, .. })) = machine.records.last() else { panic!() };
+    assert_eq!(*when, Delivery::Later);
+    assert_eq!(machine.task.model_request().model, "m", "the request is on its way");
     answer(&mut machine, TOUCH);
     machine.work(false);
     assert_eq!(machine.results(), ["touch denied"]);
-    assert_eq!(machine.task.request().model, "model of plan");
+    assert_eq!(machine.task.model_request().model, "model of plan");
     let last = format!("{:?}", machine.task.history().last());
     assert!(last.contains("The user has switched to another mode. The mode is now `plan`"), "{last}");
 }
 
 #[test]
 fn nobody_there_means_no_more_than_before() {
-    let mut machine = machine("plan", Attended::Yes);
+    let mut machine = machine("plan", Interactivity::Interactive);
     answer(&mut machine, &switch("code"));
     machine.question();
-    machine.step(Input::Left);
-    assert_eq!((machine.results(), machine.task.trail().mode()), (vec!["switch_mode denied".to_owned()], "plan"));
+    machine.step(TaskInput::UserLeft);
+    assert_eq!(
+        (machine.results(), machine.task.mode_history().current_mode()),
+        (vec!["switch_mode denied".to_owned()], "plan")
+    );
     // A result that nobody gave switches nothing.
-    let mut trail = machine.task.trail().clone();
+    let mut trail = machine.task.mode_history().clone();
     let id = CallId::new("forged");
-    let (name, ending, content) = ("switch_mode".to_owned(), sabir_call::Ending::Done, "code".to_owned());
-    assert!(!trail.note(&Record::Result(sabir_call::CallResult { id, name, ending, content, images: Vec::new() })));
+    let (name, ending, content) = ("switch_mode".to_owned(), sabir_call::ToolResultStatus::Done, "code".to_owned());
+    assert!(!trail.apply_record(&Record::Result(sabir_call::CallResult {
+        id,
+        name,
+        ending,
+        content,
+        images: Vec::new()
+    })));
 }
 
 #[test]
 fn a_task_that_knows_no_modes_has_its_own() {
-    let (task, first) = Task::new(start(), within("plan", Attended::No));
+    let (task, first) = Task::new(start(), within("plan", Interactivity::Headless));
     let mut machine = Machine { task, records: vec![first], open: Vec::new() };
-    machine.step(Input::Begin);
+    machine.step(TaskInput::Begin);
     // Its start says another mode than it is run in: that is told.
-    assert!(matches!(machine.records.last(), Some(Record::Context(Shift::Moded { mode, .. })) if mode == "plan"));
+    assert!(
+        matches!(machine.records.last(), Some(Record::Context(ContextChange::Moded { mode, .. })) if mode == "plan")
+    );
     answer(&mut machine, &switch("code"));
     assert_eq!(machine.results(), ["switch_mode failed"]);
 }

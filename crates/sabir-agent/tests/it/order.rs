@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sabir_agent::{
-    Arguments, Attended, Cancel, Driver, Outcome, Progress, Question, Record, Registry, Reply, Store, StoreError, Task,
-    TaskEvent, Tool, ToolOutput, ToolWork, User,
+    CallArguments, CancelToken, FrontEnd, Interactivity, ProgressSink, Record, RecordStore, StoreError, Task,
+    TaskDriver, TaskEvent, TaskOutcome, Tool, ToolOutput, ToolRegistry, ToolWork, UserQuestion, UserReply,
 };
-use sabir_call::dialect::Selection;
-use sabir_call::{Answer, Cut, Event, Model, Part, Prompted, Request, Sink, ToolSpec};
+use sabir_call::dialect::DialectSelection;
+use sabir_call::{Event, EventSink, MessagePart, Model, PromptedSink, Request, ResponseFuture, ToolSpec, Truncation};
 use sabir_policy::Access;
 use serde_json::json;
 
@@ -25,19 +25,19 @@ impl Tool for Look {
         ToolSpec::new("look", "", schema)
     }
 
-    fn reads_only(&self) -> bool {
+    fn is_read_only(&self) -> bool {
         true
     }
 
-    fn access(&self, _arguments: &Arguments) -> Access {
+    fn call_access(&self, _arguments: &CallArguments) -> Access {
         Access::Nothing
     }
 
     fn run<'a>(
         &'a self,
-        _: &'a sabir_agent::Permit,
-        arguments: &'a Arguments,
-        _progress: Progress<'a>,
+        _: &'a sabir_agent::CallPermit,
+        arguments: &'a CallArguments,
+        _progress: ProgressSink<'a>,
     ) -> ToolWork<'a> {
         let path = arguments["path"].as_str().unwrap().to_owned();
         Box::pin(async move {
@@ -51,32 +51,32 @@ impl Tool for Look {
 struct Looking;
 
 impl Model for Looking {
-    fn answer<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn Sink + Send)) -> Answer<'a> {
+    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
         let first = request.messages.len() == 1;
         let look = |time: u32| format!("<look>\n<path>{time}</path>\n</look>\n");
         let done = || "<attempt_completion>\n<result>r</result>\n</attempt_completion>".to_owned();
         let text = if first { [300, 150, 1].map(look).concat() } else { done() };
-        let pass = |event: Event<'_>| sink.event(event);
-        let mut prompted = Prompted::new(Selection::AUTO, &request.tools, pass);
-        prompted.event(Event::Text { text: &text });
-        let _ = prompted.finish(Cut::Ended);
+        let pass = |event: Event<'_>| sink.push_event(event);
+        let mut prompted = PromptedSink::new(DialectSelection::AUTO, &request.tools, pass);
+        prompted.push_event(Event::Text { text: &text });
+        let _ = prompted.finish(Truncation::Ended);
         Box::pin(std::future::ready(Ok(())))
     }
 }
 
 pub(crate) struct Nobody;
 
-impl User for Nobody {
-    fn show(&mut self, _event: TaskEvent<'_>) {}
+impl FrontEnd for Nobody {
+    fn on_event(&mut self, _event: TaskEvent<'_>) {}
 
-    fn ask<'a>(&'a mut self, _question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        Box::pin(std::future::ready(Reply::Leave))
+    fn request<'a>(&'a mut self, _question: &'a UserQuestion) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
+        Box::pin(std::future::ready(UserReply::Leave))
     }
 }
 
 pub(crate) struct Lost;
 
-impl Store for Lost {
+impl RecordStore for Lost {
     fn append(&mut self, _: &Record) -> Result<(), StoreError> {
         Ok(())
     }
@@ -84,25 +84,26 @@ impl Store for Lost {
 
 #[test]
 fn results_come_in_the_order_of_their_calls() {
-    let registry = Registry::new(vec![Arc::new(Look)]).unwrap();
-    let settings = sabir_agent::Settings { tools: registry.set().clone(), ..settings(Attended::No) };
+    let registry = ToolRegistry::new(vec![Arc::new(Look)]).unwrap();
+    let settings =
+        sabir_agent::TaskSettings { tools: registry.tool_set().clone(), ..settings(Interactivity::Headless) };
     let (mut task, first) = Task::new(start(), settings);
-    let driver = Driver {
+    let driver = TaskDriver {
         model: &Looking,
         registry: &registry,
         store: &mut Lost,
-        user: &mut Nobody,
-        cancel: Cancel::default(),
+        front_end: &mut Nobody,
+        cancel: CancelToken::default(),
         max_time: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let begun = Instant::now();
     let (outcome, message) = runtime.block_on(driver.run(&mut task, Some(first), None));
-    assert_eq!(outcome, Outcome::Completed, "{message}");
+    assert_eq!(outcome, TaskOutcome::Completed, "{message}");
     assert!(begun.elapsed() < Duration::from_millis(440), "they run at once: {:?}", begun.elapsed());
     let parts = task.history().iter().flat_map(|message| &message.parts);
     let results = parts.filter_map(|part| match part {
-        Part::Result(result) => Some(result.content.as_str()),
+        MessagePart::Result(result) => Some(result.content.as_str()),
         _ => None,
     });
     assert_eq!(results.collect::<Vec<_>>(), ["300", "150", "1", "Accepted."]);

@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Arguments, Attended, Cancel, Driver, Outcome, Progress, Registry, Task, Tool, ToolOutput, ToolWork};
-use sabir_call::dialect::Selection;
-use sabir_call::{Answer, Cut, Ending, Event, Model, Part, Prompted, Request, Sink, ToolSpec};
+use sabir_agent::{
+    CallArguments, CancelToken, Interactivity, ProgressSink, Task, TaskDriver, TaskOutcome, Tool, ToolOutput,
+    ToolRegistry, ToolWork,
+};
+use sabir_call::dialect::DialectSelection;
+use sabir_call::{
+    Event, EventSink, MessagePart, Model, PromptedSink, Request, ResponseFuture, ToolResultStatus, ToolSpec, Truncation,
+};
 use sabir_policy::Access;
 use serde_json::json;
 
@@ -20,19 +25,19 @@ impl Tool for Fragile {
         ToolSpec::new("look", "", schema)
     }
 
-    fn reads_only(&self) -> bool {
+    fn is_read_only(&self) -> bool {
         true
     }
 
-    fn access(&self, _arguments: &Arguments) -> Access {
+    fn call_access(&self, _arguments: &CallArguments) -> Access {
         Access::Nothing
     }
 
     fn run<'a>(
         &'a self,
-        _: &'a sabir_agent::Permit,
-        arguments: &'a Arguments,
-        _progress: Progress<'a>,
+        _: &'a sabir_agent::CallPermit,
+        arguments: &'a CallArguments,
+        _progress: ProgressSink<'a>,
     ) -> ToolWork<'a> {
         let path = arguments["path"].as_str().unwrap().to_owned();
         Box::pin(async move {
@@ -47,42 +52,43 @@ impl Tool for Fragile {
 struct Looking;
 
 impl Model for Looking {
-    fn answer<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn Sink + Send)) -> Answer<'a> {
+    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
         let first = request.messages.len() == 1;
         let look = |path: &str| format!("<look>\n<path>{path}</path>\n</look>\n");
         let done = || "<attempt_completion>\n<result>r</result>\n</attempt_completion>".to_owned();
         let text = if first { ["now", "fine", "later"].map(look).concat() } else { done() };
-        let pass = |event: Event<'_>| sink.event(event);
-        let mut prompted = Prompted::new(Selection::AUTO, &request.tools, pass);
-        prompted.event(Event::Text { text: &text });
-        let _ = prompted.finish(Cut::Ended);
+        let pass = |event: Event<'_>| sink.push_event(event);
+        let mut prompted = PromptedSink::new(DialectSelection::AUTO, &request.tools, pass);
+        prompted.push_event(Event::Text { text: &text });
+        let _ = prompted.finish(Truncation::Ended);
         Box::pin(std::future::ready(Ok(())))
     }
 }
 
 #[test]
 fn a_tool_that_breaks_down_fails_and_the_task_goes_on() {
-    let registry = Registry::new(vec![Arc::new(Fragile)]).unwrap();
-    let settings = sabir_agent::Settings { tools: registry.set().clone(), ..settings(Attended::No) };
+    let registry = ToolRegistry::new(vec![Arc::new(Fragile)]).unwrap();
+    let settings =
+        sabir_agent::TaskSettings { tools: registry.tool_set().clone(), ..settings(Interactivity::Headless) };
     let (mut task, first) = Task::new(start(), settings);
-    let driver = Driver {
+    let driver = TaskDriver {
         model: &Looking,
         registry: &registry,
         store: &mut Lost,
-        user: &mut Nobody,
-        cancel: Cancel::default(),
+        front_end: &mut Nobody,
+        cancel: CancelToken::default(),
         max_time: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (outcome, message) = runtime.block_on(driver.run(&mut task, Some(first), None));
-    assert_eq!(outcome, Outcome::Completed, "{message}");
+    assert_eq!(outcome, TaskOutcome::Completed, "{message}");
     let parts = task.history().iter().flat_map(|message| &message.parts);
     let results: Vec<_> = parts
         .filter_map(|part| match part {
-            Part::Result(result) => Some((result.ending, result.content.contains("broke down"))),
+            MessagePart::Result(result) => Some((result.ending, result.content.contains("broke down"))),
             _ => None,
         })
         .collect();
-    let failed = (Ending::Failed, true);
-    assert_eq!(results, [failed, (Ending::Done, false), failed, (Ending::Done, false)]);
+    let failed = (ToolResultStatus::Failed, true);
+    assert_eq!(results, [failed, (ToolResultStatus::Done, false), failed, (ToolResultStatus::Done, false)]);
 }

@@ -1,7 +1,10 @@
 //! What the user shows, and compactions that he asks for, at any moment.
 
-use sabir_agent::{Attended, Bound, Compaction, Effect, Input, Record, Reply, Task, ToolOutput, Words};
-use sabir_call::{Event, Image, Message, Part, Role};
+use sabir_agent::{
+    CompactionTiming, Interactivity, Preconditions, Record, Task, TaskEffect, TaskInput, ToolOutput, UserMessage,
+    UserReply,
+};
+use sabir_call::{Event, Image, Message, MessagePart, Role};
 use sabir_policy::Access;
 
 use crate::machine::{Machine, settings};
@@ -12,24 +15,27 @@ fn picture(data: &str) -> Image {
     Image { media_type: "image/png".to_owned(), data: data.to_owned() }
 }
 
-fn showed(text: &str, data: &str, at_once: bool) -> Input<'static> {
-    Input::Showed { words: Words { text: text.to_owned(), images: vec![picture(data)] }, at_once }
+fn showed(text: &str, data: &str, at_once: bool) -> TaskInput<'static> {
+    TaskInput::UserMessageWithImages {
+        message: UserMessage { text: text.to_owned(), images: vec![picture(data)] },
+        at_once,
+    }
 }
 
 /// The pictures and the user's words that a request shows, in order.
 fn seen(task: &Task) -> Vec<String> {
-    let messages = task.request().messages;
+    let messages = task.model_request().messages;
     let parts = messages.iter().filter(|message| message.role == Role::User).flat_map(|message| &message.parts);
     let seen = parts.filter_map(|part| match part {
-        Part::Image(image) => Some(format!("<{}>", image.data)),
-        Part::Text { text } => Some(text.clone()),
+        MessagePart::Image(image) => Some(format!("<{}>", image.data)),
+        MessagePart::Text { text } => Some(text.clone()),
         _ => None,
     });
     seen.collect()
 }
 
 fn replayed(machine: &Machine) -> Task {
-    Task::replay(machine.records.to_vec(), settings(Attended::Yes)).unwrap()
+    Task::replay(machine.records.to_vec(), settings(Interactivity::Interactive)).unwrap()
 }
 
 fn look(machine: &mut Machine, path: &str) {
@@ -39,12 +45,16 @@ fn look(machine: &mut Machine, path: &str) {
 
 /// Results that are long enough to be worth a compaction.
 fn work(machine: &mut Machine) {
-    while let Some(at) = machine.open.iter().position(|effect| matches!(effect, Effect::Weigh(_) | Effect::Run(_))) {
+    while let Some(at) =
+        machine.open.iter().position(|effect| matches!(effect, TaskEffect::AssessCall(_) | TaskEffect::RunCall(_)))
+    {
         match machine.open.remove(at) {
-            Effect::Weigh(call) => machine.step(Input::Weighed(call, Access::Nothing, Bound::default())),
-            Effect::Run(permit) => {
+            TaskEffect::AssessCall(call) => {
+                machine.step(TaskInput::CallAssessed(call, Access::Nothing, Preconditions::default()))
+            }
+            TaskEffect::RunCall(permit) => {
                 let said = format!("{} says much. ", permit.call).repeat(200);
-                machine.step(Input::Ran(permit.call, ToolOutput::done(said)));
+                machine.step(TaskInput::ToolFinished(permit.call, ToolOutput::done(said)));
             }
             _ => unreachable!(),
         }
@@ -53,15 +63,15 @@ fn work(machine: &mut Machine) {
 
 fn summarise(machine: &mut Machine) {
     assert!(machine.task.is_summarising());
-    assert_eq!(machine.open, [Effect::Ask]);
+    assert_eq!(machine.open, [TaskEffect::RequestModel]);
     machine.open.clear();
-    machine.step(Input::Event(Event::Text { text: SUMMARY }));
-    machine.step(Input::Answered);
+    machine.step(TaskInput::ModelEvent(Event::Text { text: SUMMARY }));
+    machine.step(TaskInput::ModelFinished);
 }
 
 #[test]
 fn pictures_come_before_their_words_and_behind_what_was_seen() {
-    let mut machine = Machine::new(settings(Attended::Yes));
+    let mut machine = Machine::new(settings(Interactivity::Interactive));
     machine.step(showed("later", "A", false));
     assert_eq!(seen(&machine.task), ["Do it."], "an answer is being written");
     machine.answer("<look><path>a</path></look>");
@@ -70,27 +80,27 @@ fn pictures_come_before_their_words_and_behind_what_was_seen() {
     assert_eq!(seen(&machine.task), ["Do it.", "<A>", "later", "<B>"]);
     machine.stream("half of");
     machine.step(showed("now", "C", true));
-    assert_eq!(machine.open, [Effect::Ask], "asked again at once");
+    assert_eq!(machine.open, [TaskEffect::RequestModel], "asked again at once");
     assert_eq!(seen(&machine.task)[4..], ["<C>", "now"]);
     machine.check_history();
-    assert_eq!(replayed(&machine).request().messages, machine.task.request().messages);
+    assert_eq!(replayed(&machine).model_request().messages, machine.task.model_request().messages);
     // Nothing is nothing.
-    machine.step(Input::Showed { words: " ".into(), at_once: true });
-    assert_eq!(machine.open, [Effect::Ask]);
+    machine.step(TaskInput::UserMessageWithImages { message: " ".into(), at_once: true });
+    assert_eq!(machine.open, [TaskEffect::RequestModel]);
 }
 
 #[test]
 fn pictures_go_with_what_begins_or_goes_on() {
     let start = crate::machine::start();
-    let (task, first) = Task::new(start, settings(Attended::No));
-    let mut machine = Machine { task: task.bringing(vec![picture("A")]), records: vec![first], open: Vec::new() };
-    machine.step(Input::Begin);
+    let (task, first) = Task::new(start, settings(Interactivity::Headless));
+    let mut machine = Machine { task: task.with_images(vec![picture("A")]), records: vec![first], open: Vec::new() };
+    machine.step(TaskInput::Begin);
     assert_eq!(seen(&machine.task), ["Do it.", "<A>"]);
     look(&mut machine, "a");
-    machine.step(Input::Cancel);
-    machine.task = replayed(&machine).bringing(vec![picture("B")]);
+    machine.step(TaskInput::Cancel);
+    machine.task = replayed(&machine).with_images(vec![picture("B")]);
     machine.open.clear();
-    machine.step(Input::Said("Go on.".to_owned()));
+    machine.step(TaskInput::UserMessage("Go on.".to_owned()));
     assert_eq!(seen(&machine.task), ["Do it.", "<A>", "<B>", "Go on."]);
     machine.check_history();
 }
@@ -104,30 +114,30 @@ fn a_record_without_pictures_is_as_it_was() {
 
 /// A user's turn after some work.
 fn resting() -> Machine {
-    let mut machine = Machine::new(settings(Attended::Yes));
+    let mut machine = Machine::new(settings(Interactivity::Interactive));
     for path in ["a", "b", "c"] {
         look(&mut machine, path);
     }
     machine.answer("What now?");
-    assert!(matches!(machine.open.as_slice(), [Effect::Question(_)]));
+    assert!(matches!(machine.open.as_slice(), [TaskEffect::AskUser(_)]));
     machine
 }
 
 #[test]
 fn a_compaction_in_the_users_turn_leaves_it_his_turn() {
     let mut machine = resting();
-    assert_eq!(machine.task.compaction(), Compaction::Now);
+    assert_eq!(machine.task.compaction_timing(), CompactionTiming::Now);
     let question = std::mem::take(&mut machine.open);
-    machine.step(Input::Compact(sabir_agent::Author::Model));
+    machine.step(TaskInput::Compact(sabir_agent::SummaryAuthor::Model));
     summarise(&mut machine);
     assert!(machine.open.is_empty(), "the question stands, and nothing else is asked");
     assert!(seen(&machine.task).iter().any(|text| text.contains(SUMMARY)));
     machine.open = question;
     machine.open.clear();
-    machine.step(Input::Replied(Reply::Words("Go on.".to_owned())));
-    assert_eq!(machine.open, [Effect::Ask]);
+    machine.step(TaskInput::UserReplied(UserReply::Text("Go on.".to_owned())));
+    assert_eq!(machine.open, [TaskEffect::RequestModel]);
     machine.check_history();
-    assert_eq!(replayed(&machine).request().messages, machine.task.request().messages);
+    assert_eq!(replayed(&machine).model_request().messages, machine.task.model_request().messages);
 }
 
 #[test]
@@ -135,13 +145,13 @@ fn words_during_such_a_compaction_are_what_is_gone_on_with() {
     for at_once in [false, true] {
         let mut machine = resting();
         machine.open.clear();
-        machine.step(Input::Compact(sabir_agent::Author::Model));
+        machine.step(TaskInput::Compact(sabir_agent::SummaryAuthor::Model));
         let words = "Mind the gap.".to_owned();
-        machine.step(if at_once { Input::Steered(words) } else { Input::Said(words) });
+        machine.step(if at_once { TaskInput::SteeringMessage(words) } else { TaskInput::UserMessage(words) });
         if !at_once {
             summarise(&mut machine);
         }
-        assert_eq!(machine.open, [Effect::Ask]);
+        assert_eq!(machine.open, [TaskEffect::RequestModel]);
         assert!(!machine.task.is_summarising());
         assert_eq!(seen(&machine.task).last().map(String::as_str), Some("Mind the gap."));
         machine.check_history();
@@ -150,21 +160,21 @@ fn words_during_such_a_compaction_are_what_is_gone_on_with() {
 
 #[test]
 fn a_compaction_that_must_wait_comes_before_the_next_turn() {
-    let mut machine = Machine::new(settings(Attended::Yes));
-    assert_eq!(machine.task.compaction(), Compaction::Nothing);
-    machine.step(Input::Compact(sabir_agent::Author::Model));
-    assert_eq!(machine.open, [Effect::Ask], "there is nothing to leave out");
+    let mut machine = Machine::new(settings(Interactivity::Interactive));
+    assert_eq!(machine.task.compaction_timing(), CompactionTiming::Nothing);
+    machine.step(TaskInput::Compact(sabir_agent::SummaryAuthor::Model));
+    assert_eq!(machine.open, [TaskEffect::RequestModel], "there is nothing to leave out");
     for path in ["a", "b", "c"] {
         look(&mut machine, path);
     }
-    assert_eq!(machine.task.compaction(), Compaction::Later);
-    machine.step(Input::Compact(sabir_agent::Author::Model));
-    machine.step(Input::Compact(sabir_agent::Author::Model));
+    assert_eq!(machine.task.compaction_timing(), CompactionTiming::Later);
+    machine.step(TaskInput::Compact(sabir_agent::SummaryAuthor::Model));
+    machine.step(TaskInput::Compact(sabir_agent::SummaryAuthor::Model));
     machine.answer("<look><path>d</path></look>");
     assert!(!machine.task.is_summarising());
     work(&mut machine);
     summarise(&mut machine);
-    assert_eq!(machine.open, [Effect::Ask]);
+    assert_eq!(machine.open, [TaskEffect::RequestModel]);
     assert!(!machine.task.is_summarising(), "once");
     machine.answer("<look><path>e</path></look>");
     work(&mut machine);

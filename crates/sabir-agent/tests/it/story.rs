@@ -1,7 +1,10 @@
 //! How tasks go: one story a test.
 
-use sabir_agent::{Attended, Bound, Effect, Input, Outcome, Question, Record, Reply, Speaker, Task, ToolOutput};
-use sabir_call::{ArgForm, Event, ModelError, ModelErrorKind, Part};
+use sabir_agent::{
+    Interactivity, MessageAuthor, Preconditions, Record, Task, TaskEffect, TaskInput, TaskOutcome, ToolOutput,
+    UserQuestion, UserReply,
+};
+use sabir_call::{ArgForm, Event, MessagePart, ModelError, ModelErrorKind};
 
 use crate::machine::{Machine, settings};
 
@@ -11,33 +14,33 @@ const DONE: &str = "<attempt_completion>\n<result>It is done.</result>\n</attemp
 
 #[test]
 fn a_headless_task_completes() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(&format!("I look.\n{LOOK}"));
     machine.work(false);
     machine.answer(DONE);
-    assert_eq!(machine.ended(), Some(Outcome::Completed));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Completed));
     assert_eq!(machine.results(), ["look done", "attempt_completion done"]);
     machine.check_history();
 }
 
 #[test]
 fn reads_go_together_and_writes_wait() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(&format!("{LOOK}{LOOK}{TOUCH}{LOOK}"));
-    let weighed = machine.open.iter().filter(|effect| matches!(effect, Effect::Weigh(_))).count();
+    let weighed = machine.open.iter().filter(|effect| matches!(effect, TaskEffect::AssessCall(_))).count();
     assert_eq!(weighed, 2, "{:?}", machine.open);
     machine.work(false);
-    assert_eq!(machine.open, [Effect::Ask]);
+    assert_eq!(machine.open, [TaskEffect::RequestModel]);
     machine.check_history();
 }
 
 #[test]
 fn ids_that_repeat_or_are_missing_become_one_for_each_call() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     // Gemini and Ollama: the same ids from turn to turn, none at all, or one twice.
     for ids in [[Some("0"), Some("1")], [Some("0"), Some("1")], [None, None], [Some("x"), Some("x")], [Some(""), None]]
     {
-        assert_eq!(machine.open, [Effect::Ask]);
+        assert_eq!(machine.open, [TaskEffect::RequestModel]);
         machine.open.clear();
         for (index, id) in (0..).zip(ids) {
             let name = if index == 0 { "look" } else { "touch" };
@@ -48,9 +51,9 @@ fn ids_that_repeat_or_are_missing_become_one_for_each_call() {
                 Event::ArgEnd { index, lead: "", at: 0 },
                 Event::CallEnd { index, at: 0 },
             ];
-            events.into_iter().for_each(|event| machine.step(Input::Event(event)));
+            events.into_iter().for_each(|event| machine.step(TaskInput::ModelEvent(event)));
         }
-        machine.step(Input::Answered);
+        machine.step(TaskInput::ModelFinished);
         machine.work(false);
     }
     machine.check_history();
@@ -65,42 +68,45 @@ fn ids_that_repeat_or_are_missing_become_one_for_each_call() {
 
 #[test]
 fn completion_is_refused_after_a_failure_in_the_same_message() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(&format!("{TOUCH}{DONE}"));
     machine.work(true);
     assert_eq!(machine.results(), ["touch failed", "attempt_completion rejected"]);
     assert_eq!(machine.ended(), None);
     machine.answer(DONE);
-    assert_eq!(machine.ended(), Some(Outcome::Completed));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Completed));
 }
 
 #[test]
 fn a_bad_call_is_answered_and_never_run() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer("<look>\n<colour>a</colour>\n</look>");
     machine.work(false);
     assert_eq!(machine.results(), ["look rejected"]);
-    let feedback = machine.last_answer().checks[0].words();
+    let feedback = machine.last_answer().checks[0].feedback_text();
     assert!(feedback.contains("path") && feedback.contains('^'), "{feedback}");
-    assert_eq!(machine.open, [Effect::Ask]);
+    assert_eq!(machine.open, [TaskEffect::RequestModel]);
 }
 
 #[test]
 fn the_same_mistake_is_told_in_other_words_also_after_a_resume() {
-    let told = |machine: &Machine| machine.last_answer().checks[0].words().lines().next().unwrap().to_owned();
+    let told = |machine: &Machine| machine.last_answer().checks[0].feedback_text().lines().next().unwrap().to_owned();
     let bad = |machine: &mut Machine| {
         machine.answer("<look>\n<colour>a</colour>\n</look>");
         machine.work(false);
     };
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     bad(&mut machine);
     assert_eq!(told(&machine), "Your call 1 (`look`) was not run.");
     bad(&mut machine);
     assert_eq!(told(&machine), "Your call 1 (`look`) was not run: the same mistake for the 2nd time.");
     let records = machine.records.clone();
-    let mut resumed =
-        Machine { task: Task::replay(records.clone(), settings(Attended::No)).unwrap(), records, open: Vec::new() };
-    resumed.step(Input::Begin);
+    let mut resumed = Machine {
+        task: Task::replay(records.clone(), settings(Interactivity::Headless)).unwrap(),
+        records,
+        open: Vec::new(),
+    };
+    resumed.step(TaskInput::Begin);
     for machine in [&mut machine, &mut resumed] {
         bad(machine);
         assert_eq!(told(machine), "Your call 1 (`look`) was not run: the same mistake for the 3rd time.");
@@ -113,7 +119,7 @@ fn the_same_mistake_is_told_in_other_words_also_after_a_resume() {
 
 #[test]
 fn a_cut_call_is_never_run() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer("<touch>\n<path>a</path>");
     machine.work(false);
     assert_eq!(machine.results(), ["touch rejected"]);
@@ -121,19 +127,22 @@ fn a_cut_call_is_never_run() {
 
 #[test]
 fn a_crash_between_answer_and_refusal_runs_nothing() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(&format!("<touch>\n<colour>a</colour>\n</touch>\n{LOOK}"));
     let cut = machine.records.iter().position(|record| matches!(record, Record::Answered(_))).unwrap();
-    let mut task = Task::replay(machine.records[..=cut].to_vec(), settings(Attended::No)).unwrap();
-    let effects = task.step(Input::Begin);
-    assert!(matches!(&effects[0], Effect::Keep(Record::Result(result)) if result.name == "touch"), "{effects:?}");
-    assert!(matches!(&effects[1], Effect::Weigh(_)));
+    let mut task = Task::replay(machine.records[..=cut].to_vec(), settings(Interactivity::Headless)).unwrap();
+    let effects = task.step(TaskInput::Begin);
+    assert!(
+        matches!(&effects[0], TaskEffect::PersistRecord(Record::Result(result)) if result.name == "touch"),
+        "{effects:?}"
+    );
+    assert!(matches!(&effects[1], TaskEffect::AssessCall(_)));
 }
 
 #[test]
 fn nobody_to_ask_means_no() {
-    let mut strict = settings(Attended::No);
-    strict.rules = sabir_policy::Rules::default();
+    let mut strict = settings(Interactivity::Headless);
+    strict.rules = sabir_policy::PolicyRules::default();
     let mut machine = Machine::new(strict);
     machine.answer(TOUCH);
     machine.work(false);
@@ -141,83 +150,83 @@ fn nobody_to_ask_means_no() {
     for _ in 0..3 {
         machine.answer("I cannot go on.");
     }
-    assert_eq!(machine.ended(), Some(Outcome::Denied));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Denied));
 }
 
 #[test]
 fn a_user_approves_refuses_and_reviews() {
-    let mut asking = settings(Attended::Yes);
-    asking.rules = sabir_policy::Rules::default();
+    let mut asking = settings(Interactivity::Interactive);
+    asking.rules = sabir_policy::PolicyRules::default();
     let mut machine = Machine::new(asking);
     machine.answer(TOUCH);
     machine.work(false);
-    machine.reply(Reply::Words("looks fine to me, go ahead".to_owned()));
+    machine.reply(UserReply::Text("looks fine to me, go ahead".to_owned()));
     assert_eq!(machine.results(), ["touch denied"], "words never approve");
     machine.answer(TOUCH);
     machine.work(false);
-    machine.reply(Reply::Yes);
+    machine.reply(UserReply::Yes);
     machine.work(false);
     assert_eq!(machine.results().last().unwrap(), "touch done");
     machine.answer(DONE);
-    machine.reply(Reply::Words("The tests are missing.".to_owned()));
+    machine.reply(UserReply::Text("The tests are missing.".to_owned()));
     assert_eq!(machine.ended(), None);
-    let Part::Result(result) = &machine.task.history().last().unwrap().parts[0] else { panic!() };
+    let MessagePart::Result(result) = &machine.task.history().last().unwrap().parts[0] else { panic!() };
     assert!(result.content.contains("<feedback>\nThe tests are missing.\n</feedback>"));
     machine.answer(DONE);
-    machine.reply(Reply::Yes);
-    assert_eq!(machine.ended(), Some(Outcome::Completed));
+    machine.reply(UserReply::Yes);
+    assert_eq!(machine.ended(), Some(TaskOutcome::Completed));
     machine.check_history();
 }
 
 #[test]
 fn questions_reach_the_user_or_are_answered_for_him() {
     let ask = "<ask_followup_question>\n<question>Which?</question>\n<follow_up>[\"a\", \"b\"]</follow_up>\n</ask_followup_question>";
-    let mut machine = Machine::new(settings(Attended::Yes));
+    let mut machine = Machine::new(settings(Interactivity::Interactive));
     machine.answer(ask);
     let question = machine.question();
-    assert!(matches!(&question, Question::Followup { options, .. } if options.len() == 2), "{question:?}");
-    machine.step(Input::Replied(Reply::Words("b".to_owned())));
+    assert!(matches!(&question, UserQuestion::Followup { options, .. } if options.len() == 2), "{question:?}");
+    machine.step(TaskInput::UserReplied(UserReply::Text("b".to_owned())));
     assert_eq!(machine.results(), ["ask_followup_question done"]);
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(ask);
     assert_eq!(machine.results(), ["ask_followup_question failed"]);
 }
 
 #[test]
 fn replies_without_a_call() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     for _ in 0..2 {
         machine.answer("All is well.");
-        assert!(matches!(machine.records.last(), Some(Record::Said { by: Speaker::Sabir, .. })));
+        assert!(matches!(machine.records.last(), Some(Record::Said { by: MessageAuthor::Sabir, .. })));
     }
     machine.answer("All is well.");
-    assert_eq!(machine.ended(), Some(Outcome::Unfinished));
-    let mut machine = Machine::new(settings(Attended::Yes));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Unfinished));
+    let mut machine = Machine::new(settings(Interactivity::Interactive));
     machine.answer("What shall I do?");
-    machine.reply(Reply::Words("Look.".to_owned()));
-    assert_eq!(machine.open, [Effect::Ask]);
+    machine.reply(UserReply::Text("Look.".to_owned()));
+    assert_eq!(machine.open, [TaskEffect::RequestModel]);
     machine.check_history();
 }
 
 #[test]
 fn mistakes_have_a_limit() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     for _ in 0..6 {
         machine.answer(TOUCH);
         machine.work(true);
     }
-    assert_eq!(machine.ended(), Some(Outcome::Unfinished));
-    let mut machine = Machine::new(settings(Attended::Yes));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Unfinished));
+    let mut machine = Machine::new(settings(Interactivity::Interactive));
     for _ in 0..6 {
         machine.answer(TOUCH);
         machine.work(true);
     }
-    assert!(matches!(machine.question(), Question::Next { reason } if reason.contains('6')));
+    assert!(matches!(machine.question(), UserQuestion::Next { reason } if reason.contains('6')));
 }
 
 #[test]
 fn a_broken_answer_is_asked_again_and_leaves_nothing() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     for _ in 0..3 {
         machine.stream(TOUCH);
         machine.break_off();
@@ -225,73 +234,79 @@ fn a_broken_answer_is_asked_again_and_leaves_nothing() {
     }
     machine.stream(TOUCH);
     machine.break_off();
-    assert_eq!(machine.ended(), Some(Outcome::ProviderFailed));
-    let mut machine = Machine::new(settings(Attended::No));
+    assert_eq!(machine.ended(), Some(TaskOutcome::ProviderFailed));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.open.clear();
-    machine.step(Input::Failed(ModelError { kind: ModelErrorKind::Broken, message: "before it began".to_owned() }));
-    assert_eq!(machine.ended(), Some(Outcome::ProviderFailed), "the model has repeated that itself");
-    let mut machine = Machine::new(settings(Attended::No));
+    machine.step(TaskInput::ModelFailed(ModelError {
+        kind: ModelErrorKind::Broken,
+        message: "before it began".to_owned(),
+    }));
+    assert_eq!(machine.ended(), Some(TaskOutcome::ProviderFailed), "the model has repeated that itself");
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.open.clear();
-    machine.step(Input::Failed(ModelError { kind: ModelErrorKind::Key, message: "no key".to_owned() }));
-    assert_eq!(machine.ended(), Some(Outcome::Misconfigured));
+    machine.step(TaskInput::ModelFailed(ModelError { kind: ModelErrorKind::Key, message: "no key".to_owned() }));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Misconfigured));
 }
 
 #[test]
 fn limits_end_honestly() {
-    let mut short = settings(Attended::No);
+    let mut short = settings(Interactivity::Headless);
     short.limits.turns = Some(1);
     let mut machine = Machine::new(short);
     machine.answer(LOOK);
     machine.work(false);
-    assert_eq!(machine.ended(), Some(Outcome::Limit));
-    let mut machine = Machine::new(settings(Attended::No));
-    machine.step(Input::Expired);
-    assert_eq!(machine.ended(), Some(Outcome::Limit));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Limit));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
+    machine.step(TaskInput::TimeExpired);
+    assert_eq!(machine.ended(), Some(TaskOutcome::Limit));
 }
 
 #[test]
 fn cancel_answers_what_runs_and_resume_goes_on() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(&format!("{TOUCH}{LOOK}"));
-    let Effect::Weigh(call) = machine.open.remove(0) else { panic!() };
+    let TaskEffect::AssessCall(call) = machine.open.remove(0) else { panic!() };
     let access = machine.access(&call);
-    machine.step(Input::Weighed(call.clone(), access, Bound::default()));
-    machine.step(Input::Cancel);
-    assert_eq!(machine.ended(), Some(Outcome::Cancelled));
+    machine.step(TaskInput::CallAssessed(call.clone(), access, Preconditions::default()));
+    machine.step(TaskInput::Cancel);
+    assert_eq!(machine.ended(), Some(TaskOutcome::Cancelled));
     assert_eq!(machine.results(), ["touch interrupted"]);
-    machine.step(Input::Ran(call, ToolOutput::done("late")));
+    machine.step(TaskInput::ToolFinished(call, ToolOutput::done("late")));
     assert_eq!(machine.results(), ["touch interrupted"], "one result, whatever comes late");
 
-    let mut task = Task::replay(machine.records, settings(Attended::No)).unwrap();
-    let effects = task.step(Input::Begin);
-    assert!(matches!(effects[..], [Effect::Weigh(_)]), "the call that had not begun goes on: {effects:?}");
+    let mut task = Task::replay(machine.records, settings(Interactivity::Headless)).unwrap();
+    let effects = task.step(TaskInput::Begin);
+    assert!(matches!(effects[..], [TaskEffect::AssessCall(_)]), "the call that had not begun goes on: {effects:?}");
 }
 
 #[test]
 fn what_ran_when_the_lights_went_out_is_not_run_again() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(TOUCH);
-    let Effect::Weigh(call) = machine.open.remove(0) else { panic!() };
+    let TaskEffect::AssessCall(call) = machine.open.remove(0) else { panic!() };
     let access = machine.access(&call);
-    machine.step(Input::Weighed(call, access, Bound::default()));
+    machine.step(TaskInput::CallAssessed(call, access, Preconditions::default()));
     assert!(matches!(machine.records.last(), Some(Record::Running { .. })));
-    let mut task = Task::replay(machine.records, settings(Attended::No)).unwrap();
-    let effects = task.step(Input::Begin);
-    assert!(effects.iter().all(|effect| !matches!(effect, Effect::Run(_) | Effect::Weigh(_))), "{effects:?}");
-    assert!(effects.contains(&Effect::Ask));
+    let mut task = Task::replay(machine.records, settings(Interactivity::Headless)).unwrap();
+    let effects = task.step(TaskInput::Begin);
+    assert!(
+        effects.iter().all(|effect| !matches!(effect, TaskEffect::RunCall(_) | TaskEffect::AssessCall(_))),
+        "{effects:?}"
+    );
+    assert!(effects.contains(&TaskEffect::RequestModel));
 }
 
 #[test]
 fn a_completed_task_stays_completed() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(DONE);
-    assert!(Task::replay(machine.records, settings(Attended::No)).is_err());
-    assert!(Task::replay([], settings(Attended::No)).is_err());
+    assert!(Task::replay(machine.records, settings(Interactivity::Headless)).is_err());
+    assert!(Task::replay([], settings(Interactivity::Headless)).is_err());
 }
 
 #[test]
 fn completion_waits_for_every_other_call_of_the_message() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(&format!("{DONE}\n{TOUCH}"));
     machine.work(false);
     assert_eq!(machine.results(), ["attempt_completion rejected", "touch done"]);
@@ -303,23 +318,23 @@ fn completion_waits_for_every_other_call_of_the_message() {
     machine.work(false);
     assert_eq!(machine.ended(), None, "a part that could not be read");
     machine.answer(DONE);
-    assert_eq!(machine.ended(), Some(Outcome::Completed));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Completed));
 }
 
 #[test]
 fn the_model_hears_of_what_could_not_be_read_beside_a_good_call() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(&format!("<touch>words</touch>\n{LOOK}"));
     machine.work(false);
     assert_eq!(machine.results(), ["look done"]);
     let last = machine.task.history().last().unwrap();
-    assert!(matches!(&last.parts[1], Part::Text { text } if text.contains("touch")), "{last:?}");
+    assert!(matches!(&last.parts[1], MessagePart::Text { text } if text.contains("touch")), "{last:?}");
     machine.check_history();
 }
 
 #[test]
 fn a_call_that_comes_twice_runs_once() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.open.clear();
     machine.stream(TOUCH);
     for event in [
@@ -329,21 +344,21 @@ fn a_call_that_comes_twice_runs_once() {
         Event::ArgEnd { index: 1, lead: "", at: 0 },
         Event::CallEnd { index: 1, at: 0 },
     ] {
-        machine.step(Input::Event(event));
+        machine.step(TaskInput::ModelEvent(event));
     }
-    machine.step(Input::Answered);
+    machine.step(TaskInput::ModelFinished);
     machine.work(false);
     assert_eq!(machine.results(), ["touch done", "touch rejected"]);
 }
 
 #[test]
 fn one_good_call_among_bad_ones_is_no_progress() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     for _ in 0..6 {
         machine.answer(&format!("{LOOK}<look>\n<colour>a</colour>\n</look>"));
         machine.work(false);
     }
-    assert_eq!(machine.ended(), Some(Outcome::Unfinished));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Unfinished));
 }
 
 #[test]
@@ -352,8 +367,8 @@ fn a_call_that_is_refused_or_denied_skips_no_other() {
     let bad = "<look>\n<colour>a</colour>\n</look>";
     let (other, todo) =
         ("<look>\n<path>b</path>\n</look>", "<update_todo_list>\n<todos>none</todos>\n</update_todo_list>");
-    let mut strict = settings(Attended::No);
-    strict.rules = sabir_policy::Rules::default();
+    let mut strict = settings(Interactivity::Headless);
+    strict.rules = sabir_policy::PolicyRules::default();
     let mut machine = Machine::new(strict);
     machine.answer(&format!("{bad}\n{LOOK}\n{TOUCH}\n{todo}\n{other}\n{cut}"));
     machine.work(false);
@@ -364,35 +379,41 @@ fn a_call_that_is_refused_or_denied_skips_no_other() {
         results,
         ["look done", "look done", "look rejected", "touch denied", "touch rejected", "update_todo_list failed"]
     );
-    assert_eq!(machine.open, [Effect::Ask]);
+    assert_eq!(machine.open, [TaskEffect::RequestModel]);
     machine.check_history();
 }
 
 #[test]
 fn what_cannot_be_judged_is_never_run() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(TOUCH);
-    let Effect::Weigh(call) = machine.open.remove(0) else { panic!() };
-    machine.step(Input::Weighed(
+    let TaskEffect::AssessCall(call) = machine.open.remove(0) else { panic!() };
+    machine.step(TaskInput::CallAssessed(
         call,
         sabir_policy::Access::Invalid { reason: "no such place".to_owned() },
-        Bound::default(),
+        Preconditions::default(),
     ));
     assert_eq!(machine.results(), ["touch failed"]);
 }
 
 #[test]
 fn a_resumed_task_hears_new_words() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(TOUCH);
     let records = machine.records.clone();
-    let mut resumed =
-        Machine { task: Task::replay(records.clone(), settings(Attended::No)).unwrap(), records, open: Vec::new() };
-    resumed.step(Input::Said("Mind the tests.".to_owned()));
+    let mut resumed = Machine {
+        task: Task::replay(records.clone(), settings(Interactivity::Headless)).unwrap(),
+        records,
+        open: Vec::new(),
+    };
+    resumed.step(TaskInput::UserMessage("Mind the tests.".to_owned()));
     resumed.work(false);
     resumed.check_history();
     let parts = &resumed.task.history().last().unwrap().parts;
-    assert!(matches!(&parts[..], [Part::Result(_), Part::Text { text }] if text == "Mind the tests."), "{parts:?}");
-    let again = Task::replay(resumed.records.clone(), settings(Attended::No)).unwrap();
+    assert!(
+        matches!(&parts[..], [MessagePart::Result(_), MessagePart::Text { text }] if text == "Mind the tests."),
+        "{parts:?}"
+    );
+    let again = Task::replay(resumed.records.clone(), settings(Interactivity::Headless)).unwrap();
     assert_eq!(again.history(), resumed.task.history());
 }

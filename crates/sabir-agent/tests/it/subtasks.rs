@@ -6,13 +6,14 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use sabir_agent::control::{self, Delegation};
+use sabir_agent::control::{self, SubtaskRequest};
 use sabir_agent::{
-    Arguments, Attended, Bound, Cancel, Completed, Effect, Heard, Input, OpenTodos, Origin, Outcome, Permit, Progress,
-    Record, Registry, Settings, SubtaskEnd, Task, TaskId, Tool, ToolOutput, ToolWork, Totals,
+    CallArguments, CallPermit, CancelToken, CompletedSubtask, Interactivity, OpenTodos, Preconditions, ProgressSink,
+    Record, SubtaskEnd, Task, TaskEffect, TaskId, TaskInput, TaskOrigin, TaskOutcome, TaskSettings, Tool, ToolOutput,
+    ToolRegistry, ToolWork, UsageTotals, UserCommand,
 };
-use sabir_call::{CallId, Ending, Message, ModelErrorKind, ToolSet, ToolSpec, Usage};
-use sabir_policy::{Access, Rules};
+use sabir_call::{CallId, Message, ModelErrorKind, ToolResultStatus, ToolSet, ToolSpec, Usage};
+use sabir_policy::{Access, PolicyRules};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::machine::{Machine, settings, start, tools};
@@ -59,11 +60,11 @@ fn tale(house: &House) -> Vec<String> {
 }
 
 /// What all answers in all journals took, each once.
-fn own_totals(house: &House) -> Totals {
-    let mut totals = Totals::default();
+fn own_totals(house: &House) -> UsageTotals {
+    let mut totals = UsageTotals::default();
     for entry in house.all() {
         if let Entry::Kept(_, record @ (Record::Answered(_) | Record::Failed(_))) = entry {
-            totals.note(&record);
+            totals.add_record(&record);
         }
     }
     totals
@@ -72,8 +73,8 @@ fn own_totals(house: &House) -> Totals {
 #[test]
 fn a_subtask_answers_its_call() {
     let house = House::new(|prompt, history| touching(prompt, history, &["a"]));
-    let (outcome, message, task) = block(house.run(Cancel::default()));
-    assert_eq!((outcome, message.as_str()), (Outcome::Completed, "new_task done: a is there"));
+    let (outcome, message, task) = block(house.run(CancelToken::default()));
+    assert_eq!((outcome, message.as_str()), (TaskOutcome::Completed, "new_task done: a is there"));
     let root = start().task;
     let [_, child] = &house.tasks()[..] else { panic!("{:?}", house.tasks()) };
     let call = house.records(&root).into_iter().find_map(|record| match record {
@@ -81,24 +82,24 @@ fn a_subtask_answers_its_call() {
         _ => None,
     });
     let call = call.unwrap();
-    assert_eq!(*child, root.child(&call));
+    assert_eq!(*child, root.child_id(&call));
     let Record::Started(started) = &house.records(child)[0] else { panic!() };
-    let origin = Origin::Subtask { task: root, call, depth: 1, todos: None };
+    let origin = TaskOrigin::Subtask { task: root, call, depth: 1, todos: None };
     assert_eq!((started.prompt.as_str(), started.from.as_ref()), ("a", Some(&origin)));
     assert_eq!(
         tale(&house),
         ["running", "begins", "Completed after 2", "new_task Done", "attempt_completion Done", "Completed"]
     );
     assert_eq!(house.touched(), ["a"]);
-    assert_eq!((task.turns(), task.totals()), (2, own_totals(&house)), "what a subtask took is counted once");
-    let mut noted = Totals::default();
-    house.records(&start().task).iter().for_each(|record| noted.note(record));
+    assert_eq!((task.turn_count(), task.totals()), (2, own_totals(&house)), "what a subtask took is counted once");
+    let mut noted = UsageTotals::default();
+    house.records(&start().task).iter().for_each(|record| noted.add_record(record));
     assert_eq!(noted, task.totals(), "whoever reads the records finds the same");
 }
 
 #[test]
 fn the_name_of_a_subtask_follows_from_its_call() {
-    let child = |task: &str, call: &str| TaskId::new(task).child(&CallId::new(call)).to_string();
+    let child = |task: &str, call: &str| TaskId::new(task).child_id(&CallId::new(call)).to_string();
     assert_eq!(child("t1", "call_1_0"), "t1-f45ebd8d");
     assert_ne!(child("t1", "call_1_0"), child("t1", "call_1_1"));
     assert_ne!(child("t1", "call_1_0"), child("t2", "call_1_0"));
@@ -113,8 +114,8 @@ fn check_failure(mend: impl Fn(&mut House), say: Say, expected: &str) {
         _ => say.clone(),
     });
     mend(&mut house);
-    let (outcome, message, task) = block(house.run(Cancel::default()));
-    assert_eq!((outcome, message.as_str()), (Outcome::Completed, "seen"), "the parent goes on");
+    let (outcome, message, task) = block(house.run(CancelToken::default()));
+    assert_eq!((outcome, message.as_str()), (TaskOutcome::Completed, "seen"), "the parent goes on");
     let child = &house.tasks()[1];
     assert_eq!(results(task.history())[0], format!("new_task {}", expected.replace("CHILD", child.as_str())));
     assert_eq!(task.totals(), own_totals(&house));
@@ -139,7 +140,7 @@ fn an_end_that_is_no_completion_is_told() {
         let words = format!("failed: The subtask CHILD {why}: no. What it changed so far stands.\n{log}");
         check_failure(as_it_is, Say::Fail(kind), &words);
     }
-    let strict = |house: &mut House| house.settings.rules = Rules::default();
+    let strict = |house: &mut House| house.settings.rules = PolicyRules::default();
     check_failure(
         strict,
         touch("a"),
@@ -159,8 +160,8 @@ fn arguments_that_make_no_subtask_are_told() {
             0 => Say::Text(call.clone()),
             _ => done("seen"),
         });
-        let (outcome, _, task) = block(house.run(Cancel::default()));
-        assert_eq!(outcome, Outcome::Completed);
+        let (outcome, _, task) = block(house.run(CancelToken::default()));
+        assert_eq!(outcome, TaskOutcome::Completed);
         let results = results(task.history());
         assert!(results[0].starts_with(expected), "{results:?}");
         assert_eq!(house.tasks().len(), 1);
@@ -173,7 +174,7 @@ fn arguments_that_make_no_subtask_are_told() {
 
 #[test]
 fn what_is_said_is_read() {
-    let read = |value: serde_json::Value| Delegation::read(value.as_object().unwrap());
+    let read = |value: serde_json::Value| SubtaskRequest::parse(value.as_object().unwrap());
     let full = read(serde_json::json!({"message": "a", "mode": " plan ", "todos": "[ ] b"})).unwrap();
     assert_eq!((full.message.as_str(), full.mode.as_deref()), ("a", Some("plan")));
     assert_eq!(full.todos.unwrap().text(), "[ ] b");
@@ -191,13 +192,13 @@ fn a_list_that_was_given_is_the_first_list() {
         (_, 1) => Say::Text(listed.to_owned()),
         _ => done("now it is"),
     });
-    house.settings.completion.todos = OpenTodos::Refused;
-    let (_, _, task) = block(house.run(Cancel::default()));
+    house.settings.completion.open_todos = OpenTodos::Refused;
+    let (_, _, task) = block(house.run(CancelToken::default()));
     assert_eq!(results(task.history())[0], "new_task done: now it is");
     let child = house.records(&house.tasks()[1]);
-    let refused = |record: &Record| matches!(record, Record::Result(result) if result.ending == Ending::Rejected && result.content.contains("`one`"));
+    let refused = |record: &Record| matches!(record, Record::Result(result) if result.ending == ToolResultStatus::Rejected && result.content.contains("`one`"));
     assert!(child.iter().any(refused), "{child:?}");
-    let again = Task::replay(child[..child.len() - 1].to_vec(), settings(Attended::No)).unwrap();
+    let again = Task::replay(child[..child.len() - 1].to_vec(), settings(Interactivity::Headless)).unwrap();
     let words = format!("{:?}", again.history()[0]);
     assert!(words.contains("Your todo list to begin with:\\n<todos>\\n[ ] one\\n</todos>"), "{words}");
 }
@@ -208,8 +209,8 @@ fn subtasks_have_subtasks_to_a_depth() {
         (_, 0) => hand(&[&format!("below {prompt}")]),
         _ => done(results(history)[0].split('\n').next().unwrap()),
     });
-    let (outcome, message, task) = block(house.run(Cancel::default()));
-    assert_eq!(outcome, Outcome::Completed);
+    let (outcome, message, task) = block(house.run(CancelToken::default()));
+    assert_eq!(outcome, TaskOutcome::Completed);
     let tasks = house.tasks();
     assert_eq!(tasks.len(), 3, "{tasks:?}");
     assert!(tasks[2].as_str().starts_with(tasks[1].as_str()), "{tasks:?}");
@@ -231,8 +232,8 @@ fn a_machine_without_depth_begins_none() {
 #[test]
 fn a_task_begins_so_many_and_no_more() {
     let mut house = House::new(|prompt, history| touching(prompt, history, &["a", "b", "c", "d"]));
-    house.settings.limits.subtasks.most = 3;
-    let (_, message, _) = block(house.run(Cancel::default()));
+    house.settings.limits.subtasks.max_total = 3;
+    let (_, message, _) = block(house.run(CancelToken::default()));
     assert!(
         message.ends_with(
             "new_task failed: 3 subtasks were begun, and a task has no more than that. Do the rest yourself."
@@ -249,7 +250,7 @@ fn several_work_at_once_and_more_wait() {
         _ => Say::Hang,
     });
     block(async {
-        let cancel = Cancel::default();
+        let cancel = CancelToken::default();
         let watched = house.clone();
         let watch = async {
             for (at, gone) in ["b", "c", "a", "e", "d"].into_iter().enumerate() {
@@ -258,18 +259,18 @@ fn several_work_at_once_and_more_wait() {
                 assert_eq!(open.len(), (5 - at).min(3), "{open:?}");
                 assert!(open.iter().any(|prompt| prompt == gone), "in their order: {open:?}");
                 let ears = watched.ears.lock().unwrap();
-                ears.iter().find(|(prompt, _)| prompt == gone).unwrap().1.send(Heard::Cancelled).unwrap();
+                ears.iter().find(|(prompt, _)| prompt == gone).unwrap().1.send(UserCommand::Cancel).unwrap();
                 watched.open.lock().unwrap().retain(|prompt| prompt != gone);
             }
         };
         let ((outcome, message, _), ()) = tokio::join!(house.run(cancel), watch);
-        assert_eq!(outcome, Outcome::Completed);
+        assert_eq!(outcome, TaskOutcome::Completed);
         assert_eq!(message.matches("new_task interrupted: The subtask t1-").count(), 5, "{message}");
     });
 }
 
-fn delegating() -> Settings {
-    settings(Attended::No)
+fn delegating() -> TaskSettings {
+    settings(Interactivity::Headless)
 }
 
 /// Weighs and runs what is asked for, but for calls whose output is not there yet.
@@ -277,14 +278,14 @@ fn work(machine: &mut Machine, mut output: impl FnMut(&CallId) -> Option<ToolOut
     let mut later = Vec::new();
     while !machine.open.is_empty() {
         match machine.open.remove(0) {
-            Effect::Weigh(call) => {
-                let subtask = machine.task.call(&call).unwrap().name == control::SUBTASK;
+            TaskEffect::AssessCall(call) => {
+                let subtask = machine.task.open_call(&call).unwrap().name == control::NEW_TASK_TOOL;
                 let access = if subtask { sabir_policy::Access::Nothing } else { machine.access(&call) };
-                machine.step(Input::Weighed(call, access, Bound::default()));
+                machine.step(TaskInput::CallAssessed(call, access, Preconditions::default()));
             }
-            Effect::Run(permit) => match output(&permit.call) {
-                Some(output) => machine.step(Input::Ran(permit.call, output)),
-                None => later.push(Effect::Run(permit)),
+            TaskEffect::RunCall(permit) => match output(&permit.call) {
+                Some(output) => machine.step(TaskInput::ToolFinished(permit.call, output)),
+                None => later.push(TaskEffect::RunCall(permit)),
             },
             other => later.push(other),
         }
@@ -294,16 +295,16 @@ fn work(machine: &mut Machine, mut output: impl FnMut(&CallId) -> Option<ToolOut
 
 fn running(machine: &Machine) -> Vec<String> {
     let running = machine.open.iter().filter_map(|effect| match effect {
-        Effect::Run(Permit { call, .. }) => Some(machine.task.call(call).unwrap().name.clone()),
+        TaskEffect::RunCall(CallPermit { call, .. }) => Some(machine.task.open_call(call).unwrap().name.clone()),
         _ => None,
     });
     running.collect()
 }
 
-fn ended(outcome: Outcome, turns: u32, input: u64) -> ToolOutput {
+fn ended(outcome: TaskOutcome, turns: u32, input: u64) -> ToolOutput {
     let usage = Usage { input: Some(input), ..Usage::default() };
     let end = SubtaskEnd { outcome, turns, usage, estimate: Usage::default(), cost: sabir_call::Cost::default() };
-    ToolOutput { subtask: Some(end), failed: outcome != Outcome::Completed, ..ToolOutput::done("r") }
+    ToolOutput { subtask: Some(end), failed: outcome != TaskOutcome::Completed, ..ToolOutput::done("r") }
 }
 
 #[test]
@@ -321,14 +322,14 @@ fn subtasks_go_with_what_reads_and_wait_for_what_writes() {
         running(machine)
     };
     assert_eq!(finish(&mut machine, 0), ["touch"], "they wait for it");
-    let (new, look) = (control::SUBTASK, "look");
+    let (new, look) = (control::NEW_TASK_TOOL, "look");
     assert_eq!(finish(&mut machine, 1), [new, look, new, new, look], "the fourth waits for its turn, reads do not");
     assert_eq!(finish(&mut machine, 1), [look, new, new, look, new]);
     assert_eq!(finish(&mut machine, 4), [new], "what writes waits for all of them");
     assert_eq!(finish(&mut machine, 1), ["touch"]);
     assert_eq!(finish(&mut machine, 1), [new]);
     finish(&mut machine, 1);
-    assert_eq!(machine.open, [Effect::Ask]);
+    assert_eq!(machine.open, [TaskEffect::RequestModel]);
     machine.check_history();
 }
 
@@ -340,16 +341,16 @@ fn limits_hold_for_the_whole_family() {
         (prompt, turn) => touch(&format!("{prompt}{turn}")),
     });
     house.settings.limits.turns = Some(8);
-    let (outcome, message, task) = block(house.run(Cancel::default()));
-    assert_eq!((outcome, message.as_str()), (Outcome::Limit, "the limit of 8 turns was reached"));
+    let (outcome, message, task) = block(house.run(CancelToken::default()));
+    assert_eq!((outcome, message.as_str()), (TaskOutcome::Limit, "the limit of 8 turns was reached"));
     let answers = house.all().into_iter().filter(|entry| matches!(entry, Entry::Kept(_, Record::Answered(_))));
     assert_eq!((answers.count(), house.asked.load(Ordering::SeqCst)), (8, 8), "all of them together");
     assert!(results(task.history()).iter().all(|result| result.contains("reached a limit")));
     // A resumed task has its limits anew, and so have its subtasks.
     let mut house = house.after(house.all());
     house.settings.limits.turns = Some(3);
-    let (outcome, ..) = block(house.run(Cancel::default()));
-    assert_eq!(outcome, Outcome::Limit);
+    let (outcome, ..) = block(house.run(CancelToken::default()));
+    assert_eq!(outcome, TaskOutcome::Limit);
     assert_eq!(house.asked.load(Ordering::SeqCst), 3);
 }
 
@@ -361,22 +362,22 @@ fn tokens_and_money_of_a_family_are_one_sum() {
         (prompt, turn) => Say::Text(format!("{words}<touch>\n<path>{prompt}{turn}</path>\n</touch>")),
     });
     house.settings.limits.tokens = Some(8_000);
-    let (outcome, _, task) = block(house.run(Cancel::default()));
-    assert_eq!((outcome, task.totals()), (Outcome::Limit, own_totals(&house)));
+    let (outcome, _, task) = block(house.run(CancelToken::default()));
+    assert_eq!((outcome, task.totals()), (TaskOutcome::Limit, own_totals(&house)));
     let tokens = own_tokens(&house);
     // The requests that were under way are finished: three of them, each smaller than the sum before.
     assert!((8_000..16_000).contains(&tokens), "{tokens}");
 }
 
 fn own_tokens(house: &House) -> u64 {
-    let Totals { usage, estimate, .. } = own_totals(house);
+    let UsageTotals { usage, estimate, .. } = own_totals(house);
     [usage.input, usage.output, estimate.input, estimate.output].into_iter().flatten().sum()
 }
 
 /// What is left of a family's story when the process ends after so many entries, and it is gone on with.
-fn gone_on(house: &House, entries: usize) -> (House, Outcome, String, Task) {
+fn gone_on(house: &House, entries: usize) -> (House, TaskOutcome, String, Task) {
     let house = house.after(house.all()[..entries].to_vec());
-    let (outcome, message, task) = block(house.run(Cancel::default()));
+    let (outcome, message, task) = block(house.run(CancelToken::default()));
     (house, outcome, message, task)
 }
 
@@ -393,7 +394,7 @@ fn check_family(house: &House) {
         for record in &records {
             match record {
                 Record::Subtask { call, task: child, ended } => {
-                    assert_eq!(*child, task.child(call));
+                    assert_eq!(*child, task.child_id(call));
                     assert!(!answered.contains(&call), "{call} has its result");
                     assert_eq!(begun.contains(&call), ended.is_some(), "{call} begins once, and ends after that");
                     begun.push(call);
@@ -428,7 +429,7 @@ fn nested() -> House {
         ("Do it.", 1) => touch("d"),
         // Where the process ended between the result of a completion and the end of its task, it is completed once more.
         ("Do it." | "nest", _) => {
-            let others = results(history).into_iter().filter(|result| !result.starts_with(control::COMPLETION));
+            let others = results(history).into_iter().filter(|result| !result.starts_with(control::COMPLETION_TOOL));
             done(&others.collect::<Vec<_>>().join("; "))
         }
         (path, 0) => touch(path),
@@ -439,12 +440,12 @@ fn nested() -> House {
 #[test]
 fn a_cancel_at_any_moment_ends_all_and_is_gone_on_from() {
     let whole = nested();
-    block(whole.run(Cancel::default()));
+    block(whole.run(CancelToken::default()));
     let (mut cancelled, mut open) = (0, 0);
     for entries in 1..whole.all().len() {
         let house = nested();
         let (outcome, _, task) = block(async {
-            let cancel = Cancel::default();
+            let cancel = CancelToken::default();
             let stop = async {
                 while house.all().len() < entries {
                     tokio::task::yield_now().await;
@@ -454,7 +455,7 @@ fn a_cancel_at_any_moment_ends_all_and_is_gone_on_from() {
             tokio::join!(house.run(cancel.clone()), stop).0
         });
         assert_eq!(task.totals(), own_totals(&house), "at {entries}: what was taken is told");
-        if outcome != Outcome::Cancelled {
+        if outcome != TaskOutcome::Cancelled {
             continue;
         }
         cancelled += 1;
@@ -464,7 +465,7 @@ fn a_cancel_at_any_moment_ends_all_and_is_gone_on_from() {
         }
         open += usize::from(tale(&house).contains(&"Cancelled after 1".to_owned()));
         let (after, outcome, message, task) = gone_on(&house, house.all().len());
-        assert_eq!(outcome, Outcome::Completed, "at {entries}: {message}");
+        assert_eq!(outcome, TaskOutcome::Completed, "at {entries}: {message}");
         check_family(&after);
         assert_eq!((task.totals(), after.tasks().len()), (own_totals(&after), 4), "at {entries}");
     }
@@ -474,7 +475,7 @@ fn a_cancel_at_any_moment_ends_all_and_is_gone_on_from() {
 #[test]
 fn words_at_any_moment_end_no_parent() {
     let whole = nested();
-    block(whole.run(Cancel::default()));
+    block(whole.run(CancelToken::default()));
     let mut given_up = 0;
     for entries in 1..whole.all().len() {
         let house = nested();
@@ -484,11 +485,11 @@ fn words_at_any_moment_end_no_parent() {
                 while house.all().len() < entries {
                     tokio::task::yield_now().await;
                 }
-                _ = mouth.send(Heard::Steered("Mind the tests.".to_owned()));
+                _ = mouth.send(UserCommand::Steer("Mind the tests.".to_owned()));
             };
             tokio::join!(house.spoken_to(ears), steer).0
         });
-        assert_eq!((outcome, task.totals()), (Outcome::Completed, own_totals(&house)), "at {entries}: {message}");
+        assert_eq!((outcome, task.totals()), (TaskOutcome::Completed, own_totals(&house)), "at {entries}: {message}");
         check_family(&house);
         given_up += results(task.history()).iter().filter(|result| result.starts_with("new_task interrupted")).count();
     }
@@ -498,8 +499,8 @@ fn words_at_any_moment_end_no_parent() {
 #[test]
 fn a_crash_at_any_record_is_gone_on_from() {
     let house = nested();
-    let (outcome, whole, task) = block(house.run(Cancel::default()));
-    assert_eq!(outcome, Outcome::Completed);
+    let (outcome, whole, task) = block(house.run(CancelToken::default()));
+    assert_eq!(outcome, TaskOutcome::Completed);
     assert_eq!((task.totals(), house.tasks().len()), (own_totals(&house), 4));
     // The same is found by whoever looks only at the records.
     for child in &house.tasks()[1..] {
@@ -508,18 +509,18 @@ fn a_crash_at_any_record_is_gone_on_from() {
             Record::Subtask { task, ended: Some(end), .. } if task == *child => Some(end),
             _ => None,
         });
-        assert_eq!(ends.collect::<Vec<_>>(), [Completed::of(&house.records(child)).unwrap().end]);
+        assert_eq!(ends.collect::<Vec<_>>(), [CompletedSubtask::from_records(&house.records(child)).unwrap().end]);
     }
     let all = house.all();
     // The last record completes the root; before the first there is nothing.
     for entries in 1..all.len() {
         let (after, outcome, message, task) = gone_on(&house, entries);
-        assert_eq!(outcome, Outcome::Completed, "after {entries}: {message}");
+        assert_eq!(outcome, TaskOutcome::Completed, "after {entries}: {message}");
         check_family(&after);
         assert_eq!(task.totals(), own_totals(&after), "after {entries}: all that was taken is counted, and once");
         // A call that was running has an interrupted result; all else is as if nothing had happened.
         let interrupted = after.all().iter().any(
-            |entry| matches!(entry, Entry::Kept(_, Record::Result(result)) if result.ending == Ending::Interrupted),
+            |entry| matches!(entry, Entry::Kept(_, Record::Result(result)) if result.ending == ToolResultStatus::Interrupted),
         );
         assert!(interrupted || message == whole, "after {entries}: {message}");
         assert!(!results(task.history()).iter().any(|result| result.starts_with("new_task interrupted")));
@@ -532,7 +533,7 @@ fn a_crash_at_any_record_is_gone_on_from() {
         for more in [entries + 1, entries + 3, entries + 8] {
             if more < after.all().len() {
                 let (last, outcome, message, task) = gone_on(&after, more);
-                assert_eq!(outcome, Outcome::Completed, "after {entries}, then {more}: {message}");
+                assert_eq!(outcome, TaskOutcome::Completed, "after {entries}, then {more}: {message}");
                 check_family(&last);
                 assert_eq!(task.totals(), own_totals(&last));
             }
@@ -543,7 +544,7 @@ fn a_crash_at_any_record_is_gone_on_from() {
 #[test]
 fn a_torn_journal_of_a_subtask_is_gone_on_from() {
     let house = House::new(|prompt, history| touching(prompt, history, &["a"]));
-    block(house.run(Cancel::default()));
+    block(house.run(CancelToken::default()));
     let (all, child) = (house.all(), house.tasks()[1].clone());
     let mine = |entry: &Entry| matches!(entry, Entry::Kept(of, _) if *of == child);
     let last = all.iter().rposition(mine).unwrap();
@@ -553,8 +554,8 @@ fn a_torn_journal_of_a_subtask_is_gone_on_from() {
         let left = all[..=last].iter().enumerate().filter(|(at, entry)| !mine(entry) || own[..torn].contains(at));
         let left = left.map(|(_, entry)| entry.clone()).filter(|entry| !matches!(entry, Entry::Touched(..)));
         let after = house.after(left.collect());
-        let (outcome, message, task) = block(after.run(Cancel::default()));
-        assert_eq!(outcome, Outcome::Completed);
+        let (outcome, message, task) = block(after.run(CancelToken::default()));
+        assert_eq!(outcome, TaskOutcome::Completed);
         assert_eq!(message, "new_task done: a is there", "with {torn} of its records");
         assert_eq!(results(task.history()).len(), 2);
     }
@@ -563,7 +564,7 @@ fn a_torn_journal_of_a_subtask_is_gone_on_from() {
 #[test]
 fn a_subtask_that_was_completed_is_not_asked_again() {
     let house = House::new(|prompt, history| touching(prompt, history, &["a"]));
-    let (_, whole, _) = block(house.run(Cancel::default()));
+    let (_, whole, _) = block(house.run(CancelToken::default()));
     let completed = house
         .all()
         .iter()
@@ -572,8 +573,8 @@ fn a_subtask_that_was_completed_is_not_asked_again() {
     assert_eq!((message, after.asked.load(Ordering::SeqCst)), (whole, 1), "only the root's completion is asked for");
     assert_eq!(task.totals(), own_totals(&after));
     let child = after.records(&after.tasks()[1]);
-    assert_eq!(Completed::of(&child).map(|completed| completed.result).as_deref(), Some("a is there"));
-    assert_eq!(Completed::of(&child[..child.len() - 1]), None);
+    assert_eq!(CompletedSubtask::from_records(&child).map(|completed| completed.result).as_deref(), Some("a is there"));
+    assert_eq!(CompletedSubtask::from_records(&child[..child.len() - 1]), None);
 }
 
 /// A subtask that touches something and then waits for ever, unless it was gone on with.
@@ -593,7 +594,7 @@ fn a_cancelled_parent_cancels_its_subtasks_first_and_goes_on_with_them() {
     let told = Arc::default();
     let house = waiting(&told);
     let (outcome, _, task) = block(async {
-        let cancel = Cancel::default();
+        let cancel = CancelToken::default();
         let stop = async {
             house.wait_for(2).await;
             while house.touched().len() < 2 || house.asked.load(Ordering::SeqCst) < 5 {
@@ -603,12 +604,12 @@ fn a_cancelled_parent_cancels_its_subtasks_first_and_goes_on_with_them() {
         };
         tokio::join!(house.run(cancel.clone()), stop).0
     });
-    assert_eq!(outcome, Outcome::Cancelled);
+    assert_eq!(outcome, TaskOutcome::Cancelled);
     assert_eq!(task.totals(), own_totals(&house), "what they took so far is told");
     let tasks = house.tasks();
     for task in &tasks {
         let last = house.records(task).pop();
-        assert!(matches!(last, Some(Record::Ended { outcome: Outcome::Cancelled, .. })), "{task}: {last:?}");
+        assert!(matches!(last, Some(Record::Ended { outcome: TaskOutcome::Cancelled, .. })), "{task}: {last:?}");
     }
     let Some(Entry::Kept(last, _)) = house.all().pop() else { panic!() };
     assert_eq!(last, start().task, "the parent ends last");
@@ -618,7 +619,7 @@ fn a_cancelled_parent_cancels_its_subtasks_first_and_goes_on_with_them() {
     let (after, outcome, message, task) = gone_on(&house, house.all().len());
     assert_eq!(
         (outcome, message.as_str()),
-        (Outcome::Completed, "new_task done: a is there; new_task done: b is there")
+        (TaskOutcome::Completed, "new_task done: a is there; new_task done: b is there")
     );
     assert_eq!((after.tasks().len(), after.touched().len()), (3, 2), "nothing is begun or done twice");
     assert_eq!(task.totals(), own_totals(&after), "and nothing is counted twice");
@@ -638,7 +639,7 @@ fn a_cancel_reaches_subtasks_of_subtasks() {
         _ => Say::Hang,
     });
     let (outcome, _, task) = block(async {
-        let cancel = Cancel::default();
+        let cancel = CancelToken::default();
         let stop = async {
             while house.asked.load(Ordering::SeqCst) < 4 {
                 tokio::task::yield_now().await;
@@ -647,11 +648,11 @@ fn a_cancel_reaches_subtasks_of_subtasks() {
         };
         tokio::join!(house.run(cancel.clone()), stop).0
     });
-    assert_eq!((outcome, task.totals()), (Outcome::Cancelled, own_totals(&house)));
+    assert_eq!((outcome, task.totals()), (TaskOutcome::Cancelled, own_totals(&house)));
     assert_eq!(house.tasks().len(), 4);
     for task in house.tasks() {
         let last = house.records(&task).pop();
-        assert!(matches!(last, Some(Record::Ended { outcome: Outcome::Cancelled, .. })), "{task}: {last:?}");
+        assert!(matches!(last, Some(Record::Ended { outcome: TaskOutcome::Cancelled, .. })), "{task}: {last:?}");
     }
     check_family(&house);
 }
@@ -664,15 +665,15 @@ impl Tool for Deaf {
         control::subtask_spec()
     }
 
-    fn reads_only(&self) -> bool {
+    fn is_read_only(&self) -> bool {
         false
     }
 
-    fn access(&self, _: &Arguments) -> Access {
+    fn call_access(&self, _: &CallArguments) -> Access {
         Access::Nothing
     }
 
-    fn run<'a>(&'a self, _: &'a Permit, _: &'a Arguments, _: Progress<'a>) -> ToolWork<'a> {
+    fn run<'a>(&'a self, _: &'a CallPermit, _: &'a CallArguments, _: ProgressSink<'a>) -> ToolWork<'a> {
         Box::pin(std::future::pending())
     }
 }
@@ -680,8 +681,8 @@ impl Tool for Deaf {
 #[test]
 fn a_subtask_that_does_not_end_is_dropped_and_stays_open() {
     let house = House::new(|_, _| hand(&["a"]));
-    let registry = Registry::new(vec![Arc::new(Deaf)]).unwrap();
-    let cancel = Cancel::default();
+    let registry = ToolRegistry::new(vec![Arc::new(Deaf)]).unwrap();
+    let cancel = CancelToken::default();
     let (outcome, _, task) = block(async {
         let stop = async {
             while !tale(&house).contains(&"begins".to_owned()) {
@@ -693,14 +694,14 @@ fn a_subtask_that_does_not_end_is_dropped_and_stays_open() {
     });
     assert_eq!(
         (outcome, tale(&house)),
-        (Outcome::Cancelled, ["running", "begins", "Cancelled"].map(str::to_owned).to_vec())
+        (TaskOutcome::Cancelled, ["running", "begins", "Cancelled"].map(str::to_owned).to_vec())
     );
-    assert!(task.call(&CallId::new("call_1_0")).is_some(), "its call is open");
+    assert!(task.open_call(&CallId::new("call_1_0")).is_some(), "its call is open");
 }
 
 fn told_results(house: &House) -> Vec<&'static str> {
     let results = house.records(&start().task).into_iter().filter_map(|record| match record {
-        Record::Result(result) if result.name == control::SUBTASK => Some(control::SUBTASK),
+        Record::Result(result) if result.name == control::NEW_TASK_TOOL => Some(control::NEW_TASK_TOOL),
         _ => None,
     });
     results.collect()
@@ -716,12 +717,12 @@ fn a_subtask_that_is_cancelled_alone_interrupts_its_call() {
                 tokio::task::yield_now().await;
             }
             for (_, ears) in house.ears.lock().unwrap().iter() {
-                ears.send(Heard::Cancelled).unwrap();
+                ears.send(UserCommand::Cancel).unwrap();
             }
         };
-        tokio::join!(house.run(Cancel::default()), stop).0
+        tokio::join!(house.run(CancelToken::default()), stop).0
     });
-    assert_eq!(outcome, Outcome::Completed);
+    assert_eq!(outcome, TaskOutcome::Completed);
     let child = &house.tasks()[1];
     let words = format!(
         "new_task interrupted: The subtask {child} was cancelled: interrupted. What it changed so far stands.\nThe user can see \
@@ -741,11 +742,11 @@ fn steering_gives_subtasks_up() {
             while house.asked.load(Ordering::SeqCst) < 5 {
                 tokio::task::yield_now().await;
             }
-            mouth.send(Heard::Steered("Another way.".to_owned())).unwrap();
+            mouth.send(UserCommand::Steer("Another way.".to_owned())).unwrap();
         };
         tokio::join!(house.spoken_to(ears), steer).0
     });
-    assert_eq!(outcome, Outcome::Completed, "{message}");
+    assert_eq!(outcome, TaskOutcome::Completed, "{message}");
     assert_eq!(message.matches("new_task interrupted").count(), 2, "{message}");
     let said = format!("{:?}", task.history());
     assert!(said.contains("Another way."));
@@ -758,26 +759,26 @@ fn what_was_begun_and_is_given_up_before_it_goes_on_was_interrupted() {
     machine.answer("<touch>\n<path>a</path>\n</touch>\n<new_task>\n<message>a</message>\n</new_task>");
     let touched = machine.last_answer().checks[0].call.clone();
     work(&mut machine, |call| (*call == touched).then(|| ToolOutput::done("yes")));
-    assert_eq!(running(&machine), [control::SUBTASK]);
+    assert_eq!(running(&machine), [control::NEW_TASK_TOOL]);
     let records = machine.records.clone();
-    let resumed = |settings: Settings| {
+    let resumed = |settings: TaskSettings| {
         let task = Task::replay(records.clone(), settings).unwrap();
         let mut machine = Machine { task, records: records.clone(), open: Vec::new() };
-        machine.step(Input::Begin);
+        machine.step(TaskInput::Begin);
         machine
     };
     let mut machine = resumed(delegating());
-    assert!(matches!(machine.open[..], [Effect::Weigh(_)]), "it goes on: {:?}", machine.open);
-    machine.step(Input::Steered("No.".to_owned()));
+    assert!(matches!(machine.open[..], [TaskEffect::AssessCall(_)]), "it goes on: {:?}", machine.open);
+    machine.step(TaskInput::SteeringMessage("No.".to_owned()));
     assert_eq!(machine.results(), ["touch done", "new_task interrupted"]);
     machine.check_history();
     // Where subtasks are no longer possible, it is a call like any other.
-    let plain = resumed(Settings { tools: without_subtasks(), ..delegating() });
+    let plain = resumed(TaskSettings { tools: without_subtasks(), ..delegating() });
     assert_eq!(plain.results(), ["touch done", "new_task interrupted"]);
 }
 
 fn without_subtasks() -> ToolSet {
-    ToolSet::new(tools().iter().filter(|spec| spec.name != control::SUBTASK).cloned().collect()).unwrap()
+    ToolSet::new(tools().iter().filter(|spec| spec.name != control::NEW_TASK_TOOL).cloned().collect()).unwrap()
 }
 
 #[test]
@@ -787,17 +788,17 @@ fn a_fork_has_subtasks_of_its_own() {
     work(&mut machine, |_| None);
     let mut records = machine.records.clone();
     let Record::Started(start) = &mut records[0] else { panic!() };
-    let from = Some(Origin::Fork { task: start.task.clone(), record: 4 });
+    let from = Some(TaskOrigin::Fork { task: start.task.clone(), record: 4 });
     (start.task, start.from) = (TaskId::new("t2"), from);
     let mut fork = Machine { task: Task::replay(records.clone(), delegating()).unwrap(), records, open: Vec::new() };
-    fork.step(Input::Begin);
-    work(&mut fork, |_| Some(ended(Outcome::Completed, 3, 100)));
+    fork.step(TaskInput::Begin);
+    work(&mut fork, |_| Some(ended(TaskOutcome::Completed, 3, 100)));
     let named = fork.records.iter().filter_map(|record| match record {
         Record::Subtask { task, ended, .. } => Some((task.to_string(), ended.map(|end| end.turns))),
         _ => None,
     });
     let named: Vec<_> = named.collect();
-    let (own, other) = (TaskId::new("t2").child(&fork.last_answer().checks[0].call).to_string(), named[0].0.clone());
+    let (own, other) = (TaskId::new("t2").child_id(&fork.last_answer().checks[0].call).to_string(), named[0].0.clone());
     assert_eq!(named, [(other, None), (own.clone(), None), (own, Some(3))]);
 }
 
@@ -808,26 +809,27 @@ fn a_task_that_ends_waits_for_the_ends_of_its_subtasks() {
     machine.answer(&format!("{new}{new}{new}<touch>\n<path>a</path>\n</touch>"));
     work(&mut machine, |_| None);
     let calls: Vec<_> = machine.last_answer().checks.iter().map(|check| check.call.clone()).collect();
-    machine.step(Input::Expired);
+    machine.step(TaskInput::TimeExpired);
     assert_eq!(machine.ended(), None);
-    machine.step(Input::Ran(calls[0].clone(), ended(Outcome::Cancelled, 2, 20)));
-    machine.step(Input::Ran(calls[1].clone(), ended(Outcome::Completed, 1, 10)));
-    machine.step(Input::Said("Too late.".to_owned()));
+    machine.step(TaskInput::ToolFinished(calls[0].clone(), ended(TaskOutcome::Cancelled, 2, 20)));
+    machine.step(TaskInput::ToolFinished(calls[1].clone(), ended(TaskOutcome::Completed, 1, 10)));
+    machine.step(TaskInput::UserMessage("Too late.".to_owned()));
     assert_eq!(machine.ended(), None);
     // One that did not end in time.
-    machine.step(Input::Ran(calls[2].clone(), ToolOutput::failed("x")));
-    assert_eq!(machine.ended(), Some(Outcome::Limit));
+    machine.step(TaskInput::ToolFinished(calls[2].clone(), ToolOutput::failed("x")));
+    assert_eq!(machine.ended(), Some(TaskOutcome::Limit));
     assert_eq!(machine.results(), ["new_task done"], "what was completed is");
     assert_eq!(machine.task.totals().usage.input, Some(30));
     let mut again = Task::replay(machine.records.clone(), delegating()).unwrap();
     assert_eq!(again.totals(), machine.task.totals());
-    let weighed = again.step(Input::Begin).into_iter().filter(|effect| matches!(effect, Effect::Weigh(_))).count();
+    let weighed =
+        again.step(TaskInput::Begin).into_iter().filter(|effect| matches!(effect, TaskEffect::AssessCall(_))).count();
     assert_eq!(weighed, 2, "the others go on, and the write waits");
     // Whoever cancels again does not wait.
     let mut machine = Machine::new(delegating());
     machine.answer(new);
     work(&mut machine, |_| None);
-    machine.step(Input::Cancel);
-    machine.step(Input::Cancel);
-    assert_eq!(machine.ended(), Some(Outcome::Cancelled));
+    machine.step(TaskInput::Cancel);
+    machine.step(TaskInput::Cancel);
+    assert_eq!(machine.ended(), Some(TaskOutcome::Cancelled));
 }

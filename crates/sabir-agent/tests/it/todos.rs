@@ -1,7 +1,7 @@
 //! The todo list: what makes it, where the model finds it, and that a replay has the same one.
 
-use sabir_agent::{Attended, Task};
-use sabir_call::Part;
+use sabir_agent::{Interactivity, Task};
+use sabir_call::MessagePart;
 
 use crate::machine::{Machine, settings};
 
@@ -15,7 +15,7 @@ fn list(todos: &str) -> String {
 fn told(machine: &Machine) -> Vec<String> {
     let parts = machine.task.history().iter().flat_map(|message| &message.parts);
     let texts = parts.filter_map(|part| match part {
-        Part::Text { text } if text.contains("<todos>") => Some(text.clone()),
+        MessagePart::Text { text } if text.contains("<todos>") => Some(text.clone()),
         _ => None,
     });
     texts.collect()
@@ -23,7 +23,7 @@ fn told(machine: &Machine) -> Vec<String> {
 
 #[test]
 fn the_last_good_list_is_the_list() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     assert!(machine.task.todos().is_empty());
     let text = "- [x] Read,  with\ttabs \n  - [-] Größe <b>&amp;\n- [ ] Test";
     machine.answer(&list(text));
@@ -31,7 +31,7 @@ fn the_last_good_list_is_the_list() {
     machine.answer(&list("no list at all"));
     assert_eq!(machine.results(), ["update_todo_list done", "update_todo_list failed"]);
     assert_eq!(machine.task.todos().text(), text, "what cannot be read changes nothing");
-    let again = Task::replay(machine.records.clone(), settings(Attended::No)).unwrap();
+    let again = Task::replay(machine.records.clone(), settings(Interactivity::Headless)).unwrap();
     assert_eq!(again.todos(), machine.task.todos());
     machine.answer(&list(""));
     assert!(machine.task.todos().is_empty());
@@ -40,7 +40,7 @@ fn the_last_good_list_is_the_list() {
 
 #[test]
 fn several_lists_in_one_message_count_in_their_order() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(&format!("{}\n{LOOK}{}", list("[ ] one"), list("[ ] two")));
     machine.work(false);
     assert_eq!(machine.results(), ["update_todo_list done", "look done", "update_todo_list done"]);
@@ -49,7 +49,7 @@ fn several_lists_in_one_message_count_in_their_order() {
 
 #[test]
 fn a_list_that_is_out_of_sight_is_told_again() {
-    let mut machine = Machine::new(settings(Attended::No));
+    let mut machine = Machine::new(settings(Interactivity::Headless));
     machine.answer(&list("[ ] one\n[x] two"));
     let mut looks = (0..).map(|at| format!("<look>\n<path>{at}</path>\n</look>"));
     let mut look = |machine: &mut Machine, times| {
@@ -65,7 +65,7 @@ fn a_list_that_is_out_of_sight_is_told_again() {
     assert_eq!(told(&machine), [words]);
     look(&mut machine, 19);
     assert_eq!(told(&machine).len(), 2);
-    let again = Task::replay(machine.records.clone(), settings(Attended::No)).unwrap();
+    let again = Task::replay(machine.records.clone(), settings(Interactivity::Headless)).unwrap();
     assert_eq!(again.history(), machine.task.history());
     machine.answer(&list("[x] one\n[x] two"));
     look(&mut machine, 20);

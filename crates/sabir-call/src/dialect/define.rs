@@ -53,14 +53,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod check;
-mod trial;
+mod round_trip;
+mod table_check;
 
 use std::sync::{Mutex, PoisonError};
 
 use serde::Deserialize;
 
-use super::{DEFINED, Dialect, dialect};
+use super::{DEFINED, Dialect, find_dialect};
 
 /// A dialect as a table; see the [module](self) for the keys.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -80,7 +80,7 @@ pub struct DialectTable {
     #[serde(default)]
     pub lesson: Option<String>,
     /// The machine that reads it.
-    pub machine: Machine,
+    pub machine: ParserKind,
     /// The marker before a call.
     #[serde(default)]
     pub open: String,
@@ -102,7 +102,7 @@ pub struct DialectTable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Machine {
+pub enum ParserKind {
     /// Name in a tag, each argument in a tag.
     Tagged,
     /// JSON between markers.
@@ -199,28 +199,28 @@ pub enum DefineError {
 /// One definition at a time: each is tried out against those before it.
 static DEFINING: Mutex<()> = Mutex::new(());
 
-/// Adds a dialect to [`dialects`](super::dialects), for the whole process and for good. The same table twice is the same
+/// Adds a dialect to [`all_dialects`](super::all_dialects), for the whole process and for good. The same table twice is the same
 /// dialect.
 ///
 /// # Errors
 /// The first rule that the table breaks; nothing is added then.
-pub fn define(table: &DialectTable) -> Result<&'static Dialect, DefineError> {
+pub fn define_dialect(table: &DialectTable) -> Result<&'static Dialect, DefineError> {
     let _one = DEFINING.lock().unwrap_or_else(PoisonError::into_inner);
-    let made = check::row(table)?;
-    if let Some(known) = dialect(made.name) {
+    let made = table_check::build_dialect(table)?;
+    if let Some(known) = find_dialect(made.name) {
         let same = known.name == made.name
-            && (known.aliases, known.summary, known.lesson) == (made.aliases, made.summary, made.lesson)
+            && (known.aliases, known.summary, known.instructions) == (made.aliases, made.summary, made.instructions)
             && known.is_defined()
             && known.grammar == made.grammar;
         return if same { Ok(known) } else { Err(DefineError::Taken(table.name.clone())) };
     }
-    if let Some(taken) = made.aliases.iter().find(|alias| dialect(alias).is_some()) {
+    if let Some(taken) = made.aliases.iter().find(|alias| find_dialect(alias).is_some()) {
         return Err(DefineError::Taken((*taken).to_owned()));
     }
-    let before = trial::readings();
+    let before = round_trip::read_all_dialects();
     let made: &'static Dialect = Box::leak(Box::new(made));
     DEFINED.write().unwrap_or_else(PoisonError::into_inner).push(made);
-    let tried = trial::of(made, &before);
+    let tried = round_trip::check_round_trip(made, &before);
     if tried.is_err() {
         DEFINED.write().unwrap_or_else(PoisonError::into_inner).retain(|known| !std::ptr::eq(*known, made));
     }
@@ -229,7 +229,7 @@ pub fn define(table: &DialectTable) -> Result<&'static Dialect, DefineError> {
 
 impl DefineError {
     /// The key of the table that is to be changed; `None` where it may be any marker.
-    pub fn key(&self) -> Option<&'static str> {
+    pub fn table_key(&self) -> Option<&'static str> {
         match self {
             Self::Name(_) | Self::Taken(_) => Some("name"),
             Self::Value { key, .. } => Some(key),

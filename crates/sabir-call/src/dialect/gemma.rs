@@ -8,53 +8,53 @@ use serde_json::{Map, Value};
 /// JSON, and so is a name that is more than a word. The tool's name is written as it is.
 pub(crate) fn render_gemma(name: &str, arguments: &Map<String, Value>, quote: &str) -> String {
     let mut text = format!("call:{name}");
-    map(arguments, quote, &mut text);
+    render_map(arguments, quote, &mut text);
     text
 }
 
-fn map(map: &Map<String, Value>, quote: &str, text: &mut String) {
+fn render_map(map: &Map<String, Value>, quote: &str, text: &mut String) {
     text.push('{');
     for (at, (name, value)) in map.iter().enumerate() {
         text.push_str(if at == 0 { "" } else { "," });
-        if is_plain(name) {
+        if is_bare_name(name) {
             text.push_str(name)
         } else {
-            json(name, text)
+            render_json_string(name, text)
         }
         text.push(':');
-        literal(value, quote, text);
+        render_literal(value, quote, text);
     }
     text.push('}');
 }
 
-fn literal(value: &Value, quote: &str, text: &mut String) {
+fn render_literal(value: &Value, quote: &str, text: &mut String) {
     match value {
-        Value::String(content) if holds(content, quote) => json(content, text),
+        Value::String(content) if has_early_quote(content, quote) => render_json_string(content, text),
         Value::String(content) => text.extend([quote, content, quote]),
         Value::Array(items) => {
             text.push('[');
             for (at, item) in items.iter().enumerate() {
                 text.push_str(if at == 0 { "" } else { "," });
-                literal(item, quote, text);
+                render_literal(item, quote, text);
             }
             text.push(']');
         }
-        Value::Object(inner) => map(inner, quote, text),
+        Value::Object(inner) => render_map(inner, quote, text),
         plain => text.push_str(&plain.to_string()),
     }
 }
 
 /// Whether the first quote marker behind this content would be another one than the marker that closes it.
-fn holds(content: &str, quote: &str) -> bool {
+fn has_early_quote(content: &str, quote: &str) -> bool {
     format!("{content}{quote}").find(quote) != Some(content.len())
 }
 
 /// A string as JSON, in which no marker can stand.
-fn json(content: &str, text: &mut String) {
+fn render_json_string(content: &str, text: &mut String) {
     text.push_str(&Value::from(content).to_string().replace('<', "\\u003c"));
 }
 
-fn is_plain(name: &str) -> bool {
+fn is_bare_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
         && name.len() <= 64

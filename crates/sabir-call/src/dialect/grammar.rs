@@ -15,7 +15,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grammar {
     /// Name in a tag, each argument in a tag.
-    Tagged(Tagged),
+    Tagged(TaggedCalls),
     /// JSON between markers, with the name inside or before it.
     Json(JsonCalls),
     /// Calls as Python writes them.
@@ -28,11 +28,11 @@ pub(crate) enum Grammar {
 
 /// Calls in tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Tagged {
+pub(crate) struct TaggedCalls {
     /// How a tag is written.
-    pub(crate) notation: Notation,
+    pub(crate) notation: TagNotation,
     /// Which tags make a call.
-    pub(crate) tags: Tags,
+    pub(crate) tags: TagScheme,
     /// Names of the tags that may stand around calls; the first is the one to write. Empty: none.
     pub(crate) wrappers: &'static [&'static str],
     /// Each call has a wrapper of its own.
@@ -47,7 +47,7 @@ pub(crate) struct Tagged {
 
 /// How a tag is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Notation {
+pub(crate) enum TagNotation {
     /// `<name …>` and `</name>`.
     Angle,
     /// The same, behind this marker.
@@ -65,7 +65,7 @@ pub(crate) enum Notation {
 
 /// Which tags make a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tags {
+pub(crate) enum TagScheme {
     /// The tool's name and the arguments' names.
     Own,
     /// Fixed tags that carry the names.
@@ -75,9 +75,9 @@ pub(crate) enum Tags {
         /// The tag of an argument; `""`: the argument's own name.
         argument: &'static str,
         /// How the call's tag carries the tool's name.
-        call_name: NameIn,
+        call_name: NamePosition,
         /// How the argument's tag carries the argument's name.
-        argument_name: NameIn,
+        argument_name: NamePosition,
         /// An attribute that says whether the value is a string, with the values for "yes" and "no".
         typed: Option<(&'static str, &'static str, &'static str)>,
     },
@@ -94,7 +94,7 @@ pub(crate) enum Tags {
 
 /// Where in a tag a name stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NameIn {
+pub(crate) enum NamePosition {
     /// In the attribute of that name.
     Attribute(&'static str),
     /// Behind an equals sign: `<function=f>`.
@@ -124,7 +124,7 @@ pub(crate) struct JsonForm {
     /// The marker before it.
     pub(crate) open: &'static str,
     /// What stands between the marker and the JSON: the name. `None`: the name is in the JSON.
-    pub(crate) head: Option<Head>,
+    pub(crate) head: Option<HeaderFormat>,
     /// The marker behind it; `""`: it ends with the JSON.
     pub(crate) close: &'static str,
     /// Whether servers strip that marker, because it ends the message.
@@ -133,7 +133,7 @@ pub(crate) struct JsonForm {
 
 /// A name before the JSON of its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct HeaderFormat {
     /// What ends it.
     pub(crate) end: &'static str,
     /// What may stand before the name.

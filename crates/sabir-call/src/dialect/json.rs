@@ -1,7 +1,7 @@
 //! Rows of the payload machine: JSON between markers, with the name inside or before it.
 
 use super::Dialect;
-use super::grammar::{Grammar, Head, JsonCalls, JsonForm};
+use super::grammar::{Grammar, HeaderFormat, JsonCalls, JsonForm};
 
 /// The keys of most dialects.
 const KEYS: (&str, &str, Option<&str>) = ("name", "arguments", None);
@@ -13,21 +13,21 @@ pub(super) const ROWS: &[Dialect] = &[
         aliases: &["qwen", "qwen25", "qwen3"],
         summary: "A JSON object with name and arguments in a <tool_call> block (Hermes, Qwen 2.5 and 3).",
         spec: include_str!("../specs/hermes.md"),
-        grammar: json(JsonCalls { forms: &[named("<tool_call>", "</tool_call>")], ..PLAIN }),
+        grammar: json_grammar(JsonCalls { forms: &[named_form("<tool_call>", "</tool_call>")], ..PLAIN }),
         tokens: &["<|im_end|>"],
         thought: None,
-        lesson: "Write each call as a JSON object with the tool's `name` and its `arguments`, in a `tool_call` block of its own.",
+        instructions: "Write each call as a JSON object with the tool's `name` and its `arguments`, in a `tool_call` block of its own.",
     },
     Dialect {
         name: "kimi",
         aliases: &["kimi_k2"],
         summary: "functions.NAME:INDEX and JSON arguments between special tokens (Kimi K2).",
         spec: include_str!("../specs/kimi.md"),
-        grammar: json(JsonCalls {
+        grammar: json_grammar(JsonCalls {
             section: Some(("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")),
             forms: &[JsonForm {
                 open: "<|tool_call_begin|>",
-                head: Some(Head {
+                head: Some(HeaderFormat {
                     end: "<|tool_call_argument_begin|>",
                     prefix: "functions.",
                     id: Some(":"),
@@ -40,7 +40,7 @@ pub(super) const ROWS: &[Dialect] = &[
         }),
         tokens: &["<|tool_call_section_begin|>", "<|tool_call_section_end|>", "<|tool_call_end|>", "<|im_end|>"],
         thought: None,
-        lesson: "Write calls in one section between the markers: for each call `functions.`, the tool's name, `:` and the \
+        instructions: "Write calls in one section between the markers: for each call `functions.`, the tool's name, `:` and the \
 call's number from 0, then the arguments as a JSON object.",
     },
     Dialect {
@@ -48,25 +48,25 @@ call's number from 0, then the arguments as a JSON object.",
         aliases: &["deepseek_v3", "deepseek_v31", "deepseek_r1"],
         summary: "A name and JSON arguments between special tokens (DeepSeek V3, R1 and V3.1).",
         spec: include_str!("../specs/deepseek.md"),
-        grammar: json(JsonCalls {
+        grammar: json_grammar(JsonCalls {
             section: Some(("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")),
             forms: &[
                 JsonForm {
                     open: "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
-                    head: Some(Head { end: "\n", prefix: "", id: None, fenced: true }),
+                    head: Some(HeaderFormat { end: "\n", prefix: "", id: None, fenced: true }),
                     close: "<｜tool▁call▁end｜>",
                     stop: false,
                 },
                 JsonForm {
                     open: "<｜tool▁call▁begin｜>",
-                    head: Some(Head { end: "<｜tool▁sep｜>", prefix: "", id: None, fenced: false }),
+                    head: Some(HeaderFormat { end: "<｜tool▁sep｜>", prefix: "", id: None, fenced: false }),
                     close: "<｜tool▁call▁end｜>",
                     stop: false,
                 },
                 // The marker before the first call is left out.
                 JsonForm {
                     open: "<｜tool▁calls▁begin｜>function<｜tool▁sep｜>",
-                    head: Some(Head { end: "\n", prefix: "", id: None, fenced: true }),
+                    head: Some(HeaderFormat { end: "\n", prefix: "", id: None, fenced: true }),
                     close: "<｜tool▁call▁end｜>",
                     stop: false,
                 },
@@ -75,7 +75,7 @@ call's number from 0, then the arguments as a JSON object.",
         }),
         tokens: &["<｜tool▁call▁end｜>", "<｜end▁of▁sentence｜>"],
         thought: None,
-        lesson: "Write calls in one section between the markers: for each call the tool's name, then the arguments as a JSON \
+        instructions: "Write calls in one section between the markers: for each call the tool's name, then the arguments as a JSON \
 object in a fence.",
     },
     Dialect {
@@ -83,12 +83,12 @@ object in a fence.",
         aliases: &[],
         summary: "[TOOL_CALLS] before a JSON array of calls, or before NAME[ARGS] and JSON arguments (Mistral).",
         spec: include_str!("../specs/mistral.md"),
-        grammar: json(JsonCalls {
+        grammar: json_grammar(JsonCalls {
             forms: &[
-                named("[TOOL_CALLS]", ""),
+                named_form("[TOOL_CALLS]", ""),
                 JsonForm {
                     open: "[TOOL_CALLS]",
-                    head: Some(Head { end: "[ARGS]", prefix: "", id: Some("[CALL_ID]"), fenced: false }),
+                    head: Some(HeaderFormat { end: "[ARGS]", prefix: "", id: Some("[CALL_ID]"), fenced: false }),
                     close: "",
                     stop: false,
                 },
@@ -99,7 +99,7 @@ object in a fence.",
         }),
         tokens: &["[/TOOL_CALLS]"],
         thought: None,
-        lesson: "Write all calls of a message as one JSON array behind the marker: for each an object with the tool's `name` \
+        instructions: "Write all calls of a message as one JSON array behind the marker: for each an object with the tool's `name` \
 and its `arguments`.",
     },
     Dialect {
@@ -107,12 +107,12 @@ and its `arguments`.",
         aliases: &["llama3", "llama3_json"],
         summary: "A JSON object with name and parameters behind <|python_tag|>, or bare (Llama 3).",
         spec: include_str!("../specs/llama.md"),
-        grammar: json(JsonCalls {
+        grammar: json_grammar(JsonCalls {
             forms: &[
-                named("<|python_tag|>", ""),
+                named_form("<|python_tag|>", ""),
                 JsonForm {
                     open: "<function=",
-                    head: Some(Head { end: ">", prefix: "", id: None, fenced: false }),
+                    head: Some(HeaderFormat { end: ">", prefix: "", id: None, fenced: false }),
                     close: "</function>",
                     stop: false,
                 },
@@ -124,7 +124,7 @@ and its `arguments`.",
         }),
         tokens: &["<|eom_id|>", "<|eot_id|>"],
         thought: None,
-        lesson: "Write a call as a JSON object with the tool's `name` and its `parameters` behind the marker; several are \
+        instructions: "Write a call as a JSON object with the tool's `name` and its `parameters` behind the marker; several are \
 separated by `; `.",
     },
     Dialect {
@@ -132,14 +132,14 @@ separated by `; `.",
         aliases: &[],
         summary: "A JSON array of calls behind <|tool_call|> (Granite 3).",
         spec: include_str!("../specs/granite.md"),
-        grammar: json(JsonCalls {
-            forms: &[named("<|tool_call|>", ""), named("<tool_call>", "")],
+        grammar: json_grammar(JsonCalls {
+            forms: &[named_form("<|tool_call|>", ""), named_form("<tool_call>", "")],
             list: true,
             ..PLAIN
         }),
         tokens: &["<|/tool_call|>"],
         thought: None,
-        lesson: "Write all calls of a message as one JSON array behind the marker: for each an object with the tool's `name` \
+        instructions: "Write all calls of a message as one JSON array behind the marker: for each an object with the tool's `name` \
 and its `arguments`.",
     },
     Dialect {
@@ -147,20 +147,20 @@ and its `arguments`.",
         aliases: &["granite_20b_fc"],
         summary: "<function_call> before each JSON object with name and arguments (Granite 20B).",
         spec: include_str!("../specs/granite_20b.md"),
-        grammar: json(JsonCalls { forms: &[named("<function_call>", "")], ..PLAIN }),
+        grammar: json_grammar(JsonCalls { forms: &[named_form("<function_call>", "")], ..PLAIN }),
         tokens: &[],
         thought: None,
-        lesson: "Write each call as a JSON object with the tool's `name` and its `arguments` behind the marker.",
+        instructions: "Write each call as a JSON object with the tool's `name` and its `arguments` behind the marker.",
     },
     Dialect {
         name: "phi",
         aliases: &["phi4_mini", "phi4_mini_json"],
         summary: "A JSON array of calls right behind the word functools (Phi 4 mini).",
         spec: include_str!("../specs/phi.md"),
-        grammar: json(JsonCalls { forms: &[named("functools", "")], list: true, ..PLAIN }),
+        grammar: json_grammar(JsonCalls { forms: &[named_form("functools", "")], list: true, ..PLAIN }),
         tokens: &[],
         thought: None,
-        lesson: "Write all calls of a message as one JSON array right behind the word `functools`: for each an object with the \
+        instructions: "Write all calls of a message as one JSON array right behind the word `functools`: for each an object with the \
 tool's `name` and its `arguments`.",
     },
     Dialect {
@@ -168,15 +168,15 @@ tool's `name` and its `arguments`.",
         aliases: &["command_r", "command_a"],
         summary: "A JSON array of tool_call_id, tool_name and parameters between special tokens (Command R7B and A).",
         spec: include_str!("../specs/cohere.md"),
-        grammar: json(JsonCalls {
-            forms: &[named("<|START_ACTION|>", "<|END_ACTION|>")],
+        grammar: json_grammar(JsonCalls {
+            forms: &[named_form("<|START_ACTION|>", "<|END_ACTION|>")],
             keys: ("tool_name", "parameters", Some("tool_call_id")),
             list: true,
             ..PLAIN
         }),
         tokens: &["<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>", "<|END_OF_TURN_TOKEN|>"],
         thought: Some(("<|START_THINKING|>", "<|END_THINKING|>")),
-        lesson: "Write all calls of a message as one JSON array between the markers: for each an object with a `tool_call_id` \
+        instructions: "Write all calls of a message as one JSON array between the markers: for each an object with a `tool_call_id` \
 (\"0\", \"1\", …), the `tool_name` and its `parameters`.",
     },
     Dialect {
@@ -184,30 +184,30 @@ tool's `name` and its `arguments`.",
         aliases: &[],
         summary: "A JSON array of calls in a <tool_calls> block (Jamba).",
         spec: include_str!("../specs/jamba.md"),
-        grammar: json(JsonCalls { forms: &[named("<tool_calls>", "</tool_calls>")], list: true, ..PLAIN }),
+        grammar: json_grammar(JsonCalls { forms: &[named_form("<tool_calls>", "</tool_calls>")], list: true, ..PLAIN }),
         tokens: &[],
         thought: None,
-        lesson: LESSON,
+        instructions: LESSON,
     },
     Dialect {
         name: "deci",
         aliases: &["nemotron_deci"],
         summary: "A JSON array of calls in a <TOOLCALL> block (Nemotron, DeciLM).",
         spec: include_str!("../specs/deci.md"),
-        grammar: json(JsonCalls { forms: &[named("<TOOLCALL>", "</TOOLCALL>")], list: true, ..PLAIN }),
+        grammar: json_grammar(JsonCalls { forms: &[named_form("<TOOLCALL>", "</TOOLCALL>")], list: true, ..PLAIN }),
         tokens: &[],
         thought: None,
-        lesson: LESSON,
+        instructions: LESSON,
     },
     Dialect {
         name: "json",
         aliases: &["xlam", "fenced_json", "bare_json"],
         summary: "A JSON object or array of calls at the end of a message, bare or in a fence (xLAM, and models without a form).",
         spec: include_str!("../specs/json.md"),
-        grammar: json(JsonCalls { list: true, bare: true, ..PLAIN }),
+        grammar: json_grammar(JsonCalls { list: true, bare: true, ..PLAIN }),
         tokens: &[],
         thought: None,
-        lesson: "Write all calls of a message as one JSON array at its end: for each an object with the tool's `name` and its \
+        instructions: "Write all calls of a message as one JSON array at its end: for each an object with the tool's `name` and its \
 `arguments`. Nothing may follow it.",
     },
     Dialect {
@@ -215,10 +215,10 @@ tool's `name` and its `arguments`.",
         aliases: &[],
         summary: "Action: NAME, then Action Input: and JSON arguments (ReAct prompts).",
         spec: include_str!("../specs/react.md"),
-        grammar: json(JsonCalls {
+        grammar: json_grammar(JsonCalls {
             forms: &[JsonForm {
                 open: "Action:",
-                head: Some(Head { end: "Action Input:", prefix: "", id: None, fenced: false }),
+                head: Some(HeaderFormat { end: "Action Input:", prefix: "", id: None, fenced: false }),
                 close: "",
                 stop: false,
             }],
@@ -226,18 +226,18 @@ tool's `name` and its `arguments`.",
         }),
         tokens: &[],
         thought: None,
-        lesson: "Write a call on lines of its own: `Action:` and the tool's name, then `Action Input:` and the arguments as a \
+        instructions: "Write a call on lines of its own: `Action:` and the tool's name, then `Action Input:` and the arguments as a \
 JSON object.",
     },
 ];
 
 const PLAIN: JsonCalls = JsonCalls { section: None, forms: &[], keys: KEYS, list: false, methods: false, bare: false };
 
-const fn json(calls: JsonCalls) -> Grammar {
+const fn json_grammar(calls: JsonCalls) -> Grammar {
     Grammar::Json(calls)
 }
 
 /// The name is in the JSON.
-const fn named(open: &'static str, close: &'static str) -> JsonForm {
+const fn named_form(open: &'static str, close: &'static str) -> JsonForm {
     JsonForm { open, head: None, close, stop: false }
 }

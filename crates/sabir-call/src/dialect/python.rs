@@ -18,10 +18,10 @@ pub(crate) fn render_python(calls: &[(&str, &Map<String, Value>)]) -> String {
             if is_plain(name) {
                 text.push_str(name);
                 text.push('=');
-                literal(value, &mut text);
+                render_literal(value, &mut text);
             } else {
                 text.push_str("**{");
-                pair(name, value, &mut text);
+                render_pair(name, value, &mut text);
                 text.push('}');
             }
         }
@@ -37,24 +37,24 @@ fn is_plain(name: &str) -> bool {
         && name.len() <= 64
 }
 
-fn pair(name: &str, value: &Value, text: &mut String) {
-    string(name, text);
+fn render_pair(name: &str, value: &Value, text: &mut String) {
+    render_string(name, text);
     text.push_str(": ");
-    literal(value, text);
+    render_literal(value, text);
 }
 
-fn literal(value: &Value, text: &mut String) {
+fn render_literal(value: &Value, text: &mut String) {
     match value {
         Value::Null => text.push_str("None"),
         Value::Bool(true) => text.push_str("True"),
         Value::Bool(false) => text.push_str("False"),
         Value::Number(number) => text.push_str(&number.to_string()),
-        Value::String(content) => string(content, text),
+        Value::String(content) => render_string(content, text),
         Value::Array(items) => {
             text.push('[');
             for (at, item) in items.iter().enumerate() {
                 text.push_str(if at == 0 { "" } else { ", " });
-                literal(item, text);
+                render_literal(item, text);
             }
             text.push(']');
         }
@@ -62,14 +62,14 @@ fn literal(value: &Value, text: &mut String) {
             text.push('{');
             for (at, (name, value)) in map.iter().enumerate() {
                 text.push_str(if at == 0 { "" } else { ", " });
-                pair(name, value, text);
+                render_pair(name, value, text);
             }
             text.push('}');
         }
     }
 }
 
-fn string(content: &str, text: &mut String) {
+fn render_string(content: &str, text: &mut String) {
     text.push('"');
     for c in content.chars() {
         match c {

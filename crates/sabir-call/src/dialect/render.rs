@@ -6,58 +6,58 @@ mod tags;
 use serde_json::{Map, Value};
 
 use super::Dialect;
-use super::grammar::{GemmaCalls, Grammar, JsonCalls, JsonForm, PythonCalls, Tagged};
+use super::grammar::{GemmaCalls, Grammar, JsonCalls, JsonForm, PythonCalls, TaggedCalls};
 use crate::tool::ToolSet;
 
 /// A call's name and arguments.
-type Pair<'c> = (&'c str, &'c Map<String, Value>);
+type NamedCall<'c> = (&'c str, &'c Map<String, Value>);
 
 /// A run of calls with everything around it.
-pub(super) fn calls(dialect: &Dialect, calls: &[Pair<'_>], tools: &ToolSet) -> String {
+pub(super) fn render_calls(dialect: &Dialect, calls: &[NamedCall<'_>], tools: &ToolSet) -> String {
     if let Grammar::Tagged(tagged) = dialect.grammar {
         let calls: Vec<_> = calls
             .iter()
             .enumerate()
-            .map(|(at, (name, arguments))| tags::call(dialect, &tagged, (at, name), arguments, tools))
+            .map(|(at, (name, arguments))| tags::render_tagged_call(dialect, &tagged, (at, name), arguments, tools))
             .collect();
-        return tags::wrap(&tagged, &calls);
+        return tags::wrap_calls(&tagged, &calls);
     }
-    free(dialect, calls)
+    render_untagged(dialect, calls)
 }
 
 /// One call without a wrapper around a run of calls.
-pub(super) fn call(dialect: &Dialect, name: &str, arguments: &Map<String, Value>, tools: &ToolSet) -> String {
+pub(super) fn render_call(dialect: &Dialect, name: &str, arguments: &Map<String, Value>, tools: &ToolSet) -> String {
     match dialect.grammar {
-        Grammar::Tagged(tagged) => tags::call(dialect, &tagged, (0, name), arguments, tools),
-        _ => free(dialect, &[(name, arguments)]),
+        Grammar::Tagged(tagged) => tags::render_tagged_call(dialect, &tagged, (0, name), arguments, tools),
+        _ => render_untagged(dialect, &[(name, arguments)]),
     }
 }
 
 /// A call as an example: values as simple as the dialect allows, without proof that it reads back.
-pub(super) fn example(dialect: &Dialect, name: &str, arguments: &Map<String, Value>) -> String {
+pub(super) fn render_example(dialect: &Dialect, name: &str, arguments: &Map<String, Value>) -> String {
     match dialect.grammar {
-        Grammar::Tagged(tagged) => tags::wrap(&tagged, &[tags::example(&tagged, name, arguments)]),
-        _ => free(dialect, &[(name, arguments)]),
+        Grammar::Tagged(tagged) => tags::wrap_calls(&tagged, &[tags::render_tagged_example(&tagged, name, arguments)]),
+        _ => render_untagged(dialect, &[(name, arguments)]),
     }
 }
 
 /// Dialects without tags: nothing that a value holds can end it.
-fn free(dialect: &Dialect, calls: &[Pair<'_>]) -> String {
+fn render_untagged(dialect: &Dialect, calls: &[NamedCall<'_>]) -> String {
     match dialect.grammar {
         Grammar::Tagged(_) => String::new(),
-        Grammar::Json(table) => json_calls(&table, calls),
+        Grammar::Json(table) => render_json_calls(&table, calls),
         Grammar::Python(PythonCalls { open, close }) => {
             format!("{open}{}{close}", super::python::render_python(calls))
         }
         Grammar::Gemma(GemmaCalls { open, close, quote }) => {
-            let one = |(name, arguments): &Pair<'_>| {
+            let one = |(name, arguments): &NamedCall<'_>| {
                 format!("{open}{}{close}", super::gemma::render_gemma(name, arguments, quote))
             };
             calls.iter().map(one).collect::<Vec<_>>().join("\n")
         }
         Grammar::Harmony => {
-            let one = |(name, arguments): &Pair<'_>| {
-                let json = json::object(arguments);
+            let one = |(name, arguments): &NamedCall<'_>| {
+                let json = json::render_object(arguments);
                 format!(
                     "<|start|>assistant<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{json}<|call|>"
                 )
@@ -67,17 +67,17 @@ fn free(dialect: &Dialect, calls: &[Pair<'_>]) -> String {
     }
 }
 
-fn json_calls(table: &JsonCalls, calls: &[Pair<'_>]) -> String {
+fn render_json_calls(table: &JsonCalls, calls: &[NamedCall<'_>]) -> String {
     let form = table.forms.first().copied().unwrap_or(JsonForm { open: "", head: None, close: "", stop: false });
     let (before, behind) = table.section.unwrap_or_default();
     if form.head.is_some() {
-        let all = calls.iter().enumerate().map(|(at, call)| headed(&form, at, call));
+        let all = calls.iter().enumerate().map(|(at, call)| render_headed_call(&form, at, call));
         return format!(
             "{before}{}{behind}",
             all.collect::<Vec<_>>().join(if table.section.is_some() { "" } else { "\n" })
         );
     }
-    let objects: Vec<_> = calls.iter().enumerate().map(|(at, call)| json::named(table, at, call)).collect();
+    let objects: Vec<_> = calls.iter().enumerate().map(|(at, call)| json::render_named_call(table, at, call)).collect();
     let JsonForm { open, close, .. } = form;
     if table.list {
         return format!("{before}{open}[{}]{close}{behind}", objects.join(", "));
@@ -91,10 +91,10 @@ fn json_calls(table: &JsonCalls, calls: &[Pair<'_>]) -> String {
 }
 
 /// A name before the JSON of its arguments.
-fn headed(form: &JsonForm, at: usize, (name, arguments): &Pair<'_>) -> String {
+fn render_headed_call(form: &JsonForm, at: usize, (name, arguments): &NamedCall<'_>) -> String {
     let Some(head) = form.head else { return String::new() };
     let id = if head.id == Some(":") { format!(":{at}") } else { String::new() };
-    let json = json::object(arguments);
+    let json = json::render_object(arguments);
     let json = if head.fenced { format!("```json\n{json}\n```") } else { json };
     // Words need white space around them, markers do not.
     let spaced = form.open.ends_with(':');
@@ -102,26 +102,26 @@ fn headed(form: &JsonForm, at: usize, (name, arguments): &Pair<'_>) -> String {
     format!("{}{gap}{}{name}{id}{feed}{}{gap}{json}{}", form.open, head.prefix, head.end, form.close)
 }
 
-impl Tagged {
+impl TaggedCalls {
     /// How a tag of that name opens, with the attributes as they stand.
-    fn open(&self, name: &str, attributes: &str) -> String {
-        use super::grammar::Notation;
+    fn render_open_tag(&self, name: &str, attributes: &str) -> String {
+        use super::grammar::TagNotation;
         let prefix = self.prefixes.first().copied().unwrap_or_default();
         match self.notation {
-            Notation::Angle => format!("<{prefix}{name}{attributes}>"),
-            Notation::Marked(marker) => format!("{marker}<{prefix}{name}{attributes}>"),
-            Notation::Delimited { open, end, .. } => format!("{open}{prefix}{name}{attributes}{end}"),
+            TagNotation::Angle => format!("<{prefix}{name}{attributes}>"),
+            TagNotation::Marked(marker) => format!("{marker}<{prefix}{name}{attributes}>"),
+            TagNotation::Delimited { open, end, .. } => format!("{open}{prefix}{name}{attributes}{end}"),
         }
     }
 
     /// How a tag of that name closes.
-    fn close(&self, name: &str) -> String {
-        use super::grammar::Notation;
+    fn render_close_tag(&self, name: &str) -> String {
+        use super::grammar::TagNotation;
         let prefix = self.prefixes.first().copied().unwrap_or_default();
         match self.notation {
-            Notation::Angle => format!("</{prefix}{name}>"),
-            Notation::Marked(marker) => format!("{marker}</{prefix}{name}>"),
-            Notation::Delimited { close, end, .. } => format!("{close}{prefix}{name}{end}"),
+            TagNotation::Angle => format!("</{prefix}{name}>"),
+            TagNotation::Marked(marker) => format!("{marker}</{prefix}{name}>"),
+            TagNotation::Delimited { close, end, .. } => format!("{close}{prefix}{name}{end}"),
         }
     }
 }

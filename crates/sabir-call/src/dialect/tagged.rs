@@ -1,23 +1,23 @@
 //! Rows of the tagged machine: the tool's name in a tag, each argument in a tag.
 
-use super::grammar::{Grammar, NameIn, Notation, Tagged, Tags};
+use super::grammar::{Grammar, NamePosition, TagNotation, TagScheme, TaggedCalls};
 use super::{CLINE, Dialect, INVOKE};
 
 /// `invoke` tags with `parameter` tags, however they are prefixed.
-const INVOKE_TAGS: Tags = Tags::Fixed {
+const INVOKE_TAGS: TagScheme = TagScheme::Fixed {
     call: "invoke",
     argument: "parameter",
-    call_name: NameIn::Attribute("name"),
-    argument_name: NameIn::Attribute("name"),
+    call_name: NamePosition::Attribute("name"),
+    argument_name: NamePosition::Attribute("name"),
     typed: None,
 };
 
 /// `<function=f>` with `<parameter=k>`.
-const FUNCTION_TAGS: Tags = Tags::Fixed {
+const FUNCTION_TAGS: TagScheme = TagScheme::Fixed {
     call: "function",
     argument: "parameter",
-    call_name: NameIn::Equals,
-    argument_name: NameIn::Equals,
+    call_name: NamePosition::Equals,
+    argument_name: NamePosition::Equals,
     typed: None,
 };
 
@@ -27,10 +27,10 @@ pub(super) const ROWS: &[Dialect] = &[
         aliases: &["roo", "xml"],
         summary: "The tool's name is the tag, each argument is a tag of its own inside it (Cline, Roo Code).",
         spec: include_str!("../specs/cline.md"),
-        grammar: tagged(Tags::Own, &[], &[""]),
+        grammar: tagged_grammar(TagScheme::Own, &[], &[""]),
         tokens: &[],
         thought: None,
-        lesson: "Write a call as XML-style tags: the tool's name is the tag, and each argument is a tag of its own inside it, \
+        instructions: "Write a call as XML-style tags: the tool's name is the tag, and each argument is a tag of its own inside it, \
 named exactly as declared.",
     },
     Dialect {
@@ -38,10 +38,10 @@ named exactly as declared.",
         aliases: &["claude", "function_calls"],
         summary: "Calls are <invoke name=\"…\"> tags in a <function_calls> block, arguments <parameter name=\"…\"> tags.",
         spec: include_str!("../specs/invoke.md"),
-        grammar: tagged(INVOKE_TAGS, &["function_calls"], &["", ":"]),
+        grammar: tagged_grammar(INVOKE_TAGS, &["function_calls"], &["", ":"]),
         tokens: &[],
         thought: None,
-        lesson: "Write calls in a `function_calls` block: one `invoke` tag with the tool's name for each call, and in it one \
+        instructions: "Write calls in a `function_calls` block: one `invoke` tag with the tool's name for each call, and in it one \
 `parameter` tag with the argument's name for each argument, named exactly as declared.",
     },
     Dialect {
@@ -49,12 +49,12 @@ named exactly as declared.",
         aliases: &["deepseek_v32", "deepseek_v4"],
         summary: "The tags of invoke behind a sentinel: <｜DSML｜invoke name=\"…\"> (DeepSeek V3.2, V4).",
         spec: include_str!("../specs/dsml.md"),
-        grammar: tagged(
-            Tags::Fixed {
+        grammar: tagged_grammar(
+            TagScheme::Fixed {
                 call: "invoke",
                 argument: "parameter",
-                call_name: NameIn::Attribute("name"),
-                argument_name: NameIn::Attribute("name"),
+                call_name: NamePosition::Attribute("name"),
+                argument_name: NamePosition::Attribute("name"),
                 typed: Some(("string", "true", "false")),
             },
             &["function_calls", "tool_calls"],
@@ -62,7 +62,7 @@ named exactly as declared.",
         ),
         tokens: &[],
         thought: None,
-        lesson: "Write calls in a block of tags that all begin with the sentinel. An argument that is a string carries \
+        instructions: "Write calls in a block of tags that all begin with the sentinel. An argument that is a string carries \
 `string=\"true\"` and stands as it is; any other value carries `string=\"false\"` and stands as JSON.",
     },
     Dialect {
@@ -70,10 +70,10 @@ named exactly as declared.",
         aliases: &["minimax_m2"],
         summary: "The tags of invoke in a <minimax:tool_call> block (MiniMax M2).",
         spec: include_str!("../specs/minimax.md"),
-        grammar: tagged(INVOKE_TAGS, &["minimax:tool_call"], &["", ":"]),
+        grammar: tagged_grammar(INVOKE_TAGS, &["minimax:tool_call"], &["", ":"]),
         tokens: &[],
         thought: None,
-        lesson: "Write calls in a `minimax:tool_call` block: one `invoke` tag with the tool's name for each call, and in it \
+        instructions: "Write calls in a `minimax:tool_call` block: one `invoke` tag with the tool's name for each call, and in it \
 one `parameter` tag with the argument's name for each argument.",
     },
     Dialect {
@@ -81,13 +81,13 @@ one `parameter` tag with the argument's name for each argument.",
         aliases: &[],
         summary: "Every tag stands behind ]<]minimax[>[, arguments are tags of their own names (MiniMax M3).",
         spec: include_str!("../specs/minimax_m3.md"),
-        grammar: Grammar::Tagged(Tagged {
-            notation: Notation::Marked("]<]minimax[>["),
-            tags: Tags::Fixed {
+        grammar: Grammar::Tagged(TaggedCalls {
+            notation: TagNotation::Marked("]<]minimax[>["),
+            tags: TagScheme::Fixed {
                 call: "invoke",
                 argument: "",
-                call_name: NameIn::Attribute("name"),
-                argument_name: NameIn::Attribute("name"),
+                call_name: NamePosition::Attribute("name"),
+                argument_name: NamePosition::Attribute("name"),
                 typed: None,
             },
             wrappers: &["tool_call"],
@@ -98,7 +98,7 @@ one `parameter` tag with the argument's name for each argument.",
         }),
         tokens: &[],
         thought: None,
-        lesson: "Every tag stands behind the same marker. Write one `invoke` tag with the tool's name for each call, and in \
+        instructions: "Every tag stands behind the same marker. Write one `invoke` tag with the tool's name for each call, and in \
 it one tag for each argument, named as the argument.",
     },
     Dialect {
@@ -106,10 +106,10 @@ it one tag for each argument, named as the argument.",
         aliases: &["qwen3_coder", "qwen_xml", "nemotron", "step3_5", "mimo"],
         summary: "<function=f> tags with <parameter=k> tags in a <tool_call> block (Qwen3-Coder, Nemotron, Step 3.5, MiMo).",
         spec: include_str!("../specs/qwen_coder.md"),
-        grammar: each(FUNCTION_TAGS, &["tool_call"]),
+        grammar: grammar_wrapping_each(FUNCTION_TAGS, &["tool_call"]),
         tokens: &[],
         thought: None,
-        lesson: "Write each call in a `tool_call` block: one `function` tag with the tool's name, and in it one `parameter` \
+        instructions: "Write each call in a `tool_call` block: one `function` tag with the tool's name, and in it one `parameter` \
 tag for each argument, its value on lines of its own.",
     },
     Dialect {
@@ -117,10 +117,10 @@ tag for each argument, its value on lines of its own.",
         aliases: &["seed"],
         summary: "The tags of qwen_coder in a <seed:tool_call> block (Seed-OSS).",
         spec: include_str!("../specs/seed_oss.md"),
-        grammar: each(FUNCTION_TAGS, &["seed:tool_call"]),
+        grammar: grammar_wrapping_each(FUNCTION_TAGS, &["seed:tool_call"]),
         tokens: &[],
         thought: None,
-        lesson: "Write each call in a `seed:tool_call` block: one `function` tag with the tool's name, and in it one \
+        instructions: "Write each call in a `seed:tool_call` block: one `function` tag with the tool's name, and in it one \
 `parameter` tag for each argument.",
     },
     Dialect {
@@ -128,10 +128,10 @@ tag for each argument, its value on lines of its own.",
         aliases: &["glm45", "glm47"],
         summary: "The tool's name, then <arg_key> and <arg_value> pairs, in a <tool_call> block (GLM 4.5 and later).",
         spec: include_str!("../specs/glm.md"),
-        grammar: tagged(Tags::Keyed { call: "tool_call", key: "arg_key", value: "arg_value" }, &[], &[""]),
+        grammar: tagged_grammar(TagScheme::Keyed { call: "tool_call", key: "arg_key", value: "arg_value" }, &[], &[""]),
         tokens: &[],
         thought: None,
-        lesson: "Write each call in a `tool_call` block: the tool's name, then for each argument an `arg_key` and an \
+        instructions: "Write each call in a `tool_call` block: the tool's name, then for each argument an `arg_key` and an \
 `arg_value`.",
     },
     Dialect {
@@ -139,13 +139,13 @@ tag for each argument, its value on lines of its own.",
         aliases: &[],
         summary: "Tags between <|open|>, <|close|> and <|sep|> (Kimi K3).",
         spec: include_str!("../specs/kimi_k3.md"),
-        grammar: Grammar::Tagged(Tagged {
-            notation: Notation::Delimited { open: "<|open|>", close: "<|close|>", end: "<|sep|>" },
-            tags: Tags::Fixed {
+        grammar: Grammar::Tagged(TaggedCalls {
+            notation: TagNotation::Delimited { open: "<|open|>", close: "<|close|>", end: "<|sep|>" },
+            tags: TagScheme::Fixed {
                 call: "call",
                 argument: "argument",
-                call_name: NameIn::Attribute("tool"),
-                argument_name: NameIn::Attribute("key"),
+                call_name: NamePosition::Attribute("tool"),
+                argument_name: NamePosition::Attribute("key"),
                 typed: Some(("type", "string", "json")),
             },
             wrappers: &["tools"],
@@ -156,7 +156,7 @@ tag for each argument, its value on lines of its own.",
         }),
         tokens: &[],
         thought: Some(("<|open|>think<|sep|>", "<|close|>think<|sep|>")),
-        lesson: "Write calls in a `tools` block: one `call` with the tool's name and its number for each call, and in it one \
+        instructions: "Write calls in a `tools` block: one `call` with the tool's name and its number for each call, and in it one \
 `argument` with key and type for each argument.",
     },
     Dialect {
@@ -164,8 +164,8 @@ tag for each argument, its value on lines of its own.",
         aliases: &[],
         summary: "The tags of invoke with the prefix steptml: between DeepSeek's markers (Step 3).",
         spec: include_str!("../specs/step3.md"),
-        grammar: Grammar::Tagged(Tagged {
-            notation: Notation::Angle,
+        grammar: Grammar::Tagged(TaggedCalls {
+            notation: TagNotation::Angle,
             tags: INVOKE_TAGS,
             wrappers: &[],
             each: false,
@@ -179,26 +179,30 @@ tag for each argument, its value on lines of its own.",
         }),
         tokens: &[],
         thought: None,
-        lesson: "Write each call between the markers: one `steptml:invoke` tag with the tool's name, and in it one \
+        instructions: "Write each call between the markers: one `steptml:invoke` tag with the tool's name, and in it one \
 `steptml:parameter` tag for each argument.",
     },
 ];
 
-const fn tagged(tags: Tags, wrappers: &'static [&'static str], prefixes: &'static [&'static str]) -> Grammar {
-    Grammar::Tagged(plain(tags, wrappers, false, prefixes))
+const fn tagged_grammar(
+    tags: TagScheme,
+    wrappers: &'static [&'static str],
+    prefixes: &'static [&'static str],
+) -> Grammar {
+    Grammar::Tagged(angle_calls(tags, wrappers, false, prefixes))
 }
 
 /// Each call has a wrapper of its own.
-const fn each(tags: Tags, wrappers: &'static [&'static str]) -> Grammar {
-    Grammar::Tagged(plain(tags, wrappers, true, &[""]))
+const fn grammar_wrapping_each(tags: TagScheme, wrappers: &'static [&'static str]) -> Grammar {
+    Grammar::Tagged(angle_calls(tags, wrappers, true, &[""]))
 }
 
 /// Tags in angle brackets, with nothing around them but wrappers.
-pub(super) const fn plain(
-    tags: Tags,
+pub(super) const fn angle_calls(
+    tags: TagScheme,
     wrappers: &'static [&'static str],
     each: bool,
     prefixes: &'static [&'static str],
-) -> Tagged {
-    Tagged { notation: Notation::Angle, tags, wrappers, each, sections: &[], prefixes, frames: &[] }
+) -> TaggedCalls {
+    TaggedCalls { notation: TagNotation::Angle, tags, wrappers, each, sections: &[], prefixes, frames: &[] }
 }

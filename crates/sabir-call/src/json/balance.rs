@@ -11,21 +11,21 @@
 use super::string::plain_end;
 
 /// Bytes that a value must not run over without asking: outside of strings they may begin a marker.
-pub(crate) type Guard = [u8; 2];
+pub(crate) type GuardBytes = [u8; 2];
 
 /// Asks for nothing: no UTF-8 text holds this byte.
-pub(crate) const UNGUARDED: Guard = [0xff; 2];
+pub(crate) const UNGUARDED: GuardBytes = [0xff; 2];
 
 /// How far a value has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Balance {
+pub(crate) struct BalanceScanner {
     depth: u32,
-    place: Place,
+    place: ScanPlace,
 }
 
 /// Where a scan stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum ScanStop {
     /// The value ended before this byte.
     End(usize),
     /// A guarded byte stands here.
@@ -35,7 +35,7 @@ pub(crate) enum Stop {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ScanPlace {
     /// Where a key or a value may start.
     Fresh,
     /// In a word or behind a value.
@@ -46,41 +46,41 @@ enum Place {
     SingleEscape,
 }
 
-impl Balance {
+impl BalanceScanner {
     /// Before a value.
-    pub(crate) fn value() -> Self {
-        Self { depth: 0, place: Place::Fresh }
+    pub(crate) fn at_value() -> Self {
+        Self { depth: 0, place: ScanPlace::Fresh }
     }
 
     /// Inside that many brackets; `fresh`: where a key or a value may start.
-    pub(crate) fn inside(depth: u32, fresh: bool) -> Self {
-        Self { depth, place: if fresh { Place::Fresh } else { Place::Word } }
+    pub(crate) fn inside_brackets(depth: u32, fresh: bool) -> Self {
+        Self { depth, place: if fresh { ScanPlace::Fresh } else { ScanPlace::Word } }
     }
 
     /// Follows the text from `from` on. With `pass` the first byte is no guarded one.
-    pub(crate) fn scan(&mut self, bytes: &[u8], from: usize, guard: Guard, pass: bool) -> Stop {
+    pub(crate) fn scan(&mut self, bytes: &[u8], from: usize, guard: GuardBytes, pass: bool) -> ScanStop {
         let mut at = from;
         loop {
-            if self.place == Place::Double {
+            if self.place == ScanPlace::Double {
                 at = plain_end(bytes, at);
             }
-            let Some(&byte) = bytes.get(at) else { return Stop::More };
+            let Some(&byte) = bytes.get(at) else { return ScanStop::More };
             self.place = match (self.place, byte) {
-                (Place::Double, b'"') | (Place::Single, b'\'') => {
-                    self.place = Place::Word;
+                (ScanPlace::Double, b'"') | (ScanPlace::Single, b'\'') => {
+                    self.place = ScanPlace::Word;
                     if self.depth == 0 {
-                        return Stop::End(at + 1);
+                        return ScanStop::End(at + 1);
                     }
-                    Place::Word
+                    ScanPlace::Word
                 }
-                (Place::Double, b'\\') => Place::DoubleEscape,
-                (Place::Single, b'\\') => Place::SingleEscape,
-                (Place::Double | Place::DoubleEscape, _) => Place::Double,
-                (Place::Single | Place::SingleEscape, _) => Place::Single,
-                (_, byte) if guard.contains(&byte) && !(pass && at == from) => return Stop::Guard(at),
-                (place, byte) => match self.outside(place, byte) {
+                (ScanPlace::Double, b'\\') => ScanPlace::DoubleEscape,
+                (ScanPlace::Single, b'\\') => ScanPlace::SingleEscape,
+                (ScanPlace::Double | ScanPlace::DoubleEscape, _) => ScanPlace::Double,
+                (ScanPlace::Single | ScanPlace::SingleEscape, _) => ScanPlace::Single,
+                (_, byte) if guard.contains(&byte) && !(pass && at == from) => return ScanStop::Guard(at),
+                (place, byte) => match self.step_outside(place, byte) {
                     Ok(place) => place,
-                    Err(past) => return Stop::End(at + past),
+                    Err(past) => return ScanStop::End(at + past),
                 },
             };
             at += 1;
@@ -88,43 +88,43 @@ impl Balance {
     }
 
     /// One byte outside of strings: the new place, or how many bytes of it still belong to the value that ends here.
-    fn outside(&mut self, place: Place, byte: u8) -> Result<Place, usize> {
+    fn step_outside(&mut self, place: ScanPlace, byte: u8) -> Result<ScanPlace, usize> {
         let bare = self.depth == 0;
         Ok(match byte {
-            b' ' | b'\t' | b'\n' | b'\r' if bare && place == Place::Word => return Err(0),
+            b' ' | b'\t' | b'\n' | b'\r' if bare && place == ScanPlace::Word => return Err(0),
             b' ' | b'\t' | b'\n' | b'\r' => place,
-            b'"' if bare && place == Place::Word => return Err(0),
-            b'"' => Place::Double,
-            b'\'' if place == Place::Fresh => Place::Single,
+            b'"' if bare && place == ScanPlace::Word => return Err(0),
+            b'"' => ScanPlace::Double,
+            b'\'' if place == ScanPlace::Fresh => ScanPlace::Single,
             b',' | b'}' | b']' if bare => return Err(0),
             b'{' | b'[' => {
                 self.depth = self.depth.saturating_add(1);
-                Place::Fresh
+                ScanPlace::Fresh
             }
             b'}' | b']' => {
                 self.depth -= 1;
                 if self.depth == 0 {
                     return Err(1);
                 }
-                Place::Word
+                ScanPlace::Word
             }
-            b',' | b':' => Place::Fresh,
-            _ => Place::Word,
+            b',' | b':' => ScanPlace::Fresh,
+            _ => ScanPlace::Word,
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Balance, Guard, Stop, UNGUARDED};
+    use super::{BalanceScanner, GuardBytes, ScanStop, UNGUARDED};
 
     /// `|` stands where the scan must stop; a text without it must not end.
-    fn check_guarded(marked: &str, guard: Guard) {
+    fn check_guarded(marked: &str, guard: GuardBytes) {
         let text = marked.replace('|', "");
         for size in 1..=text.len() {
-            let (mut balance, mut from, mut found) = (Balance::value(), 0, None);
+            let (mut balance, mut from, mut found) = (BalanceScanner::at_value(), 0, None);
             for piece in text.as_bytes().chunks(size) {
-                if let Stop::End(at) | Stop::Guard(at) = balance.scan(piece, 0, guard, false) {
+                if let ScanStop::End(at) | ScanStop::Guard(at) = balance.scan(piece, 0, guard, false) {
                     found = Some(from + at);
                     break;
                 }

@@ -7,16 +7,16 @@
 //!
 //! Grammar as implemented: see `json/string.rs`.
 
-use crate::event::{Event, Sink};
+use crate::event::{Event, EventSink};
 use crate::fault::{Fault, FaultKind};
 
-use super::string::{Escape, Marks, Unescaped, WHOLE, plain_end, unescape};
-use super::{ArgumentScanner, State};
+use super::string::{EscapeState, EscapeStep, SURROGATE_HINT, SpecialMask, plain_end, unescape_letter};
+use super::{ArgumentScanner, ScannerState};
 
 /// The string that is being decoded.
 #[derive(Debug, Default)]
-pub(super) struct Strings {
-    pub(super) escape: Escape,
+pub(super) struct StringDecoder {
+    pub(super) escape: EscapeState,
     /// Decoded text that has not gone out yet; empty between pushes.
     pub(super) decoded: String,
     /// What has been told of the string's mistakes: bits, so that the scanner stays small.
@@ -30,9 +30,9 @@ const RAW: u8 = 2;
 /// An unknown escape has been told.
 const UNKNOWN: u8 = 4;
 
-impl Strings {
+impl StringDecoder {
     /// Whether this mistake is the first of its kind.
-    fn first(&mut self, kind: u8) -> bool {
+    fn is_first(&mut self, kind: u8) -> bool {
         let first = self.told & kind == 0;
         self.told |= kind;
         first
@@ -40,17 +40,17 @@ impl Strings {
 }
 
 impl ArgumentScanner {
-    pub(super) fn take_long(&mut self, chunk: &str, out: &mut dyn Sink) -> bool {
-        let plain = self.strings.escape == Escape::None && plain_end(chunk.as_bytes(), 0) == chunk.len();
+    pub(super) fn take_long(&mut self, chunk: &str, out: &mut dyn EventSink) -> bool {
+        let plain = self.strings.escape == EscapeState::None && plain_end(chunk.as_bytes(), 0) == chunk.len();
         if plain {
-            out.event(Event::ArgDelta { index: self.index, text: chunk });
+            out.push_event(Event::ArgDelta { index: self.index, text: chunk });
         }
         plain
     }
 
     /// A key or a string value, up to its end, the chunk's, or an escape that is more than one letter.
     #[inline(never)]
-    pub(super) fn string(&mut self, chunk: &str, from: usize, out: &mut dyn Sink) -> usize {
+    pub(super) fn read_string(&mut self, chunk: &str, from: usize, out: &mut dyn EventSink) -> usize {
         let bytes = chunk.as_bytes();
         let (mut run, mut at) = (from, from);
         loop {
@@ -58,18 +58,18 @@ impl ArgumentScanner {
             let text = chunk.get(run..at).unwrap_or_default();
             match bytes.get(at) {
                 None => {
-                    self.deliver(text, out);
+                    self.emit_decoded(text, out);
                     return at;
                 }
                 Some(b'"') => {
-                    self.deliver(text, out);
+                    self.emit_decoded(text, out);
                     self.end_string(at, out);
                     return at + 1;
                 }
                 Some(b'\\') => {
                     self.strings.decoded.push_str(text);
-                    let Some(c) = bytes.get(at + 1).copied().and_then(unescape) else {
-                        self.strings.escape = Escape::Open;
+                    let Some(c) = bytes.get(at + 1).copied().and_then(unescape_letter) else {
+                        self.strings.escape = EscapeState::Open;
                         return at + 1;
                     };
                     self.strings.decoded.push(c);
@@ -78,7 +78,7 @@ impl ArgumentScanner {
                 }
                 Some(_) => {
                     self.strings.decoded.push_str(text);
-                    self.tell_raw(at, out);
+                    self.report_raw_control(at, out);
                     self.strings.decoded.push_str(chunk.get(at..=at).unwrap_or_default());
                     at += 1;
                     run = at;
@@ -87,22 +87,22 @@ impl ArgumentScanner {
         }
     }
 
-    /// [`Self::take`] of a short chunk that holds escapes. Nothing goes out before the chunk is known to hold neither the
+    /// [`Self::take_chunk`] of a short chunk that holds escapes. Nothing goes out before the chunk is known to hold neither the
     /// string's end nor a mistake.
     #[inline(never)]
-    pub(super) fn take_escaped(&mut self, chunk: &str, marks: Marks, out: &mut dyn Sink) -> bool {
-        let Strings { escape, decoded, .. } = &mut self.strings;
+    pub(super) fn take_escaped(&mut self, chunk: &str, marks: SpecialMask, out: &mut dyn EventSink) -> bool {
+        let StringDecoder { escape, decoded, .. } = &mut self.strings;
         let open = match escape {
-            Escape::None => false,
-            Escape::Open => true,
+            EscapeState::None => false,
+            EscapeState::Open => true,
             _ => return false,
         };
         decoded.reserve_exact(chunk.len());
-        let ends = marks.decode(chunk, open, decoded);
+        let ends = marks.decode_piece(chunk, open, decoded);
         if let Some(open) = ends {
-            *escape = if open { Escape::Open } else { Escape::None };
+            *escape = if open { EscapeState::Open } else { EscapeState::None };
             if !decoded.is_empty() {
-                out.event(Event::ArgDelta { index: self.index, text: decoded });
+                out.push_event(Event::ArgDelta { index: self.index, text: decoded });
             }
         }
         decoded.clear();
@@ -111,73 +111,73 @@ impl ArgumentScanner {
 
     /// Hands on what has been decoded, and `tail` behind it.
     #[inline]
-    pub(super) fn deliver(&mut self, tail: &str, out: &mut dyn Sink) {
+    pub(super) fn emit_decoded(&mut self, tail: &str, out: &mut dyn EventSink) {
         let decoded = &mut self.strings.decoded;
-        if decoded.is_empty() && self.state != State::Key {
+        if decoded.is_empty() && self.state != ScannerState::Key {
             if !tail.is_empty() {
-                out.event(Event::ArgDelta { index: self.index, text: tail });
+                out.push_event(Event::ArgDelta { index: self.index, text: tail });
             }
             return;
         }
         decoded.push_str(tail);
-        if self.state == State::Key {
+        if self.state == ScannerState::Key {
             if let Some(head) = self.head.as_mut().filter(|head| !head.over) {
                 head.key.push_str(decoded);
             }
         } else {
-            out.event(Event::ArgDelta { index: self.index, text: decoded });
+            out.push_event(Event::ArgDelta { index: self.index, text: decoded });
         }
         decoded.clear();
     }
 
     /// Tells the first raw control character.
-    fn tell_raw(&mut self, at: usize, out: &mut dyn Sink) {
-        if self.strings.first(RAW) {
+    fn report_raw_control(&mut self, at: usize, out: &mut dyn EventSink) {
+        if self.strings.is_first(RAW) {
             let message = "a raw control character in a string; JSON wants it escaped";
-            let fault = Fault::warning(FaultKind::ControlCharacter, self.span(at), message);
-            self.warn(fault.hint("write it escaped, a line feed as `\\n`"), out);
+            let fault = Fault::warning(FaultKind::ControlCharacter, self.span_at(at), message);
+            self.emit_warning(fault.with_hint("write it escaped, a line feed as `\\n`"), out);
         }
     }
 
     /// Tells the first lone surrogate.
-    fn tell_lone(&mut self, at: usize, out: &mut dyn Sink) {
-        if self.strings.first(LONE) {
+    fn report_lone_surrogate(&mut self, at: usize, out: &mut dyn EventSink) {
+        if self.strings.is_first(LONE) {
             let message = "a lone surrogate escape, which no text can hold";
-            let fault = Fault::error(FaultKind::MalformedJson, self.span(at), message);
-            self.warn(fault.hint(WHOLE), out);
+            let fault = Fault::error(FaultKind::MalformedJson, self.span_at(at), message);
+            self.emit_warning(fault.with_hint(SURROGATE_HINT), out);
         }
     }
 
-    fn end_string(&mut self, at: usize, out: &mut dyn Sink) {
+    fn end_string(&mut self, at: usize, out: &mut dyn EventSink) {
         self.state = match self.state {
-            State::Key => State::Colon,
-            State::Text(top) => {
-                self.close(at, out);
-                if top { State::End } else { State::Comma }
+            ScannerState::Key => ScannerState::Colon,
+            ScannerState::Text(top) => {
+                self.close_argument(at, out);
+                if top { ScannerState::End } else { ScannerState::Comma }
             }
             state => state,
         };
     }
 
     /// One byte of an escape. Returns where to go on: at the same byte where it does not belong to the escape.
-    pub(super) fn escaped(&mut self, byte: u8, at: usize, out: &mut dyn Sink) -> usize {
-        match self.strings.escape.take(byte) {
-            Unescaped::Taken(c) => {
+    pub(super) fn read_escape(&mut self, byte: u8, at: usize, out: &mut dyn EventSink) -> usize {
+        match self.strings.escape.push_byte(byte) {
+            EscapeStep::Taken(c) => {
                 self.strings.decoded.extend(c);
                 at + 1
             }
-            Unescaped::Lone(taken) => {
-                self.tell_lone(at, out);
+            EscapeStep::Lone(taken) => {
+                self.report_lone_surrogate(at, out);
                 self.strings.decoded.push(char::REPLACEMENT_CHARACTER);
                 at + usize::from(taken)
             }
-            Unescaped::Unknown => {
-                self.deliver("", out);
-                if self.strings.first(UNKNOWN) {
-                    self.broken(at, "no such escape in a JSON string", out);
+            EscapeStep::Unknown => {
+                self.emit_decoded("", out);
+                if self.strings.is_first(UNKNOWN) {
+                    self.report_malformed(at, "no such escape in a JSON string", out);
                 }
-                let Strings { escape, decoded, .. } = &mut self.strings;
-                escape.written(decoded);
+                let StringDecoder { escape, decoded, .. } = &mut self.strings;
+                escape.write_unknown(decoded);
                 at
             }
         }

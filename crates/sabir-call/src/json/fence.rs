@@ -7,14 +7,14 @@
 //!
 //! Grammar as implemented: "```" "`"* word? ws* balanced ws* "```" "`"*, with `balanced` as in `json/balance.rs`.
 
-use crate::event::{ArgForm, Event, Sink};
+use crate::event::{ArgForm, Event, EventSink};
 
-use super::balance::{Balance, Stop, UNGUARDED};
-use super::{ArgumentScanner, State};
+use super::balance::{BalanceScanner, ScanStop, UNGUARDED};
+use super::{ArgumentScanner, ScannerState};
 
 /// How far a fence has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fence {
+pub(super) enum FencePhase {
     /// In the backticks before the object.
     Ticks,
     /// Behind them.
@@ -26,64 +26,64 @@ pub(super) enum Fence {
 
 impl ArgumentScanner {
     /// The first backtick.
-    pub(super) fn begin_fence(&mut self, at: usize, out: &mut dyn Sink) -> usize {
-        out.event(Event::ArgStart { index: self.index, name: "", form: ArgForm::Json, at: self.offset + at });
-        self.state = State::Fenced(Fence::Ticks, 0);
+    pub(super) fn begin_fence(&mut self, at: usize, out: &mut dyn EventSink) -> usize {
+        out.push_event(Event::ArgStart { index: self.index, name: "", form: ArgForm::Json, at: self.offset + at });
+        self.state = ScannerState::Fenced(FencePhase::Ticks, 0);
         at
     }
 
     /// Goes on in a fenced text, of which so many backticks have been read.
-    pub(super) fn fenced(
+    pub(super) fn read_fence(
         &mut self,
         chunk: &str,
         from: usize,
-        (fence, ticks): (Fence, u32),
-        out: &mut dyn Sink,
+        (fence, ticks): (FencePhase, u32),
+        out: &mut dyn EventSink,
     ) -> usize {
         let bytes = chunk.as_bytes();
         let Some(&byte) = bytes.get(from) else { return from };
         let next = match (fence, byte) {
-            (Fence::Ticks, b'`') => State::Fenced(Fence::Ticks, ticks.saturating_add(1)),
-            (Fence::Ticks, _) if ticks >= 3 => {
-                self.state = State::Fenced(Fence::Word, ticks);
+            (FencePhase::Ticks, b'`') => ScannerState::Fenced(FencePhase::Ticks, ticks.saturating_add(1)),
+            (FencePhase::Ticks, _) if ticks >= 3 => {
+                self.state = ScannerState::Fenced(FencePhase::Word, ticks);
                 return from;
             }
-            (Fence::Word, b'{') => {
-                self.balance = Balance::value();
-                self.state = State::Fenced(Fence::Object, ticks);
+            (FencePhase::Word, b'{') => {
+                self.balance = BalanceScanner::at_value();
+                self.state = ScannerState::Fenced(FencePhase::Object, ticks);
                 return from;
             }
-            (Fence::Word, _) if byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace() => self.state,
-            (Fence::Object, _) => {
+            (FencePhase::Word, _) if byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace() => self.state,
+            (FencePhase::Object, _) => {
                 let (to, state) = match self.balance.scan(bytes, from, UNGUARDED, false) {
-                    Stop::End(to) => (to, State::Fenced(Fence::Close(ticks), ticks)),
-                    Stop::Guard(to) => (to, self.state),
-                    Stop::More => (bytes.len(), self.state),
+                    ScanStop::End(to) => (to, ScannerState::Fenced(FencePhase::Close(ticks), ticks)),
+                    ScanStop::Guard(to) => (to, self.state),
+                    ScanStop::More => (bytes.len(), self.state),
                 };
                 self.state = state;
-                return self.pass(chunk, from, to, out);
+                return self.emit_source(chunk, from, to, out);
             }
-            (Fence::Close(left), _) if left == ticks && byte.is_ascii_whitespace() => self.state,
-            (Fence::Close(1), b'`') => State::End,
-            (Fence::Close(left), b'`') => State::Fenced(Fence::Close(left - 1), ticks),
+            (FencePhase::Close(left), _) if left == ticks && byte.is_ascii_whitespace() => self.state,
+            (FencePhase::Close(1), b'`') => ScannerState::End,
+            (FencePhase::Close(left), b'`') => ScannerState::Fenced(FencePhase::Close(left - 1), ticks),
             _ => {
-                self.close(from, out);
-                self.broken(from, "an object `{…}` was expected in the code fence, and nothing else", out);
-                self.state = State::Broken;
+                self.close_argument(from, out);
+                self.report_malformed(from, "an object `{…}` was expected in the code fence, and nothing else", out);
+                self.state = ScannerState::Broken;
                 return from;
             }
         };
-        self.pass(chunk, from, from + 1, out);
+        self.emit_source(chunk, from, from + 1, out);
         self.state = next;
-        if next == State::End {
-            self.close(from + 1, out);
+        if next == ScannerState::End {
+            self.close_argument(from + 1, out);
         }
         from + 1
     }
 
-    fn pass(&self, chunk: &str, from: usize, to: usize, out: &mut dyn Sink) -> usize {
+    fn emit_source(&self, chunk: &str, from: usize, to: usize, out: &mut dyn EventSink) -> usize {
         if let Some(text) = chunk.get(from..to).filter(|text| !text.is_empty()) {
-            out.event(Event::ArgDelta { index: self.index, text });
+            out.push_event(Event::ArgDelta { index: self.index, text });
         }
         to
     }

@@ -6,14 +6,14 @@
 //!
 //! Grammar as implemented: `\` and one of `"\/bfnrt`, or `\u` and four hexadecimal digits.
 
-use crate::lanes::{LANES, below, first, lanes};
+use crate::swar::{LANES, first_lane, lanes_below, lanes_equal};
 
 /// What to write instead of half a surrogate pair.
-pub(crate) const WHOLE: &str = "write the character itself, or both halves of its escape";
+pub(crate) const SURROGATE_HINT: &str = "write the character itself, or both halves of its escape";
 
 /// An escape that may be broken off between two pieces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Escape {
+pub(super) enum EscapeState {
     #[default]
     None,
     /// After the backslash.
@@ -28,7 +28,7 @@ pub(super) enum Escape {
 
 /// What one byte did to an escape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unescaped {
+pub(super) enum EscapeStep {
     /// It belongs to the escape, which goes on or stands for this.
     Taken(Option<char>),
     /// A surrogate had no partner. `true`: the byte belongs to the escape all the same.
@@ -37,9 +37,9 @@ pub(super) enum Unescaped {
     Unknown,
 }
 
-impl Escape {
+impl EscapeState {
     /// Takes one byte behind a backslash.
-    pub(super) fn take(&mut self, byte: u8) -> Unescaped {
+    pub(super) fn push_byte(&mut self, byte: u8) -> EscapeStep {
         let before = *self;
         *self = match (before, byte) {
             (Self::Open, b'u') => Self::Unicode(0, 0, 0),
@@ -47,56 +47,56 @@ impl Escape {
             (Self::High(high), b'\\') => Self::HighOpen(high),
             (Self::High(_), _) => {
                 *self = Self::None;
-                return Unescaped::Lone(false);
+                return EscapeStep::Lone(false);
             }
             (Self::HighOpen(_), _) => {
                 *self = Self::Open;
-                return Unescaped::Lone(false);
+                return EscapeStep::Lone(false);
             }
             (Self::Unicode(count, value, high), _) if byte.is_ascii_hexdigit() => {
                 let digit = char::from(byte).to_digit(16).and_then(|digit| u16::try_from(digit).ok()).unwrap_or(0);
                 let value = value.wrapping_shl(4) | digit;
                 if count == 3 {
-                    return self.unit(value, high);
+                    return self.push_unit(value, high);
                 }
                 Self::Unicode(count + 1, value, high)
             }
             (Self::Open, _) => {
-                let letter = unescape(byte);
+                let letter = unescape_letter(byte);
                 if letter.is_some() {
                     *self = Self::None;
-                    return Unescaped::Taken(letter);
+                    return EscapeStep::Taken(letter);
                 }
-                return Unescaped::Unknown;
+                return EscapeStep::Unknown;
             }
-            _ => return Unescaped::Unknown,
+            _ => return EscapeStep::Unknown,
         };
-        Unescaped::Taken(None)
+        EscapeStep::Taken(None)
     }
 
     /// A whole UTF-16 unit, perhaps after a high surrogate (0: none).
-    fn unit(&mut self, value: u16, high: u16) -> Unescaped {
+    fn push_unit(&mut self, value: u16, high: u16) -> EscapeStep {
         *self = Self::None;
         if high != 0 {
             if let Some(Ok(c)) = char::decode_utf16([high, value]).next() {
-                return Unescaped::Taken(Some(c));
+                return EscapeStep::Taken(Some(c));
             }
             // The unit behind the lone one is read anew, as the first of its own escape.
             *self = Self::Unicode(3, value >> 4, 0);
-            return Unescaped::Lone(false);
+            return EscapeStep::Lone(false);
         }
         match char::decode_utf16([value]).next() {
-            Some(Ok(c)) => Unescaped::Taken(Some(c)),
+            Some(Ok(c)) => EscapeStep::Taken(Some(c)),
             _ if value < 0xdc00 => {
                 *self = Self::High(value);
-                Unescaped::Taken(None)
+                EscapeStep::Taken(None)
             }
-            _ => Unescaped::Lone(true),
+            _ => EscapeStep::Lone(true),
         }
     }
 
     /// What was written of an escape that JSON does not know, which is over now.
-    pub(super) fn written(&mut self, into: &mut String) {
+    pub(super) fn write_unknown(&mut self, into: &mut String) {
         into.push('\\');
         if let Self::Unicode(count, value, _) = *self {
             into.push('u');
@@ -110,13 +110,13 @@ impl Escape {
 
 /// Where the plain text from `from` on ends: at a quote, a backslash, a control character, or with the text.
 pub(super) fn plain_end(bytes: &[u8], from: usize) -> usize {
-    let special = |word: u64| lanes(word, b'"') | lanes(word, b'\\') | below(word, 0x20);
+    let special = |word: u64| lanes_equal(word, b'"') | lanes_equal(word, b'\\') | lanes_below(word, 0x20);
     let mut at = from;
     let mut rest = bytes.get(from..).unwrap_or_default();
     while let Some((word, after)) = rest.split_first_chunk() {
         let marks = special(u64::from_le_bytes(*word));
         if marks != 0 {
-            return at + first(marks);
+            return at + first_lane(marks);
         }
         (at, rest) = (at + LANES, after);
     }
@@ -124,47 +124,47 @@ pub(super) fn plain_end(bytes: &[u8], from: usize) -> usize {
         return at;
     }
     // Less than a register is left. Zeros stand in the lanes behind it, which count as special and so end it.
-    at + first(special(last(bytes, rest.len())))
+    at + first_lane(special(load_tail(bytes, rest.len())))
 }
 
-/// The longest piece that has a [`Marks`].
+/// The longest piece that has a [`SpecialMask`].
 pub(super) const PIECE: usize = 64;
 
 /// The special characters of a short piece, one bit each. All of them are found before any is looked at: where one search
 /// must wait for the end of the one before, most of the time goes by in waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Marks(u64);
+pub(super) struct SpecialMask(u64);
 
-impl Marks {
+impl SpecialMask {
     /// The marks of a piece of at most [`PIECE`] bytes.
     #[inline]
-    pub(super) fn of(piece: &[u8]) -> Self {
+    pub(super) fn from_piece(piece: &[u8]) -> Self {
         let (mut marks, mut at, mut rest) = (0, 0, piece);
         while let Some((word, after)) = rest.split_first_chunk() {
-            marks |= packed(u64::from_le_bytes(*word)) << at;
+            marks |= special_bits(u64::from_le_bytes(*word)) << at;
             (at, rest) = (at + LANES, after);
         }
         if !rest.is_empty() {
             // Zeros stand behind the last bytes, and the mark of the first one would be wrong.
-            marks |= (packed(last(piece, rest.len())) & !(u64::MAX << rest.len())) << at;
+            marks |= (special_bits(load_tail(piece, rest.len())) & !(u64::MAX << rest.len())) << at;
         }
         Self(marks)
     }
 
     /// Whether all of the piece is plain.
     #[inline]
-    pub(super) fn none(self) -> bool {
+    pub(super) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// Decodes the piece that the marks belong to, which begins behind a backslash if `open`. Returns whether it ends behind
     /// one. `None`: it holds the end of the string, or something that must be looked at more closely.
     #[inline]
-    pub(super) fn decode(self, piece: &str, open: bool, decoded: &mut String) -> Option<bool> {
+    pub(super) fn decode_piece(self, piece: &str, open: bool, decoded: &mut String) -> Option<bool> {
         let bytes = piece.as_bytes();
         let (mut marks, mut at) = (self.0, 0);
         if open {
-            decoded.push(unescape(*bytes.first()?)?);
+            decoded.push(unescape_letter(*bytes.first()?)?);
             (marks, at) = (marks & !1, 1);
         }
         while marks != 0 {
@@ -174,7 +174,7 @@ impl Marks {
                 return None;
             }
             let Some(letter) = bytes.get(mark + 1) else { return Some(true) };
-            decoded.push(unescape(*letter)?);
+            decoded.push(unescape_letter(*letter)?);
             at = mark + 2;
             marks &= !(3 << mark);
         }
@@ -185,7 +185,7 @@ impl Marks {
 
 /// The special characters of a register, exactly, in its lowest bits.
 #[inline]
-fn packed(word: u64) -> u64 {
+fn special_bits(word: u64) -> u64 {
     const LOWS: u64 = u64::MAX / 0xff * 0x7f;
     let equal = |byte: u8| {
         let differs = word ^ (u64::MAX / 0xff * u64::from(byte));
@@ -198,7 +198,7 @@ fn packed(word: u64) -> u64 {
 
 /// The last bytes of a piece in a register, with zeros in the lanes behind them.
 #[inline]
-fn last(piece: &[u8], length: usize) -> u64 {
+fn load_tail(piece: &[u8], length: usize) -> u64 {
     match piece.last_chunk() {
         Some(word) => u64::from_le_bytes(*word).unbounded_shr(64 - 8 * length as u32),
         None => piece.iter().rev().take(length).fold(0, |word, byte| word << 8 | u64::from(*byte)),
@@ -221,13 +221,13 @@ const LETTERS: [u8; 256] = {
 };
 
 /// A table and no `match`, because a jump would be foreseen wrongly every other time.
-pub(super) fn unescape(letter: u8) -> Option<char> {
+pub(super) fn unescape_letter(letter: u8) -> Option<char> {
     LETTERS.get(usize::from(letter)).filter(|c| **c != 0).map(|c| char::from(*c))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Marks, plain_end};
+    use super::{SpecialMask, plain_end};
 
     #[test]
     fn marks_are_exact() {
@@ -238,7 +238,7 @@ mod tests {
                 let special = |byte: u8| matches!(byte, b'"' | b'\\' | 0..0x20);
                 let naive =
                     piece.iter().enumerate().fold(0, |marks, (at, byte)| marks | u64::from(special(*byte)) << at);
-                assert_eq!(Marks::of(&piece), Marks(naive), "{piece:x?}");
+                assert_eq!(SpecialMask::from_piece(&piece), SpecialMask(naive), "{piece:x?}");
                 let end = piece.iter().position(|byte| special(*byte)).unwrap_or(length);
                 assert_eq!(plain_end(&piece, 0), end, "{piece:x?}");
             }
@@ -249,7 +249,7 @@ mod tests {
     fn short_pieces() {
         let check = |piece: &str, open: bool, expected: Option<(&str, bool)>| {
             let mut decoded = String::new();
-            let ends = Marks::of(piece.as_bytes()).decode(piece, open, &mut decoded);
+            let ends = SpecialMask::from_piece(piece.as_bytes()).decode_piece(piece, open, &mut decoded);
             assert_eq!(ends.map(|ends| (decoded.as_str(), ends)), expected, "{piece}");
         };
         check(r#"a\n\"b\\\\c\/"#, false, Some(("a\n\"b\\\\c/", false)));

@@ -4,14 +4,14 @@ use std::ops::Deref;
 
 /// Text that is kept.
 #[derive(Debug, Default)]
-pub(super) struct Buffer(Option<Box<Kept>>);
+pub(super) struct LazyBuffer(Option<Box<BufferText>>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct BufferText {
     text: String,
 }
 
-impl Buffer {
+impl LazyBuffer {
     pub(super) fn push_str(&mut self, text: &str) {
         if !text.is_empty() {
             self.0.get_or_insert_default().text.push_str(text);
@@ -26,12 +26,12 @@ impl Buffer {
     }
 
     /// Forgets the text and gives its memory back.
-    pub(super) fn free(&mut self) {
+    pub(super) fn release_memory(&mut self) {
         self.0 = None;
     }
 }
 
-impl Deref for Buffer {
+impl Deref for LazyBuffer {
     type Target = str;
 
     fn deref(&self) -> &str {

@@ -21,27 +21,27 @@
 mod tests;
 
 use crate::dialect::grammar::GemmaCalls;
-use crate::event::{Certainty, Cut, Event, Mark, MarkRole, Sink};
+use crate::event::{Certainty, Event, EventSink, MarkupRole, MarkupSpan, Truncation};
 use crate::fault::{Fault, FaultKind, Span};
 
-use super::python::given::Given;
-use super::python::literal::{Literal, Notation, Reached, Scope};
-use super::python::skip::Skip;
-use super::python::text::starts;
-use super::python::word::{WORD_CAP, Word, WordEnd, blank, found, in_name};
-use super::region::{Next, Region, Taken, View, drive};
+use super::python::given_arguments::GivenArguments;
+use super::python::literal::{LiteralNotation, LiteralProgress, LiteralReader, ValueScope};
+use super::python::skip::RegionSkipper;
+use super::python::text::starts_with_marker;
+use super::python::word_buffer::{WORD_CAP, WordBuffer, WordEnd, describe_found, is_name_byte, whitespace_len};
+use super::region::{RegionParser, RegionProgress, StepOutcome, TextView, run_steps};
 
 /// What stands before a tool's name.
 const CALL: &str = "call:";
 
 /// Reads calls in Gemma's notation.
 #[derive(Debug)]
-pub(super) struct Gemma {
+pub(super) struct GemmaRegionParser {
     grammar: &'static GemmaCalls,
     /// Without the markers around the call.
     bare: bool,
     dialect: &'static str,
-    state: State,
+    state: GemmaState,
     /// Where the first call begins, until it is open.
     at: Option<usize>,
     /// The index of the next call.
@@ -50,15 +50,15 @@ pub(super) struct Gemma {
     open: bool,
     /// Offset just past the last word or call.
     end: usize,
-    given: Given,
-    word: Word,
-    literal: Literal,
+    given: GivenArguments,
+    word: WordBuffer,
+    literal: LiteralReader,
     /// Behind a mistake.
-    skip: Option<Box<Skip>>,
+    skip: Option<Box<RegionSkipper>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum GemmaState {
     /// Before a call.
     Start,
     /// Inside a tool's name.
@@ -83,7 +83,7 @@ enum State {
     Skip,
 }
 
-impl Gemma {
+impl GemmaRegionParser {
     /// A machine whose first call begins at that offset and has that index.
     pub(super) fn new(
         (grammar, bare): (&'static GemmaCalls, bool),
@@ -95,233 +95,253 @@ impl Gemma {
             grammar,
             bare,
             dialect,
-            state: State::Start,
+            state: GemmaState::Start,
             at: Some(at),
             next: index,
             open: false,
             end: 0,
-            given: Given::default(),
-            word: Word::default(),
-            literal: Literal::new(Notation::Gemma(grammar)),
+            given: GivenArguments::default(),
+            word: WordBuffer::default(),
+            literal: LiteralReader::new(LiteralNotation::Gemma(grammar)),
             skip: None,
         }
     }
 
-    fn turn(&mut self, view: View<'_>, from: usize, out: &mut dyn Sink) -> Next {
+    fn parse_step(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
         match self.state {
-            State::Skip => return self.pass(view, from, out),
-            State::Value | State::Quoted => return self.value(view, from, out),
-            State::Name | State::ArgumentName => return self.name(view, from, out),
+            GemmaState::Skip => return self.skip_rest(view, from, out),
+            GemmaState::Value | GemmaState::Quoted => return self.read_value(view, from, out),
+            GemmaState::Name | GemmaState::ArgumentName => return self.read_name(view, from, out),
             _ => {}
         }
-        let at = from + blank(rest(view, from));
-        let Some(&byte) = rest(view, at).as_bytes().first() else { return Next::Wait(at) };
+        let at = from + whitespace_len(rest_from(view, from));
+        let Some(&byte) = rest_from(view, at).as_bytes().first() else { return StepOutcome::Wait(at) };
         self.state = match (self.state, byte) {
-            (State::Start, _) if in_name(byte) => {
+            (GemmaState::Start, _) if is_name_byte(byte) => {
                 self.word.clear();
-                self.state = State::Name;
-                return Next::To(at);
+                self.state = GemmaState::Name;
+                return StepOutcome::To(at);
             }
-            (State::Start, b':') => return Next::To(at + 1),
-            (State::Start, _) => return self.wrong(view, at, "`call:` and a name were expected", out),
-            (State::Brace, b'{') => return self.begin_call(view, at, out),
-            (State::Brace, _) => return self.wrong(view, at, "`{` was expected behind the tool's name", out),
-            (State::Argument | State::Comma(_), b'}') => {
+            (GemmaState::Start, b':') => return StepOutcome::To(at + 1),
+            (GemmaState::Start, _) => return self.report_unexpected(view, at, "`call:` and a name were expected", out),
+            (GemmaState::Brace, b'{') => return self.begin_call(view, at, out),
+            (GemmaState::Brace, _) => {
+                return self.report_unexpected(view, at, "`{` was expected behind the tool's name", out);
+            }
+            (GemmaState::Argument | GemmaState::Comma(_), b'}') => {
                 self.end = view.offset + at + 1;
-                if self.close().is_empty() {
+                if self.close_marker().is_empty() {
                     self.end_call(self.end, out);
-                    return Next::Over(at + 1);
+                    return StepOutcome::Over(at + 1);
                 }
-                State::Closed
+                GemmaState::Closed
             }
-            (State::Comma(true), _) if in_name(byte) => return self.begin_name(at, byte),
-            (State::Argument, _) => return self.begin_name(at, byte),
-            (State::Colon(quoted), b':') => return self.begin_value(view, at, quoted, out),
-            (State::Colon(_), _) => return self.wrong(view, at, "`:` was expected behind the name", out),
-            (State::Comma(_), b',') => State::Argument,
-            (State::Closed, _) => return self.closed(view, at, out),
-            _ => return self.wrong(view, at, "`,` or `}` was expected behind the value", out),
+            (GemmaState::Comma(true), _) if is_name_byte(byte) => return self.begin_name(at, byte),
+            (GemmaState::Argument, _) => return self.begin_name(at, byte),
+            (GemmaState::Colon(quoted), b':') => return self.begin_value(view, at, quoted, out),
+            (GemmaState::Colon(_), _) => {
+                return self.report_unexpected(view, at, "`:` was expected behind the name", out);
+            }
+            (GemmaState::Comma(_), b',') => GemmaState::Argument,
+            (GemmaState::Closed, _) => return self.after_call(view, at, out),
+            _ => return self.report_unexpected(view, at, "`,` or `}` was expected behind the value", out),
         };
-        Next::To(at + 1)
+        StepOutcome::To(at + 1)
     }
 
     /// Inside a name that has no quotes.
-    fn name(&mut self, view: View<'_>, from: usize, out: &mut dyn Sink) -> Next {
-        let tool = self.state == State::Name;
-        let (taken, end) = self.word.take(rest(view, from), |byte| in_name(byte) || (tool && byte == b':'));
+    fn read_name(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
+        let tool = self.state == GemmaState::Name;
+        let (taken, end) =
+            self.word.take_word(rest_from(view, from), |byte| is_name_byte(byte) || (tool && byte == b':'));
         let at = from + taken;
         match end {
-            WordEnd::Open => return Next::Wait(at),
+            WordEnd::Open => return StepOutcome::Wait(at),
             WordEnd::TooLong => {
                 let span = Span::new((view.offset + at).saturating_sub(self.word.len()), view.offset + at);
                 let message = format!("a name is longer than {WORD_CAP} bytes");
-                return self.report(Fault::error(FaultKind::Limit, span, message), view, at, out);
+                return self.report_and_skip(Fault::error(FaultKind::Limit, span, message), view, at, out);
             }
             WordEnd::Here => {}
         }
         self.end = view.offset + at;
-        self.state = if tool { State::Brace } else { State::Colon(false) };
+        self.state = if tool { GemmaState::Brace } else { GemmaState::Colon(false) };
         if tool && matches!(self.word.as_str(), CALL | "") {
-            return self.wrong(view, at, "a name was expected behind `call:`", out);
+            return self.report_unexpected(view, at, "a name was expected behind `call:`", out);
         }
-        Next::To(at)
+        StepOutcome::To(at)
     }
 
-    fn begin_call(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
+    fn begin_call(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
         let word_at = self.end.saturating_sub(self.word.len());
         let name = self.word.as_str();
         let (name, name_at) = name.strip_prefix(CALL).map_or((name, word_at), |name| (name, word_at + CALL.len()));
         let start = self.at.take().unwrap_or_else(|| {
             let span = Span::new(word_at, view.offset + at + 1);
             let (sure, rule) = (Certainty::Certain, "another call behind the first");
-            out.event(Event::Mark(Mark { role: MarkRole::Call, dialect: Some(self.dialect), span, sure, rule }));
+            out.push_event(Event::Mark(MarkupSpan {
+                role: MarkupRole::Call,
+                dialect: Some(self.dialect),
+                span,
+                sure,
+                rule,
+            }));
             word_at
         });
         let index = self.next;
-        out.event(Event::CallStart { index, id: None, name, dialect: Some(self.dialect), at: start, name_at });
+        out.push_event(Event::CallStart { index, id: None, name, dialect: Some(self.dialect), at: start, name_at });
         self.next = index.saturating_add(1);
         self.open = true;
         self.given.clear();
         self.literal.begin_call();
-        self.state = State::Argument;
-        Next::To(at + 1)
+        self.state = GemmaState::Argument;
+        StepOutcome::To(at + 1)
     }
 
     /// The first byte of an argument's name.
-    fn begin_name(&mut self, at: usize, byte: u8) -> Next {
-        if in_name(byte) {
+    fn begin_name(&mut self, at: usize, byte: u8) -> StepOutcome {
+        if is_name_byte(byte) {
             self.word.clear();
-            self.state = State::ArgumentName;
+            self.state = GemmaState::ArgumentName;
         } else {
             self.literal.begin_name();
-            self.state = State::Quoted;
+            self.state = GemmaState::Quoted;
         }
-        Next::To(at)
+        StepOutcome::To(at)
     }
 
     /// The name of an argument is known, and its value begins behind that byte.
-    fn begin_value(&mut self, view: View<'_>, at: usize, quoted: bool, out: &mut dyn Sink) -> Next {
+    fn begin_value(&mut self, view: TextView<'_>, at: usize, quoted: bool, out: &mut dyn EventSink) -> StepOutcome {
         let span = Span::new(view.offset + at, view.offset + at + 1);
         let name = if quoted { self.literal.name() } else { self.word.as_str() };
-        if !self.given.add(name, self.index(), span, out) {
+        if !self.given.add_name(name, self.call_index(), span, out) {
             return self.give_up(view, at, out);
         }
-        self.word.free();
+        self.word.release_memory();
         self.literal.begin_value();
-        self.state = State::Value;
-        Next::To(at + 1)
+        self.state = GemmaState::Value;
+        StepOutcome::To(at + 1)
     }
 
     /// Inside a value or a quoted name.
-    fn value(&mut self, view: View<'_>, from: usize, out: &mut dyn Sink) -> Next {
-        let scope = Scope { view, index: self.index(), name: self.given.last() };
-        match self.literal.read(scope, from, out) {
-            Reached::More(at) => Next::Wait(at),
-            Reached::Wrong(at) => self.give_up(view, at, out),
-            Reached::End(at) => {
+    fn read_value(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
+        let scope = ValueScope { view, index: self.call_index(), name: self.given.current_name() };
+        match self.literal.read_value(scope, from, out) {
+            LiteralProgress::More(at) => StepOutcome::Wait(at),
+            LiteralProgress::Wrong(at) => self.give_up(view, at, out),
+            LiteralProgress::End(at) => {
                 let text = view.text.get(..at).is_some_and(|text| text.ends_with(self.grammar.quote));
-                self.state = if self.state == State::Quoted { State::Colon(true) } else { State::Comma(text) };
-                Next::To(at)
+                self.state =
+                    if self.state == GemmaState::Quoted { GemmaState::Colon(true) } else { GemmaState::Comma(text) };
+                StepOutcome::To(at)
             }
         }
     }
 
     /// Behind a call's `}`: the marker, or another call.
-    fn closed(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
-        let (text, close) = (rest(view, at), self.close());
-        match (starts(text, close), starts(text, CALL)) {
+    fn after_call(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
+        let (text, close) = (rest_from(view, at), self.close_marker());
+        match (starts_with_marker(text, close), starts_with_marker(text, CALL)) {
             (Some(true), _) => {
                 self.end_call(view.offset + at + close.len(), out);
-                Next::Over(at + close.len())
+                StepOutcome::Over(at + close.len())
             }
             (_, Some(true)) => {
                 self.end_call(self.end, out);
-                self.state = State::Start;
-                Next::To(at)
+                self.state = GemmaState::Start;
+                StepOutcome::To(at)
             }
-            (Some(false), Some(false)) if other_markup(text) => {
+            (Some(false), Some(false)) if starts_with_markup(text) => {
                 let span = Span::new(self.end, self.end);
                 let fault = Fault::warning(FaultKind::WrongClose, span, format!("`{close}` is missing"));
-                out.event(Event::Fault(&fault.in_call(self.index()).hint("close each call")));
+                out.push_event(Event::Fault(&fault.in_call(self.call_index()).with_hint("close each call")));
                 self.end_call(self.end, out);
-                Next::Over(at)
+                StepOutcome::Over(at)
             }
-            (Some(false), Some(false)) if !view.last && text == "<" => Next::Wait(at),
-            (Some(false), Some(false)) => self.wrong(view, at, &format!("`{close}` was expected behind the call"), out),
-            _ => Next::Wait(at),
+            (Some(false), Some(false)) if !view.last && text == "<" => StepOutcome::Wait(at),
+            (Some(false), Some(false)) => {
+                self.report_unexpected(view, at, &format!("`{close}` was expected behind the call"), out)
+            }
+            _ => StepOutcome::Wait(at),
         }
     }
 
-    fn end_call(&mut self, at: usize, out: &mut dyn Sink) {
+    fn end_call(&mut self, at: usize, out: &mut dyn EventSink) {
         if std::mem::take(&mut self.open) {
-            out.event(Event::CallEnd { index: self.index(), at });
+            out.push_event(Event::CallEnd { index: self.call_index(), at });
         }
     }
 
     /// Behind a mistake.
-    fn pass(&mut self, view: View<'_>, from: usize, out: &mut dyn Sink) -> Next {
-        let (taken, over) = self.skip.as_mut().map_or((0, true), |skip| skip.read(rest(view, from)));
+    fn skip_rest(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
+        let (taken, over) = self.skip.as_mut().map_or((0, true), |skip| skip.skip_text(rest_from(view, from)));
         let at = from + taken;
         if !over {
-            return Next::Wait(at);
+            return StepOutcome::Wait(at);
         }
         self.end_call(view.offset + at, out);
-        Next::Over(at)
+        StepOutcome::Over(at)
     }
 
     /// Something else stands there than what was expected.
-    fn wrong(&mut self, view: View<'_>, at: usize, expected: &str, out: &mut dyn Sink) -> Next {
-        let (found, len) = found(rest(view, at));
+    fn report_unexpected(
+        &mut self,
+        view: TextView<'_>,
+        at: usize,
+        expected: &str,
+        out: &mut dyn EventSink,
+    ) -> StepOutcome {
+        let (found, len) = describe_found(rest_from(view, at));
         let message = format!("{expected}, {found}");
         let span = Span::new(view.offset + at, view.offset + at + len);
         let GemmaCalls { open, quote, .. } = self.grammar;
-        let (open, close) = (if self.bare { "" } else { open }, self.close());
+        let (open, close) = (if self.bare { "" } else { open }, self.close_marker());
         let hint = format!(
             "write `{open}call:`, the tool's name, the arguments in braces with each text between `{quote}`, and `{close}`"
         );
-        self.report(Fault::error(FaultKind::StrayText, span, message).hint(hint), view, at, out)
+        self.report_and_skip(Fault::error(FaultKind::StrayText, span, message).with_hint(hint), view, at, out)
     }
 
     /// Reports a mistake and passes over the rest.
-    fn report(&mut self, fault: Fault, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
-        let fault = if self.open { fault.in_call(self.index()) } else { fault };
-        out.event(Event::Fault(&fault));
+    fn report_and_skip(&mut self, fault: Fault, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
+        let fault = if self.open { fault.in_call(self.call_index()) } else { fault };
+        out.push_event(Event::Fault(&fault));
         self.give_up(view, at, out)
     }
 
-    fn give_up(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
-        if self.close().is_empty() {
+    fn give_up(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
+        if self.close_marker().is_empty() {
             self.end_call(view.offset + at, out);
-            return Next::Over(at);
+            return StepOutcome::Over(at);
         }
-        self.state = State::Skip;
-        self.skip = Some(Box::new(Skip::new(self.close(), 0, false)));
-        Next::To(at)
+        self.state = GemmaState::Skip;
+        self.skip = Some(Box::new(RegionSkipper::new(self.close_marker(), 0, false)));
+        StepOutcome::To(at)
     }
 
-    fn close(&self) -> &'static str {
+    fn close_marker(&self) -> &'static str {
         if self.bare { "" } else { self.grammar.close }
     }
 
     /// The index of the call that is open.
-    fn index(&self) -> u32 {
+    fn call_index(&self) -> u32 {
         self.next.saturating_sub(1)
     }
 }
 
-impl Region for Gemma {
-    fn read(&mut self, view: View<'_>, out: &mut dyn Sink) -> Taken {
-        drive(|at| self.turn(view, at, out))
+impl RegionParser for GemmaRegionParser {
+    fn parse_view(&mut self, view: TextView<'_>, out: &mut dyn EventSink) -> RegionProgress {
+        run_steps(|at| self.parse_step(view, at, out))
     }
 
     #[inline]
-    fn take(&mut self, chunk: &str, out: &mut dyn Sink) -> bool {
-        self.state == State::Value && self.literal.take(self.index(), chunk, out)
+    fn take_chunk(&mut self, chunk: &str, out: &mut dyn EventSink) -> bool {
+        self.state == GemmaState::Value && self.literal.take_chunk(self.call_index(), chunk, out)
     }
 
-    fn cut(&mut self, why: Cut, at: usize, out: &mut dyn Sink) {
+    fn cut_region(&mut self, why: Truncation, at: usize, out: &mut dyn EventSink) {
         if std::mem::take(&mut self.open) {
-            out.event(Event::CallCut { index: self.index(), why, at });
+            out.push_event(Event::CallCut { index: self.call_index(), why, at });
         }
     }
 
@@ -331,11 +351,11 @@ impl Region for Gemma {
 }
 
 /// Whether a tag or a special token starts here.
-fn other_markup(text: &str) -> bool {
+fn starts_with_markup(text: &str) -> bool {
     let mut chars = text.chars();
     chars.next() == Some('<') && chars.next().is_some_and(|c| c.is_alphabetic() || matches!(c, '|' | '/'))
 }
 
-fn rest(view: View<'_>, at: usize) -> &str {
+fn rest_from(view: TextView<'_>, at: usize) -> &str {
     view.text.get(at..).unwrap_or_default()
 }

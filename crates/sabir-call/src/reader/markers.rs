@@ -5,7 +5,7 @@
 use crate::dialect::Dialect;
 use crate::dialect::grammar::{GemmaCalls, Grammar, JsonForm, PythonCalls};
 
-use super::triggers::{Letters, Triggers};
+use super::triggers::{FirstLetters, TriggerTable};
 
 /// Opens a message of the harmony dialect.
 const HARMONY_OPENS: [&str; 2] = ["<|start|>", "<|channel|>"];
@@ -21,18 +21,18 @@ const PYTHON: PythonCalls = PythonCalls { open: "<|python_start|>", close: "" };
 
 /// The markers of every dialect.
 #[derive(Debug, Default)]
-pub(crate) struct Markers {
-    all: Vec<Marker>,
+pub(crate) struct MarkerTable {
+    all: Vec<MarkerEntry>,
     /// Their texts, each once: those that begin with `<`, and the others.
     in_angles: Vec<&'static str>,
     bare: Vec<&'static str>,
     /// What may stand behind the `<` of a marker; most of what begins so in a text does not.
-    second: Letters,
+    second: FirstLetters,
 }
 
 /// A marker of another machine.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Marker {
+pub(crate) struct MarkerEntry {
     pub(crate) text: &'static str,
     pub(crate) dialect: &'static str,
     pub(crate) kind: MarkerKind,
@@ -60,7 +60,7 @@ pub(crate) enum MarkerKind {
 
 /// Which marker stands at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spotted {
+pub(crate) enum MarkerMatch {
     None,
     /// The text ends inside what may be one.
     Partial,
@@ -68,34 +68,34 @@ pub(crate) enum Spotted {
     Marker(&'static str),
 }
 
-impl Markers {
+impl MarkerTable {
     /// Adds the markers of a dialect, and where they stop prose.
-    pub(crate) fn learn(
+    pub(crate) fn add_dialect(
         &mut self,
         dialect: &'static Dialect,
         (listened, chosen): (bool, bool),
-        triggers: &mut Triggers,
+        triggers: &mut TriggerTable,
     ) {
-        for (text, kind) in markers(dialect, listened, chosen) {
+        for (text, kind) in dialect_markers(dialect, listened, chosen) {
             text.bytes().take(1).for_each(|byte| match kind {
                 MarkerKind::Headless => triggers.add_at_line_start(byte),
-                _ => triggers.add(byte),
+                _ => triggers.add_byte(byte),
             });
-            self.second.add(text.get(1..).unwrap_or("|"));
+            self.second.add_first_letter(text.get(1..).unwrap_or("|"));
             let texts = if text.starts_with('<') { &mut self.in_angles } else { &mut self.bare };
             if !texts.contains(&text) {
                 texts.push(text);
             }
-            self.all.push(Marker { text, dialect: dialect.name, kind, listened });
+            self.all.push(MarkerEntry { text, dialect: dialect.name, kind, listened });
         }
     }
 
     /// The longest marker at the start of `rest`.
-    pub(crate) fn spot(&self, rest: &str, last: bool) -> Spotted {
+    pub(crate) fn find_marker(&self, rest: &str, last: bool) -> MarkerMatch {
         let bytes = rest.as_bytes();
         let angled = bytes.first() == Some(&b'<');
-        if angled && bytes.get(1).is_some_and(|second| !self.second.has(*second)) {
-            return Spotted::None;
+        if angled && bytes.get(1).is_some_and(|second| !self.second.has_letter(*second)) {
+            return MarkerMatch::None;
         }
         let mut found: Option<&'static str> = None;
         let second = bytes.get(1);
@@ -107,49 +107,51 @@ impl Markers {
             if rest.starts_with(text) {
                 found = found.filter(|known| known.len() >= text.len()).or(Some(text));
             } else if !last && rest.len() < text.len() && text.starts_with(rest) {
-                return Spotted::Partial;
+                return MarkerMatch::Partial;
             }
         }
-        found.map_or(Spotted::None, Spotted::Marker)
+        found.map_or(MarkerMatch::None, MarkerMatch::Marker)
     }
 
     /// The longest marker of special tokens at the start of `rest`: only of these a model means nothing else.
-    pub(crate) fn spot_special(&self, rest: &str, last: bool) -> Spotted {
-        match self.spot(rest, last) {
+    pub(crate) fn find_special_marker(&self, rest: &str, last: bool) -> MarkerMatch {
+        match self.find_marker(rest, last) {
             // What stands in square brackets can be typed.
-            Spotted::Marker(text)
-                if !is_special(text) || text.starts_with('[') || self.meanings(text).next().is_none() =>
+            MarkerMatch::Marker(text)
+                if !is_special(text) || text.starts_with('[') || self.active_meanings(text).next().is_none() =>
             {
-                Spotted::None
+                MarkerMatch::None
             }
             spotted => spotted,
         }
     }
 
     /// All that this marker may mean, in the dialects that are listened for.
-    pub(crate) fn meanings<'v>(&'v self, text: &'v str) -> impl Iterator<Item = &'v Marker> {
+    pub(crate) fn active_meanings<'v>(&'v self, text: &'v str) -> impl Iterator<Item = &'v MarkerEntry> {
         self.all.iter().filter(move |marker| marker.listened && marker.text == text)
     }
 
     /// Length of the token around everything at the start of `rest`; 0: none. `None`: more text is needed.
-    pub(crate) fn token(&self, rest: &str, last: bool) -> Option<usize> {
-        match self.spot(rest, last) {
-            Spotted::Partial => None,
-            Spotted::Marker(text) if self.meanings(text).all(|marker| marker.kind == MarkerKind::Section) => {
+    pub(crate) fn token_length(&self, rest: &str, last: bool) -> Option<usize> {
+        match self.find_marker(rest, last) {
+            MarkerMatch::Partial => None,
+            MarkerMatch::Marker(text)
+                if self.active_meanings(text).all(|marker| marker.kind == MarkerKind::Section) =>
+            {
                 Some(text.len())
             }
-            Spotted::Marker(_) | Spotted::None => Some(0),
+            MarkerMatch::Marker(_) | MarkerMatch::None => Some(0),
         }
     }
 
     /// The first dialect that has this marker, listened for or not.
-    pub(crate) fn owner(&self, text: &str) -> Option<&'static str> {
+    pub(crate) fn owner_dialect(&self, text: &str) -> Option<&'static str> {
         self.all.iter().find(|marker| marker.text == text).map(|marker| marker.dialect)
     }
 }
 
 /// The markers of a dialect, and what they mean.
-fn markers(dialect: &'static Dialect, listened: bool, chosen: bool) -> Vec<(&'static str, MarkerKind)> {
+fn dialect_markers(dialect: &'static Dialect, listened: bool, chosen: bool) -> Vec<(&'static str, MarkerKind)> {
     let section = |text: &'static str| (text, MarkerKind::Section);
     let mut markers: Vec<(&'static str, MarkerKind)> = Vec::new();
     match dialect.grammar {

@@ -22,28 +22,28 @@
 //! A marker inside a string is content. Outside of strings no JSON holds a `<`, so that the closing marker, or any other,
 //! ends unfinished JSON there: the fault names the bracket that is missing (`payload/end.rs`).
 
-mod end;
+mod call_item;
 mod frames;
-mod item;
-mod slips;
+mod json_faults;
+mod region_end;
 #[cfg(test)]
 mod tests;
 mod value;
 
-use crate::event::{Certainty, Cut, Event, Sink};
+use crate::event::{Certainty, Event, EventSink, Truncation};
 use crate::fault::Fault;
 use crate::json::ArgumentScanner;
-use crate::json::balance::{Balance, Guard};
+use crate::json::balance::{BalanceScanner, GuardBytes};
 
-use super::region::{Region, Taken, View};
-use end::Marker;
-use frames::{Frame, Frames};
-use item::{Item, Key, Word, meaning};
-use slips::{extra_comma, malformed, nothing, single_quotes, trailing_comma};
+use super::region::{RegionParser, RegionProgress, TextView};
+use call_item::{HeldSource, JsonCallState, KeyMeaning, key_meaning};
+use frames::{BracketFrame, FrameStack};
+use json_faults::{extra_comma, malformed_json, report_missing_json, single_quotes, trailing_comma};
+use region_end::MarkerCheck;
 
 /// What a dialect says of the region.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Markers {
+pub(super) struct RegionMarkers {
     pub(super) dialect: &'static str,
     /// The closing marker; `""`: the region ends with the JSON.
     pub(super) close: &'static str,
@@ -55,7 +55,7 @@ pub(super) struct Markers {
 
 /// A call whose name stands before its JSON.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Head<'h> {
+pub(super) struct ParsedHeader<'h> {
     pub(super) index: u32,
     pub(super) id: Option<&'h str>,
     pub(super) name: &'h str,
@@ -67,20 +67,20 @@ pub(super) struct Head<'h> {
 
 /// Reads calls as JSON.
 #[derive(Debug)]
-pub(super) struct Payload {
-    markers: Markers,
-    state: State,
+pub(super) struct JsonRegionParser {
+    markers: RegionMarkers,
+    state: PayloadState,
     /// The brackets that are open around and in the call.
-    frames: Frames,
+    frames: FrameStack,
     /// The JSON stands in a fence that has not been closed.
     fenced: bool,
     /// Index of the next call.
     next: u32,
-    edge: Edge,
-    item: Option<Item>,
+    edge: CallEdge,
+    item: Option<JsonCallState>,
     /// The key or value of which the source is wanted.
-    word: Option<Box<Word>>,
-    balance: Balance,
+    word: Option<Box<HeldSource>>,
+    balance: BalanceScanner,
     scanner: Option<ArgumentScanner>,
     /// Bytes behind the JSON that have been looked at and not taken.
     seen: usize,
@@ -88,7 +88,7 @@ pub(super) struct Payload {
 
 /// What is known before and behind a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Edge {
+enum CallEdge {
     None,
     /// Before the first call: the offset of its first byte.
     First(usize),
@@ -97,13 +97,13 @@ enum Edge {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum PayloadState {
     /// Before the JSON.
     Before,
     /// In the word behind a fence.
     Language,
     /// Where a call may begin, behind so many commas.
-    Item(Commas),
+    Item(CommaCount),
     /// Behind a call in an array.
     Next,
     /// After `{`.
@@ -115,9 +115,9 @@ enum State {
     /// After a key.
     Colon,
     /// After `:`.
-    Value(Key),
+    Value(KeyMeaning),
     /// In a value of which the source is wanted.
-    Word(Key),
+    Word(KeyMeaning),
     /// In a value that is passed over.
     Skip,
     /// After a value.
@@ -127,12 +127,12 @@ enum State {
     /// In a call that cannot be read, up to its end.
     Broken,
     /// Behind the JSON.
-    After(Tail),
+    After(AllowedTail),
 }
 
 /// Commas before a call in an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Commas {
+enum CommaCount {
     None,
     One,
     /// Too many, of which has been told.
@@ -141,7 +141,7 @@ enum Commas {
 
 /// What may stand behind the JSON, beside the closing marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tail {
+enum AllowedTail {
     /// Another call.
     Calls,
     /// Nothing.
@@ -152,7 +152,7 @@ enum Tail {
 
 /// What a state did with the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Go {
+enum PayloadStep {
     /// Went on to this byte.
     To(usize),
     /// Went as far as this byte and needs more text.
@@ -163,312 +163,327 @@ enum Go {
     Guard(usize),
 }
 
-impl Payload {
+impl JsonRegionParser {
     /// The JSON holds the calls. `index` is the first one's, `at` the offset of its first byte, the opening marker's.
-    pub(super) fn calls(markers: Markers, index: u32, at: usize) -> Self {
+    pub(super) fn for_calls(markers: RegionMarkers, index: u32, at: usize) -> Self {
         Self {
             markers,
-            state: State::Before,
-            frames: Frames::default(),
+            state: PayloadState::Before,
+            frames: FrameStack::default(),
             fenced: false,
             next: index,
-            edge: Edge::First(at),
+            edge: CallEdge::First(at),
             item: None,
             word: None,
-            balance: Balance::value(),
+            balance: BalanceScanner::at_value(),
             scanner: None,
             seen: 0,
         }
     }
 
     /// The JSON holds the arguments of this call, which begins here.
-    pub(super) fn arguments(markers: Markers, head: Head<'_>, out: &mut dyn Sink) -> Self {
-        let mut payload = Self::calls(markers, head.index, head.at);
-        let mut item = Item::headed(&head);
-        payload.start(&mut item, out);
-        payload.edge = Edge::None;
+    pub(super) fn for_arguments(markers: RegionMarkers, head: ParsedHeader<'_>, out: &mut dyn EventSink) -> Self {
+        let mut payload = Self::for_calls(markers, head.index, head.at);
+        let mut item = JsonCallState::with_header(&head);
+        payload.start_call(&mut item, out);
+        payload.edge = CallEdge::None;
         payload.item = Some(item);
-        payload.scanner = Some(ArgumentScanner::embedded(head.index, payload.guard()));
+        payload.scanner = Some(ArgumentScanner::embedded_in_text(head.index, payload.guard_bytes()));
         payload
     }
 
     /// What a marker may begin with.
-    fn guard(&self) -> Guard {
+    fn guard_bytes(&self) -> GuardBytes {
         [b'<', self.markers.close.as_bytes().first().copied().unwrap_or(b'<')]
     }
 
     /// Whether the name stands before the JSON.
-    fn headed(&self) -> bool {
+    fn is_headed(&self) -> bool {
         self.frames.is_empty() && self.scanner.is_some()
     }
 
-    fn step(&mut self, view: View<'_>, at: usize, pass: bool, out: &mut dyn Sink) -> Go {
-        let Some(&byte) = view.text.as_bytes().get(at) else { return Go::Wait(at) };
+    fn parse_step(&mut self, view: TextView<'_>, at: usize, pass: bool, out: &mut dyn EventSink) -> PayloadStep {
+        let Some(&byte) = view.text.as_bytes().get(at) else { return PayloadStep::Wait(at) };
         match self.state {
-            State::Key | State::Word(_) | State::Skip | State::Broken => return self.balanced(view, at, pass, out),
-            State::Arguments => return self.read_arguments(view, at, pass, out),
-            _ if self.guard().contains(&byte) && !pass => return Go::Guard(at),
-            State::Language if byte.is_ascii_alphanumeric() => return Go::To(at + 1),
-            State::Language => self.state = State::Before,
-            _ if byte.is_ascii_whitespace() => return Go::To(at + 1),
-            State::Before => return self.begin(view, at, byte, out),
-            State::Item(commas) => return self.item(view, at, (byte, commas), out),
-            State::Next => return self.next(view, at, byte, out),
-            State::FirstKey | State::NextKey => return self.key(view, at, byte, out),
-            State::Colon if byte == b':' => {
-                self.state = State::Value(self.word.as_ref().map_or(Key::Unknown, |word| meaning(&word.text())));
-                return Go::To(at + 1);
+            PayloadState::Key | PayloadState::Word(_) | PayloadState::Skip | PayloadState::Broken => {
+                return self.read_balanced(view, at, pass, out);
             }
-            State::Value(key) => {
-                let opened = self.value(view.offset + at, byte, key, out);
-                return Go::To(at + usize::from(opened));
+            PayloadState::Arguments => return self.read_arguments(view, at, pass, out),
+            _ if self.guard_bytes().contains(&byte) && !pass => return PayloadStep::Guard(at),
+            PayloadState::Language if byte.is_ascii_alphanumeric() => return PayloadStep::To(at + 1),
+            PayloadState::Language => self.state = PayloadState::Before,
+            _ if byte.is_ascii_whitespace() => return PayloadStep::To(at + 1),
+            PayloadState::Before => return self.begin_json(view, at, byte, out),
+            PayloadState::Item(commas) => return self.begin_item(view, at, (byte, commas), out),
+            PayloadState::Next => return self.after_list_item(view, at, byte, out),
+            PayloadState::FirstKey | PayloadState::NextKey => return self.begin_key(view, at, byte, out),
+            PayloadState::Colon if byte == b':' => {
+                self.state = PayloadState::Value(
+                    self.word.as_ref().map_or(KeyMeaning::Unknown, |word| key_meaning(&word.decoded_text())),
+                );
+                return PayloadStep::To(at + 1);
             }
-            State::Comma if byte == b',' => {
-                self.state = State::NextKey;
-                return Go::To(at + 1);
+            PayloadState::Value(key) => {
+                let opened = self.begin_value(view.offset + at, byte, key, out);
+                return PayloadStep::To(at + usize::from(opened));
             }
-            State::Comma if byte == b'}' => return self.end_object(view, at, out),
-            State::Colon => self.broken(view.offset + at, "`:` was expected after a key", out),
-            State::Comma => self.broken(view.offset + at, "`,` or `}` was expected after a value", out),
-            State::After(_) => {}
+            PayloadState::Comma if byte == b',' => {
+                self.state = PayloadState::NextKey;
+                return PayloadStep::To(at + 1);
+            }
+            PayloadState::Comma if byte == b'}' => return self.end_object(view, at, out),
+            PayloadState::Colon => self.skip_broken_call(view.offset + at, "`:` was expected after a key", out),
+            PayloadState::Comma => {
+                self.skip_broken_call(view.offset + at, "`,` or `}` was expected after a value", out)
+            }
+            PayloadState::After(_) => {}
         }
-        Go::To(at)
+        PayloadStep::To(at)
     }
 
     /// The first byte that is no white space.
-    fn begin(&mut self, view: View<'_>, at: usize, byte: u8, out: &mut dyn Sink) -> Go {
+    fn begin_json(&mut self, view: TextView<'_>, at: usize, byte: u8, out: &mut dyn EventSink) -> PayloadStep {
         let rest = view.text.get(at..).unwrap_or_default();
         if rest.starts_with(FENCE) && !self.fenced {
             self.fenced = true;
-            self.state = State::Language;
-            return Go::To(at + FENCE.len());
+            self.state = PayloadState::Language;
+            return PayloadStep::To(at + FENCE.len());
         }
         if FENCE.starts_with(rest) && !self.fenced && !view.last {
-            return Go::Wait(at);
+            return PayloadStep::Wait(at);
         }
-        if self.headed() {
-            self.state = State::Arguments;
-            return Go::To(at);
+        if self.is_headed() {
+            self.state = PayloadState::Arguments;
+            return PayloadStep::To(at);
         }
         match byte {
             b'{' => {
-                self.state = State::Item(Commas::None);
-                Go::To(at)
+                self.state = PayloadState::Item(CommaCount::None);
+                PayloadStep::To(at)
             }
             b'[' => {
-                self.frames.push(Frame::List);
-                self.state = State::Item(Commas::None);
-                Go::To(at + 1)
+                self.frames.push(BracketFrame::List);
+                self.state = PayloadState::Item(CommaCount::None);
+                PayloadStep::To(at + 1)
             }
             _ => {
-                nothing(view.offset + at, out);
-                Go::Over(at)
+                report_missing_json(view.offset + at, out);
+                PayloadStep::Over(at)
             }
         }
     }
 
     /// Where a call may begin.
-    fn item(&mut self, view: View<'_>, at: usize, (byte, commas): (u8, Commas), out: &mut dyn Sink) -> Go {
+    fn begin_item(
+        &mut self,
+        view: TextView<'_>,
+        at: usize,
+        (byte, commas): (u8, CommaCount),
+        out: &mut dyn EventSink,
+    ) -> PayloadStep {
         let place = view.offset + at;
-        if byte == b']' && self.frames.last() == Some(Frame::List) {
-            if commas == Commas::One {
-                self.tell_last(trailing_comma(place), out);
+        if byte == b']' && self.frames.last() == Some(BracketFrame::List) {
+            if commas == CommaCount::One {
+                self.emit_last_call_fault(trailing_comma(place), out);
             }
             return self.end_list(view, at, out);
         }
         // However many there are, they say nothing, and are told once.
-        if byte == b',' && commas != Commas::None {
-            if commas == Commas::One {
-                self.tell_last(extra_comma(place), out);
+        if byte == b',' && commas != CommaCount::None {
+            if commas == CommaCount::One {
+                self.emit_last_call_fault(extra_comma(place), out);
             }
-            self.state = State::Item(Commas::Many);
-            return Go::To(at + 1);
+            self.state = PayloadState::Item(CommaCount::Many);
+            return PayloadStep::To(at + 1);
         }
         self.close_pending(None, out);
-        let first = match std::mem::replace(&mut self.edge, Edge::None) {
-            Edge::First(at) => Some(at),
-            Edge::None | Edge::Pending(..) => None,
+        let first = match std::mem::replace(&mut self.edge, CallEdge::None) {
+            CallEdge::First(at) => Some(at),
+            CallEdge::None | CallEdge::Pending(..) => None,
         };
-        let mut item = Item::new(self.next, first.unwrap_or(place), first.is_some());
-        self.frames.take_slips().for_each(|slip| item.tell(single_quotes(slip), out));
+        let mut item = JsonCallState::new(self.next, first.unwrap_or(place), first.is_some());
+        self.frames.take_quote_spans().for_each(|slip| item.queue_fault(single_quotes(slip), out));
         self.item = Some(item);
         if byte == b'{' {
-            self.frames.push(Frame::Item);
-            self.state = State::FirstKey;
-            return Go::To(at + 1);
+            self.frames.push(BracketFrame::Item);
+            self.state = PayloadState::FirstKey;
+            return PayloadStep::To(at + 1);
         }
-        self.broken(place, "an object with a call was expected", out);
-        Go::To(at)
+        self.skip_broken_call(place, "an object with a call was expected", out);
+        PayloadStep::To(at)
     }
 
     /// Behind a call in an array.
-    fn next(&mut self, view: View<'_>, at: usize, byte: u8, out: &mut dyn Sink) -> Go {
+    fn after_list_item(&mut self, view: TextView<'_>, at: usize, byte: u8, out: &mut dyn EventSink) -> PayloadStep {
         match byte {
             b']' => self.end_list(view, at, out),
             b',' => {
                 self.close_pending(None, out);
-                self.state = State::Item(Commas::One);
-                Go::To(at + 1)
+                self.state = PayloadState::Item(CommaCount::One);
+                PayloadStep::To(at + 1)
             }
             _ => {
                 if byte == b'}' {
-                    match self.extra(view.text.get(at..).unwrap_or_default(), &["]", ","], view.last) {
-                        None => return Go::Wait(at),
+                    match self.is_extra_bracket(view.text.get(at..).unwrap_or_default(), &["]", ","], view.last) {
+                        None => return PayloadStep::Wait(at),
                         Some(true) => {
-                            self.complain(end::extra_bracket(view.offset + at), out);
-                            return Go::To(at + 1);
+                            self.emit_pending_fault(region_end::extra_bracket(view.offset + at), out);
+                            return PayloadStep::To(at + 1);
                         }
                         Some(false) => {}
                     }
                 }
-                self.complain(malformed(view.offset + at, "`,` or `]` was expected after a call"), out);
+                self.emit_pending_fault(malformed_json(view.offset + at, "`,` or `]` was expected after a call"), out);
                 if byte == b'{' {
-                    self.state = State::Item(Commas::None);
-                    return Go::To(at);
+                    self.state = PayloadState::Item(CommaCount::None);
+                    return PayloadStep::To(at);
                 }
                 self.close_pending(None, out);
                 self.frames.clear();
-                self.end_json(view, at, Tail::Brackets, out)
+                self.end_json(view, at, AllowedTail::Brackets, out)
             }
         }
     }
 
     /// A key, or the end of the object.
-    fn key(&mut self, view: View<'_>, at: usize, byte: u8, out: &mut dyn Sink) -> Go {
+    fn begin_key(&mut self, view: TextView<'_>, at: usize, byte: u8, out: &mut dyn EventSink) -> PayloadStep {
         let place = view.offset + at;
         match byte {
             b'"' | b'\'' => {
-                self.word.get_or_insert_default().begin(place, false);
-                self.balance = Balance::value();
-                self.state = State::Key;
+                self.word.get_or_insert_default().begin_at(place, false);
+                self.balance = BalanceScanner::at_value();
+                self.state = PayloadState::Key;
             }
             b'}' => {
-                if self.state == State::NextKey {
+                if self.state == PayloadState::NextKey {
                     match &mut self.item {
-                        Some(item) => item.tell(trailing_comma(place), out),
-                        None => self.tell_last(trailing_comma(place), out),
+                        Some(item) => item.queue_fault(trailing_comma(place), out),
+                        None => self.emit_last_call_fault(trailing_comma(place), out),
                     }
                 }
                 return self.end_object(view, at, out);
             }
-            _ => self.broken(place, "a key in double quotes was expected", out),
+            _ => self.skip_broken_call(place, "a key in double quotes was expected", out),
         }
-        Go::To(at)
+        PayloadStep::To(at)
     }
 
     /// A closing brace.
-    fn end_object(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Go {
-        if self.frames.pop() == Some(Frame::Inner) {
-            self.state = State::Comma;
-            return Go::To(at + 1);
+    fn end_object(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> PayloadStep {
+        if self.frames.pop() == Some(BracketFrame::Inner) {
+            self.state = PayloadState::Comma;
+            return PayloadStep::To(at + 1);
         }
-        self.finish(view.offset + at + 1, out);
+        self.finish_call(view.offset + at + 1, out);
         self.end_item(view, at + 1, out)
     }
 
     /// A closing bracket of an array of calls.
-    fn end_list(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Go {
+    fn end_list(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> PayloadStep {
         self.frames.pop();
         if self.frames.is_empty() {
-            return self.end_json(view, at + 1, Tail::Nothing, out);
+            return self.end_json(view, at + 1, AllowedTail::Nothing, out);
         }
-        self.state = State::Comma;
-        Go::To(at + 1)
+        self.state = PayloadState::Comma;
+        PayloadStep::To(at + 1)
     }
 
     /// Behind an object that stands for itself.
-    fn end_item(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Go {
+    fn end_item(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> PayloadStep {
         if self.frames.is_empty() {
-            return self.end_json(view, at, Tail::Calls, out);
+            return self.end_json(view, at, AllowedTail::Calls, out);
         }
-        self.state = State::Next;
-        Go::To(at)
+        self.state = PayloadState::Next;
+        PayloadStep::To(at)
     }
 
     /// The call cannot be read: passes over it, up to where its brackets end.
-    fn broken(&mut self, place: usize, message: &str, out: &mut dyn Sink) {
-        let fault = malformed(place, message);
+    fn skip_broken_call(&mut self, place: usize, message: &str, out: &mut dyn EventSink) {
+        let fault = malformed_json(place, message);
         match &mut self.item {
-            Some(item) => item.tell(fault, out),
-            None => self.complain(fault, out),
+            Some(item) => item.queue_fault(fault, out),
+            None => self.emit_pending_fault(fault, out),
         }
-        let inner = self.frames.outward().take_while(|frame| *frame == Frame::Inner).count();
-        let object = matches!(self.frames.outward().nth(inner), Some(Frame::Item | Frame::Wrapper));
+        let inner = self.frames.innermost_first().take_while(|frame| *frame == BracketFrame::Inner).count();
+        let object =
+            matches!(self.frames.innermost_first().nth(inner), Some(BracketFrame::Item | BracketFrame::Wrapper));
         let depth = u32::try_from(inner + usize::from(object)).unwrap_or(u32::MAX);
-        self.balance = Balance::inside(depth, true);
-        self.state = State::Broken;
+        self.balance = BalanceScanner::inside_brackets(depth, true);
+        self.state = PayloadState::Broken;
     }
 
     /// Begins the call.
-    fn start(&mut self, item: &mut Item, out: &mut dyn Sink) {
-        if !item.started() {
-            item.start(&self.markers, out);
+    fn start_call(&mut self, item: &mut JsonCallState, out: &mut dyn EventSink) {
+        if !item.has_started() {
+            item.emit_start(&self.markers, out);
             self.next = item.index.saturating_add(1);
         }
     }
 
     /// The call's JSON ended before that offset. What closes it is still to come.
-    fn finish(&mut self, end: usize, out: &mut dyn Sink) {
+    fn finish_call(&mut self, end: usize, out: &mut dyn EventSink) {
         let Some(mut item) = self.item.take() else { return };
-        self.start(&mut item, out);
-        item.finish(out);
-        self.edge = Edge::Pending(item.index, end);
+        self.start_call(&mut item, out);
+        item.finish_call(out);
+        self.edge = CallEdge::Pending(item.index, end);
     }
 
     /// Tells a fault behind the last call that began, which is its own as far as anything is.
-    fn tell_last(&self, fault: Fault, out: &mut dyn Sink) {
-        out.event(Event::Fault(&match self.next.checked_sub(1) {
+    fn emit_last_call_fault(&self, fault: Fault, out: &mut dyn EventSink) {
+        out.push_event(Event::Fault(&match self.next.checked_sub(1) {
             Some(index) => fault.in_call(index),
             None => fault,
         }));
     }
 
     /// Tells a fault of the call that waits for its end, or of none.
-    fn complain(&self, fault: Fault, out: &mut dyn Sink) {
-        out.event(Event::Fault(&match self.edge {
-            Edge::Pending(index, _) => fault.in_call(index),
-            Edge::None | Edge::First(_) => fault,
+    fn emit_pending_fault(&self, fault: Fault, out: &mut dyn EventSink) {
+        out.push_event(Event::Fault(&match self.edge {
+            CallEdge::Pending(index, _) => fault.in_call(index),
+            CallEdge::None | CallEdge::First(_) => fault,
         }));
     }
 }
 
-impl Region for Payload {
-    fn read(&mut self, view: View<'_>, out: &mut dyn Sink) -> Taken {
+impl RegionParser for JsonRegionParser {
+    fn parse_view(&mut self, view: TextView<'_>, out: &mut dyn EventSink) -> RegionProgress {
         let (mut at, mut pass) = (0, None);
         loop {
             let go = match self.state {
-                State::After(tail) => self.after(view, at, tail, out),
-                _ => match self.step(view, at, pass == Some(at), out) {
-                    Go::Guard(to) => match self.marker(view.text.get(to..).unwrap_or_default(), view.last) {
-                        Marker::No => {
-                            pass = Some(to);
-                            Go::To(to)
+                PayloadState::After(tail) => self.read_tail(view, at, tail, out),
+                _ => match self.parse_step(view, at, pass == Some(at), out) {
+                    PayloadStep::Guard(to) => {
+                        match self.check_marker(view.text.get(to..).unwrap_or_default(), view.last) {
+                            MarkerCheck::No => {
+                                pass = Some(to);
+                                PayloadStep::To(to)
+                            }
+                            MarkerCheck::Wait => PayloadStep::Wait(to),
+                            MarkerCheck::Close => self.end_unfinished(view, to, self.markers.close.len(), out),
+                            MarkerCheck::Other => self.end_unfinished(view, to, 0, out),
                         }
-                        Marker::Wait => Go::Wait(to),
-                        Marker::Close => self.unfinished(view, to, self.markers.close.len(), out),
-                        Marker::Other => self.unfinished(view, to, 0, out),
-                    },
+                    }
                     go => go,
                 },
             };
             match go {
-                Go::To(to) | Go::Guard(to) => at = to,
-                Go::Wait(to) => return Taken::More(to),
-                Go::Over(to) => return Taken::Over(to),
+                PayloadStep::To(to) | PayloadStep::Guard(to) => at = to,
+                PayloadStep::Wait(to) => return RegionProgress::More(to),
+                PayloadStep::Over(to) => return RegionProgress::Over(to),
             }
         }
     }
 
     #[inline]
-    fn take(&mut self, chunk: &str, out: &mut dyn Sink) -> bool {
+    fn take_chunk(&mut self, chunk: &str, out: &mut dyn EventSink) -> bool {
         match &mut self.scanner {
-            Some(scanner) => scanner.take(chunk, out),
+            Some(scanner) => scanner.take_chunk(chunk, out),
             None => false,
         }
     }
 
-    fn cut(&mut self, why: Cut, at: usize, out: &mut dyn Sink) {
-        self.cut_short(why, at, out);
+    fn cut_region(&mut self, why: Truncation, at: usize, out: &mut dyn EventSink) {
+        self.cut_call(why, at, out);
     }
 
     fn next_index(&self) -> u32 {

@@ -6,7 +6,7 @@
 //!
 //! One byte at a time, bounded state: where the chunks are cut cannot matter.
 
-use super::triggers::Triggers;
+use super::triggers::TriggerTable;
 use super::vocabulary::SHOWN;
 
 /// Why markup in a fence is only mentioned.
@@ -14,14 +14,14 @@ pub(crate) const IN_FENCE: &str = "in a code fence";
 
 /// Where in the prose we are.
 #[derive(Debug, Clone)]
-pub(crate) struct Prose {
-    line: Line,
+pub(crate) struct ProseTracker {
+    line: LineState,
     /// Columns of white space at the start of the line, as far as they matter.
     indent: u8,
     /// The line before this one was blank, and there were words before it: a text that begins with an indented line shows
     /// no code.
     after_blank: bool,
-    fence: Option<Fence>,
+    fence: Option<CodeFence>,
     /// Length of the backtick run that opened inline code; 0: there is none.
     code: u32,
     /// The run of backticks or tildes that is being read.
@@ -46,7 +46,7 @@ pub(crate) struct Prose {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Line {
+enum LineState {
     /// Only white space so far.
     Start,
     /// A run of fence characters that began the line.
@@ -64,15 +64,15 @@ enum Line {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Fence {
+struct CodeFence {
     mark: u8,
     length: u32,
 }
 
-impl Default for Prose {
+impl Default for ProseTracker {
     fn default() -> Self {
         Self {
-            line: Line::Start,
+            line: LineState::Start,
             indent: 0,
             after_blank: false,
             fence: None,
@@ -92,16 +92,16 @@ impl Default for Prose {
     }
 }
 
-impl Prose {
+impl ProseTracker {
     /// Why markup at this place is only mentioned; `None`: it is not.
-    pub(crate) fn mention(&self) -> Option<&'static str> {
-        let indented = self.line == Line::Start && self.indent >= 4 && self.after_blank;
+    pub(crate) fn mention_reason(&self) -> Option<&'static str> {
+        let indented = self.line == LineState::Start && self.indent >= 4 && self.after_blank;
         // A run that has just ended has not been weighed yet: an open run that equals the open code closes it.
         let code = match (self.code, self.run) {
             (code, 0) => code > 0,
             (open, run) => open != run,
         };
-        if self.fence.is_some() || self.line == Line::Info {
+        if self.fence.is_some() || self.line == LineState::Info {
             Some(IN_FENCE)
         } else if self.comment {
             Some("in an HTML comment")
@@ -109,23 +109,23 @@ impl Prose {
             Some(why)
         } else if code {
             Some("in inline code")
-        } else if indented || self.line == Line::Code {
+        } else if indented || self.line == LineState::Code {
             Some("in indented code")
-        } else if self.line == Line::Quote {
+        } else if self.line == LineState::Quote {
             Some("in a block quote")
         } else {
-            self.quoted().then_some("behind a quotation mark")
+            self.is_quoted().then_some("behind a quotation mark")
         }
     }
 
     /// Takes note of a tag. True: it belongs to an element that only shows what stands in it.
-    pub(crate) fn show(&mut self, name: &str, close: bool, first: bool) -> bool {
+    pub(crate) fn track_html_tag(&mut self, name: &str, close: bool, first: bool) -> bool {
         let Some(at) = (0_u8..).zip(SHOWN).find(|(_, (shown, _))| *shown == name).map(|(at, _)| at) else {
             return false;
         };
         if close {
             self.shown = self.shown.filter(|open| *open != at);
-        } else if self.mention().is_none() && (first || name == "code") {
+        } else if self.mention_reason().is_none() && (first || name == "code") {
             self.shown = Some(at);
         }
         true
@@ -134,8 +134,8 @@ impl Prose {
     /// Whether the run of characters right before this place would close the fence that is open, if nothing but the end of
     /// the message followed.
     pub(crate) fn ends_fence(&self) -> bool {
-        let closes = |fence: Fence| fence.mark == self.run_of && self.run >= fence.length;
-        self.line == Line::Run && self.fence.is_some_and(closes)
+        let closes = |fence: CodeFence| fence.mark == self.run_of && self.run >= fence.length;
+        self.line == LineState::Run && self.fence.is_some_and(closes)
     }
 
     /// Whether markup around calls ends right before this place.
@@ -144,18 +144,18 @@ impl Prose {
     }
 
     /// Markup around calls ends here.
-    pub(crate) fn refresh(&mut self) {
+    pub(crate) fn mark_fresh(&mut self) {
         self.fresh = true;
     }
 
     /// A call begins here.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn clear_fresh(&mut self) {
         self.fresh = false;
     }
 
     /// Whether only white space precedes on this line.
     pub(crate) fn at_line_start(&self) -> bool {
-        self.line == Line::Start
+        self.line == LineState::Start
     }
 
     /// Whether only white space precedes on this line, or since the last new start.
@@ -164,7 +164,7 @@ impl Prose {
     }
 
     /// How many bytes have been read.
-    pub(crate) fn position(&self) -> u32 {
+    pub(crate) fn bytes_read(&self) -> u32 {
         self.read
     }
 
@@ -174,99 +174,99 @@ impl Prose {
     }
 
     /// The byte before this place.
-    pub(crate) fn previous(&self) -> u8 {
+    pub(crate) fn previous_byte(&self) -> u8 {
         let [.., last] = self.last;
         last
     }
 
     /// Reads on to the next trigger of `text` or to its end, and returns how many bytes that was.
-    pub(crate) fn skip(&mut self, text: &str, triggers: &Triggers) -> usize {
+    pub(crate) fn skip_to_trigger(&mut self, text: &str, triggers: &TriggerTable) -> usize {
         let bytes = text.as_bytes();
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
-            if triggers.stop(byte, self.previous(), self.is_start()) {
+            if triggers.is_trigger(byte, self.previous_byte(), self.is_start()) {
                 return at;
             }
-            self.byte(byte);
+            self.push_byte(byte);
             at += 1;
-            if self.line == Line::Inside
+            if self.line == LineState::Inside
                 && !self.is_start()
                 && self.run == 0
                 && !self.escaped
                 && !self.comment
                 && !matches!(byte, b'!' | b'-')
             {
-                at = self.leap(bytes, at, triggers);
+                at = self.skip_plain(bytes, at, triggers);
             }
         }
         at
     }
 
     /// Reads all of `text`, its `<` included.
-    pub(crate) fn read(&mut self, text: &str) {
+    pub(crate) fn read_text(&mut self, text: &str) {
         for byte in text.bytes() {
-            self.byte(byte);
+            self.push_byte(byte);
         }
     }
 
     /// Takes note of what stands before the next place, where that is no prose.
-    pub(crate) fn saw(&mut self, text: &str) {
+    pub(crate) fn note_preceding(&mut self, text: &str) {
         for byte in text.bytes() {
-            self.remember(byte);
+            self.remember_byte(byte);
         }
     }
 
     /// After a call or a thought: a new start in the middle of a line.
-    pub(crate) fn resume(&mut self) {
+    pub(crate) fn resume_line(&mut self) {
         let Self { read, solid, fresh, .. } = *self;
-        let (line, last) = (Line::Inside, *b"   >");
+        let (line, last) = (LineState::Inside, *b"   >");
         *self = Self { line, last, read, solid, fresh, resumed: read, ..Self::default() };
     }
 
     /// A message begins: a new start at the start of a line.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin_message(&mut self) {
         let (read, solid) = (self.read, self.solid);
         *self = Self { read, solid, resumed: read, ..Self::default() };
     }
 
     /// Inside a line nothing matters but triggers, backticks, backslashes and the line's end.
-    fn leap(&mut self, bytes: &[u8], from: usize, triggers: &Triggers) -> usize {
+    fn skip_plain(&mut self, bytes: &[u8], from: usize, triggers: &TriggerTable) -> usize {
         let rest = bytes.get(from..).unwrap_or_default();
         let mut stop = 0;
         while let Some(&byte) = rest.get(stop) {
             if !triggers.is_plain(byte) {
-                let before = stop.checked_sub(1).and_then(|at| rest.get(at)).copied().unwrap_or(self.previous());
-                if triggers.is_own(byte) || triggers.stop(byte, before, false) {
+                let before = stop.checked_sub(1).and_then(|at| rest.get(at)).copied().unwrap_or(self.previous_byte());
+                if triggers.is_prose_byte(byte) || triggers.is_trigger(byte, before, false) {
                     break;
                 }
             }
             stop += 1;
         }
         for &byte in rest.get(stop.saturating_sub(4)..stop).unwrap_or_default() {
-            self.remember(byte);
+            self.remember_byte(byte);
         }
         let leapt = rest.get(..stop).unwrap_or_default();
         self.quote ^= leapt.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
         if let Some(solid) = leapt.iter().rposition(|byte| !byte.is_ascii_whitespace()) {
-            self.solid = self.read.saturating_add(small(solid + 1));
+            self.solid = self.read.saturating_add(to_u32(solid + 1));
         }
-        self.read = self.read.saturating_add(small(stop));
+        self.read = self.read.saturating_add(to_u32(stop));
         from + stop
     }
 
-    fn remember(&mut self, byte: u8) {
+    fn remember_byte(&mut self, byte: u8) {
         let [_, second, third, fourth] = self.last;
         self.last = [second, third, fourth, byte];
     }
 
     /// Takes one byte.
-    pub(crate) fn byte(&mut self, byte: u8) {
+    pub(crate) fn push_byte(&mut self, byte: u8) {
         match self.last {
             [_, b'<', b'!', b'-'] if byte == b'-' => self.comment |= self.fence.is_none() && self.code == 0,
             [_, _, b'-', b'-'] if byte == b'>' => self.comment = false,
             _ => {}
         }
-        self.remember(byte);
+        self.remember_byte(byte);
         self.fresh = false;
         self.quote ^= byte == b'"';
         self.read = self.read.saturating_add(1);
@@ -277,30 +277,30 @@ impl Prose {
             return self.end_line();
         }
         match self.line {
-            Line::Start => self.first(byte),
-            Line::Run if byte == self.run_of => self.run = self.run.saturating_add(1),
-            Line::Run => self.end_fence_run(byte),
-            Line::Info => self.info(byte),
-            Line::Close if !byte.is_ascii_whitespace() => self.line = Line::Inside,
-            Line::Inside if self.fence.is_none() => self.inside(byte),
-            Line::Inside | Line::Quote | Line::Code | Line::Close => {}
+            LineState::Start => self.push_leading_byte(byte),
+            LineState::Run if byte == self.run_of => self.run = self.run.saturating_add(1),
+            LineState::Run => self.end_fence_run(byte),
+            LineState::Info => self.push_info_byte(byte),
+            LineState::Close if !byte.is_ascii_whitespace() => self.line = LineState::Inside,
+            LineState::Inside if self.fence.is_none() => self.push_inline_byte(byte),
+            LineState::Inside | LineState::Quote | LineState::Code | LineState::Close => {}
         }
     }
 
-    fn first(&mut self, byte: u8) {
+    fn push_leading_byte(&mut self, byte: u8) {
         match byte {
             b' ' => self.indent = self.indent.saturating_add(1),
             b'\t' => self.indent = self.indent.saturating_add(4),
             b'\r' => {}
             b'`' | b'~' if self.indent < 4 => {
-                (self.line, self.run, self.run_of) = (Line::Run, 1, byte);
+                (self.line, self.run, self.run_of) = (LineState::Run, 1, byte);
             }
-            _ if self.fence.is_some() => self.line = Line::Inside,
-            _ if self.indent >= 4 && self.after_blank => self.line = Line::Code,
-            b'>' if self.indent < 4 => self.line = Line::Quote,
+            _ if self.fence.is_some() => self.line = LineState::Inside,
+            _ if self.indent >= 4 && self.after_blank => self.line = LineState::Code,
+            b'>' if self.indent < 4 => self.line = LineState::Quote,
             _ => {
-                self.line = Line::Inside;
-                self.inside(byte);
+                self.line = LineState::Inside;
+                self.push_inline_byte(byte);
             }
         }
     }
@@ -310,37 +310,37 @@ impl Prose {
         let (run, mark) = (std::mem::take(&mut self.run), self.run_of);
         match self.fence {
             Some(fence) if fence.mark == mark && run >= fence.length && byte.is_ascii_whitespace() => {
-                self.line = Line::Close;
+                self.line = LineState::Close;
             }
-            Some(_) => self.line = Line::Inside,
+            Some(_) => self.line = LineState::Inside,
             None if run >= 3 && self.code == 0 => {
-                self.fence = Some(Fence { mark, length: run });
-                self.line = Line::Info;
-                self.info(byte);
+                self.fence = Some(CodeFence { mark, length: run });
+                self.line = LineState::Info;
+                self.push_info_byte(byte);
             }
             None => {
-                self.line = Line::Inside;
+                self.line = LineState::Inside;
                 if mark == b'`' {
-                    self.toggle(run);
+                    self.toggle_code(run);
                 }
-                self.inside(byte);
+                self.push_inline_byte(byte);
             }
         }
     }
 
     /// A backtick in the words behind a backtick fence: it was inline code after all.
-    fn info(&mut self, byte: u8) {
+    fn push_info_byte(&mut self, byte: u8) {
         if byte != b'`' {
             return;
         }
-        if let Some(Fence { mark: b'`', length }) = self.fence.take() {
+        if let Some(CodeFence { mark: b'`', length }) = self.fence.take() {
             self.code = length;
         }
-        self.line = Line::Inside;
-        self.inside(byte);
+        self.line = LineState::Inside;
+        self.push_inline_byte(byte);
     }
 
-    fn inside(&mut self, byte: u8) {
+    fn push_inline_byte(&mut self, byte: u8) {
         if byte == b'`' && !(self.escaped && self.code == 0) {
             self.run = self.run.saturating_add(1);
             self.run_of = b'`';
@@ -349,12 +349,12 @@ impl Prose {
         }
         let run = std::mem::take(&mut self.run);
         if run > 0 {
-            self.toggle(run);
+            self.toggle_code(run);
         }
         self.escaped = byte == b'\\' && !self.escaped;
     }
 
-    fn toggle(&mut self, run: u32) {
+    fn toggle_code(&mut self, run: u32) {
         self.code = match self.code {
             0 => run,
             open if open == run => 0,
@@ -363,25 +363,25 @@ impl Prose {
     }
 
     fn end_line(&mut self) {
-        if self.line == Line::Run {
+        if self.line == LineState::Run {
             self.end_fence_run(b'\n');
         }
         match self.line {
-            Line::Close => self.fence = None,
-            Line::Inside if self.fence.is_none() => self.inside(b'\n'),
+            LineState::Close => self.fence = None,
+            LineState::Inside if self.fence.is_none() => self.push_inline_byte(b'\n'),
             _ => {}
         }
-        let blank = self.line == Line::Start;
+        let blank = self.line == LineState::Start;
         // Indented code goes on over the next indented line.
-        self.after_blank = (blank && self.solid > 0) || self.line == Line::Code;
+        self.after_blank = (blank && self.solid > 0) || self.line == LineState::Code;
         if blank {
             self.code = 0;
             self.shown = self.shown.filter(|at| *at > 0);
         }
-        (self.line, self.indent, self.escaped, self.quote) = (Line::Start, 0, false, false);
+        (self.line, self.indent, self.escaped, self.quote) = (LineState::Start, 0, false, false);
     }
 
-    fn quoted(&self) -> bool {
+    fn is_quoted(&self) -> bool {
         let ends_word =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'!' | b'?' | b')' | b']' | b'}');
         match self.last {
@@ -397,37 +397,37 @@ impl Prose {
 }
 
 /// A length that is no longer than a chunk.
-fn small(length: usize) -> u32 {
+fn to_u32(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Prose;
+    use super::ProseTracker;
     use crate::ToolSet;
-    use crate::dialect::Selection;
+    use crate::dialect::DialectSelection;
     use crate::reader::vocabulary::Vocabulary;
 
     /// For each `<` of the text: `m` where it is a mention, `c` where it would be a call.
     fn places(text: &str) -> String {
-        let mut prose = Prose::default();
+        let mut prose = ProseTracker::default();
         let mut found = String::new();
         for byte in text.bytes() {
             if byte == b'<' {
-                found.push(if prose.mention().is_some() { 'm' } else { 'c' });
+                found.push(if prose.mention_reason().is_some() { 'm' } else { 'c' });
             }
-            prose.byte(byte);
+            prose.push_byte(byte);
         }
-        let mut skipping = Prose::default();
-        let triggers = Vocabulary::new(Selection::AUTO, &ToolSet::default()).triggers;
+        let mut skipping = ProseTracker::default();
+        let triggers = Vocabulary::new(DialectSelection::AUTO, &ToolSet::default()).triggers;
         let (mut again, mut at) = (String::new(), 0);
         loop {
-            at += skipping.skip(text.get(at..).unwrap_or_default(), &triggers);
+            at += skipping.skip_to_trigger(text.get(at..).unwrap_or_default(), &triggers);
             if at == text.len() {
                 break;
             }
-            again.push(if skipping.mention().is_some() { 'm' } else { 'c' });
-            skipping.byte(b'<');
+            again.push(if skipping.mention_reason().is_some() { 'm' } else { 'c' });
+            skipping.push_byte(b'<');
             at += 1;
         }
         assert_eq!(found, again, "leaping changes the result: {text}");

@@ -20,39 +20,39 @@
 //! A call is closed by its `)` only together with what follows: the separator, or the `]` and the marker.
 
 mod arguments;
-pub(super) mod given;
+pub(super) mod bracket_stack;
+pub(super) mod given_arguments;
 #[cfg(test)]
 pub(super) mod harness;
 pub(super) mod literal;
-pub(super) mod nest;
 pub(super) mod number;
 pub(super) mod skip;
 #[cfg(test)]
 mod tests;
 pub(super) mod text;
-pub(super) mod word;
+pub(super) mod word_buffer;
 
 use crate::dialect::grammar::PythonCalls;
-use crate::event::{Certainty, Cut, Event, Mark, MarkRole, Sink};
+use crate::event::{Certainty, Event, EventSink, MarkupRole, MarkupSpan, Truncation};
 use crate::fault::{Fault, FaultKind, Span};
 
-use super::region::{Next, Region, Taken, View, drive};
-use given::Given;
-use literal::{Literal, Notation};
-use skip::Skip;
-use text::starts;
-use word::{WORD_CAP, Word, WordEnd, blank, found, in_name};
+use super::region::{RegionParser, RegionProgress, StepOutcome, TextView, run_steps};
+use given_arguments::GivenArguments;
+use literal::{LiteralNotation, LiteralReader};
+use skip::RegionSkipper;
+use text::starts_with_marker;
+use word_buffer::{WORD_CAP, WordBuffer, WordEnd, describe_found, is_name_byte, whitespace_len};
 
 /// What stands behind the name of a tool that is called as a method.
 pub(super) const METHOD: &str = ".call";
 
 /// Reads calls as Python writes them.
 #[derive(Debug)]
-pub(super) struct Python {
+pub(super) struct PythonRegionParser {
     /// The marker behind the calls; `""`: there is none.
     close: &'static str,
     dialect: &'static str,
-    state: State,
+    state: PythonState,
     /// A tool may be called as `f.call(…)`.
     methods: bool,
     /// The calls stand in a list.
@@ -61,27 +61,27 @@ pub(super) struct Python {
     at: Option<usize>,
     /// The index of the next call.
     next: u32,
-    call: Call,
-    word: Word,
-    literal: Literal,
+    call: CallInProgress,
+    word: WordBuffer,
+    literal: LiteralReader,
     /// Behind a mistake.
-    skip: Option<Box<Skip>>,
+    skip: Option<Box<RegionSkipper>>,
 }
 
 /// The call that is being read.
 #[derive(Debug, Default)]
-struct Call {
+struct CallInProgress {
     open: bool,
     index: u32,
     /// Offset just past its `)`.
     end: usize,
-    given: Given,
+    given: GivenArguments,
     /// Inside `**{…}`.
     spread: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum PythonState {
     /// Before everything.
     Start,
     /// A call or the end of all calls must follow.
@@ -116,100 +116,106 @@ enum State {
     Skip,
 }
 
-impl Python {
+impl PythonRegionParser {
     /// A machine whose first call begins at that offset and has that index.
     pub(super) fn new(grammar: PythonCalls, dialect: &'static str, index: u32, at: usize) -> Self {
         Self {
             close: grammar.close,
             dialect,
-            state: State::Start,
+            state: PythonState::Start,
             methods: false,
             list: false,
             at: Some(at),
             next: index,
-            call: Call::default(),
-            word: Word::default(),
-            literal: Literal::new(Notation::Python),
+            call: CallInProgress::default(),
+            word: WordBuffer::default(),
+            literal: LiteralReader::new(LiteralNotation::Python),
             skip: None,
         }
     }
 
     /// Calls behind a marker, without a list, perhaps as methods.
-    pub(super) fn methods(dialect: &'static str, index: u32, at: usize) -> Self {
+    pub(super) fn with_methods(dialect: &'static str, index: u32, at: usize) -> Self {
         Self { methods: true, ..Self::new(PythonCalls { open: "", close: "" }, dialect, index, at) }
     }
 
-    fn turn(&mut self, view: View<'_>, from: usize, out: &mut dyn Sink) -> Next {
+    fn parse_step(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
         match self.state {
-            State::Skip => return self.pass(view, from, out),
-            State::Value | State::KeyText => return self.value(view, from, out),
-            State::Name => return self.name(view, from, State::Paren, out),
-            State::ArgumentName => return self.name(view, from, State::Equals, out),
-            State::Closed => return self.closed(view, from, out),
+            PythonState::Skip => return self.skip_rest(view, from, out),
+            PythonState::Value | PythonState::KeyText => return self.read_value(view, from, out),
+            PythonState::Name => return self.read_name(view, from, PythonState::Paren, out),
+            PythonState::ArgumentName => return self.read_name(view, from, PythonState::Equals, out),
+            PythonState::Closed => return self.after_call(view, from, out),
             _ => {}
         }
-        let at = from + blank(rest(view, from));
-        let Some(&byte) = rest(view, at).as_bytes().first() else { return Next::Wait(at) };
+        let at = from + whitespace_len(rest_from(view, from));
+        let Some(&byte) = rest_from(view, at).as_bytes().first() else { return StepOutcome::Wait(at) };
         match self.state {
-            State::Start => {
+            PythonState::Start => {
                 self.list = byte == b'[';
-                self.state = State::Item;
-                Next::To(at + usize::from(self.list))
+                self.state = PythonState::Item;
+                StepOutcome::To(at + usize::from(self.list))
             }
-            State::Item => self.item(view, at, out),
-            State::Paren if byte == b'(' => self.begin_call(view, at, out),
-            State::Paren => self.wrong(view, at, "`(` was expected behind the tool's name", out),
-            State::Tail => self.tail(view, at, out),
-            _ => self.inside(view, at, out),
+            PythonState::Item => self.begin_item(view, at, out),
+            PythonState::Paren if byte == b'(' => self.begin_call(view, at, out),
+            PythonState::Paren => self.report_unexpected(view, at, "`(` was expected behind the tool's name", out),
+            PythonState::Tail => self.read_tail(view, at, out),
+            _ => self.parse_arguments(view, at, out),
         }
     }
 
     /// Between calls.
-    fn item(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
-        let text = rest(view, at);
+    fn begin_item(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
+        let text = rest_from(view, at);
         let byte = text.as_bytes().first().copied().unwrap_or_default();
         if self.list && byte == b']' {
             return self.end_list(view, at + 1, out);
         }
         if !self.list && !self.close.is_empty() {
-            match starts(text, self.close) {
-                None => return Next::Wait(at),
-                Some(true) => return Next::Over(at + self.close.len()),
+            match starts_with_marker(text, self.close) {
+                None => return StepOutcome::Wait(at),
+                Some(true) => return StepOutcome::Over(at + self.close.len()),
                 Some(false) => {}
             }
         }
         let loose = !self.list && self.close.is_empty() && self.at.is_none();
         if loose {
-            match another(text) {
-                None if !view.last => return Next::Wait(at),
+            match starts_call(text) {
+                None if !view.last => return StepOutcome::Wait(at),
                 Some(true) => {}
-                _ => return Next::Over(at),
+                _ => return StepOutcome::Over(at),
             }
         }
-        if !in_name(byte) {
-            return self.wrong(view, at, "a call was expected", out);
+        if !is_name_byte(byte) {
+            return self.report_unexpected(view, at, "a call was expected", out);
         }
         self.word.clear();
-        self.state = State::Name;
-        Next::To(at)
+        self.state = PythonState::Name;
+        StepOutcome::To(at)
     }
 
     /// Inside the name of a tool or an argument, behind which the machine goes on in that state.
-    fn name(&mut self, view: View<'_>, from: usize, behind: State, out: &mut dyn Sink) -> Next {
-        let (taken, end) = self.word.take(rest(view, from), in_name);
+    fn read_name(
+        &mut self,
+        view: TextView<'_>,
+        from: usize,
+        behind: PythonState,
+        out: &mut dyn EventSink,
+    ) -> StepOutcome {
+        let (taken, end) = self.word.take_word(rest_from(view, from), is_name_byte);
         let at = from + taken;
         match end {
-            WordEnd::Open => Next::Wait(at),
-            WordEnd::TooLong => self.too_long(view, at, out),
+            WordEnd::Open => StepOutcome::Wait(at),
+            WordEnd::TooLong => self.report_long_name(view, at, out),
             WordEnd::Here => {
                 self.call.end = view.offset + at;
                 self.state = behind;
-                Next::To(at)
+                StepOutcome::To(at)
             }
         }
     }
 
-    fn begin_call(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
+    fn begin_call(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
         let (index, name, end) = (self.next, self.word.as_str(), self.call.end);
         let name_at = end.saturating_sub(name.len());
         let name = name.strip_suffix(METHOD).filter(|_| self.methods).unwrap_or(name);
@@ -217,142 +223,154 @@ impl Python {
             let sure = if self.close.is_empty() { Certainty::Likely } else { Certainty::Certain };
             let span = Span::new(name_at, view.offset + at + 1);
             let rule = "another call behind the first";
-            out.event(Event::Mark(Mark { role: MarkRole::Call, dialect: Some(self.dialect), span, sure, rule }));
+            out.push_event(Event::Mark(MarkupSpan {
+                role: MarkupRole::Call,
+                dialect: Some(self.dialect),
+                span,
+                sure,
+                rule,
+            }));
             name_at
         });
-        out.event(Event::CallStart { index, id: None, name, dialect: Some(self.dialect), at: start, name_at });
+        out.push_event(Event::CallStart { index, id: None, name, dialect: Some(self.dialect), at: start, name_at });
         self.next = self.next.saturating_add(1);
         self.call.given.clear();
         self.call.open = true;
         self.call.index = index;
         self.call.spread = false;
         self.literal.begin_call();
-        self.state = State::Argument;
-        Next::To(at + 1)
+        self.state = PythonState::Argument;
+        StepOutcome::To(at + 1)
     }
 
     /// Behind a call's `)`.
-    fn closed(&mut self, view: View<'_>, from: usize, out: &mut dyn Sink) -> Next {
-        let text = rest(view, from);
+    fn after_call(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
+        let text = rest_from(view, from);
         let spaces = text.bytes().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-        let at = from + if self.list { blank(text) } else { spaces };
-        let text = rest(view, at);
-        let Some(&byte) = text.as_bytes().first() else { return Next::Wait(at) };
+        let at = from + if self.list { whitespace_len(text) } else { spaces };
+        let text = rest_from(view, at);
+        let Some(&byte) = text.as_bytes().first() else { return StepOutcome::Wait(at) };
         match byte {
             b',' => {}
             b']' if self.list => return self.end_list(view, at + 1, out),
             b'\n' | b'\r' | b';' if !self.list => {}
-            _ if self.list => return self.wrong(view, at, "`,` or `]` was expected behind the call", out),
-            b'<' if self.methods && text == "<" && !view.last => return Next::Wait(at),
+            _ if self.list => return self.report_unexpected(view, at, "`,` or `]` was expected behind the call", out),
+            b'<' if self.methods && text == "<" && !view.last => return StepOutcome::Wait(at),
             b'<' if self.methods && text.starts_with("<|") => {
                 self.end_call(self.call.end, out);
-                return Next::Over(at);
+                return StepOutcome::Over(at);
             }
             _ if self.close.is_empty() => {
-                return self.wrong(view, at, "a new line was expected behind the call", out);
+                return self.report_unexpected(view, at, "a new line was expected behind the call", out);
             }
-            _ => return self.tail(view, at, out),
+            _ => return self.read_tail(view, at, out),
         }
         self.end_call(self.call.end, out);
-        self.state = State::Item;
-        Next::To(at + 1)
+        self.state = PythonState::Item;
+        StepOutcome::To(at + 1)
     }
 
-    fn end_list(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
+    fn end_list(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
         if self.close.is_empty() {
             self.end_call(view.offset + at, out);
-            return Next::Over(at);
+            return StepOutcome::Over(at);
         }
-        self.state = State::Tail;
-        Next::To(at)
+        self.state = PythonState::Tail;
+        StepOutcome::To(at)
     }
 
     /// Behind all calls: the marker.
-    fn tail(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
+    fn read_tail(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
         let close = self.close;
-        match starts(rest(view, at), close) {
-            None => Next::Wait(at),
+        match starts_with_marker(rest_from(view, at), close) {
+            None => StepOutcome::Wait(at),
             Some(true) => {
                 self.end_call(view.offset + at + close.len(), out);
-                Next::Over(at + close.len())
+                StepOutcome::Over(at + close.len())
             }
-            Some(false) => self.wrong(view, at, &format!("`{close}` was expected behind the calls"), out),
+            Some(false) => self.report_unexpected(view, at, &format!("`{close}` was expected behind the calls"), out),
         }
     }
 
-    fn end_call(&mut self, at: usize, out: &mut dyn Sink) {
+    fn end_call(&mut self, at: usize, out: &mut dyn EventSink) {
         if std::mem::take(&mut self.call.open) {
-            out.event(Event::CallEnd { index: self.call.index, at });
+            out.push_event(Event::CallEnd { index: self.call.index, at });
         }
     }
 
     /// Behind a mistake.
-    fn pass(&mut self, view: View<'_>, from: usize, out: &mut dyn Sink) -> Next {
-        let (taken, over) = self.skip.as_mut().map_or((0, true), |skip| skip.read(rest(view, from)));
+    fn skip_rest(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
+        let (taken, over) = self.skip.as_mut().map_or((0, true), |skip| skip.skip_text(rest_from(view, from)));
         let at = from + taken;
         if !over {
-            return Next::Wait(at);
+            return StepOutcome::Wait(at);
         }
         self.end_call(view.offset + at, out);
-        Next::Over(at)
+        StepOutcome::Over(at)
     }
 
     /// Something else stands there than what was expected.
-    fn wrong(&mut self, view: View<'_>, at: usize, expected: &str, out: &mut dyn Sink) -> Next {
-        let (found, len) = found(rest(view, at));
+    fn report_unexpected(
+        &mut self,
+        view: TextView<'_>,
+        at: usize,
+        expected: &str,
+        out: &mut dyn EventSink,
+    ) -> StepOutcome {
+        let (found, len) = describe_found(rest_from(view, at));
         let message = format!("{expected}, {found}");
         let span = Span::new(view.offset + at, view.offset + at + len);
         let hint = "write the tool's name and behind it, in parentheses, each argument as its name, `=` and its value; nothing else";
-        self.report(Fault::error(FaultKind::StrayText, span, message).hint(hint), view, at, out)
+        self.report_and_skip(Fault::error(FaultKind::StrayText, span, message).with_hint(hint), view, at, out)
     }
 
-    fn too_long(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
+    fn report_long_name(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
         let end = view.offset + at;
         let span = Span::new(end.saturating_sub(self.word.len()), end);
         let message = format!("a name is longer than {WORD_CAP} bytes");
-        self.report(Fault::error(FaultKind::Limit, span, message), view, at, out)
+        self.report_and_skip(Fault::error(FaultKind::Limit, span, message), view, at, out)
     }
 
     /// Reports a mistake and passes over the rest.
-    fn report(&mut self, fault: Fault, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
+    fn report_and_skip(&mut self, fault: Fault, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
         let fault = if self.call.open { fault.in_call(self.call.index) } else { fault };
-        out.event(Event::Fault(&fault));
+        out.push_event(Event::Fault(&fault));
         self.give_up(view.offset, at, out)
     }
 
     /// Passes over the rest behind a mistake.
-    fn give_up(&mut self, offset: usize, at: usize, out: &mut dyn Sink) -> Next {
+    fn give_up(&mut self, offset: usize, at: usize, out: &mut dyn EventSink) -> StepOutcome {
         // What is open: the list, the call, `**{` and the value's own brackets.
-        let inside = self.call.open && self.state != State::Closed;
+        let inside = self.call.open && self.state != PythonState::Closed;
         let inner = if inside { 1 + usize::from(self.call.spread) + self.literal.depth() } else { 0 };
         let depth = usize::from(self.list) + inner;
         if self.close.is_empty() && (!self.call.open || depth == 0) {
             self.end_call(offset + at, out);
-            return Next::Over(at);
+            return StepOutcome::Over(at);
         }
-        let word = self.state == State::Equals || self.literal.in_word();
-        self.skip = Some(Box::new(Skip::new(self.close, depth, word)));
-        self.state = State::Skip;
-        Next::To(at)
+        let word = self.state == PythonState::Equals || self.literal.in_word();
+        self.skip = Some(Box::new(RegionSkipper::new(self.close, depth, word)));
+        self.state = PythonState::Skip;
+        StepOutcome::To(at)
     }
 }
 
-impl Region for Python {
-    fn read(&mut self, view: View<'_>, out: &mut dyn Sink) -> Taken {
-        drive(|at| self.turn(view, at, out))
+impl RegionParser for PythonRegionParser {
+    fn parse_view(&mut self, view: TextView<'_>, out: &mut dyn EventSink) -> RegionProgress {
+        run_steps(|at| self.parse_step(view, at, out))
     }
 
     #[inline]
-    fn take(&mut self, chunk: &str, out: &mut dyn Sink) -> bool {
-        self.state == State::Value && self.literal.take(self.call.index, chunk, out)
+    fn take_chunk(&mut self, chunk: &str, out: &mut dyn EventSink) -> bool {
+        self.state == PythonState::Value && self.literal.take_chunk(self.call.index, chunk, out)
     }
 
-    fn cut(&mut self, why: Cut, at: usize, out: &mut dyn Sink) {
+    fn cut_region(&mut self, why: Truncation, at: usize, out: &mut dyn EventSink) {
         let bare = !self.list && self.close.is_empty();
-        if bare && why == Cut::Ended && self.state == State::Closed {
+        if bare && why == Truncation::Ended && self.state == PythonState::Closed {
             self.end_call(self.call.end, out);
         } else if std::mem::take(&mut self.call.open) {
-            out.event(Event::CallCut { index: self.call.index, why, at });
+            out.push_event(Event::CallCut { index: self.call.index, why, at });
         }
     }
 
@@ -361,13 +379,13 @@ impl Region for Python {
     }
 }
 
-fn rest(view: View<'_>, at: usize) -> &str {
+fn rest_from(view: TextView<'_>, at: usize) -> &str {
     view.text.get(at..).unwrap_or_default()
 }
 
 /// Whether another call starts here: a name with its bracket. `None`: it may, when more has come.
-fn another(text: &str) -> Option<bool> {
-    let name = text.bytes().take_while(|byte| in_name(*byte)).count();
+fn starts_call(text: &str) -> Option<bool> {
+    let name = text.bytes().take_while(|byte| is_name_byte(*byte)).count();
     match text.as_bytes().get(name) {
         _ if name > WORD_CAP => Some(false),
         None => None,

@@ -5,15 +5,15 @@
 //! could not decide comes again with more text behind it, so that a machine needs to hold nothing itself. It must not look
 //! at a byte more often than a fixed number of times: a machine that waits must wait for a short marker, never for a value.
 
-use crate::event::{Cut, Sink};
+use crate::event::{EventSink, Truncation};
 
-use super::gemma::Gemma;
-use super::payload::Payload;
-use super::python::Python;
+use super::gemma::GemmaRegionParser;
+use super::payload::JsonRegionParser;
+use super::python::PythonRegionParser;
 
 /// The text that a machine is shown.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct View<'w> {
+pub(super) struct TextView<'w> {
     /// From the machine's place on.
     pub(super) text: &'w str,
     /// The offset of its first byte in the assistant text.
@@ -24,7 +24,7 @@ pub(super) struct View<'w> {
 
 /// What a machine did with the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum RegionProgress {
     /// It took this many bytes, and the rest must come again with more behind it. With `last`, the text ended inside the
     /// region.
     More(usize),
@@ -34,7 +34,7 @@ pub(super) enum Taken {
 
 /// What one turn of a machine did with the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum StepOutcome {
     /// It took everything up to this byte.
     To(usize),
     /// The same, and it needs more text.
@@ -44,27 +44,27 @@ pub(super) enum Next {
 }
 
 /// Lets a machine take its turns, each from where the last one ended.
-pub(super) fn drive(mut turn: impl FnMut(usize) -> Next) -> Taken {
+pub(super) fn run_steps(mut turn: impl FnMut(usize) -> StepOutcome) -> RegionProgress {
     let mut at = 0;
     loop {
         match turn(at) {
-            Next::To(next) => at = next,
-            Next::Wait(at) => return Taken::More(at),
-            Next::Over(at) => return Taken::Over(at),
+            StepOutcome::To(next) => at = next,
+            StepOutcome::Wait(at) => return RegionProgress::More(at),
+            StepOutcome::Over(at) => return RegionProgress::Over(at),
         }
     }
 }
 
 /// The machines.
 #[derive(Debug)]
-pub(super) enum Machine {
-    Json(Box<Payload>),
-    Python(Box<Python>),
-    Gemma(Box<Gemma>),
+pub(super) enum AnyRegionParser {
+    Json(Box<JsonRegionParser>),
+    Python(Box<PythonRegionParser>),
+    Gemma(Box<GemmaRegionParser>),
 }
 
-impl Machine {
-    fn region(&self) -> &dyn Region {
+impl AnyRegionParser {
+    fn as_parser(&self) -> &dyn RegionParser {
         match self {
             Self::Json(region) => &**region,
             Self::Python(region) => &**region,
@@ -72,7 +72,7 @@ impl Machine {
         }
     }
 
-    fn region_mut(&mut self) -> &mut dyn Region {
+    fn as_parser_mut(&mut self) -> &mut dyn RegionParser {
         match self {
             Self::Json(region) => &mut **region,
             Self::Python(region) => &mut **region,
@@ -81,40 +81,40 @@ impl Machine {
     }
 }
 
-impl Region for Machine {
-    fn read(&mut self, view: View<'_>, out: &mut dyn Sink) -> Taken {
-        self.region_mut().read(view, out)
+impl RegionParser for AnyRegionParser {
+    fn parse_view(&mut self, view: TextView<'_>, out: &mut dyn EventSink) -> RegionProgress {
+        self.as_parser_mut().parse_view(view, out)
     }
 
     #[inline]
-    fn take(&mut self, chunk: &str, out: &mut dyn Sink) -> bool {
+    fn take_chunk(&mut self, chunk: &str, out: &mut dyn EventSink) -> bool {
         match self {
-            Self::Json(region) => region.take(chunk, out),
-            Self::Python(region) => region.take(chunk, out),
-            Self::Gemma(region) => region.take(chunk, out),
+            Self::Json(region) => region.take_chunk(chunk, out),
+            Self::Python(region) => region.take_chunk(chunk, out),
+            Self::Gemma(region) => region.take_chunk(chunk, out),
         }
     }
 
-    fn cut(&mut self, why: Cut, at: usize, out: &mut dyn Sink) {
-        self.region_mut().cut(why, at, out);
+    fn cut_region(&mut self, why: Truncation, at: usize, out: &mut dyn EventSink) {
+        self.as_parser_mut().cut_region(why, at, out);
     }
 
     fn next_index(&self) -> u32 {
-        self.region().next_index()
+        self.as_parser().next_index()
     }
 }
 
 /// A machine that reads one region.
-pub(super) trait Region: std::fmt::Debug + Send {
+pub(super) trait RegionParser: std::fmt::Debug + Send {
     /// Takes a prefix of the text.
-    fn read(&mut self, view: View<'_>, out: &mut dyn Sink) -> Taken;
+    fn parse_view(&mut self, view: TextView<'_>, out: &mut dyn EventSink) -> RegionProgress;
 
     /// Takes a whole chunk that is nothing but a piece of a value, and emits it. False: look closer, nothing was taken.
-    fn take(&mut self, chunk: &str, out: &mut dyn Sink) -> bool;
+    fn take_chunk(&mut self, chunk: &str, out: &mut dyn EventSink) -> bool;
 
     /// The text ended inside the region, at that offset. Whatever call is open is cut, unless its grammar allows that its
-    /// closing marker is missing at the end and `why` is [`Cut::Ended`].
-    fn cut(&mut self, why: Cut, at: usize, out: &mut dyn Sink);
+    /// closing marker is missing at the end and `why` is [`Truncation::Ended`].
+    fn cut_region(&mut self, why: Truncation, at: usize, out: &mut dyn EventSink);
 
     /// The index of the next call.
     fn next_index(&self) -> u32;

@@ -5,7 +5,7 @@
 //!
 //! Grammar as implemented: `'<' '/'? name (blank attributes)? '/'? '>'`; some names may carry a stray quote. A tag longer than [`TAG_CAP`] bytes is text.
 
-use crate::dialect::grammar::Notation;
+use crate::dialect::grammar::TagNotation;
 
 /// The longest tag, in bytes.
 pub(crate) const TAG_CAP: usize = 256;
@@ -14,7 +14,7 @@ const NAME_CAP: usize = 128;
 
 /// What stands at a `<`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lexed<'w> {
+pub(crate) enum LexedTag<'w> {
     /// No tag, or none that matters here.
     No,
     /// The text ends before that is known.
@@ -44,7 +44,7 @@ pub(crate) struct Tag<'w> {
 
 /// How much of a tag matters, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Interest {
+pub(crate) enum TagInterest {
     /// Not at all.
     None,
     /// Only without attributes.
@@ -62,13 +62,13 @@ impl<'w> Tag<'w> {
     }
 
     /// `<name>` of that name.
-    pub(crate) fn opens(&self, name: &str) -> bool {
-        !self.close && alike(self.name, name)
+    pub(crate) fn is_opening_tag(&self, name: &str) -> bool {
+        !self.close && names_match(self.name, name)
     }
 
     /// `</name>` of that name.
-    pub(crate) fn closes(&self, name: &str) -> bool {
-        self.close && alike(self.name, name)
+    pub(crate) fn is_closing_tag(&self, name: &str) -> bool {
+        self.close && names_match(self.name, name)
     }
 
     /// The name without its prefix, behind that prefix.
@@ -77,12 +77,12 @@ impl<'w> Tag<'w> {
     }
 
     /// The same tag behind so many bytes of marker.
-    fn behind(self, marker: usize) -> Self {
+    fn shift_by(self, marker: usize) -> Self {
         Self { attributes_at: self.attributes_at + marker, len: self.len + marker, ..self }
     }
 
     /// The name behind an equals sign right after the tag's name (`<function=f>`), after its place in the tag.
-    pub(crate) fn equals(&self) -> Option<(usize, &'w str)> {
+    pub(crate) fn equals_value(&self) -> Option<(usize, &'w str)> {
         let value = self.attributes.strip_prefix('=')?.trim_start();
         let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
         let at = self.attributes_at + self.attributes.len() - value.len() + usize::from(quote.is_some());
@@ -94,7 +94,7 @@ impl<'w> Tag<'w> {
     }
 
     /// The value of an attribute: `key="v"`, `key='v'` or `key=v`, blanks around `=` allowed.
-    pub(crate) fn attribute(&self, key: &str) -> Option<&'w str> {
+    pub(crate) fn attribute_value(&self, key: &str) -> Option<&'w str> {
         self.find_attribute(key).map(|(_, value)| value)
     }
 
@@ -133,7 +133,7 @@ pub(crate) fn split_name(name: &str) -> (&str, &str) {
 
 /// Whether two names are the same. The bars of a sentinel leak in several shapes and with blanks behind them; they all count
 /// as one.
-pub(crate) fn alike(one: &str, other: &str) -> bool {
+pub(crate) fn names_match(one: &str, other: &str) -> bool {
     if one == other {
         return true;
     }
@@ -154,24 +154,24 @@ fn is_bar(c: char) -> bool {
 }
 
 /// Lexes the tag at the start of `window` in a notation.
-pub(crate) fn lex_in<'w>(
-    notation: Notation,
+pub(crate) fn lex_in_notation<'w>(
+    notation: TagNotation,
     window: &'w str,
     last: bool,
-    interest: impl FnOnce(&str, bool) -> Interest,
-) -> Lexed<'w> {
+    interest: impl FnOnce(&str, bool) -> TagInterest,
+) -> LexedTag<'w> {
     match notation {
-        Notation::Angle => lex(window, last, interest),
-        Notation::Marked(marker) => match window.strip_prefix(marker) {
-            Some(rest) if rest.starts_with('<') => match lex(rest, last, interest) {
-                Lexed::Tag(tag) => Lexed::Tag(tag.behind(marker.len())),
+        TagNotation::Angle => lex_tag(window, last, interest),
+        TagNotation::Marked(marker) => match window.strip_prefix(marker) {
+            Some(rest) if rest.starts_with('<') => match lex_tag(rest, last, interest) {
+                LexedTag::Tag(tag) => LexedTag::Tag(tag.shift_by(marker.len())),
                 lexed => lexed,
             },
-            Some("") if !last => Lexed::Partial,
-            None if !last && marker.starts_with(window) => Lexed::Partial,
-            _ => Lexed::No,
+            Some("") if !last => LexedTag::Partial,
+            None if !last && marker.starts_with(window) => LexedTag::Partial,
+            _ => LexedTag::No,
         },
-        Notation::Delimited { open, close, end } => lex_delimited(window, last, [open, close, end], interest),
+        TagNotation::Delimited { open, close, end } => lex_delimited(window, last, [open, close, end], interest),
     }
 }
 
@@ -179,15 +179,15 @@ fn lex_delimited<'w>(
     window: &'w str,
     last: bool,
     [open, close, end]: [&str; 3],
-    interest: impl FnOnce(&str, bool) -> Interest,
-) -> Lexed<'w> {
+    interest: impl FnOnce(&str, bool) -> TagInterest,
+) -> LexedTag<'w> {
     let (marker, closes) = if window.starts_with(open) {
         (open, false)
     } else if window.starts_with(close) {
         (close, true)
     } else {
         let partial = !last && (open.starts_with(window) || close.starts_with(window));
-        return if partial { Lexed::Partial } else { Lexed::No };
+        return if partial { LexedTag::Partial } else { LexedTag::No };
     };
     let inside = window.get(marker.len()..).unwrap_or_default();
     let mut cap = inside.len().min(TAG_CAP);
@@ -195,7 +195,7 @@ fn lex_delimited<'w>(
         cap -= 1;
     }
     let Some(length) = inside.get(..cap).and_then(|inside| inside.find(end)) else {
-        return if last || inside.len() >= TAG_CAP { Lexed::No } else { Lexed::Partial };
+        return if last || inside.len() >= TAG_CAP { LexedTag::No } else { LexedTag::Partial };
     };
     let text = inside.get(..length).unwrap_or_default();
     // Where special tokens are written out, a blank may get between them and the name.
@@ -203,12 +203,12 @@ fn lex_delimited<'w>(
     let text = text.trim_start();
     let name_end = text.find(char::is_whitespace).unwrap_or(text.len());
     let (name, attributes) = text.split_at_checked(name_end).unwrap_or((text, ""));
-    if name.is_empty() || interest(name, closes) == Interest::None {
-        return Lexed::No;
+    if name.is_empty() || interest(name, closes) == TagInterest::None {
+        return LexedTag::No;
     }
     let attributes_at = marker.len() + blank + name_end + attributes.len() - attributes.trim_start().len();
     let len = marker.len() + length + end.len();
-    Lexed::Tag(Tag {
+    LexedTag::Tag(Tag {
         close: closes,
         name,
         attributes: attributes.trim(),
@@ -220,77 +220,86 @@ fn lex_delimited<'w>(
 }
 
 /// Lexes the key and the opening tag of the value behind it as one tag: its name is the key's tag, its attributes are the key.
-pub(crate) fn lex_key<'w>(window: &'w str, last: bool, [key, value]: [&'w str; 2]) -> Lexed<'w> {
-    let partial = if last || window.len() >= 2 * TAG_CAP { Lexed::No } else { Lexed::Partial };
-    let Lexed::Tag(open) = lex(window, last, |name, close| only(name == key && !close)) else { return Lexed::No };
+pub(crate) fn lex_key_value<'w>(window: &'w str, last: bool, [key, value]: [&'w str; 2]) -> LexedTag<'w> {
+    let partial = if last || window.len() >= 2 * TAG_CAP { LexedTag::No } else { LexedTag::Partial };
+    let LexedTag::Tag(open) = lex_tag(window, last, |name, close| plain_if(name == key && !close)) else {
+        return LexedTag::No;
+    };
     let rest = window.get(open.len..).unwrap_or_default();
     let Some(length) = rest.find('<').filter(|length| *length <= TAG_CAP) else {
-        return if rest.len() > TAG_CAP { Lexed::No } else { partial };
+        return if rest.len() > TAG_CAP { LexedTag::No } else { partial };
     };
     let name = rest.get(..length).unwrap_or_default();
     let behind = rest.get(length..).unwrap_or_default();
-    let close = match lex(behind, last, |name, close| only(name == key && close)) {
-        Lexed::Tag(tag) => tag,
-        Lexed::Partial => return partial,
-        Lexed::No => return Lexed::No,
+    let close = match lex_tag(behind, last, |name, close| plain_if(name == key && close)) {
+        LexedTag::Tag(tag) => tag,
+        LexedTag::Partial => return partial,
+        LexedTag::No => return LexedTag::No,
     };
     let behind = behind.get(close.len..).unwrap_or_default();
     let blank = behind.len() - behind.trim_ascii_start().len();
     if blank > TAG_CAP {
-        return Lexed::No;
+        return LexedTag::No;
     }
     let opening = behind.trim_ascii_start();
     if opening.is_empty() {
         return partial;
     }
-    let value =
-        match lex(opening, last, |name, close| if name == value && !close { Interest::Any } else { Interest::None }) {
-            Lexed::Tag(tag) => tag,
-            Lexed::Partial => return partial,
-            Lexed::No => return Lexed::No,
-        };
+    let value = match lex_tag(
+        opening,
+        last,
+        |name, close| if name == value && !close { TagInterest::Any } else { TagInterest::None },
+    ) {
+        LexedTag::Tag(tag) => tag,
+        LexedTag::Partial => return partial,
+        LexedTag::No => return LexedTag::No,
+    };
     let len = open.len + length + close.len + blank + value.len;
     // Not longer than what is waited for, or it would depend on the chunks.
     if len > 2 * TAG_CAP {
-        return Lexed::No;
+        return LexedTag::No;
     }
-    let json = value.attribute("encoding") == Some("json");
-    Lexed::Tag(Tag { attributes: name.trim(), attributes_at: open.len, len, json, ..open })
+    let json = value.attribute_value("encoding") == Some("json");
+    LexedTag::Tag(Tag { attributes: name.trim(), attributes_at: open.len, len, json, ..open })
 }
 
-fn only(wanted: bool) -> Interest {
-    if wanted { Interest::Plain } else { Interest::None }
+fn plain_if(wanted: bool) -> TagInterest {
+    if wanted { TagInterest::Plain } else { TagInterest::None }
 }
 
 /// Lexes the tag at the start of `window`, which begins with `<`.
 ///
 /// `interest` is asked as soon as the name is whole, so that a tag which does not matter is never waited for. With
 /// `last`, no more text will come and nothing is partial.
-pub(crate) fn lex<'w>(window: &'w str, last: bool, interest: impl FnOnce(&str, bool) -> Interest) -> Lexed<'w> {
-    let partial = |len: usize| if last || len >= TAG_CAP { Lexed::No } else { Lexed::Partial };
+pub(crate) fn lex_tag<'w>(
+    window: &'w str,
+    last: bool,
+    interest: impl FnOnce(&str, bool) -> TagInterest,
+) -> LexedTag<'w> {
+    let partial = |len: usize| if last || len >= TAG_CAP { LexedTag::No } else { LexedTag::Partial };
     let bytes = window.as_bytes();
     if !bytes.is_empty() && bytes.first() != Some(&b'<') {
-        return Lexed::No;
+        return LexedTag::No;
     }
     let close = bytes.get(1) == Some(&b'/');
     let start = 1 + usize::from(close);
     let length = name_length(bytes.get(start..).unwrap_or_default());
     let end = start + length;
     if length > NAME_CAP {
-        return Lexed::No;
+        return LexedTag::No;
     }
     let Some(after) = bytes.get(end) else { return partial(window.len()) };
     // Most of what begins with `<` in code is no tag at all: that must be seen before anything is compared.
     if length == 0 || !matches!(after, b'>' | b' ' | b'\t' | b'\n' | b'\r' | b'/' | b'"' | b'=') {
-        return Lexed::No;
+        return LexedTag::No;
     }
     let name = window.get(start..end).unwrap_or_default();
     let interest = interest(name, close);
-    if interest == Interest::None || (*after == b'"' && interest != Interest::Quoted) {
-        return Lexed::No;
+    if interest == TagInterest::None || (*after == b'"' && interest != TagInterest::Quoted) {
+        return LexedTag::No;
     }
     if *after == b'>' {
-        return Lexed::Tag(Tag {
+        return LexedTag::Tag(Tag {
             close,
             name,
             attributes: "",
@@ -300,20 +309,20 @@ pub(crate) fn lex<'w>(window: &'w str, last: bool, interest: impl FnOnce(&str, b
             json: false,
         });
     }
-    if interest == Interest::Plain {
-        return Lexed::No;
+    if interest == TagInterest::Plain {
+        return LexedTag::No;
     }
     let rest = bytes.iter().skip(end).take(TAG_CAP - end);
     for (offset, byte) in rest.enumerate() {
         match byte {
-            b'<' => return Lexed::No,
+            b'<' => return LexedTag::No,
             b'>' => {
                 let text = window.get(end..end + offset).unwrap_or_default();
                 let attributes_at = end + text.len() - text.trim_start().len();
                 let text = text.trim();
                 let (attributes, empty) = text.strip_suffix('/').map_or((text, false), |text| (text.trim_end(), true));
                 let len = end + offset + 1;
-                return Lexed::Tag(Tag { close, name, attributes, attributes_at, empty, len, json: false });
+                return LexedTag::Tag(Tag { close, name, attributes, attributes_at, empty, len, json: false });
             }
             _ => {}
         }
@@ -348,13 +357,13 @@ pub(crate) fn name_length(bytes: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Interest, Lexed, lex};
+    use super::{LexedTag, TagInterest, lex_tag};
 
     fn check(text: &str, expected: &str) {
-        let shown = match lex(text, false, |_, _| Interest::Any) {
-            Lexed::No => "no".to_owned(),
-            Lexed::Partial => "partial".to_owned(),
-            Lexed::Tag(tag) => {
+        let shown = match lex_tag(text, false, |_, _| TagInterest::Any) {
+            LexedTag::No => "no".to_owned(),
+            LexedTag::Partial => "partial".to_owned(),
+            LexedTag::Tag(tag) => {
                 format!(
                     "{}{}[{}]{}{}",
                     if tag.close { "/" } else { "" },
@@ -387,8 +396,8 @@ mod tests {
 
     #[test]
     fn attributes() {
-        let value = |text: &str| match lex(text, true, |_, _| Interest::Any) {
-            Lexed::Tag(tag) => tag.attribute("name").map(str::to_owned),
+        let value = |text: &str| match lex_tag(text, true, |_, _| TagInterest::Any) {
+            LexedTag::Tag(tag) => tag.attribute_value("name").map(str::to_owned),
             _ => None,
         };
         assert_eq!(value("<i name=\"f\">").as_deref(), Some("f"));
@@ -397,7 +406,7 @@ mod tests {
         assert_eq!(value("<i id=3>"), None);
         assert_eq!(value("<i name=\"f>"), None);
         for text in ["<i name=\"f\">", "<i x name = 'f'/>", "<i\n id=\"name\" name=f >"] {
-            let Lexed::Tag(tag) = lex(text, true, |_, _| Interest::Any) else { panic!("{text}") };
+            let LexedTag::Tag(tag) = lex_tag(text, true, |_, _| TagInterest::Any) else { panic!("{text}") };
             let (at, value) = tag.find_attribute("name").unwrap();
             assert!(text.split_at(at).1.starts_with(value) && value == "f", "{text}: {at}");
         }
@@ -405,8 +414,8 @@ mod tests {
 
     #[test]
     fn a_stray_quote_only_where_it_is_expected() {
-        let lexed = |interest: Interest| lex("<calls\">x", false, |_, _| interest);
-        assert_eq!(lexed(Interest::Any), Lexed::No);
-        assert!(matches!(lexed(Interest::Quoted), Lexed::Tag(tag) if tag.name == "calls" && tag.len == 8));
+        let lexed = |interest: TagInterest| lex_tag("<calls\">x", false, |_, _| interest);
+        assert_eq!(lexed(TagInterest::Any), LexedTag::No);
+        assert!(matches!(lexed(TagInterest::Quoted), LexedTag::Tag(tag) if tag.name == "calls" && tag.len == 8));
     }
 }

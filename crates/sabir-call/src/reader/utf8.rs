@@ -5,12 +5,12 @@
 
 /// Up to three bytes of a character that is not whole yet.
 #[derive(Debug, Default)]
-pub(crate) struct Utf8 {
+pub(crate) struct Utf8Decoder {
     bytes: [u8; 4],
     length: u8,
 }
 
-impl Utf8 {
+impl Utf8Decoder {
     /// Whether a character is waiting for its rest.
     pub(crate) fn is_cut(&self) -> bool {
         self.length > 0
@@ -71,10 +71,10 @@ impl Utf8 {
 
 #[cfg(test)]
 mod tests {
-    use super::Utf8;
+    use super::Utf8Decoder;
 
     fn joined(bytes: &[u8], size: usize) -> String {
-        let mut utf8 = Utf8::default();
+        let mut utf8 = Utf8Decoder::default();
         let mut text = String::new();
         for chunk in bytes.chunks(size) {
             utf8.push(chunk, |piece, _| text.push_str(piece));

@@ -3,37 +3,37 @@
 //! Models put a value on lines of its own. A value that begins and ends with a line feed loses exactly that pair, which is
 //! known only at the end: the first one is remembered, and one that may be the last waits for what follows it.
 
-use super::doubt::Before;
+use super::ambiguity::PrecedingTag;
 
 /// The value that is being read.
 #[derive(Debug)]
-pub(super) struct Value {
+pub(super) struct ValueState {
     /// The closing tag's name.
     pub(super) close: Box<str>,
-    pub(super) phase: Phase,
+    pub(super) phase: ValuePhase,
     /// Arguments opened inside the value and not closed there, with how often.
-    inner: Option<Box<Inner>>,
+    inner: Option<Box<NestedNames>>,
     /// How many complete examples of a call we are in.
     pub(super) depth: u32,
     /// The line feed that the value began with.
-    pub(super) lead: Feed,
+    pub(super) lead: LineFeed,
     /// A line feed that has not gone out yet, because it may be the last of the value.
-    pub(super) pending: Feed,
+    pub(super) pending: LineFeed,
     /// The tag before, if only white space has followed it.
-    pub(super) before: Before,
+    pub(super) before: PrecedingTag,
     /// A tool's name may stand behind a call's opening tag.
     pub(super) named: bool,
 }
 
 /// Names with how often each was opened.
 #[derive(Debug, Default)]
-struct Inner {
+struct NestedNames {
     names: Vec<(Box<str>, usize)>,
 }
 
 /// A line feed, or a part of one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Feed {
+pub(super) enum LineFeed {
     #[default]
     None,
     Line,
@@ -41,8 +41,8 @@ pub(super) enum Feed {
     Both,
 }
 
-impl Feed {
-    pub(super) fn text(self) -> &'static str {
+impl LineFeed {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::None => "",
             Self::Line => "\n",
@@ -52,7 +52,7 @@ impl Feed {
     }
 
     /// The whole line feed at the start of `text`.
-    pub(super) fn leads(text: &str) -> Self {
+    pub(super) fn parse_leading(text: &str) -> Self {
         match text.as_bytes() {
             [b'\n', ..] => Self::Line,
             [b'\r', b'\n', ..] => Self::Both,
@@ -62,7 +62,7 @@ impl Feed {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum ValuePhase {
     /// Before the first byte.
     Start,
     /// In the value.
@@ -71,38 +71,38 @@ pub(super) enum Phase {
     Closing(usize, u8),
 }
 
-impl Value {
+impl ValueState {
     /// In JSON text, where the argument's tag says so, a line feed at the start means nothing.
     pub(super) fn new(close: &str, json: bool, named: bool) -> Self {
-        let phase = if json { Phase::Body } else { Phase::Start };
-        let (lead, pending) = (Feed::None, Feed::None);
-        Self { close: close.into(), phase, lead, pending, depth: 0, inner: None, before: Before::Nothing, named }
+        let phase = if json { ValuePhase::Body } else { ValuePhase::Start };
+        let (lead, pending) = (LineFeed::None, LineFeed::None);
+        Self { close: close.into(), phase, lead, pending, depth: 0, inner: None, before: PrecedingTag::Nothing, named }
     }
 
     /// Length of the line feed at the end of `text` that would pair with the one at the start of the value.
-    pub(super) fn trailing(&self, text: &str) -> u8 {
+    pub(super) fn trailing_feed_len(&self, text: &str) -> u8 {
         match self.lead {
-            Feed::Both if text.ends_with("\r\n") => 2,
-            Feed::Line if text.ends_with('\n') && !text.ends_with("\r\n") => 1,
+            LineFeed::Both if text.ends_with("\r\n") => 2,
+            LineFeed::Line if text.ends_with('\n') && !text.ends_with("\r\n") => 1,
             _ => 0,
         }
     }
 
     /// Splits off the line feed at the end that must wait for what follows.
-    pub(super) fn split_pending<'t>(&self, text: &'t str) -> (&'t str, Feed) {
-        let pending = match self.undecided(text) {
-            0 => return (text, Feed::None),
-            2 => Feed::Both,
-            _ if text.ends_with('\r') => Feed::Return,
-            _ => Feed::Line,
+    pub(super) fn split_pending<'t>(&self, text: &'t str) -> (&'t str, LineFeed) {
+        let pending = match self.undecided_len(text) {
+            0 => return (text, LineFeed::None),
+            2 => LineFeed::Both,
+            _ if text.ends_with('\r') => LineFeed::Return,
+            _ => LineFeed::Line,
         };
-        (text.get(..text.len() - pending.text().len()).unwrap_or_default(), pending)
+        (text.get(..text.len() - pending.as_str().len()).unwrap_or_default(), pending)
     }
 
     /// Length of what must wait at the end of a chunk because it may become that line feed.
-    pub(super) fn undecided(&self, text: &str) -> usize {
+    pub(super) fn undecided_len(&self, text: &str) -> usize {
         match self.lead {
-            Feed::None => 0,
+            LineFeed::None => 0,
             _ if text.ends_with("\r\n") => 2,
             _ if text.ends_with('\n') || text.ends_with('\r') => 1,
             _ => 0,
@@ -131,16 +131,16 @@ impl Value {
     }
 
     /// Takes note of text between two tags.
-    pub(super) fn pass(&mut self, text: &str) {
+    pub(super) fn track_text(&mut self, text: &str) {
         for byte in text.bytes() {
             let blank = byte.is_ascii_whitespace();
             let name = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':') || !byte.is_ascii();
             self.before = match self.before {
-                Before::Nothing => return,
-                Before::Naming if blank => Before::Named,
-                Before::Open | Before::Naming if name && self.named => Before::Naming,
+                PrecedingTag::Nothing => return,
+                PrecedingTag::Naming if blank => PrecedingTag::Named,
+                PrecedingTag::Open | PrecedingTag::Naming if name && self.named => PrecedingTag::Naming,
                 before if blank => before,
-                _ => Before::Nothing,
+                _ => PrecedingTag::Nothing,
             };
         }
     }

@@ -71,14 +71,14 @@ fn every_shape_leaves_its_sign() {
         ] {
             // The end of a key in lines is a line; nothing is said of what stands behind it in the same one.
             let expected = format!("{before}[redacted: {name}]{behind}");
-            assert_eq!(text(&format!("{before}{secret}{behind}")), expected, "{secret}");
+            assert_eq!(redact_text(&format!("{before}{secret}{behind}")), expected, "{secret}");
         }
     }
 }
 
 #[test]
 fn only_the_secret_part_leaves() {
-    let check = |shown: &str, expected: &str| assert_eq!(text(shown), expected);
+    let check = |shown: &str, expected: &str| assert_eq!(redact_text(shown), expected);
     let (secret, value) = (letters(40), letters(24));
     check("git clone https://ann:hunter2@host/x.git", "git clone https://ann:[redacted: password]@host/x.git");
     check("redis://:s%40cret@h:6379/0", "redis://:[redacted: password]@h:6379/0");
@@ -132,7 +132,7 @@ fn what_only_looks_like_it_stays() {
         "eyJhbGciOiJIUzI1NiJ9 eyJa.eyJ eyJ.eyJ. eyJhbGciOiJIUzI1NiJ9.png".to_owned(),
     ]);
     for shown in all {
-        assert_eq!(text(&shown), shown);
+        assert_eq!(redact_text(&shown), shown);
     }
 }
 
@@ -159,7 +159,7 @@ fn this_repository_stays_as_it_is() {
     assert!(all.len() > 200, "the tree was not found");
     for path in all {
         let Ok(before) = fs::read_to_string(&path) else { continue };
-        let after = text(&before);
+        let after = redact_text(&before);
         for (_, other) in before.lines().zip(after.lines()).filter(|(one, other)| one != other) {
             let made_up = ["[redacted: password]", "[redacted: authorization]"].iter().any(|sign| other.contains(sign));
             assert!(made_up, "{}: {other}", path.display());
@@ -177,11 +177,11 @@ fn strings_of_json_are_looked_through_whatever_is_escaped() {
         "a": ["[redacted: private key]", "\"[redacted: GitHub token]\"\t[redacted: GitHub token]", 1.50, null],
         "[redacted: GitHub token]": {"é": "\u{1}"},
     });
-    assert_eq!(json(&value.to_string()), expected.to_string());
+    assert_eq!(redact_json(&value.to_string()), expected.to_string());
     let plain = r#"{"a": 1.000, "b": "\u0041\/", "c":"\ud800"}"#;
-    assert_eq!(json(plain), plain);
-    assert_eq!(json(&format!("no JSON, {token}")), "no JSON, [redacted: GitHub token]");
-    assert_eq!(json(&format!(r#"{{"a":"\ud800 {token}"#)), r#"{"a":"\ud800 [redacted: GitHub token]"#);
+    assert_eq!(redact_json(plain), plain);
+    assert_eq!(redact_json(&format!("no JSON, {token}")), "no JSON, [redacted: GitHub token]");
+    assert_eq!(redact_json(&format!(r#"{{"a":"\ud800 {token}"#)), r#"{"a":"\ud800 [redacted: GitHub token]"#);
 }
 
 #[test]
@@ -193,8 +193,8 @@ fn little_is_held() {
             let mut redactor = Redactor::default();
             let mut most = 0;
             for piece in std::iter::once(begin).chain(std::iter::repeat_n(filler, 20_000)) {
-                redactor.text(piece);
-                most = most.max(redactor.held());
+                redactor.redact_piece(piece);
+                most = most.max(redactor.held_bytes());
             }
             assert!(most <= 1700, "{begin:?} {filler:?}: {most}");
         }
@@ -243,16 +243,16 @@ fn likely() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn chunking_never_changes_the_result(shown in likely(), cuts in prop::collection::vec(1_usize..40, 1..20)) {
-        let expected = text(&shown).into_owned();
+        let expected = redact_text(&shown).into_owned();
         for cuts in [vec![1], cuts] {
             let mut redactor = Redactor::default();
             let (mut out, mut from, mut bytes) = (Vec::new(), 0, 0);
-            let mut take = |piece: Piece<'_>| {
+            let mut take = |piece: RedactedPiece<'_>| {
                 bytes += match piece {
-                    Piece::Plain(plain) => plain.len(),
-                    Piece::Secret { bytes, .. } | Piece::More(bytes) => bytes,
+                    RedactedPiece::Plain(plain) => plain.len(),
+                    RedactedPiece::Secret { bytes, .. } | RedactedPiece::More(bytes) => bytes,
                 };
-                piece.write(&mut out);
+                piece.write_to(&mut out);
             };
             for size in cuts.iter().cycle() {
                 let end = (from + size).min(shown.len());
@@ -262,7 +262,7 @@ proptest! {
                     break;
                 }
             }
-            redactor.end(&mut take);
+            redactor.finish(&mut take);
             prop_assert_eq!(bytes, shown.len());
             prop_assert_eq!(String::from_utf8(out).unwrap(), expected.as_str());
         }
@@ -270,14 +270,14 @@ proptest! {
 
     #[test]
     fn what_was_redacted_stays_as_it_is(shown in likely()) {
-        let once = text(&shown).into_owned();
-        prop_assert_eq!(text(&once), once.as_str());
+        let once = redact_text(&shown).into_owned();
+        prop_assert_eq!(redact_text(&once), once.as_str());
     }
 
     #[test]
     fn json_stays_json(shown in likely()) {
         let value = serde_json::json!({"a": [shown], shown.as_str(): 1});
-        let again: serde_json::Value = serde_json::from_str(&json(&value.to_string())).unwrap();
-        prop_assert_eq!(again["a"][0].as_str().unwrap(), text(&shown));
+        let again: serde_json::Value = serde_json::from_str(&redact_json(&value.to_string())).unwrap();
+        prop_assert_eq!(again["a"][0].as_str().unwrap(), redact_text(&shown));
     }
 }

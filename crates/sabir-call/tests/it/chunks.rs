@@ -1,8 +1,8 @@
 //! Law 1: chunking never changes the result, on any text and any bytes.
 
 use proptest::prelude::*;
-use sabir_call::dialect::Selection;
-use sabir_call::{Cut, Event, Reader, ToolSet};
+use sabir_call::dialect::DialectSelection;
+use sabir_call::{CallReader, Event, ToolSet, Truncation};
 
 use crate::notation::{lines, read_chunks};
 
@@ -73,12 +73,13 @@ pub(crate) fn text() -> impl Strategy<Value = String> {
     proptest::collection::vec(piece(), 0..40).prop_map(|pieces| pieces.concat())
 }
 
-pub(crate) fn selections() -> impl Strategy<Value = Selection> {
-    proptest::sample::select(&["auto", "cline", "invoke"][..]).prop_map(|name| Selection::from_name(name).unwrap())
+pub(crate) fn selections() -> impl Strategy<Value = DialectSelection> {
+    proptest::sample::select(&["auto", "cline", "invoke"][..])
+        .prop_map(|name| DialectSelection::from_name(name).unwrap())
 }
 
 /// The very sequence of events, adjacent deltas merged.
-pub(crate) fn sequence(selection: Selection, bytes: &[u8], size: usize) -> Vec<String> {
+pub(crate) fn sequence(selection: DialectSelection, bytes: &[u8], size: usize) -> Vec<String> {
     let mut events: Vec<(u8, String)> = Vec::new();
     let mut out = |event: Event<'_>| {
         let (kind, text) = match event {
@@ -92,15 +93,15 @@ pub(crate) fn sequence(selection: Selection, bytes: &[u8], size: usize) -> Vec<S
             _ => events.push((kind, text)),
         }
     };
-    let mut reader = Reader::new(selection, &tools());
+    let mut reader = CallReader::new(selection, &tools());
     for chunk in bytes.chunks(size.max(1)) {
         reader.push_bytes(chunk, &mut out);
     }
-    reader.finish(Cut::Ended, &mut out);
+    reader.finish(Truncation::Ended, &mut out);
     events.into_iter().map(|(kind, text)| format!("{kind} {text}")).collect()
 }
 
-fn read_in(selection: Selection, bytes: &[u8], size: usize) -> String {
+fn read_in(selection: DialectSelection, bytes: &[u8], size: usize) -> String {
     let draft = read_chunks(selection, &tools(), bytes.chunks(size.max(1)));
     lines(&draft, &String::from_utf8_lossy(bytes))
 }
@@ -122,6 +123,6 @@ proptest! {
 
     #[test]
     fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..60), size in 1usize..5) {
-        prop_assert_eq!(read_in(Selection::AUTO, &bytes, size), read_in(Selection::AUTO, &bytes, usize::MAX));
+        prop_assert_eq!(read_in(DialectSelection::AUTO, &bytes, size), read_in(DialectSelection::AUTO, &bytes, usize::MAX));
     }
 }

@@ -2,8 +2,8 @@
 //! back, and that a cut call never ends.
 
 use proptest::prelude::*;
-use sabir_call::dialect::Selection;
-use sabir_call::{Cut, DraftState, Event, Reader, Sink, json::ArgumentScanner};
+use sabir_call::dialect::DialectSelection;
+use sabir_call::{CallReader, DraftState, Event, EventSink, Truncation, json::ArgumentScanner};
 
 use crate::chunks::{selections, text, tools};
 use crate::notation::read;
@@ -47,8 +47,8 @@ impl Watch {
     }
 }
 
-impl Sink for Watch {
-    fn event(&mut self, event: Event<'_>) {
+impl EventSink for Watch {
+    fn push_event(&mut self, event: Event<'_>) {
         match event {
             Event::Source { text } | Event::Text { text } | Event::Thought { text } => {
                 self.expect(!text.is_empty(), &event);
@@ -89,9 +89,9 @@ impl Sink for Watch {
 }
 
 /// Whatever in the events of a text, read in such chunks, breaks the contract.
-pub(crate) fn watch(selection: Selection, text: &str, size: usize, why: Cut) -> Vec<String> {
+pub(crate) fn watch(selection: DialectSelection, text: &str, size: usize, why: Truncation) -> Vec<String> {
     let mut watch = Watch::default();
-    let mut reader = Reader::new(selection, &tools());
+    let mut reader = CallReader::new(selection, &tools());
     for chunk in text.as_bytes().chunks(size) {
         reader.push_bytes(chunk, &mut watch);
     }
@@ -108,8 +108,8 @@ struct Shown {
     upto: usize,
 }
 
-impl Sink for Shown {
-    fn event(&mut self, event: Event<'_>) {
+impl EventSink for Shown {
+    fn push_event(&mut self, event: Event<'_>) {
         let at = match event {
             Event::Text { text } | Event::Thought { text } | Event::ArgDelta { text, .. } => self.upto + text.len(),
             Event::CallStart { at, .. } | Event::ArgStart { at, .. } => at,
@@ -139,14 +139,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn sequences_keep_the_contract(text in text(), selection in selections(), size in 1usize..9, why in proptest::sample::select(&[Cut::Ended, Cut::Limit][..])) {
+    fn sequences_keep_the_contract(text in text(), selection in selections(), size in 1usize..9, why in proptest::sample::select(&[Truncation::Ended, Truncation::Limit][..])) {
         prop_assert_eq!(watch(selection, &text, size, why), Vec::<String>::new(), "{}", text);
     }
 
     #[test]
     fn little_is_held_back(text in text(), selection in selections()) {
         let mut shown = Shown::default();
-        let mut reader = Reader::new(selection, &tools());
+        let mut reader = CallReader::new(selection, &tools());
         let silent = silent(&text) + text.matches(char::is_whitespace).count() * usize::from(silent(&text) > 0);
         // A tag that is broken off, behind a candidate with its white space: a wrapper and the tag in it, or a closing tag.
         let most = silent + 256 + 2 * (TAG + blank(&text));
@@ -163,7 +163,7 @@ proptest! {
     #[test]
     fn arguments_keep_the_contract(text in "[{}\\[\\]\"'`,:a\\\\u0d8n1 ]{0,40}", size in 1usize..5) {
         let mut watch = Watch::default();
-        watch.event(Event::CallStart { index: 0, id: None, name: "", dialect: None, at: 0, name_at: 0 });
+        watch.push_event(Event::CallStart { index: 0, id: None, name: "", dialect: None, at: 0, name_at: 0 });
         let mut scanner = ArgumentScanner::new(0);
         for chunk in text.as_bytes().chunks(size) {
             scanner.push(std::str::from_utf8(chunk).unwrap(), &mut watch);
@@ -210,7 +210,7 @@ fn a_call_whose_end_was_not_seen_never_ends() {
                 || part.starts_with("<get")
                 || part.starts_with("<invoke")
         };
-        assert_eq!(read(Selection::from_name(dialect).unwrap(), &tools(), &text).calls().count(), 3);
+        assert_eq!(read(DialectSelection::from_name(dialect).unwrap(), &tools(), &text).calls().count(), 3);
         for at in 0..=text.len() {
             let mut before = 0;
             let whole = parts.iter().filter(|part| {
@@ -219,7 +219,7 @@ fn a_call_whose_end_was_not_seen_never_ends() {
             });
             let whole = whole.count();
             for name in [dialect, "auto"] {
-                let draft = read(Selection::from_name(name).unwrap(), &tools(), &text[..at]);
+                let draft = read(DialectSelection::from_name(name).unwrap(), &tools(), &text[..at]);
                 let closed = draft.calls().filter(|call| call.state == DraftState::Closed).count();
                 assert_eq!(closed, whole, "{name}: {}", &text[..at]);
                 assert!(draft.calls().all(|call| call.state != DraftState::Open));

@@ -2,8 +2,8 @@
 //! cut, and prose stays prose.
 
 use proptest::prelude::*;
-use sabir_call::dialect::{Selection, dialect};
-use sabir_call::{ArgForm, Call, CallId, Cut, Draft, DraftState, ToolSet};
+use sabir_call::dialect::{DialectSelection, find_dialect};
+use sabir_call::{ArgForm, Call, CallId, DraftResponse, DraftState, ToolSet, Truncation};
 use serde_json::{Map, Value};
 
 use crate::chunks::{sequence, tools};
@@ -250,7 +250,7 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
 }
 
 /// What was read, as calls; whatever could not run is named instead.
-fn made(draft: &Draft) -> Vec<(String, Value)> {
+fn made(draft: &DraftResponse) -> Vec<(String, Value)> {
     let one = |(at, call): (usize, &sabir_call::DraftCall)| {
         let whole = call.state == DraftState::Closed && draft.errors_of(u32::try_from(at).unwrap()).count() == 0;
         let value = |argument: &sabir_call::DraftArgument| match argument.form {
@@ -273,9 +273,9 @@ fn markup() -> impl Strategy<Value = String> {
     proptest::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
 }
 
-fn selections() -> impl Strategy<Value = Selection> {
+fn selections() -> impl Strategy<Value = DialectSelection> {
     let names: Vec<&str> = NAMES.into_iter().chain(["auto"; 12]).collect();
-    proptest::sample::select(names).prop_map(|name| Selection::from_name(name).unwrap())
+    proptest::sample::select(names).prop_map(|name| DialectSelection::from_name(name).unwrap())
 }
 
 proptest! {
@@ -285,8 +285,8 @@ proptest! {
     fn calls_read_back(calls in calls(), size in 1usize..40) {
         let expected: Vec<_> = calls.iter().map(|call| (call.name.clone(), Value::from(call.arguments.clone()))).collect();
         for name in NAMES {
-            let text = dialect(name).unwrap().render_calls(&calls, &tools());
-            let selection = Selection::from_name(name).unwrap();
+            let text = find_dialect(name).unwrap().render_calls(&calls, &tools());
+            let selection = DialectSelection::from_name(name).unwrap();
             let draft = read_chunks(selection, &tools(), text.as_bytes().chunks(size));
             prop_assert_eq!(&made(&draft), &expected, "{}: {} {:?}", name, &text, &draft.faults);
             prop_assert!(draft.text().trim().is_empty(), "{}: {}", name, &text);
@@ -299,7 +299,7 @@ proptest! {
 
     #[test]
     fn prose_without_a_tool_makes_no_call(text in prose(), size in 1usize..9) {
-        let draft = read_chunks(Selection::AUTO, &tools(), text.as_bytes().chunks(size));
+        let draft = read_chunks(DialectSelection::AUTO, &tools(), text.as_bytes().chunks(size));
         let run: Vec<_> = made(&draft).into_iter().filter(|(name, _)| tools().iter().any(|tool| tool.name == *name)).collect();
         prop_assert_eq!(run, Vec::new(), "{}", text);
     }
@@ -313,15 +313,15 @@ proptest! {
 
     #[test]
     fn any_markup_keeps_the_contract(text in markup(), selection in selections(), size in 1usize..9) {
-        prop_assert_eq!(watch(selection, &text, size, Cut::Ended), Vec::<String>::new(), "{}", &text);
+        prop_assert_eq!(watch(selection, &text, size, Truncation::Ended), Vec::<String>::new(), "{}", &text);
     }
 }
 
 #[test]
 fn without_tools_nothing_is_a_call() {
     for name in NAMES {
-        let text = dialect(name).unwrap().render_call("get_time", &Map::new(), &ToolSet::default());
-        let draft = read(Selection::from_name(name).unwrap(), &ToolSet::default(), &text);
+        let text = find_dialect(name).unwrap().render_call("get_time", &Map::new(), &ToolSet::default());
+        let draft = read(DialectSelection::from_name(name).unwrap(), &ToolSet::default(), &text);
         assert_eq!((draft.calls().count(), draft.text().as_str()), (0, text.as_str()), "{name}");
     }
 }

@@ -1,25 +1,25 @@
 //! What came out of a reader, as lines that a person can read and write.
 
-use sabir_call::dialect::Selection;
-use sabir_call::{Cut, Draft, DraftPart, DraftState, Reader, ToolSet};
+use sabir_call::dialect::DialectSelection;
+use sabir_call::{CallReader, DraftPart, DraftResponse, DraftState, ToolSet, Truncation};
 
 /// Reads `input` in the given chunks and returns the draft.
 pub(crate) fn read_chunks<'a>(
-    selection: Selection,
+    selection: DialectSelection,
     tools: &ToolSet,
     chunks: impl IntoIterator<Item = &'a [u8]>,
-) -> Draft {
-    let mut draft = Draft::default();
-    let mut reader = Reader::new(selection, tools);
+) -> DraftResponse {
+    let mut draft = DraftResponse::default();
+    let mut reader = CallReader::new(selection, tools);
     for chunk in chunks {
         reader.push_bytes(chunk, &mut draft);
     }
-    reader.finish(Cut::Ended, &mut draft);
+    reader.finish(Truncation::Ended, &mut draft);
     draft
 }
 
 /// Reads `input` whole.
-pub(crate) fn read(selection: Selection, tools: &ToolSet, input: &str) -> Draft {
+pub(crate) fn read(selection: DialectSelection, tools: &ToolSet, input: &str) -> DraftResponse {
     read_chunks(selection, tools, [input.as_bytes()])
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn read(selection: Selection, tools: &ToolSet, input: &str) -> Draft 
 ///
 /// `text "…"`, `thought "…"`, `call NAME (DIALECT) STATE` (with `id="…"` before the state where there is one), indented `NAME "…"`, `fault KIND LINE:COLUMN` (errors) and
 /// `warning KIND LINE:COLUMN`.
-pub(crate) fn lines(draft: &Draft, input: &str) -> String {
+pub(crate) fn lines(draft: &DraftResponse, input: &str) -> String {
     let mut out = String::new();
     for part in &draft.parts {
         match part {
@@ -52,7 +52,7 @@ pub(crate) fn lines(draft: &Draft, input: &str) -> String {
     }
     for fault in &draft.faults {
         let word = if fault.severity == sabir_call::Severity::Error { "fault" } else { "warning" };
-        let place = fault.place(input);
+        let place = fault.position_in(input);
         out += &format!("{word} {} {}:{}\n", fault.kind.name(), place.line, place.column);
     }
     out

@@ -1,7 +1,7 @@
 //! What the prompt teaches, in every dialect.
 
-use sabir_call::dialect::{Selection, dialects};
-use sabir_call::{Lesson, Parallel, Server, ToolChoice, ToolSet, ToolSpec};
+use sabir_call::dialect::{DialectSelection, all_dialects};
+use sabir_call::{McpServerInfo, ParallelCalls, ToolChoice, ToolInstructions, ToolSet, ToolSpec};
 use serde_json::json;
 
 use crate::notation::read;
@@ -20,8 +20,8 @@ fn tools() -> ToolSet {
     .unwrap()
 }
 
-fn server() -> Server {
-    Server {
+fn server() -> McpServerInfo {
+    McpServerInfo {
         name: "weather".to_owned(),
         instructions: "Ask by city.".to_owned(),
         tools: vec![ToolSpec::new("forecast", "Days ahead.", json!({"type": "object", "properties": {"city": {}}}))],
@@ -32,9 +32,14 @@ fn server() -> Server {
 #[test]
 fn every_section_is_there() {
     let (tools, servers) = (tools(), [server()]);
-    for dialect in dialects() {
-        let lesson = Lesson { tools: &tools, servers: &servers, parallel: Parallel::Many, choice: &ToolChoice::Auto };
-        let text = lesson.teach(dialect);
+    for dialect in all_dialects() {
+        let lesson = ToolInstructions {
+            tools: &tools,
+            servers: &servers,
+            parallel_calls: ParallelCalls::Many,
+            tool_choice: &ToolChoice::Auto,
+        };
+        let text = lesson.render_prompt(dialect);
         for part in [
             "## write_to_file\n\nWrite a whole file.\n",
             "- path (string, required): Where.\n",
@@ -49,12 +54,15 @@ fn every_section_is_there() {
         ] {
             assert!(text.contains(part), "{}: no `{part}` in {text}", dialect.name);
         }
-        let one = Lesson { parallel: Parallel::One, servers: &[], ..lesson }.teach(dialect);
+        let one =
+            ToolInstructions { parallel_calls: ParallelCalls::One, servers: &[], ..lesson }.render_prompt(dialect);
         assert!(one.contains("One call a message") && !one.contains("MCP"), "{one}");
         let must = ToolChoice::Tool("get_time".to_owned());
-        assert!(Lesson { choice: &must, ..lesson }.teach(dialect).contains("must call `get_time`"));
-        assert_eq!(Lesson { choice: &ToolChoice::None, ..lesson }.teach(dialect), "");
-        assert_eq!(Lesson { tools: &ToolSet::default(), ..lesson }.teach(dialect), "");
+        assert!(
+            ToolInstructions { tool_choice: &must, ..lesson }.render_prompt(dialect).contains("must call `get_time`")
+        );
+        assert_eq!(ToolInstructions { tool_choice: &ToolChoice::None, ..lesson }.render_prompt(dialect), "");
+        assert_eq!(ToolInstructions { tools: &ToolSet::default(), ..lesson }.render_prompt(dialect), "");
     }
 }
 
@@ -62,10 +70,10 @@ fn every_section_is_there() {
 #[test]
 fn every_usage_is_a_call() {
     let tools = tools();
-    for dialect in dialects() {
+    for dialect in all_dialects() {
         for tool in &tools {
-            let example = dialect.example(tool);
-            let draft = read(Selection::from_name(dialect.name).unwrap(), &tools, &example);
+            let example = dialect.render_example(tool);
+            let draft = read(DialectSelection::from_name(dialect.name).unwrap(), &tools, &example);
             let names: Vec<_> = draft.calls().map(|call| call.name.as_str()).collect();
             assert_eq!(names, [tool.name.as_str()], "{example}");
             assert!(draft.faults.is_empty(), "{example}: {:?}", draft.faults);

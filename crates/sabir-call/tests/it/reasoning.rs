@@ -1,28 +1,28 @@
 //! Calls in the reasoning that a wire tells apart: made where they are special tokens, thoughts where they are words.
 
-use sabir_call::dialect::Selection;
-use sabir_call::{Cut, Draft, DraftState, Event, Prompted, Sink};
+use sabir_call::dialect::DialectSelection;
+use sabir_call::{DraftResponse, DraftState, Event, EventSink, PromptedSink, Truncation};
 
 use crate::chunks::tools;
 
 /// Thoughts and text as a wire sends them, in pieces of that size.
-fn read(thoughts: &str, text: &str, size: usize) -> Draft {
-    let mut prompted = Prompted::new(Selection::AUTO, &tools(), Draft::default());
+fn read(thoughts: &str, text: &str, size: usize) -> DraftResponse {
+    let mut prompted = PromptedSink::new(DialectSelection::AUTO, &tools(), DraftResponse::default());
     let pieces = |text: &str| -> Vec<String> {
         let all: Vec<char> = text.chars().collect();
         all.chunks(size).map(|piece| piece.iter().collect()).collect()
     };
     for text in pieces(thoughts) {
-        prompted.event(Event::Thought { text: &text });
+        prompted.push_event(Event::Thought { text: &text });
     }
     for text in pieces(text) {
-        prompted.event(Event::Text { text: &text });
+        prompted.push_event(Event::Text { text: &text });
     }
-    prompted.finish(Cut::Ended)
+    prompted.finish(Truncation::Ended)
 }
 
 /// The calls with their state, and the place of their name in the source.
-fn calls(draft: &Draft) -> Vec<(&str, DraftState, &str)> {
+fn calls(draft: &DraftResponse) -> Vec<(&str, DraftState, &str)> {
     let name = |call: &sabir_call::DraftCall| draft.source.get(call.name_span.start..call.name_span.end);
     draft.calls().map(|call| (call.name.as_str(), call.state, name(call).unwrap_or("?"))).collect()
 }

@@ -1,10 +1,10 @@
 //! `parse(render(call)) == call`, whatever the values hold, and rendered results cannot be closed from inside.
 
 use proptest::prelude::*;
-use sabir_call::dialect::{CLINE, INVOKE, Selection, dialect};
+use sabir_call::dialect::{CLINE, DialectSelection, INVOKE, find_dialect};
 use sabir_call::{
-    ArgForm, Call, CallId, CallResult, DraftArgument, DraftState, Ending, Image, Message, Part, Role, render_message,
-    render_result,
+    ArgForm, Call, CallId, CallResult, DraftArgument, DraftState, Image, Message, MessagePart, Role, ToolResultStatus,
+    render_message, render_result,
 };
 use serde_json::{Map, Value, json};
 
@@ -26,10 +26,10 @@ fn call(content: impl Into<Value>) -> Call {
 fn there_and_back(name: &str, content: impl Into<Value>) -> Value {
     let call = call(content);
     let raw = call.arguments["content"].is_string();
-    let message = Message { role: Role::Assistant, parts: vec![Part::text("Words."), Part::Call(call)] };
-    let rendered = render_message(&message, dialect(name).unwrap(), &tools());
-    let [Part::Text { text }] = &rendered.parts[..] else { panic!("{rendered:?}") };
-    let draft = read(Selection::from_name(name).unwrap(), &tools(), text);
+    let message = Message { role: Role::Assistant, parts: vec![MessagePart::text("Words."), MessagePart::Call(call)] };
+    let rendered = render_message(&message, find_dialect(name).unwrap(), &tools());
+    let [MessagePart::Text { text }] = &rendered.parts[..] else { panic!("{rendered:?}") };
+    let draft = read(DialectSelection::from_name(name).unwrap(), &tools(), text);
     let calls: Vec<_> = draft.calls().collect();
     assert_eq!(calls.len(), 1, "{text}");
     assert_eq!(calls[0].state, DraftState::Closed, "{text}");
@@ -52,8 +52,8 @@ fn value(argument: &DraftArgument, raw: bool) -> Value {
 fn all_and_back(name: &str, contents: &[String]) -> (String, Vec<(String, Option<Value>)>) {
     let mut calls: Vec<Call> = contents.iter().map(|content| call(content.as_str())).collect();
     calls.push(Call { name: "get_time".to_owned(), arguments: Map::new(), ..call("") });
-    let text = dialect(name).unwrap().render_calls(&calls, &tools());
-    let draft = read(Selection::from_name(name).unwrap(), &tools(), &text);
+    let text = find_dialect(name).unwrap().render_calls(&calls, &tools());
+    let draft = read(DialectSelection::from_name(name).unwrap(), &tools(), &text);
     assert!(draft.faults.is_empty(), "{name}: {text}: {:?}", draft.faults);
     assert!(draft.calls().all(|call| call.state == DraftState::Closed), "{name}: {text}");
     let content = |call: &sabir_call::DraftCall| {
@@ -109,10 +109,10 @@ fn words_that_look_like_a_call_are_fenced() {
         (CLINE, "<get_time></get_time>"),
         (INVOKE, "<function_calls><invoke name=\"get_time\"></invoke></function_calls>\n```"),
     ] {
-        let rendered = render_message(&Message::assistant(words), dialect(name).unwrap(), &tools());
-        let [Part::Text { text }] = &rendered.parts[..] else { panic!() };
+        let rendered = render_message(&Message::assistant(words), find_dialect(name).unwrap(), &tools());
+        let [MessagePart::Text { text }] = &rendered.parts[..] else { panic!() };
         assert!(text.contains(words));
-        assert_eq!(read(Selection::AUTO, &tools(), text).calls().count(), 0, "{text}");
+        assert_eq!(read(DialectSelection::AUTO, &tools(), text).calls().count(), 0, "{text}");
     }
 }
 
@@ -120,7 +120,13 @@ fn words_that_look_like_a_call_are_fenced() {
 fn a_result_cannot_close_itself() {
     let result = |content: &str| {
         let (id, name) = (CallId::new("c1"), "read_file".to_owned());
-        render_result(&CallResult { id, name, ending: Ending::Done, content: content.to_owned(), images: Vec::new() })
+        render_result(&CallResult {
+            id,
+            name,
+            ending: ToolResultStatus::Done,
+            content: content.to_owned(),
+            images: Vec::new(),
+        })
     };
     let plain = result("x");
     let tag = plain.split('<').nth(1).unwrap().split('>').next().unwrap();
@@ -137,21 +143,21 @@ fn pictures_stand_behind_the_words_of_their_result() {
     let result = |content: &str, images: usize| {
         let (id, name) = (CallId::new("c1"), "look".to_owned());
         let images = (0..images).map(|number| Image { media_type: "image/png".into(), data: number.to_string() });
-        CallResult { id, name, ending: Ending::Done, content: content.to_owned(), images: images.collect() }
+        CallResult { id, name, ending: ToolResultStatus::Done, content: content.to_owned(), images: images.collect() }
     };
     let (one, two, three) = (result("x", 1), result("y", 0), result("z", 2));
-    let parts = [&one, &two, &three].map(|result| Part::Result(result.clone()));
-    let message = Message { role: Role::User, parts: [&parts[..], &[Part::text("Go on.")]].concat() };
-    let image = |at: usize| Part::Image(three.images[at].clone());
+    let parts = [&one, &two, &three].map(|result| MessagePart::Result(result.clone()));
+    let message = Message { role: Role::User, parts: [&parts[..], &[MessagePart::text("Go on.")]].concat() };
+    let image = |at: usize| MessagePart::Image(three.images[at].clone());
     let expected = [
-        Part::text(render_result(&one)),
+        MessagePart::text(render_result(&one)),
         image(0),
-        Part::text(format!("{}\n\n{}", render_result(&two), render_result(&three))),
+        MessagePart::text(format!("{}\n\n{}", render_result(&two), render_result(&three))),
         image(0),
         image(1),
-        Part::text("Go on."),
+        MessagePart::text("Go on."),
     ];
-    assert_eq!(render_message(&message, dialect(CLINE).unwrap(), &tools()).parts, expected);
+    assert_eq!(render_message(&message, find_dialect(CLINE).unwrap(), &tools()).parts, expected);
 }
 
 /// Pieces of values that tempt some dialect.

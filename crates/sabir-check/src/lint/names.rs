@@ -1,68 +1,73 @@
 //! Names: what a dialect or a wire cannot hold, what means something else, and what will be mixed up.
 
-use sabir_call::dialect::{Machine, dialects};
+use sabir_call::dialect::{ParserKind, all_dialects};
 use sabir_call::{ToolError, ToolSet};
 
-use super::{About, Findings, Tools, argument_path};
+use super::{FindingDetails, LintFindings, LintInput, argument_path};
 
 /// Tags whose content is a thought, in every dialect.
-const THOUGHTS: [&str; 2] = ["thinking", "think"];
+const THINKING_TAGS: [&str; 2] = ["thinking", "think"];
 
-const KEYWORDS: [&str; 35] = [
+const PYTHON_KEYWORDS: [&str; 35] = [
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
     "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",
     "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
 ];
 
-pub(super) fn not_a_tool(tools: &Tools<'_>, found: &mut Findings) {
+pub(super) fn not_a_tool(tools: &LintInput<'_>, found: &mut LintFindings) {
     for item in &tools.list {
         if let Err(error) = &item.spec {
             let name = item.raw.get("name").and_then(serde_json::Value::as_str).unwrap_or_default();
             let message = format!("this is no tool: {error}");
-            found.push(item.at, name, "", About::error(message, "write {\"name\", \"description\", \"parameters\"}"));
+            found.push(
+                item.at,
+                name,
+                "",
+                FindingDetails::error(message, "write {\"name\", \"description\", \"parameters\"}"),
+            );
         }
     }
 }
 
-pub(super) fn doubled(tools: &Tools<'_>, found: &mut Findings) {
-    for (at, spec) in tools.specs() {
+pub(super) fn doubled_name(tools: &LintInput<'_>, found: &mut LintFindings) {
+    for (at, spec) in tools.tool_specs() {
         if let Some((first, _)) =
-            tools.specs().find(|(_, other)| other.name == spec.name).filter(|(first, _)| *first < at)
+            tools.tool_specs().find(|(_, other)| other.name == spec.name).filter(|(first, _)| *first < at)
         {
             let message = format!("the tool `{}` is defined twice, first at /{first}", spec.name);
-            found.push(at, &spec.name, "/name", About::error(message, "give each tool a name of its own"));
+            found.push(at, &spec.name, "/name", FindingDetails::error(message, "give each tool a name of its own"));
         }
     }
 }
 
-pub(super) fn unwritable(tools: &Tools<'_>, found: &mut Findings) {
-    for (at, spec) in tools.specs() {
+pub(super) fn unwritable_name(tools: &LintInput<'_>, found: &mut LintFindings) {
+    for (at, spec) in tools.tool_specs() {
         let bare = sabir_call::ToolSpec::new(spec.name.clone(), "", serde_json::json!({}));
         if let Err(ToolError::Name(name)) = ToolSet::new(vec![bare]) {
             let message = format!("`{name}` cannot be a tool's name");
             let hint = "use letters, digits, `_`, `-`, `.` or `:`, and at least one of them";
-            found.push(at, &name, "/name", About::error(message, hint));
+            found.push(at, &name, "/name", FindingDetails::error(message, hint));
         }
     }
 }
 
-pub(super) fn wire(tools: &Tools<'_>, found: &mut Findings) {
+pub(super) fn wire_name(tools: &LintInput<'_>, found: &mut LintFindings) {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    for (at, spec) in tools.specs().filter(|_| tools.scope.wires) {
+    for (at, spec) in tools.tool_specs().filter(|_| tools.scope.wires) {
         let name = &spec.name;
         if name.len() > 64 {
             let message = format!("the tool's name has {} bytes; OpenAI and Anthropic refuse more than 64", name.len());
-            found.push(at, name, "/name", About::error(message, "choose a shorter name"));
+            found.push(at, name, "/name", FindingDetails::error(message, "choose a shorter name"));
         }
         if !name.is_empty() && !name.bytes().all(allowed) {
             let message = format!("OpenAI and Anthropic refuse the name `{name}`: they demand ^[a-zA-Z0-9_-]{{1,64}}$");
-            found.push(at, name, "/name", About::error(message, "use ASCII letters, digits, `_` and `-`"));
+            found.push(at, name, "/name", FindingDetails::error(message, "use ASCII letters, digits, `_` and `-`"));
         }
     }
 }
 
-pub(super) fn reserved(tools: &Tools<'_>, found: &mut Findings) {
-    let own = tools.scope.names(|dialect| dialect.has_own_tags());
+pub(super) fn reserved_name(tools: &LintInput<'_>, found: &mut LintFindings) {
+    let own = tools.scope.dialect_names(|dialect| dialect.has_own_tags());
     if own.is_empty() {
         return;
     }
@@ -70,79 +75,82 @@ pub(super) fn reserved(tools: &Tools<'_>, found: &mut Findings) {
     let owners = |name: &str| -> Vec<&'static str> {
         let marker = format!("<{name}>");
         let has = |dialect: &&sabir_call::dialect::Dialect| {
-            dialect.tags().contains(&name) || dialect.markers().contains(&marker.as_str())
+            dialect.tag_names().contains(&name) || dialect.marker_texts().contains(&marker.as_str())
         };
-        dialects().iter().filter(|dialect| has(dialect)).map(|dialect| dialect.name).collect()
+        all_dialects().iter().filter(|dialect| has(dialect)).map(|dialect| dialect.name).collect()
     };
-    for (at, spec) in tools.specs() {
+    for (at, spec) in tools.tool_specs() {
         let name = spec.name.as_str();
-        let arguments = spec.arguments().map(|argument| (argument.name, argument_path(argument.name), "argument"));
+        let arguments =
+            spec.declared_arguments().map(|argument| (argument.name, argument_path(argument.name), "argument"));
         for (named, path, what) in std::iter::once((name, "/name".to_owned(), "tool")).chain(arguments) {
-            if THOUGHTS.contains(&named) && what == "tool" {
+            if THINKING_TAGS.contains(&named) && what == "tool" {
                 let message = format!("a tool `{named}` is never called in tags: `<{named}>` opens a thought");
-                let about = About::error(message, "choose another name").within(own.clone());
+                let about = FindingDetails::error(message, "choose another name").with_dialects(own.clone());
                 found.push(at, name, &path, about);
                 continue;
             }
             let owners = owners(named);
-            if THOUGHTS.contains(&named) || !owners.is_empty() {
+            if THINKING_TAGS.contains(&named) || !owners.is_empty() {
                 let whose =
                     if owners.is_empty() { "a thought".to_owned() } else { format!("calls in {}", owners.join(", ")) };
                 let message = format!("the {what} `{named}` is named like the tag `<{named}>` of {whose}");
-                let about = About::warning(message, "choose another name, so that a tag has one meaning");
-                found.push(at, name, &path, about.within(own.clone()));
+                let about = FindingDetails::warning(message, "choose another name, so that a tag has one meaning");
+                found.push(at, name, &path, about.with_dialects(own.clone()));
             }
         }
     }
 }
 
-pub(super) fn argument_like_tool(tools: &Tools<'_>, found: &mut Findings) {
-    let own = tools.scope.names(|dialect| dialect.has_own_tags());
-    for (at, spec) in tools.specs().filter(|_| !own.is_empty()) {
-        for argument in spec.arguments() {
-            let Some((_, other)) = tools.specs().find(|(_, other)| other.name == argument.name) else { continue };
+pub(super) fn argument_like_tool(tools: &LintInput<'_>, found: &mut LintFindings) {
+    let own = tools.scope.dialect_names(|dialect| dialect.has_own_tags());
+    for (at, spec) in tools.tool_specs().filter(|_| !own.is_empty()) {
+        for argument in spec.declared_arguments() {
+            let Some((_, other)) = tools.tool_specs().find(|(_, other)| other.name == argument.name) else { continue };
             let whose = if other.name == spec.name { "its own tool" } else { "another tool" };
             let message = format!("the argument `{}` of `{}` has the tag of {whose}", argument.name, spec.name);
-            let about = About::warning(message, "rename the argument or the tool").within(own.clone());
+            let about = FindingDetails::warning(message, "rename the argument or the tool").with_dialects(own.clone());
             found.push(at, &spec.name, &argument_path(argument.name), about);
         }
     }
 }
 
-pub(super) fn case_collision(tools: &Tools<'_>, found: &mut Findings) {
+pub(super) fn case_collision(tools: &LintInput<'_>, found: &mut LintFindings) {
     let collide = |one: &str, other: &str| one != other && one.to_lowercase() == other.to_lowercase();
-    pairs(tools, found, collide, |one, other| {
+    report_name_pairs(tools, found, collide, |one, other| {
         let message =
             format!("`{other}` and `{one}` differ only in case, so a slip in case can no longer be set right");
-        About::warning(message, "choose names that differ in their letters")
+        FindingDetails::warning(message, "choose names that differ in their letters")
     });
 }
 
-pub(super) fn near(tools: &Tools<'_>, found: &mut Findings) {
+pub(super) fn near_names(tools: &LintInput<'_>, found: &mut LintFindings) {
     let near = |one: &str, other: &str| {
         let (one, other) = (one.to_lowercase(), other.to_lowercase());
-        one != other && (plain(&one) == plain(&other) || (one.len().min(other.len()) >= 6 && one_slip(&one, &other)))
+        one != other
+            && (strip_separators(&one) == strip_separators(&other)
+                || (one.len().min(other.len()) >= 6 && is_one_edit_apart(&one, &other)))
     };
-    pairs(tools, found, near, |one, other| {
+    report_name_pairs(tools, found, near, |one, other| {
         let message = format!("`{other}` and `{one}` are so near that a model will mix them up");
-        About::warning(message, "choose names that differ in a word")
+        FindingDetails::warning(message, "choose names that differ in a word")
     });
 }
 
 /// Names of tools, and of each tool's arguments, of which this holds.
-fn pairs(
-    tools: &Tools<'_>,
-    found: &mut Findings,
+fn report_name_pairs(
+    tools: &LintInput<'_>,
+    found: &mut LintFindings,
     holds: impl Fn(&str, &str) -> bool,
-    about: impl Fn(&str, &str) -> About,
+    about: impl Fn(&str, &str) -> FindingDetails,
 ) {
-    let all: Vec<_> = tools.specs().collect();
+    let all: Vec<_> = tools.tool_specs().collect();
     for (place, (at, spec)) in all.iter().enumerate() {
         let mut before = all.iter().take(place).map(|(_, other)| other.name.as_str());
         if let Some(other) = before.find(|other| holds(&spec.name, other)) {
             found.push(*at, &spec.name, "/name", about(&spec.name, other));
         }
-        let names: Vec<_> = spec.arguments().map(|argument| argument.name).collect();
+        let names: Vec<_> = spec.declared_arguments().map(|argument| argument.name).collect();
         for (place, name) in names.iter().enumerate() {
             if let Some(other) = names.iter().take(place).find(|other| holds(name, other)) {
                 found.push(*at, &spec.name, &argument_path(name), about(name, other));
@@ -151,12 +159,12 @@ fn pairs(
     }
 }
 
-fn plain(name: &str) -> String {
+fn strip_separators(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).collect()
 }
 
 /// Whether one letter more, one less, one other, or two exchanged make one of the other. Digits at the end tell names apart.
-fn one_slip(one: &str, other: &str) -> bool {
+fn is_one_edit_apart(one: &str, other: &str) -> bool {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
     let head = short.iter().zip(&long).take_while(|(a, b)| a == b).count();
@@ -175,37 +183,38 @@ fn one_slip(one: &str, other: &str) -> bool {
     matches!((left, right), (0 | 1, 1)) || ((left, right) == (2, 2) && exchanged())
 }
 
-pub(super) fn empty_argument(tools: &Tools<'_>, found: &mut Findings) {
-    for (at, spec) in tools.specs() {
-        if spec.arguments().any(|argument| argument.name.trim().is_empty()) {
+pub(super) fn empty_argument(tools: &LintInput<'_>, found: &mut LintFindings) {
+    for (at, spec) in tools.tool_specs() {
+        if spec.declared_arguments().any(|argument| argument.name.trim().is_empty()) {
             let message = format!("`{}` has an argument without a name", spec.name);
-            found.push(at, &spec.name, "/parameters/properties", About::error(message, "give it a name"));
+            found.push(at, &spec.name, "/parameters/properties", FindingDetails::error(message, "give it a name"));
         }
     }
 }
 
-pub(super) fn python_keyword(tools: &Tools<'_>, found: &mut Findings) {
-    python(tools, found, |name| KEYWORDS.contains(&name), "is a keyword of Python");
+pub(super) fn python_keyword(tools: &LintInput<'_>, found: &mut LintFindings) {
+    check_python_names(tools, found, |name| PYTHON_KEYWORDS.contains(&name), "is a keyword of Python");
 }
 
-pub(super) fn python_identifier(tools: &Tools<'_>, found: &mut Findings) {
+pub(super) fn python_identifier(tools: &LintInput<'_>, found: &mut LintFindings) {
     let identifier = |name: &str| {
         let plain = name.chars().all(|c| c.is_alphanumeric() || c == '_');
         plain && !name.starts_with(|c: char| c.is_numeric()) && !name.is_empty()
     };
     // A tool's name may have dots: the names of modules.
     let odd = |name: &str| !name.is_empty() && !name.split('.').all(identifier);
-    python(tools, found, odd, "is no identifier of Python, so that models will write it in another way");
+    check_python_names(tools, found, odd, "is no identifier of Python, so that models will write it in another way");
 }
 
-fn python(tools: &Tools<'_>, found: &mut Findings, holds: impl Fn(&str) -> bool, why: &str) {
-    let dialects = tools.scope.names(|dialect| dialect.machine() == Machine::Python);
-    for (at, spec) in tools.specs().filter(|_| !dialects.is_empty()) {
-        let arguments = spec.arguments().map(|argument| (argument.name, argument_path(argument.name)));
+fn check_python_names(tools: &LintInput<'_>, found: &mut LintFindings, holds: impl Fn(&str) -> bool, why: &str) {
+    let dialects = tools.scope.dialect_names(|dialect| dialect.parser_kind() == ParserKind::Python);
+    for (at, spec) in tools.tool_specs().filter(|_| !dialects.is_empty()) {
+        let arguments = spec.declared_arguments().map(|argument| (argument.name, argument_path(argument.name)));
         for (name, path) in std::iter::once((spec.name.as_str(), "/name".to_owned())).chain(arguments) {
             if holds(name) {
-                let about = About::warning(format!("`{name}` {why}"), "use letters, digits and `_`, and no keyword");
-                found.push(at, &spec.name, &path, about.within(dialects.clone()));
+                let about =
+                    FindingDetails::warning(format!("`{name}` {why}"), "use letters, digits and `_`, and no keyword");
+                found.push(at, &spec.name, &path, about.with_dialects(dialects.clone()));
             }
         }
     }

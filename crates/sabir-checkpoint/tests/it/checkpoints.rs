@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sabir_checkpoint::{
-    Caps, CheckpointError, Checkpoints, Goal, Hindrance, Mark, NotKept, Restored, Scope, Sealed, prune_stores,
+    CheckpointCall, CheckpointError, CheckpointStore, OmitReason, RestoreConflict, RestoreOutcome, RestorePoint,
+    SealOutcome, SnapshotScope, StoreLimits, prune_stores,
 };
 use sabir_workspace::Workspace;
 use tempfile::TempDir;
@@ -20,7 +21,7 @@ use tempfile::TempDir;
 struct Ground {
     work: TempDir,
     data: TempDir,
-    caps: Caps,
+    caps: StoreLimits,
     clock: AtomicU64,
 }
 
@@ -29,10 +30,10 @@ type Seen = BTreeMap<PathBuf, (char, u32, Vec<u8>)>;
 
 impl Ground {
     fn new() -> Self {
-        Self::with(Caps::default())
+        Self::with(StoreLimits::default())
     }
 
-    fn with(caps: Caps) -> Self {
+    fn with(caps: StoreLimits) -> Self {
         // Later than any file of the tests, so that none is read twice for being young.
         let clock = AtomicU64::new(4_000_000_000_000);
         Self { work: TempDir::new().unwrap(), data: TempDir::new().unwrap(), caps, clock }
@@ -52,40 +53,46 @@ impl Ground {
         self.data.path().join("store")
     }
 
-    fn checkpoints(&self) -> Checkpoints {
+    fn checkpoints(&self) -> CheckpointStore {
         let workspace = Arc::new(Workspace::open(self.work.path()).unwrap());
-        Checkpoints::new(self.store(), workspace, self.caps, Vec::new())
+        CheckpointStore::new(self.store(), workspace, self.caps, Vec::new())
     }
 
-    fn mark(&self, task: &str) -> Mark {
+    fn mark(&self, task: &str) -> CheckpointCall {
         let time_ms = self.clock.fetch_add(1, Ordering::Relaxed);
-        Mark { task: task.to_owned(), call: "c".to_owned(), tool: "t".to_owned(), label: String::new(), time_ms }
+        CheckpointCall {
+            task: task.to_owned(),
+            call: "c".to_owned(),
+            tool: "t".to_owned(),
+            label: String::new(),
+            time_ms,
+        }
     }
 
     /// A call that may change anything.
-    fn call(&self, checkpoints: &Checkpoints, act: impl FnOnce()) -> Sealed {
-        self.scoped(checkpoints, &Scope::All, act)
+    fn call(&self, checkpoints: &CheckpointStore, act: impl FnOnce()) -> SealOutcome {
+        self.scoped(checkpoints, &SnapshotScope::All, act)
     }
 
-    fn scoped(&self, checkpoints: &Checkpoints, scope: &Scope, act: impl FnOnce()) -> Sealed {
+    fn scoped(&self, checkpoints: &CheckpointStore, scope: &SnapshotScope, act: impl FnOnce()) -> SealOutcome {
         let stop = AtomicBool::new(false);
-        let id = checkpoints.take(self.mark("task"), scope, &stop).unwrap();
+        let id = checkpoints.take_snapshot(self.mark("task"), scope, &stop).unwrap();
         act();
-        checkpoints.seal(id, self.clock.load(Ordering::Relaxed), &stop).unwrap()
+        checkpoints.seal_checkpoint(id, self.clock.load(Ordering::Relaxed), &stop).unwrap()
     }
 
-    fn files(&self, names: &[&str]) -> Scope {
+    fn files(&self, names: &[&str]) -> SnapshotScope {
         let workspace = Workspace::open(self.work.path()).unwrap();
-        Scope::Files(names.iter().map(|name| workspace.path(name).unwrap()).collect())
+        SnapshotScope::Files(names.iter().map(|name| workspace.parse_path(name).unwrap()).collect())
     }
 
-    fn back(&self, checkpoints: &Checkpoints, goal: &Goal, force: bool) -> Restored {
-        let plan = checkpoints.plan("task", goal).unwrap();
+    fn back(&self, checkpoints: &CheckpointStore, goal: &RestorePoint, force: bool) -> RestoreOutcome {
+        let plan = checkpoints.plan_restore("task", goal).unwrap();
         checkpoints.restore(&plan, goal, self.mark("task"), force).unwrap()
     }
 
-    fn undo(&self, checkpoints: &Checkpoints) -> Restored {
-        self.back(checkpoints, &Goal::Last(1), false)
+    fn undo(&self, checkpoints: &CheckpointStore) -> RestoreOutcome {
+        self.back(checkpoints, &RestorePoint::Last(1), false)
     }
 
     fn seen(&self) -> Seen {
@@ -172,14 +179,14 @@ fn half_a_repository_comes_back_byte_for_byte() {
              rm to-file; ln -s elsewhere to-file; mkdir -p made/by/it; echo y > made/by/it/y; rm -r module; echo z > module",
         );
     });
-    assert_eq!(sealed, Sealed::Changed);
+    assert_eq!(sealed, SealOutcome::Changed);
     let broken = ground.seen();
     let restored = ground.undo(&checkpoints);
-    assert_eq!(restored.left, []);
+    assert_eq!(restored.skipped, []);
     same(&before, &ground.seen());
     // The way back is one that can be gone back on.
-    let restored = ground.back(&checkpoints, &Goal::Before(restored.number, Vec::new()), false);
-    assert_eq!(restored.left, []);
+    let restored = ground.back(&checkpoints, &RestorePoint::Before(restored.number, Vec::new()), false);
+    assert_eq!(restored.skipped, []);
     same(&broken, &ground.seen());
     ground.undo(&checkpoints);
     same(&before, &ground.seen());
@@ -204,12 +211,12 @@ fn taking_a_checkpoint_changes_nothing() {
     let before = (ground.seen(), times(&ground), status(&ground));
     let checkpoints = ground.checkpoints();
     for _ in 0..3 {
-        assert_eq!(ground.call(&checkpoints, || {}), Sealed::Nothing);
+        assert_eq!(ground.call(&checkpoints, || {}), SealOutcome::Unchanged);
     }
-    checkpoints.plan("task", &Goal::Last(1)).unwrap_err();
+    checkpoints.plan_restore("task", &RestorePoint::Last(1)).unwrap_err();
     same(&before.0, &ground.seen());
     assert_eq!((before.1, before.2), (times(&ground), status(&ground)));
-    assert!(checkpoints.list(None).unwrap().is_empty(), "calls that change nothing leave no checkpoint");
+    assert!(checkpoints.list_checkpoints(None).unwrap().is_empty(), "calls that change nothing leave no checkpoint");
     assert_eq!(fs::metadata(ground.store()).unwrap().mode() & 0o777, 0o700);
     for (path, (_, mode, _)) in seen(&ground.store()) {
         assert_eq!(mode & 0o077, 0, "{}", path.display());
@@ -229,19 +236,22 @@ fn edits_look_at_their_files_alone() {
         // Somebody else, meanwhile.
         ground.put("b", "mine too\n");
     });
-    let changed = checkpoints.differences("task", &Goal::Start).unwrap();
+    let changed = checkpoints.list_differences("task", &RestorePoint::Start).unwrap();
     let paths: Vec<_> = changed.iter().map(|difference| difference.path.to_str().unwrap()).collect();
     assert_eq!(paths, ["a", "new", "new/er", "new/er/file"]);
-    let diff = checkpoints.diff(&changed).unwrap();
+    let diff = checkpoints.render_diff(&changed).unwrap();
     assert_eq!(
         diff,
         "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-old\n+new\nnew: new, a folder\nnew/er: new, a folder\n\
          --- /dev/null\n+++ b/new/er/file\n@@ -0,0 +1 @@\n+x\n"
     );
-    assert_eq!(ground.undo(&checkpoints).left, []);
+    assert_eq!(ground.undo(&checkpoints).skipped, []);
     ground.put("b", "mine\n");
     same(&before, &ground.seen());
-    assert!(matches!(checkpoints.plan("task", &Goal::Last(1)), Err(CheckpointError::Nothing { .. })));
+    assert!(matches!(
+        checkpoints.plan_restore("task", &RestorePoint::Last(1)),
+        Err(CheckpointError::NothingToUndo { .. })
+    ));
 }
 
 #[test]
@@ -253,22 +263,22 @@ fn undo_goes_further_back_and_forth() {
         ground.scoped(&checkpoints, &ground.files(&["f"]), || ground.put("f", format!("{number}\n")));
         states.push(ground.seen());
     }
-    assert_eq!(checkpoints.standing("task").unwrap(), [1, 2, 3, 4, 5]);
+    assert_eq!(checkpoints.active_calls("task").unwrap(), [1, 2, 3, 4, 5]);
     ground.undo(&checkpoints);
     same(&states[4], &ground.seen());
     ground.undo(&checkpoints);
     same(&states[3], &ground.seen());
-    assert_eq!(checkpoints.standing("task").unwrap(), [1, 2, 3]);
-    ground.back(&checkpoints, &Goal::Last(2), false);
+    assert_eq!(checkpoints.active_calls("task").unwrap(), [1, 2, 3]);
+    ground.back(&checkpoints, &RestorePoint::Last(2), false);
     same(&states[1], &ground.seen());
     // Before the second undo, which has the number 7.
-    ground.back(&checkpoints, &Goal::Before(7, Vec::new()), false);
+    ground.back(&checkpoints, &RestorePoint::Before(7, Vec::new()), false);
     same(&states[4], &ground.seen());
-    assert_eq!(checkpoints.standing("task").unwrap(), [1, 2, 3, 4]);
+    assert_eq!(checkpoints.active_calls("task").unwrap(), [1, 2, 3, 4]);
     ground.scoped(&checkpoints, &ground.files(&["f"]), || ground.put("f", "on\n"));
-    ground.back(&checkpoints, &Goal::Start, false);
+    ground.back(&checkpoints, &RestorePoint::Start, false);
     same(&states[0], &ground.seen());
-    let few = checkpoints.plan("task", &Goal::Before(99, Vec::new())).unwrap_err();
+    let few = checkpoints.plan_restore("task", &RestorePoint::Before(99, Vec::new())).unwrap_err();
     assert_eq!(few.to_string(), "the task task has no changing call 99; its last one is 11");
 }
 
@@ -284,17 +294,17 @@ fn what_others_changed_is_left_alone() {
     fs::remove_file(ground.at("b")).unwrap();
     // Another task names its file, so it is known whose change it is.
     let stop = AtomicBool::new(false);
-    let id = checkpoints.take(ground.mark("other"), &ground.files(&["c"]), &stop).unwrap();
+    let id = checkpoints.take_snapshot(ground.mark("other"), &ground.files(&["c"]), &stop).unwrap();
     ground.put("c", "other\n");
-    checkpoints.seal(id, 0, &stop).unwrap();
+    checkpoints.seal_checkpoint(id, 0, &stop).unwrap();
     ground.put("made/users", "keep\n");
-    let plan = checkpoints.plan("task", &Goal::Last(1)).unwrap();
+    let plan = checkpoints.plan_restore("task", &RestorePoint::Last(1)).unwrap();
     let hindered: Vec<_> =
-        plan.items.iter().filter(|item| item.hindrance.is_some()).map(|item| item.path.to_str().unwrap()).collect();
+        plan.items.iter().filter(|item| item.conflict.is_some()).map(|item| item.path.to_str().unwrap()).collect();
     assert_eq!(hindered, ["a", "b", "c"]);
-    assert!(plan.items[..3].iter().all(|item| item.hindrance == Some(Hindrance::ChangedSince)));
+    assert!(plan.items[..3].iter().all(|item| item.conflict == Some(RestoreConflict::ChangedSince)));
     let restored = ground.undo(&checkpoints);
-    let left: Vec<_> = restored.left.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect();
+    let left: Vec<_> = restored.skipped.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect();
     let since = "somebody else has changed it since";
     assert_eq!(
         left,
@@ -310,10 +320,10 @@ fn what_others_changed_is_left_alone() {
     assert_eq!(fs::read_to_string(ground.at("made/users")).unwrap(), "keep\n");
     assert!(!ground.at("made/x").exists());
     // By force, what the user had is in a checkpoint.
-    let number = ground.back(&checkpoints, &Goal::Before(1, Vec::new()), true).number;
+    let number = ground.back(&checkpoints, &RestorePoint::Before(1, Vec::new()), true).number;
     assert_eq!(fs::read_to_string(ground.at("a")).unwrap(), "old\n");
     assert_eq!(fs::read_to_string(ground.at("b")).unwrap(), "old\n");
-    ground.back(&checkpoints, &Goal::Before(number, Vec::new()), false);
+    ground.back(&checkpoints, &RestorePoint::Before(number, Vec::new()), false);
     assert_eq!(fs::read_to_string(ground.at("a")).unwrap(), "user\n");
 }
 
@@ -325,12 +335,9 @@ fn nothing_comes_under_what_is_left_alone() {
     let checkpoints = ground.checkpoints();
     ground.call(&checkpoints, || ground.sh("rm -rf src"));
     ground.put("src", "my own\n");
-    let plan = checkpoints.plan("task", &Goal::Last(1)).unwrap();
-    let told: Vec<_> = plan
-        .items
-        .iter()
-        .map(|item| format!("{}: {}", item.path.display(), item.hindrance.as_ref().unwrap()))
-        .collect();
+    let plan = checkpoints.plan_restore("task", &RestorePoint::Last(1)).unwrap();
+    let told: Vec<_> =
+        plan.items.iter().map(|item| format!("{}: {}", item.path.display(), item.conflict.as_ref().unwrap())).collect();
     let under = "src is left alone, and is no folder";
     assert_eq!(
         told,
@@ -341,17 +348,17 @@ fn nothing_comes_under_what_is_left_alone() {
             format!("src/deep/b: {under}"),
         ]
     );
-    assert_eq!(ground.undo(&checkpoints).done, 0);
+    assert_eq!(ground.undo(&checkpoints).restored, 0);
     assert_eq!(fs::read_to_string(ground.at("src")).unwrap(), "my own\n");
     // By force both come.
-    let restored = ground.back(&checkpoints, &Goal::Before(1, Vec::new()), true);
-    assert_eq!((restored.done, restored.left), (4, Vec::new()));
+    let restored = ground.back(&checkpoints, &RestorePoint::Before(1, Vec::new()), true);
+    assert_eq!((restored.restored, restored.skipped), (4, Vec::new()));
     assert_eq!(fs::read_to_string(ground.at("src/deep/b")).unwrap(), "b\n");
 }
 
 #[test]
 fn what_cannot_be_kept_is_not_gone_over() {
-    let ground = Ground::with(Caps { file_bytes: 1000, ..Caps::default() });
+    let ground = Ground::with(StoreLimits { file_bytes: 1000, ..StoreLimits::default() });
     ground.put("f", "old\n");
     ground.put("g", "old\n");
     let checkpoints = ground.checkpoints();
@@ -361,9 +368,9 @@ fn what_cannot_be_kept_is_not_gone_over() {
     });
     // The user's, and too large to be had again; the other one is the task's own.
     ground.put("f", vec![b'u'; 2000]);
-    let restored = ground.back(&checkpoints, &Goal::Last(1), true);
+    let restored = ground.back(&checkpoints, &RestorePoint::Last(1), true);
     let why = "what is there now could not be kept: larger than a file that is kept";
-    assert_eq!(restored.left, [(PathBuf::from("f"), why.to_owned())]);
+    assert_eq!(restored.skipped, [(PathBuf::from("f"), why.to_owned())]);
     assert_eq!(fs::read(ground.at("f")).unwrap(), vec![b'u'; 2000]);
     assert_eq!(fs::read_to_string(ground.at("g")).unwrap(), "old\n");
 }
@@ -376,8 +383,8 @@ fn an_edit_between_two_calls_is_the_users() {
     ground.scoped(&checkpoints, &ground.files(&["f"]), || ground.put("f", "1\n"));
     ground.put("f", "user\n");
     ground.scoped(&checkpoints, &ground.files(&["f"]), || ground.put("f", "2\n"));
-    let plan = checkpoints.plan("task", &Goal::Last(2)).unwrap();
-    assert_eq!(plan.items[0].hindrance, Some(Hindrance::ChangedSince));
+    let plan = checkpoints.plan_restore("task", &RestorePoint::Last(2)).unwrap();
+    assert_eq!(plan.items[0].conflict, Some(RestoreConflict::ChangedSince));
     // Only to the user's own.
     ground.undo(&checkpoints);
     assert_eq!(fs::read_to_string(ground.at("f")).unwrap(), "user\n");
@@ -394,11 +401,11 @@ fn what_came_back_is_nobodys_business_any_more() {
     ground.undo(&checkpoints);
     ground.put("f", "user\n");
     let restored = ground.undo(&checkpoints);
-    assert_eq!((restored.done, restored.left.len()), (1, 0));
+    assert_eq!((restored.restored, restored.skipped.len()), (1, 0));
     assert_eq!(fs::read_to_string(ground.at("f")).unwrap(), "user\n");
     // Who names it gets it, if he means it.
-    let goal = Goal::Before(1, vec!["f".into()]);
-    assert_eq!(checkpoints.plan("task", &goal).unwrap().items[0].hindrance, Some(Hindrance::ChangedSince));
+    let goal = RestorePoint::Before(1, vec!["f".into()]);
+    assert_eq!(checkpoints.plan_restore("task", &goal).unwrap().items[0].conflict, Some(RestoreConflict::ChangedSince));
     ground.back(&checkpoints, &goal, true);
     assert_eq!(fs::read_to_string(ground.at("f")).unwrap(), "0\n");
 }
@@ -409,24 +416,24 @@ fn single_paths_come_back() {
     ground.sh("mkdir -p src/in && echo a > src/a && echo b > src/in/b && echo c > c && echo free > free");
     let checkpoints = ground.checkpoints();
     ground.call(&checkpoints, || ground.sh("echo A > src/a; rm -r src/in; echo C > c"));
-    ground.back(&checkpoints, &Goal::Before(1, vec!["src".into()]), false);
+    ground.back(&checkpoints, &RestorePoint::Before(1, vec!["src".into()]), false);
     assert_eq!(fs::read_to_string(ground.at("src/a")).unwrap(), "a\n");
     assert_eq!(fs::read_to_string(ground.at("src/in/b")).unwrap(), "b\n");
     assert_eq!(fs::read_to_string(ground.at("c")).unwrap(), "C\n");
     // What no call has touched is known from the look at the whole, and is the user's.
     fs::remove_file(ground.at("free")).unwrap();
-    let goal = Goal::Before(1, vec!["free".into()]);
-    let plan = checkpoints.plan("task", &goal).unwrap();
-    assert_eq!(plan.items[0].hindrance, Some(Hindrance::ChangedSince));
+    let goal = RestorePoint::Before(1, vec!["free".into()]);
+    let plan = checkpoints.plan_restore("task", &goal).unwrap();
+    assert_eq!(plan.items[0].conflict, Some(RestoreConflict::ChangedSince));
     ground.back(&checkpoints, &goal, true);
     assert_eq!(fs::read_to_string(ground.at("free")).unwrap(), "free\n");
-    let unseen = checkpoints.plan("task", &Goal::Before(1, vec!["nothing".into()])).unwrap_err();
-    assert!(matches!(unseen, CheckpointError::Unseen { .. }), "{unseen}");
+    let unseen = checkpoints.plan_restore("task", &RestorePoint::Before(1, vec!["nothing".into()])).unwrap_err();
+    assert!(matches!(unseen, CheckpointError::UnknownPath { .. }), "{unseen}");
 }
 
 #[test]
 fn what_is_over_a_cap_is_left_alone_and_said() {
-    let caps = Caps { file_bytes: 1000, ignored_entries: 5, ..Caps::default() };
+    let caps = StoreLimits { file_bytes: 1000, ignored_entries: 5, ..StoreLimits::default() };
     let ground = Ground::with(caps);
     ground.put("large", vec![b'x'; 1001]);
     ground.put(".gitignore", "node_modules/\ndist/\n*.tmp\n!keep/\n");
@@ -436,26 +443,26 @@ fn what_is_over_a_cap_is_left_alone_and_said() {
     ground.sh("mkfifo pipe");
     let checkpoints = ground.checkpoints();
     ground.call(&checkpoints, || ground.sh("rm -rf node_modules dist large secret.tmp pipe; echo x > other"));
-    let plan = checkpoints.plan("task", &Goal::Last(1)).unwrap();
+    let plan = checkpoints.plan_restore("task", &RestorePoint::Last(1)).unwrap();
     let hindered: Vec<_> =
-        plan.items.iter().filter_map(|item| Some((item.path.to_str().unwrap(), item.hindrance.clone()?))).collect();
+        plan.items.iter().filter_map(|item| Some((item.path.to_str().unwrap(), item.conflict.clone()?))).collect();
     assert_eq!(
         hindered,
         [
-            ("large", Hindrance::NotKept(NotKept::Large)),
-            ("node_modules", Hindrance::NotKept(NotKept::Ignored)),
-            ("pipe", Hindrance::Special),
+            ("large", RestoreConflict::Omitted(OmitReason::TooLarge)),
+            ("node_modules", RestoreConflict::Omitted(OmitReason::Ignored)),
+            ("pipe", RestoreConflict::Special),
         ]
     );
     let restored = ground.undo(&checkpoints);
-    assert_eq!(restored.left.len(), 3);
+    assert_eq!(restored.skipped.len(), 3);
     assert_eq!(fs::read_to_string(ground.at("secret.tmp")).unwrap(), "kept too\n");
     assert!(ground.at("dist/2").exists() && !ground.at("other").exists() && !ground.at("large").exists());
 }
 
 #[test]
 fn files_that_cannot_be_kept_are_never_touched() {
-    let caps = Caps { file_bytes: 1000, ignored_entries: 5, ..Caps::default() };
+    let caps = StoreLimits { file_bytes: 1000, ignored_entries: 5, ..StoreLimits::default() };
     let ground = Ground::with(caps);
     ground.put("large", vec![b'x'; 1001]);
     ground.put(".gitignore", "node_modules/\n");
@@ -465,19 +472,19 @@ fn files_that_cannot_be_kept_are_never_touched() {
         ground.put("node_modules/0", "changed");
         ground.put("small", "x");
     });
-    let plan = checkpoints.plan("task", &Goal::Last(1)).unwrap();
+    let plan = checkpoints.plan_restore("task", &RestorePoint::Last(1)).unwrap();
     assert_eq!(plan.items.len(), 1, "{:?}", plan.items);
     // A call that fills an ignored folder beyond its cap: what could not be brought again is not taken away.
     ground.sh("rm -r node_modules");
     ground.call(&checkpoints, || (0..9).for_each(|number| ground.put(format!("node_modules/{number}"), "x")));
-    assert_eq!(ground.undo(&checkpoints).left.len(), 1);
+    assert_eq!(ground.undo(&checkpoints).skipped.len(), 1);
     assert!(ground.at("node_modules/8").exists());
 }
 
 #[test]
 fn five_hundred_checkpoints_stay_under_the_cap() {
     let cap = 1 << 20;
-    let caps = Caps { store_bytes: cap, file_bytes: 64 << 10, ..Caps::default() };
+    let caps = StoreLimits { store_bytes: cap, file_bytes: 64 << 10, ..StoreLimits::default() };
     let ground = Ground::with(caps);
     (0..20).for_each(|number| ground.put(format!("src/{number}"), format!("{number}\n").repeat(100)));
     let checkpoints = ground.checkpoints();
@@ -498,19 +505,19 @@ fn five_hundred_checkpoints_stay_under_the_cap() {
     }
     assert!(written as u64 > 4 * cap, "{written} bytes were written");
     assert!(most <= cap, "{most} bytes were taken");
-    let list = checkpoints.list(Some("task")).unwrap();
+    let list = checkpoints.list_checkpoints(Some("task")).unwrap();
     assert!(list.len() >= 10 && list.len() < 400, "{} are left", list.len());
     assert_eq!(list.last().unwrap().number, 500);
-    assert_eq!(checkpoints.pruned("task").unwrap(), Some(list[0].number - 1));
-    let gone = checkpoints.plan("task", &Goal::Before(1, Vec::new())).unwrap_err();
+    assert_eq!(checkpoints.pruned_through("task").unwrap(), Some(list[0].number - 1));
+    let gone = checkpoints.plan_restore("task", &RestorePoint::Before(1, Vec::new())).unwrap_err();
     assert!(matches!(gone, CheckpointError::Pruned { .. }), "{gone}");
     // What is left works, also in a process that has not seen it grow.
     let fresh = ground.checkpoints();
     let before = ground.seen();
-    let back = ground.back(&fresh, &Goal::Last(list.len()), false);
-    assert_eq!(back.left, []);
-    assert!(back.done >= 10, "{back:?}");
-    ground.back(&fresh, &Goal::Before(back.number, Vec::new()), false);
+    let back = ground.back(&fresh, &RestorePoint::Last(list.len()), false);
+    assert_eq!(back.skipped, []);
+    assert!(back.restored >= 10, "{back:?}");
+    ground.back(&fresh, &RestorePoint::Before(back.number, Vec::new()), false);
     same(&before, &ground.seen());
 }
 
@@ -525,10 +532,10 @@ fn a_link_in_the_way_leads_nowhere() {
     fs::write(outside.path().join("g"), "outside\n").unwrap();
     symlink(outside.path(), ground.at("folder")).unwrap();
     symlink(outside.path().join("g"), ground.at("g")).unwrap();
-    let restored = ground.back(&checkpoints, &Goal::Last(1), false);
-    assert_eq!(restored.done, 0);
-    let forced = ground.back(&checkpoints, &Goal::Before(1, Vec::new()), true);
-    assert_eq!(forced.left, []);
+    let restored = ground.back(&checkpoints, &RestorePoint::Last(1), false);
+    assert_eq!(restored.restored, 0);
+    let forced = ground.back(&checkpoints, &RestorePoint::Before(1, Vec::new()), true);
+    assert_eq!(forced.skipped, []);
     assert_eq!(seen(outside.path()).len(), 1, "nothing came there");
     assert_eq!(fs::read_to_string(outside.path().join("g")).unwrap(), "outside\n");
     assert_eq!(fs::read_to_string(ground.at("g")).unwrap(), "old\n");
@@ -542,9 +549,9 @@ fn a_stale_plan_is_refused() {
     ground.put("f", "old\n");
     let checkpoints = ground.checkpoints();
     ground.call(&checkpoints, || ground.put("f", "new\n"));
-    let plan = checkpoints.plan("task", &Goal::Last(1)).unwrap();
+    let plan = checkpoints.plan_restore("task", &RestorePoint::Last(1)).unwrap();
     ground.put("f", "user\n");
-    let refused = checkpoints.restore(&plan, &Goal::Last(1), ground.mark("task"), true).unwrap_err();
+    let refused = checkpoints.restore(&plan, &RestorePoint::Last(1), ground.mark("task"), true).unwrap_err();
     assert!(matches!(refused, CheckpointError::Stale), "{refused}");
     assert_eq!(fs::read_to_string(ground.at("f")).unwrap(), "user\n");
 }
@@ -555,9 +562,10 @@ fn cancelled_and_damaged() {
     ground.put("f", "old\n");
     ground.put("big", vec![b'b'; 300 << 10]);
     let checkpoints = ground.checkpoints();
-    let cancelled = checkpoints.take(ground.mark("task"), &Scope::All, &AtomicBool::new(true)).unwrap_err();
+    let cancelled =
+        checkpoints.take_snapshot(ground.mark("task"), &SnapshotScope::All, &AtomicBool::new(true)).unwrap_err();
     assert!(matches!(cancelled, CheckpointError::Cancelled), "{cancelled}");
-    assert!(checkpoints.list(None).unwrap().is_empty());
+    assert!(checkpoints.list_checkpoints(None).unwrap().is_empty());
     ground.call(&checkpoints, || ground.sh("rm big; echo new > f"));
     // The log is cut in the middle of what came last: what came before is there.
     ground.call(&checkpoints, || ground.put("f", "newer\n"));
@@ -566,11 +574,11 @@ fn cancelled_and_damaged() {
     for cut in [1, 20, 45, 60, 150] {
         fs::write(&log, &bytes[..bytes.len() - cut]).unwrap();
         let checkpoints = ground.checkpoints();
-        assert!(!checkpoints.list(None).unwrap().is_empty(), "cut by {cut}");
+        assert!(!checkpoints.list_checkpoints(None).unwrap().is_empty(), "cut by {cut}");
     }
     let checkpoints = ground.checkpoints();
     ground.call(&checkpoints, || ground.put("f", "newest\n"));
-    assert_eq!(ground.back(&checkpoints, &Goal::Start, false).left, []);
+    assert_eq!(ground.back(&checkpoints, &RestorePoint::Start, false).skipped, []);
     assert_eq!(fs::read_to_string(ground.at("f")).unwrap(), "old\n");
     assert_eq!(fs::read(ground.at("big")).unwrap(), vec![b'b'; 300 << 10]);
     // A pack that is not what it was is noticed before it is written anywhere.
@@ -582,7 +590,7 @@ fn cancelled_and_damaged() {
         fs::write(&path, bytes).unwrap();
     }
     let restored = ground.undo(&ground.checkpoints());
-    assert!(restored.left.len() == 1 && restored.left[0].1.contains("damaged"), "{restored:?}");
+    assert!(restored.skipped.len() == 1 && restored.skipped[0].1.contains("damaged"), "{restored:?}");
     assert!(!ground.at("big").exists());
 }
 
@@ -612,18 +620,18 @@ fn is_temp(path: &Path) -> bool {
 /// That everything that is listed can be read.
 fn usable(ground: &Ground, task: &str) -> Option<u32> {
     let checkpoints = ground.checkpoints();
-    let list = checkpoints.list(Some(task)).unwrap();
+    let list = checkpoints.list_checkpoints(Some(task)).unwrap();
     for checkpoint in &list {
-        let goal = Goal::Before(checkpoint.number, Vec::new());
-        checkpoints.plan(task, &goal).unwrap();
-        checkpoints.diff(&checkpoints.differences(task, &goal).unwrap()).unwrap();
+        let goal = RestorePoint::Before(checkpoint.number, Vec::new());
+        checkpoints.plan_restore(task, &goal).unwrap();
+        checkpoints.render_diff(&checkpoints.list_differences(task, &goal).unwrap()).unwrap();
     }
     list.first().map(|first| first.number)
 }
 
 #[test]
 fn killed_at_any_moment() {
-    let ground = Ground::with(Caps { store_bytes: 1 << 20, ..Caps::default() });
+    let ground = Ground::with(StoreLimits { store_bytes: 1 << 20, ..StoreLimits::default() });
     let (mut seed, mut killed) = (0x5ab1_2026_u64, 0);
     for _ in 0..60 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -633,26 +641,26 @@ fn killed_at_any_moment() {
         child.kill().unwrap();
         child.wait().unwrap();
         whole(&ground);
-        let list = ground.checkpoints().list(Some("task")).unwrap();
+        let list = ground.checkpoints().list_checkpoints(Some("task")).unwrap();
         for checkpoint in list.first().into_iter().chain(list.last()) {
-            ground.checkpoints().plan("task", &Goal::Before(checkpoint.number, Vec::new())).unwrap();
+            ground.checkpoints().plan_restore("task", &RestorePoint::Before(checkpoint.number, Vec::new())).unwrap();
         }
     }
     assert_eq!(killed, 60, "the helper ended by itself");
     let first = usable(&ground, "task").expect("something was kept");
     let before = ground.seen();
     let checkpoints = ground.checkpoints();
-    let back = ground.back(&checkpoints, &Goal::Before(first, Vec::new()), true);
-    assert_eq!(back.left, []);
+    let back = ground.back(&checkpoints, &RestorePoint::Before(first, Vec::new()), true);
+    assert_eq!(back.skipped, []);
     whole(&ground);
-    assert_eq!(ground.back(&checkpoints, &Goal::Before(back.number, Vec::new()), false).left, []);
+    assert_eq!(ground.back(&checkpoints, &RestorePoint::Before(back.number, Vec::new()), false).skipped, []);
     let settled = |seen: Seen| seen.into_iter().filter(|(path, _)| !is_temp(path)).collect::<Seen>();
     same(&settled(before), &settled(ground.seen()));
 }
 
 #[test]
 fn two_processes_share_a_store() {
-    let ground = Ground::with(Caps { store_bytes: 1 << 20, ..Caps::default() });
+    let ground = Ground::with(StoreLimits { store_bytes: 1 << 20, ..StoreLimits::default() });
     let workers = ["one", "two"].map(|task| worker(&ground, task, 60).spawn().unwrap());
     for worker in workers {
         let output = worker.wait_with_output().unwrap();
@@ -662,13 +670,15 @@ fn two_processes_share_a_store() {
     // Calls, and a way back after every tenth as far as it was not removed. The store is small: the slower one may have taken all.
     for task in ["one", "two"] {
         let kept = usable(&ground, task);
-        let (list, pruned) =
-            (ground.checkpoints().list(Some(task)).unwrap(), ground.checkpoints().pruned(task).unwrap());
+        let (list, pruned) = (
+            ground.checkpoints().list_checkpoints(Some(task)).unwrap(),
+            ground.checkpoints().pruned_through(task).unwrap(),
+        );
         assert_eq!(kept, list.first().map(|first| first.number));
         let last = list.last().map(|last| last.number).or(pruned).unwrap();
         assert!((60..=66).contains(&last), "{task}: {last}");
     }
-    assert!(!ground.checkpoints().list(None).unwrap().is_empty());
+    assert!(!ground.checkpoints().list_checkpoints(None).unwrap().is_empty());
 }
 
 #[test]
@@ -680,10 +690,11 @@ fn a_full_disk_takes_no_checkpoint_and_harms_none() {
     // A file system that takes no more: a folder where the next pack would be made.
     ground.put("large", vec![b'x'; 1 << 20]);
     fs::create_dir(ground.store().join("packs/00000001.tmp")).unwrap();
-    let refused = checkpoints.take(ground.mark("task"), &Scope::All, &AtomicBool::new(false)).unwrap_err();
+    let refused =
+        checkpoints.take_snapshot(ground.mark("task"), &SnapshotScope::All, &AtomicBool::new(false)).unwrap_err();
     assert!(matches!(refused, CheckpointError::Io { .. }), "{refused}");
-    assert_eq!(checkpoints.list(None).unwrap().len(), 1);
-    assert_eq!(ground.undo(&checkpoints).left, []);
+    assert_eq!(checkpoints.list_checkpoints(None).unwrap().len(), 1);
+    assert_eq!(ground.undo(&checkpoints).skipped, []);
     assert_eq!(fs::read_to_string(ground.at("f")).unwrap(), "old\n");
 }
 
@@ -694,7 +705,7 @@ fn the_stores_of_all_folders_are_bounded() {
     let ground = Ground::new();
     for (at, store) in stores.iter().enumerate() {
         let workspace = Arc::new(Workspace::open(ground.work.path()).unwrap());
-        let checkpoints = Checkpoints::new(store.clone(), workspace, ground.caps, Vec::new());
+        let checkpoints = CheckpointStore::new(store.clone(), workspace, ground.caps, Vec::new());
         ground.put("f", vec![b'x'; 500_000]);
         ground.call(&checkpoints, || ground.put("f", "new\n"));
         let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1000 + at as u64);

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use sabir_checkpoint::{Caps, CheckpointError, Checkpoints, Goal, Mark, Scope};
-use sabir_workspace::{Expect, Workspace};
+use sabir_checkpoint::{CheckpointCall, CheckpointError, CheckpointStore, RestorePoint, SnapshotScope, StoreLimits};
+use sabir_workspace::{Workspace, WritePrecondition};
 
 fn main() -> ExitCode {
     match checkpoints(std::env::args_os().skip(1)) {
@@ -27,26 +27,28 @@ fn checkpoints(mut args: impl Iterator<Item = OsString>) -> Result<(), Box<dyn s
     let workspace = Arc::new(Workspace::open(Path::new(&next()?))?);
     let (store, task) = (next()?, next()?.into_string().map_err(|_| "no text")?);
     let rounds: u64 = next()?.to_str().ok_or("no text")?.parse()?;
-    let caps = Caps { store_bytes: 1 << 20, ..Caps::default() };
-    let checkpoints = Checkpoints::new(store.into(), Arc::clone(&workspace), caps, Vec::new());
+    let caps = StoreLimits { store_bytes: 1 << 20, ..StoreLimits::default() };
+    let checkpoints = CheckpointStore::new(store.into(), Arc::clone(&workspace), caps, Vec::new());
     let stop = AtomicBool::new(false);
     for round in 0..rounds {
         let time_ms = 4_000_000_000_000 + round;
-        let mark = || Mark { task: task.clone(), call: round.to_string(), time_ms, ..Mark::default() };
-        let path = workspace.path(&format!("{task}/{}", round % 7))?;
-        let scope = if round.is_multiple_of(4) { Scope::All } else { Scope::Files(vec![path.clone()]) };
-        let id = checkpoints.take(mark(), &scope, &stop)?;
-        workspace.write(
+        let mark =
+            || CheckpointCall { task: task.clone(), call: round.to_string(), time_ms, ..CheckpointCall::default() };
+        let path = workspace.parse_path(&format!("{task}/{}", round % 7))?;
+        let scope = if round.is_multiple_of(4) { SnapshotScope::All } else { SnapshotScope::Files(vec![path.clone()]) };
+        let id = checkpoints.take_snapshot(mark(), &scope, &stop)?;
+        workspace.write_file(
             &path,
             format!("{task} {} {round}\n", std::process::id()).repeat(1500).as_bytes(),
-            Expect::Any,
+            WritePrecondition::Any,
         )?;
-        checkpoints.seal(id, time_ms, &stop)?;
+        checkpoints.seal_checkpoint(id, time_ms, &stop)?;
         if round % 10 == 9 {
-            let goal = Goal::Last(2);
+            let goal = RestorePoint::Last(2);
             loop {
-                let back =
-                    checkpoints.plan(&task, &goal).and_then(|plan| checkpoints.restore(&plan, &goal, mark(), true));
+                let back = checkpoints
+                    .plan_restore(&task, &goal)
+                    .and_then(|plan| checkpoints.restore(&plan, &goal, mark(), true));
                 match back {
                     // Another process may change what was planned for.
                     Err(CheckpointError::Stale) => {}

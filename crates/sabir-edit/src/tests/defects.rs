@@ -45,7 +45,7 @@ fn a_diff_without_blocks_does_not_succeed() {
 fn nothing_is_expanded_in_new_code() {
     let code = "'$&' '$1' '$$' '$`' \\n \\1 %s &lt; {0}\n";
     check("a\n", &block("a\n", code), code);
-    let replacement = Replacement { old: "a".to_owned(), new: code.to_owned(), count: Some(1) };
+    let replacement = StringReplacement { old: "a".to_owned(), new: code.to_owned(), count: Some(1) };
     assert_eq!(apply_string("a", &replacement).unwrap().content, code);
 }
 

@@ -27,7 +27,7 @@ fn reads(text: &str, expected: &str) {
             .map(|file| match &file.action {
                 FileAction::Add(content) => format!("+{}={content:?}", file.path),
                 FileAction::Delete => format!("-{}", file.path),
-                FileAction::Update(Update { move_to: Some(to), .. }) => format!("{}>{to}", file.path),
+                FileAction::Update(FileUpdate { move_to: Some(to), .. }) => format!("{}>{to}", file.path),
                 FileAction::Update(_) => file.path.clone(),
             })
             .collect::<Vec<_>>()

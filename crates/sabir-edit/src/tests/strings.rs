@@ -4,7 +4,7 @@ use super::*;
 
 #[track_caller]
 fn check_count(original: &str, (old, new): (&str, &str), count: Option<usize>, expected: &str) {
-    let replacement = Replacement { old: old.to_owned(), new: new.to_owned(), count };
+    let replacement = StringReplacement { old: old.to_owned(), new: new.to_owned(), count };
     let found = match apply_string(original, &replacement) {
         Ok(edited) => edited.content,
         Err(faults) => faults.iter().map(brief).collect::<Vec<_>>().join(", "),

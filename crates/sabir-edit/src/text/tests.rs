@@ -4,14 +4,14 @@ use super::*;
 
 #[track_caller]
 fn check(bytes: &[u8], name: &str, content: &str) {
-    let text = Text::decode(bytes).unwrap_or_else(|error| panic!("{bytes:?}: {error}"));
+    let text = DecodedText::decode(bytes).unwrap_or_else(|error| panic!("{bytes:?}: {error}"));
     assert_eq!((text.encoding.name(), text.content.as_str()), (name, content));
     assert_eq!(text.encoding.encode(&text.content).unwrap(), bytes);
 }
 
 #[track_caller]
 fn check_binary(bytes: &[u8], at: usize) {
-    assert_eq!(Text::decode(bytes), Err(NotText::Binary { at }), "{bytes:?}");
+    assert_eq!(DecodedText::decode(bytes), Err(NotText::Binary { at }), "{bytes:?}");
 }
 
 fn utf16(text: &str, bytes: fn(u16) -> [u8; 2]) -> Vec<u8> {
@@ -38,7 +38,11 @@ fn stray_bytes() {
     check(b"caf\xc3\xa9 na\xefve", "UTF-8 with stray bytes", "café na\u{10ffef}ve");
     let mut own = "é\u{10ffef}".as_bytes().to_vec();
     own.push(0xef);
-    assert_ne!(Text::decode(&own).map(|text| text.encoding), Ok(Encoding::Utf8Stray), "a text with these characters");
+    assert_ne!(
+        DecodedText::decode(&own).map(|text| text.encoding),
+        Ok(TextEncoding::Utf8Stray),
+        "a text with these characters"
+    );
 }
 
 #[test]
@@ -56,7 +60,7 @@ fn older_encodings() {
         (encoding_rs::BIG5, "這是一個繁體中文的文字檔案，我們要編輯它。\n"),
         (encoding_rs::GBK, "这是一个简体中文的文本文件，我们要编辑它。\n"),
     ] {
-        let bytes = legacy_bytes(encoding, text).unwrap();
+        let bytes = encode_legacy(encoding, text).unwrap();
         check(&bytes, encoding.name(), text);
     }
     check(b"na\xefve", "windows-1252", "naïve");
@@ -75,7 +79,7 @@ fn binary_stays_binary() {
 
 #[test]
 fn characters_that_are_missing() {
-    let text = Text::decode(b"na\xefve").unwrap();
+    let text = DecodedText::decode(b"na\xefve").unwrap();
     let error = text.encoding.encode("naïve → x").unwrap_err();
     assert_eq!(error.to_string(), "'→' cannot be written in windows-1252, in which the file is");
     assert_eq!(text.encoding.encode("na\u{ef}f €").unwrap(), b"na\xeff \x80");
@@ -90,7 +94,7 @@ proptest::proptest! {
         bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..40),
     ) {
         let bytes = [mark, bytes.as_slice()].concat();
-        if let Ok(text) = Text::decode(&bytes) {
+        if let Ok(text) = DecodedText::decode(&bytes) {
             proptest::prop_assert_eq!(text.encoding.encode(&text.content).unwrap(), bytes);
         }
     }
@@ -99,7 +103,7 @@ proptest::proptest! {
     fn so_is_what_is_nearly_text(bytes in proptest::collection::vec(
         proptest::sample::select(b"ab \n\r\xc3\xa9\xe2\x82\xac\xef\xbb\xbf\x81\x40\xa1\xfe\xff\xf4\x8f\xbc\x80\x1b$BJ".to_vec()), 0..30,
     )) {
-        if let Ok(text) = Text::decode(&bytes) {
+        if let Ok(text) = DecodedText::decode(&bytes) {
             proptest::prop_assert_eq!(text.encoding.encode(&text.content).unwrap(), bytes);
         }
     }
@@ -107,7 +111,7 @@ proptest::proptest! {
     #[test]
     fn utf_16_comes_back(text in "[ -~é€\n]{4,40}") {
         for order in [u16::to_le_bytes, u16::to_be_bytes] {
-            proptest::prop_assert_eq!(Text::decode(&utf16(&text, order)).ok().and_then(|read| {
+            proptest::prop_assert_eq!(DecodedText::decode(&utf16(&text, order)).ok().and_then(|read| {
                 read.encoding.encode(&read.content).ok()
             }).unwrap_or_else(|| utf16(&text, order)), utf16(&text, order));
         }

@@ -3,9 +3,9 @@
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sabir_call::dialect::dialect;
+use sabir_call::dialect::find_dialect;
 use sabir_call::{ArgForm, Event, StopReason, ToolSet, Usage};
-use sabir_wire::{Encoder, Head, Wire};
+use sabir_wire::{ResponseEncoder, ResponseMetadata, Wire};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -75,7 +75,7 @@ async fn connection(mut stream: TcpStream) -> io::Result<()> {
     let mut buffer = Vec::new();
     while let Some((path, body)) = request(&mut stream, &mut buffer).await? {
         let malformed = || io::Error::from(io::ErrorKind::InvalidData);
-        let wire = Wire::of_path(&path).ok_or_else(malformed)?;
+        let wire = Wire::from_path(&path).ok_or_else(malformed)?;
         let incoming = wire.decode_request(&path, &body).map_err(|_| malformed())?;
         let order = Order::find(&String::from_utf8_lossy(&body)).ok_or_else(malformed)?;
         answer(&mut stream, wire, &incoming.request.model, order).await?;
@@ -139,14 +139,14 @@ async fn chunk(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
 
 /// Writes one call, as the wire's own or as words.
 struct Writer {
-    encoder: Option<Encoder>,
+    encoder: Option<ResponseEncoder>,
     /// What stands before and behind the value, where calls are words.
     words: Option<(String, String)>,
 }
 
 impl Writer {
     fn new(wire: Wire, model: &str) -> Self {
-        let words = model.strip_prefix("as-").and_then(dialect).map(|dialect| {
+        let words = model.strip_prefix("as-").and_then(find_dialect).map(|dialect| {
             let schema = json!({"type": "object", "properties": {ARGUMENT: {"type": "string"}}});
             let tools = ToolSet::new(vec![sabir_call::ToolSpec::new(TOOL, "", schema)]).unwrap();
             let arguments = json!({ARGUMENT: "@@"}).as_object().cloned().unwrap();
@@ -156,13 +156,18 @@ impl Writer {
             let (before, behind) = text.split_once("@@").unwrap();
             (before.to_owned(), behind.to_owned())
         });
-        let head = Head { id: "load".to_owned(), model: model.to_owned(), created: 1_700_000_000, ..Head::default() };
-        Self { encoder: Some(Encoder::new(wire, head)), words }
+        let head = ResponseMetadata {
+            id: "load".to_owned(),
+            model: model.to_owned(),
+            created: 1_700_000_000,
+            ..ResponseMetadata::default()
+        };
+        Self { encoder: Some(ResponseEncoder::new(wire, head)), words }
     }
 
     fn say(&mut self, events: &[Event<'_>], out: &mut Vec<u8>) {
         let encoder = self.encoder.as_mut().unwrap();
-        events.iter().for_each(|event| encoder.event(*event, out));
+        events.iter().for_each(|event| encoder.encode_event(*event, out));
     }
 
     fn open(&mut self, out: &mut Vec<u8>) {

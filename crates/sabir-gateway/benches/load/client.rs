@@ -3,8 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
-use sabir_call::{Event, Message, Request, Sink, ToolSet, ToolSpec};
-use sabir_wire::{Decoder, Form, Wire};
+use sabir_call::{Event, EventSink, Message, Request, ToolSet, ToolSpec};
+use sabir_wire::{ResponseDecoder, Wire, WireOptions};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -50,7 +50,7 @@ async fn read(asked: &Asked, collector: &mut Collector) -> io::Result<bool> {
     let mut stream = TcpStream::connect(asked.address).await?;
     stream.set_nodelay(true)?;
     stream.write_all(&request(asked, &collector.order)).await?;
-    let mut decoder = Decoder::new(asked.front);
+    let mut decoder = ResponseDecoder::new(asked.front);
     let mut transfer = Transfer::default();
     let mut buffer = Vec::with_capacity(16 << 10);
     loop {
@@ -72,14 +72,15 @@ fn request(asked: &Asked, order: &Order) -> Vec<u8> {
         model: asked.model.clone(),
         messages: vec![Message::user(order.words())].into(),
         tools: ToolSet::new(vec![ToolSpec::new(TOOL, "Writes a file.", schema)]).unwrap(),
-        max_output: Some(4096),
+        max_output_tokens: Some(4096),
         ..Request::default()
     };
-    let body = asked.front.encode_request(&request, &Form { streamed: true, ..Form::default() }).to_string();
+    let body =
+        asked.front.encode_request(&request, &WireOptions { streamed: true, ..WireOptions::default() }).to_string();
     let version = if asked.front.name().starts_with("openai") { "/v1" } else { "" };
-    let path = asked.front.endpoint(&asked.model, true);
+    let path = asked.front.endpoint_path(&asked.model, true);
     let mut head = format!("POST {version}{path} HTTP/1.1\r\nhost: {}\r\n", asked.address);
-    for (name, value) in asked.front.headers() {
+    for (name, value) in asked.front.required_headers() {
         head += &format!("{name}: {value}\r\n");
     }
     head += "authorization: Bearer k\r\ncontent-type: application/json\r\n";
@@ -141,8 +142,8 @@ struct Collector {
     outcome: Outcome,
 }
 
-impl Sink for Collector {
-    fn event(&mut self, event: Event<'_>) {
+impl EventSink for Collector {
+    fn push_event(&mut self, event: Event<'_>) {
         if let Event::Text { text } | Event::ArgDelta { text, .. } = event {
             self.text.push_str(text);
             self.records();

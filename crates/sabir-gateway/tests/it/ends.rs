@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use sabir_call::DraftState;
-use sabir_gateway::{Limits, Settings};
-use sabir_testkit::{Chunks, Reply, Script, Trouble};
+use sabir_gateway::{GatewayLimits, GatewaySettings};
+use sabir_testkit::{ChunkSplit, ProviderReply, ReplyScript, ScriptedFault};
 use sabir_wire::Wire;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,17 +12,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::town::{FRONTS, Town, body, finished, got, settings, until};
 
 /// An answer with text and a call, in many small pieces.
-fn answer() -> Reply {
-    Reply::text("Let me look.").call("call_1", "read_file", json!({"path": "src/main.rs"})).in_deltas(4)
+fn answer() -> ProviderReply {
+    ProviderReply::text("Let me look.").with_call("call_1", "read_file", json!({"path": "src/main.rs"})).in_deltas(4)
 }
 
-fn slow(pause: u64) -> Reply {
-    Reply { pause, ..answer().in_chunks(Chunks::Size(200)) }
+fn slow(pause: u64) -> ProviderReply {
+    ProviderReply { pause, ..answer().in_chunks(ChunkSplit::Size(200)) }
 }
 
 #[tokio::test]
 async fn a_client_that_leaves_at_any_event_leaves_nothing_behind() {
-    let town = Town::new(Script::by(|_, _| slow(15))).await;
+    let town = Town::new(ReplyScript::from_fn(|_, _| slow(15))).await;
     let mut left = 0;
     for (front, path) in FRONTS {
         let whole = town.ask(path, &body(front, "x", true)).await;
@@ -44,24 +44,26 @@ async fn a_client_that_leaves_at_any_event_leaves_nothing_behind() {
     let ends = town.ends(left + FRONTS.len()).await;
     assert_eq!(town.metric("sabir_gateway_requests_open").await, 1);
     let gone = ends.iter().filter(|end| !end.whole).count();
-    until("the requests to the model to be left", || town.provider.left().len() >= gone).await;
+    until("the requests to the model to be left", || town.provider.abandoned_requests().len() >= gone).await;
     assert!(gone >= left / 2, "{gone} of {left}");
     assert!(ends.iter().all(|end| end.error.is_none()), "{ends:?}");
 }
 
 #[tokio::test]
 async fn a_client_that_leaves_before_the_first_byte_ends_the_request_to_the_model() {
-    let town = Town::new(Script::by(|_, _| slow(40))).await;
+    let town = Town::new(ReplyScript::from_fn(|_, _| slow(40))).await;
     for streamed in [true, false] {
         for (front, path) in FRONTS {
-            let before = town.provider.left().len();
+            let before = town.provider.abandoned_requests().len();
             let mut stream = town.open().await;
             stream.write_all(&town.request("POST", path, "", &body(front, "x", streamed).to_string())).await.unwrap();
-            let count = town.provider.requests().len();
-            until("the request", || town.provider.requests().len() > count || town.provider.left().len() > before)
-                .await;
+            let count = town.provider.received_requests().len();
+            until("the request", || {
+                town.provider.received_requests().len() > count || town.provider.abandoned_requests().len() > before
+            })
+            .await;
             drop(stream);
-            until("the model to be left", || town.provider.left().len() > before).await;
+            until("the model to be left", || town.provider.abandoned_requests().len() > before).await;
         }
     }
     let ends = town.ends(2 * FRONTS.len()).await;
@@ -71,14 +73,14 @@ async fn a_client_that_leaves_before_the_first_byte_ends_the_request_to_the_mode
 #[tokio::test]
 async fn a_provider_that_fails_in_the_middle_is_an_error_of_the_front() {
     let troubles = [
-        Trouble::CutHalf,
-        Trouble::ResetAfter(900),
-        Trouble::TruncateAfter(900),
-        Trouble::EndAfter(900),
-        Trouble::Error { code: "overloaded_error".into(), message: "too much to do".into() },
+        ScriptedFault::CutHalf,
+        ScriptedFault::ResetAfter(900),
+        ScriptedFault::TruncateAfter(900),
+        ScriptedFault::EndAfter(900),
+        ScriptedFault::Error { code: "overloaded_error".into(), message: "too much to do".into() },
     ];
     let count = troubles.len();
-    let town = Town::new(Script::by(move |turn, _| slow(1).but(troubles[turn % count].clone()))).await;
+    let town = Town::new(ReplyScript::from_fn(move |turn, _| slow(1).with_fault(troubles[turn % count].clone()))).await;
     for (front, path) in FRONTS {
         for number in 0..count {
             let got = town.ask(path, &body(front, "x", true)).await;
@@ -99,11 +101,11 @@ async fn a_provider_that_fails_in_the_middle_is_an_error_of_the_front() {
 
 #[tokio::test]
 async fn a_provider_that_fails_before_anything_came_is_a_status() {
-    let script = Script::by(|turn, _| match turn % 4 {
-        0 => Reply::status(429),
-        1 => Reply::status(500),
-        2 => Reply::default().but(Trouble::CutAfter(0)),
-        _ => Reply::status(400)
+    let script = ReplyScript::from_fn(|turn, _| match turn % 4 {
+        0 => ProviderReply::error_status(429),
+        1 => ProviderReply::error_status(500),
+        2 => ProviderReply::default().with_fault(ScriptedFault::CutAfter(0)),
+        _ => ProviderReply::error_status(400)
             .with_body("{\"error\": {\"message\": \"no such tool\", \"type\": \"invalid_request_error\"}}"),
     });
     let town = Town::new(script).await;
@@ -121,10 +123,13 @@ async fn a_provider_that_fails_before_anything_came_is_a_status() {
 
 #[tokio::test]
 async fn answers_in_flight_end_or_say_that_they_were_cut() {
-    let settings = Settings { limits: Limits { drain: Duration::from_secs(2), ..Limits::default() }, ..settings() };
-    let script = Script::by(|_, request| match request.last_words().as_str() {
+    let settings = GatewaySettings {
+        limits: GatewayLimits { drain: Duration::from_secs(2), ..GatewayLimits::default() },
+        ..settings()
+    };
+    let script = ReplyScript::from_fn(|_, request| match request.last_text().as_str() {
         "short" => slow(20),
-        _ => slow(1).but(Trouble::StallAfter(700)),
+        _ => slow(1).with_fault(ScriptedFault::StallAfter(700)),
     });
     let mut town = Town::with(script, settings).await;
     let (mut short, mut endless) = (Vec::new(), Vec::new());
@@ -138,7 +143,7 @@ async fn answers_in_flight_end_or_say_that_they_were_cut() {
     let mut whole = town.open().await;
     let asked = body(Wire::Anthropic, "endless", false);
     whole.write_all(&town.request("POST", "/v1/messages", "", &asked.to_string())).await.unwrap();
-    until("all requests", || town.provider.requests().len() == 2 * FRONTS.len() + 1).await;
+    until("all requests", || town.provider.received_requests().len() == 2 * FRONTS.len() + 1).await;
     let idle = town.open().await;
     town.tell_to_end();
     // Nobody new is let in while others are being served.
@@ -151,7 +156,7 @@ async fn answers_in_flight_end_or_say_that_they_were_cut() {
     for (front, stream) in short {
         let got = finished(stream).await;
         let (draft, report) = got.read(front);
-        assert_eq!((report.error, draft.calls().count(), draft.partial()), (None, 1, false), "{}", got.text());
+        assert_eq!((report.error, draft.calls().count(), draft.has_open_calls()), (None, 1, false), "{}", got.text());
     }
     for (front, stream) in endless {
         let got = finished(stream).await;
@@ -168,7 +173,7 @@ async fn answers_in_flight_end_or_say_that_they_were_cut() {
 
 #[tokio::test]
 async fn a_provider_that_dies_in_the_middle_of_a_call_ends_the_stream_and_not_the_gateway() {
-    let mut town = Town::new(Script::by(|_, _| slow(20))).await;
+    let mut town = Town::new(ReplyScript::from_fn(|_, _| slow(20))).await;
     let mut streams = Vec::new();
     for (front, path) in FRONTS {
         let mut stream = town.open().await;
@@ -179,7 +184,7 @@ async fn a_provider_that_dies_in_the_middle_of_a_call_ends_the_stream_and_not_th
         }
         streams.push((front, stream, seen));
     }
-    town.provider = sabir_testkit::ScriptedProvider::start(Script::new([])).await.unwrap();
+    town.provider = sabir_testkit::ScriptedProvider::start(ReplyScript::new([])).await.unwrap();
     for (front, mut stream, mut seen) in streams {
         _ = stream.read_to_end(&mut seen).await;
         let (draft, report) = got(&seen).read(front);
@@ -194,12 +199,14 @@ async fn a_provider_that_dies_in_the_middle_of_a_call_ends_the_stream_and_not_th
 
 #[tokio::test]
 async fn models_can_be_replaced_under_a_stream() {
-    let town = Town::new(Script::by(|_, _| slow(15))).await;
+    let town = Town::new(ReplyScript::from_fn(|_, _| slow(15))).await;
     let asked = body(Wire::Anthropic, "x", true);
     let streaming = town.ask("/v1/messages", &asked);
     let replace = async {
-        until("the request", || !town.provider.requests().is_empty()).await;
-        town.gateway.replace(sabir_gateway::Routes::default().with("other", crate::town::route(&town.provider)));
+        until("the request", || !town.provider.received_requests().is_empty()).await;
+        town.gateway.replace_routes(
+            sabir_gateway::RouteTable::default().with_route("other", crate::town::route(&town.provider)),
+        );
         assert_eq!(town.ask("/v1/messages", &asked).await.status, 404);
         assert!(town.get("/v1/models").await.text().contains("other"));
     };
@@ -209,12 +216,12 @@ async fn models_can_be_replaced_under_a_stream() {
 
 #[tokio::test]
 async fn what_the_provider_has_no_words_for_is_refused_or_left_out() {
-    let town = Town::new(Script::by(|_, _| Reply::text("hello"))).await;
+    let town = Town::new(ReplyScript::from_fn(|_, _| ProviderReply::text("hello"))).await;
     let mut asked = body(Wire::Anthropic, "x", true);
     asked["messages"][0]["content"] = json!([{"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}}]);
     let got = town.ask("/v1/messages", &asked).await;
     assert_eq!((got.status, got.json()["error"]["type"].as_str()), (400, Some("invalid_request_error")), "{got:?}");
-    assert!(town.provider.requests().is_empty());
+    assert!(town.provider.received_requests().is_empty());
     let mut asked = body(Wire::Anthropic, "x", true);
     asked["top_k"] = json!(5);
     assert_eq!(town.ask("/v1/messages", &asked).await.status, 200);

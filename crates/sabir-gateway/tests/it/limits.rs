@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use sabir_gateway::{Limits, Settings};
-use sabir_testkit::{Chunks, Reply, Script};
+use sabir_gateway::{GatewayLimits, GatewaySettings};
+use sabir_testkit::{ChunkSplit, ProviderReply, ReplyScript};
 use sabir_wire::Wire;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::town::{FRONTS, LONG, TOKEN, Town, body, finished, settings, until};
 
-fn limited(change: impl Fn(&mut Limits)) -> Settings {
+fn limited(change: impl Fn(&mut GatewayLimits)) -> GatewaySettings {
     let mut settings = settings();
     change(&mut settings.limits);
     settings
 }
 
-fn hello() -> Script {
-    Script::by(|_, _| Reply::text("hello"))
+fn hello() -> ReplyScript {
+    ReplyScript::from_fn(|_, _| ProviderReply::text("hello"))
 }
 
 /// What each front's errors look like.
@@ -133,12 +133,15 @@ async fn idle_connections_harm_no_stream() {
         limits.connections = CONNECTIONS;
         limits.head = Duration::from_millis(500);
     });
-    let reply = || Reply { pause: 20, ..Reply::text("word ".repeat(200)).in_deltas(5).in_chunks(Chunks::Size(400)) };
-    let town = Town::with(Script::by(move |_, _| reply()), settings).await;
+    let reply = || ProviderReply {
+        pause: 20,
+        ..ProviderReply::text("word ".repeat(200)).in_deltas(5).in_chunks(ChunkSplit::Size(400))
+    };
+    let town = Town::with(ReplyScript::from_fn(move |_, _| reply()), settings).await;
     let asked = body(Wire::Anthropic, "x", true);
     let streaming = town.ask("/v1/messages", &asked);
     let flood = async {
-        until("the stream", || !town.provider.requests().is_empty()).await;
+        until("the stream", || !town.provider.received_requests().is_empty()).await;
         let mut idle = Vec::new();
         for _ in 0..5 * CONNECTIONS {
             idle.push(town.open().await);
@@ -156,11 +159,14 @@ async fn idle_connections_harm_no_stream() {
 #[tokio::test]
 async fn answers_over_the_limit_are_refused() {
     let town = Town::with(
-        Script::by(|_, request| {
-            if request.last_words() == "slow" {
-                Reply { pause: 20, ..Reply::text("x".repeat(4000)).in_deltas(20).in_chunks(Chunks::Size(300)) }
+        ReplyScript::from_fn(|_, request| {
+            if request.last_text() == "slow" {
+                ProviderReply {
+                    pause: 20,
+                    ..ProviderReply::text("x".repeat(4000)).in_deltas(20).in_chunks(ChunkSplit::Size(300))
+                }
             } else {
-                Reply::text("hello")
+                ProviderReply::text("hello")
             }
         }),
         limited(|limits| limits.answers = 1),
@@ -169,7 +175,7 @@ async fn answers_over_the_limit_are_refused() {
     let asked = body(Wire::Anthropic, "slow", true);
     let slow = town.ask("/v1/messages", &asked);
     let more = async {
-        until("the stream", || !town.provider.requests().is_empty()).await;
+        until("the stream", || !town.provider.received_requests().is_empty()).await;
         for (front, path) in FRONTS {
             let got = town.ask(path, &body(front, "x", true)).await;
             let status = if front == Wire::Anthropic { 529 } else { 503 };
@@ -184,22 +190,24 @@ async fn answers_over_the_limit_are_refused() {
 
 #[tokio::test]
 async fn a_client_that_takes_nothing_holds_the_model_back_and_is_dropped() {
-    let long = || Reply {
+    let long = || ProviderReply {
         pause: 1,
-        ..Reply::text("x".repeat(24 << 20)).in_deltas(8 << 10).in_chunks(Chunks::Size(256 << 10))
+        ..ProviderReply::text("x".repeat(24 << 20)).in_deltas(8 << 10).in_chunks(ChunkSplit::Size(256 << 10))
     };
     let town = Town::with(
-        Script::by(move |_, request| if request.last_words() == "long" { long() } else { Reply::text("hello") }),
+        ReplyScript::from_fn(
+            move |_, request| if request.last_text() == "long" { long() } else { ProviderReply::text("hello") },
+        ),
         limited(|limits| limits.stalled = Duration::from_secs(2)),
     )
     .await;
     for (front, path) in FRONTS {
         let mut stalled = town.open().await;
         stalled.write_all(&town.request("POST", path, "", &body(front, "long", true).to_string())).await.unwrap();
-        let before = town.provider.left().len();
+        let before = town.provider.abandoned_requests().len();
         // Others are served meanwhile, and in the end the provider is left before its answer was over.
         assert_eq!(town.ask(path, &body(front, "x", true)).await.read(front).0.text(), "hello");
-        until("the end of the model's answer", || town.provider.left().len() > before).await;
+        until("the end of the model's answer", || town.provider.abandoned_requests().len() > before).await;
     }
     let ends = town.ends(2 * FRONTS.len()).await;
     assert_eq!(

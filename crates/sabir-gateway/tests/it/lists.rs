@@ -1,6 +1,6 @@
 //! What the gateway answers without a model.
 
-use sabir_testkit::{Reply, Script};
+use sabir_testkit::{ProviderReply, ReplyScript};
 use sabir_wire::Wire;
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::town::{FRONTS, Town, body};
 
 #[tokio::test]
 async fn models_are_listed_for_every_client() {
-    let town = Town::new(Script::by(|_, _| Reply::text("hello"))).await;
+    let town = Town::new(ReplyScript::from_fn(|_, _| ProviderReply::text("hello"))).await;
     assert_eq!(town.get("/v1/models").await.json()["data"][0]["id"], "model");
     assert_eq!(town.get("/v1/models/model").await.json()["id"], "model");
     assert_eq!(town.get("/v1/models/other").await.status, 404);
@@ -25,12 +25,12 @@ async fn models_are_listed_for_every_client() {
     assert_eq!((head.status, head.body.len()), (200, 0));
     assert_eq!(town.ask("/v1/models", &json!({})).await.status, 405);
     assert_eq!(town.get("/v1/nothing").await.status, 404);
-    assert!(town.provider.requests().is_empty());
+    assert!(town.provider.received_requests().is_empty());
 }
 
 #[tokio::test]
 async fn tokens_are_counted_without_the_model() {
-    let town = Town::new(Script::by(|_, _| Reply::text("hello"))).await;
+    let town = Town::new(ReplyScript::from_fn(|_, _| ProviderReply::text("hello"))).await;
     let mut asked = body(Wire::Anthropic, &"word ".repeat(400), false);
     asked.as_object_mut().unwrap().remove("max_tokens");
     let got = town.ask("/v1/messages/count_tokens?beta=true", &asked).await;
@@ -38,12 +38,15 @@ async fn tokens_are_counted_without_the_model() {
     assert!((400..900).contains(&count), "{count}");
     asked["model"] = json!("other");
     assert_eq!(town.ask("/v1/messages/count_tokens", &asked).await.status, 404);
-    assert!(town.provider.requests().is_empty());
+    assert!(town.provider.received_requests().is_empty());
 }
 
 #[tokio::test]
 async fn every_exchange_is_counted_and_told_once() {
-    let town = Town::new(Script::by(|_, _| Reply::text("x").call("c", "read_file", json!({"path": "a"})))).await;
+    let town = Town::new(ReplyScript::from_fn(|_, _| {
+        ProviderReply::text("x").with_call("c", "read_file", json!({"path": "a"}))
+    }))
+    .await;
     for (front, path) in FRONTS {
         for streamed in [true, false] {
             assert_eq!(town.ask(path, &body(front, "x", streamed)).await.status, 200);

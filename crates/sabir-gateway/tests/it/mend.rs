@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use sabir_call::{ArgForm, DraftState, ModelErrorKind, Part, Protocol, StopReason};
-use sabir_gateway::{Mending, Route, Routes};
-use sabir_model::{Callers, HttpModel, Provider, Reads, Retries};
-use sabir_testkit::{Chunks, Reply, Script};
+use sabir_call::{ArgForm, DraftState, MessagePart, ModelErrorKind, StopReason, ToolProtocol};
+use sabir_gateway::{ModelRoute, RepairMode, RouteTable};
+use sabir_model::{CallerScope, HttpModel, Provider, RetryPolicy, TextParsing};
+use sabir_testkit::{ChunkSplit, ProviderReply, ReplyScript};
 use sabir_wire::Wire;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,15 +13,15 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::town::{FRONTS, LONG, Town, body, got, route};
 
-async fn town(mending: Mending, protocol: Protocol, replies: Vec<Reply>) -> Town {
-    let town = Town::new(Script::new(replies)).await;
-    let route = Route { mending, protocol, ..route(&town.provider) };
-    town.gateway.replace(Routes::default().with("model", route));
+async fn town(mending: RepairMode, protocol: ToolProtocol, replies: Vec<ProviderReply>) -> Town {
+    let town = Town::new(ReplyScript::new(replies)).await;
+    let route = ModelRoute { repair_mode: mending, protocol, ..route(&town.provider) };
+    town.gateway.replace_routes(RouteTable::default().with_route("model", route));
     town
 }
 
-fn native() -> Protocol {
-    Protocol::Native
+fn native() -> ToolProtocol {
+    ToolProtocol::Native
 }
 
 const LEAK: &str =
@@ -31,7 +31,7 @@ const BROKEN: &str =
 const CUT: &str = "I read it.\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.r";
 
 /// The calls that a client would run.
-pub(crate) fn runnable(draft: &sabir_call::Draft) -> Vec<String> {
+pub(crate) fn runnable(draft: &sabir_call::DraftResponse) -> Vec<String> {
     let value = |argument: &sabir_call::DraftArgument| match argument.form {
         ArgForm::Json => serde_json::from_str(&argument.text).unwrap_or_else(|_| panic!("{draft:?}")),
         _ => Value::from(argument.text.as_str()),
@@ -47,9 +47,9 @@ pub(crate) fn runnable(draft: &sabir_call::Draft) -> Vec<String> {
 
 #[tokio::test]
 async fn a_leak_is_a_call_on_every_front() {
-    for chunks in [Chunks::Whole, Chunks::Size(1)] {
-        let replies = vec![Reply::text(LEAK).in_deltas(3).in_chunks(chunks); 8];
-        let town = town(Mending::Heal, native(), replies).await;
+    for chunks in [ChunkSplit::Whole, ChunkSplit::Size(1)] {
+        let replies = vec![ProviderReply::text(LEAK).in_deltas(3).in_chunks(chunks); 8];
+        let town = town(RepairMode::Heal, native(), replies).await;
         for (front, path) in FRONTS {
             for streamed in [true, false] {
                 let got = town.ask(path, &body(front, "go", streamed)).await;
@@ -66,7 +66,7 @@ async fn a_leak_is_a_call_on_every_front() {
 #[tokio::test]
 async fn a_cut_or_broken_call_is_an_error_and_no_call() {
     for text in [CUT, BROKEN] {
-        let town = town(Mending::Heal, native(), vec![Reply::text(text).in_deltas(5); 8]).await;
+        let town = town(RepairMode::Heal, native(), vec![ProviderReply::text(text).in_deltas(5); 8]).await;
         for (front, path) in FRONTS {
             let got = town.ask(path, &body(front, "go", true)).await;
             let (draft, report) = got.read(front);
@@ -85,8 +85,8 @@ async fn a_cut_or_broken_call_is_an_error_and_no_call() {
 
 #[tokio::test]
 async fn a_call_that_the_limit_cut_is_no_use_to_ask_for_again() {
-    let short = Reply { stop: Some(StopReason::Length), ..Reply::text(CUT) };
-    let town = town(Mending::Heal, native(), vec![short; 2]).await;
+    let short = ProviderReply { stop: Some(StopReason::Length), ..ProviderReply::text(CUT) };
+    let town = town(RepairMode::Heal, native(), vec![short; 2]).await;
     let got = town.ask("/v1/messages", &body(Wire::Anthropic, "go", false)).await;
     assert_eq!(got.status, 400, "{}", got.text());
     let got = town.ask("/v1/messages", &body(Wire::Anthropic, "go", true)).await;
@@ -98,17 +98,24 @@ async fn a_call_that_the_limit_cut_is_no_use_to_ask_for_again() {
 #[tokio::test]
 async fn a_broken_call_is_asked_for_again_and_the_client_sees_one_answer() {
     for (front, path) in FRONTS {
-        for (streamed, protocol) in [(true, native()), (false, native()), (true, Protocol::Prompted("hermes".into()))] {
-            let replies = vec![Reply::text(BROKEN), Reply::text(LEAK), Reply::text(BROKEN), Reply::text(BROKEN)];
-            let town = town(Mending::Retry(1), protocol.clone(), replies).await;
+        for (streamed, protocol) in
+            [(true, native()), (false, native()), (true, ToolProtocol::Prompted("hermes".into()))]
+        {
+            let replies = vec![
+                ProviderReply::text(BROKEN),
+                ProviderReply::text(LEAK),
+                ProviderReply::text(BROKEN),
+                ProviderReply::text(BROKEN),
+            ];
+            let town = town(RepairMode::Retry(1), protocol.clone(), replies).await;
             let got = town.ask(path, &body(front, "go", streamed)).await;
             let (draft, _) = got.read(front);
             assert_eq!(runnable(&draft), [r#"read_file {"path":"a.rs"}"#], "{front} {}", got.text());
-            let asked = town.provider.requests();
+            let asked = town.provider.received_requests();
             let again = asked[1].incoming.as_ref().unwrap().as_ref().unwrap();
             let [.., said, told] = again.request.messages.as_slice() else { panic!("no history") };
             let called = said.calls().count();
-            let answered = told.parts.iter().filter(|part| matches!(part, Part::Result(_))).count();
+            let answered = told.parts.iter().filter(|part| matches!(part, MessagePart::Result(_))).count();
             let as_result = usize::from(protocol == native());
             assert_eq!((called, answered), (as_result, as_result), "{front} {:?}", asked[1].body);
             assert!(asked[1].body.to_string().contains("was not run"), "{front} {:?}", asked[1].body);
@@ -125,8 +132,13 @@ async fn a_broken_call_is_asked_for_again_and_the_client_sees_one_answer() {
 
 #[tokio::test]
 async fn a_report_is_given_to_who_asks() {
-    let replies = vec![Reply::text(LEAK), Reply::text(LEAK), Reply::text("hi"), Reply::text(LEAK)];
-    let town = town(Mending::Heal, native(), replies).await;
+    let replies = vec![
+        ProviderReply::text(LEAK),
+        ProviderReply::text(LEAK),
+        ProviderReply::text("hi"),
+        ProviderReply::text(LEAK),
+    ];
+    let town = town(RepairMode::Heal, native(), replies).await;
     let report = |headers: &'static str, streamed: bool| {
         let (front, path) = (Wire::OpenAiChat, "/v1/chat/completions");
         let request = town.request("POST", path, headers, &body(front, "go", streamed).to_string());
@@ -147,12 +159,12 @@ async fn a_report_is_given_to_who_asks() {
 
 #[tokio::test]
 async fn passing_touches_nothing_but_the_wire() {
-    let provider = Town::new(Script::new(vec![Reply::text(LEAK)])).await;
+    let provider = Town::new(ReplyScript::new(vec![ProviderReply::text(LEAK)])).await;
     let wire = Wire::OpenAiChat;
     let reached = Provider::new("scripted", wire, provider.provider.base_url(wire), None);
-    let model = HttpModel::new(reached).callers(Callers::Many).reads(Reads::Nothing);
-    let route = Route { model: Arc::new(model), mending: Mending::Pass, ..route(&provider.provider) };
-    provider.gateway.replace(Routes::default().with("model", route));
+    let model = HttpModel::new(reached).caller_scope(CallerScope::Many).text_parsing(TextParsing::Nothing);
+    let route = ModelRoute { model: Arc::new(model), repair_mode: RepairMode::Pass, ..route(&provider.provider) };
+    provider.gateway.replace_routes(RouteTable::default().with_route("model", route));
     let got = provider.ask("/v1/messages", &body(Wire::Anthropic, "go", true)).await;
     assert_eq!(got.read(Wire::Anthropic).0.text(), LEAK);
 }
@@ -228,11 +240,13 @@ async fn an_argument_streams_while_it_is_written() {
     for (open, close, piece) in spellings {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let town = Town::new(Script::new(Vec::new())).await;
+        let town = Town::new(ReplyScript::new(Vec::new())).await;
         let provider = Provider::new("spoken", Wire::OpenAiChat, format!("http://{address}/v1"), None);
-        let model = HttpModel::new(provider).callers(Callers::Many).retries(Retries { limit: 0, ..Retries::default() });
-        let route = Route { model: Arc::new(model), ..route(&town.provider) };
-        town.gateway.replace(Routes::default().with("model", route));
+        let model = HttpModel::new(provider)
+            .caller_scope(CallerScope::Many)
+            .retries(RetryPolicy { limit: 0, ..RetryPolicy::default() });
+        let route = ModelRoute { model: Arc::new(model), ..route(&town.provider) };
+        town.gateway.replace_routes(RouteTable::default().with_route("model", route));
         let asked = body(Wire::OpenAiChat, "go", true).to_string();
         let mut stream = town.open().await;
         stream.write_all(&town.request("POST", "/v1/chat/completions", "", &asked)).await.unwrap();
@@ -258,10 +272,12 @@ async fn an_argument_streams_while_it_is_written() {
 async fn the_rest_of_an_answer_is_not_waited_for() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let town = Town::new(Script::new(Vec::new())).await;
+    let town = Town::new(ReplyScript::new(Vec::new())).await;
     let provider = Provider::new("spoken", Wire::OpenAiChat, format!("http://{address}/v1"), None);
-    let model = HttpModel::new(provider).callers(Callers::Many);
-    town.gateway.replace(Routes::default().with("model", Route { model: Arc::new(model), ..route(&town.provider) }));
+    let model = HttpModel::new(provider).caller_scope(CallerScope::Many);
+    town.gateway.replace_routes(
+        RouteTable::default().with_route("model", ModelRoute { model: Arc::new(model), ..route(&town.provider) }),
+    );
     let mut asked = body(Wire::OpenAiChat, "go", true);
     asked["parallel_tool_calls"] = json!(false);
     let speak = async {

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sabir_call::{Draft, DraftPart, Message, Model, Request, ToolSet, ToolSpec};
-use sabir_check::{CallState, Checker};
-use sabir_gateway::{Back, Mending, Route, Routes};
-use sabir_model::{Callers, HttpModel, Provider, Reads, Retries};
-use sabir_testkit::{Chunks, Script};
-use sabir_wire::{Close, Decoder, Form, Report, Wire};
+use sabir_call::{DraftPart, DraftResponse, Message, Model, Request, ToolSet, ToolSpec};
+use sabir_check::{CallChecker, CallState};
+use sabir_gateway::{ModelRoute, ProviderWire, RepairMode, RouteTable};
+use sabir_model::{CallerScope, HttpModel, Provider, RetryPolicy, TextParsing};
+use sabir_testkit::{ChunkSplit, ReplyScript};
+use sabir_wire::{BodyEnd, DecodeReport, ResponseDecoder, Wire, WireOptions};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -33,7 +33,7 @@ struct Said {
 }
 
 impl Said {
-    fn of(draft: &Draft, report: &Report) -> Self {
+    fn of(draft: &DraftResponse, report: &DecodeReport) -> Self {
         let thought = draft.parts.iter().filter_map(|part| match part {
             DraftPart::Thought(text) => Some(text.as_str()),
             _ => None,
@@ -99,7 +99,7 @@ async fn serve(mut stream: TcpStream, recordings: Arc<Vec<Recording>>) {
     let Recording { wire, body, .. } = &recordings[number];
     let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {}\r\nConnection: close\r\n\r\n", wire.stream_type());
     stream.write_all(head.as_bytes()).await.unwrap();
-    for piece in Chunks::Size(997).split(body) {
+    for piece in ChunkSplit::Size(997).split_bytes(body) {
         // Who needs no more of it leaves.
         if stream.write_all(piece).await.is_err() {
             return;
@@ -110,34 +110,40 @@ async fn serve(mut stream: TcpStream, recordings: Arc<Vec<Recording>>) {
     _ = stream.read_to_end(&mut bytes).await;
 }
 
-fn model(address: SocketAddr, wire: Wire, reads: Reads) -> HttpModel {
+fn model(address: SocketAddr, wire: Wire, reads: TextParsing) -> HttpModel {
     let version = if wire.name().starts_with("openai") { "/v1" } else { "" };
     let provider = Provider::new("recorded", wire, format!("http://{address}{version}"), None);
-    HttpModel::new(provider).callers(Callers::Many).retries(Retries { limit: 0, ..Retries::default() }).reads(reads)
+    HttpModel::new(provider)
+        .caller_scope(CallerScope::Many)
+        .retries(RetryPolicy { limit: 0, ..RetryPolicy::default() })
+        .text_parsing(reads)
 }
 
 /// One model for each wire and way.
 async fn gateway(address: SocketAddr) -> Town {
-    let mut routes = Routes::default();
+    let mut routes = RouteTable::default();
     for wire in Wire::ALL {
-        for (mending, reads) in [(Mending::Pass, Reads::Nothing), (Mending::Heal, Reads::Text)] {
-            let route = Route {
+        for (mending, reads) in [(RepairMode::Pass, TextParsing::Nothing), (RepairMode::Heal, TextParsing::Text)] {
+            let route = ModelRoute {
                 model: Arc::new(model(address, wire, reads)),
                 id: "behind".to_owned(),
-                protocol: sabir_call::Protocol::Native,
-                mending,
-                back: Some(Back { wire, form: Form { streamed: true, ..Form::default() } }),
+                protocol: sabir_call::ToolProtocol::Native,
+                repair_mode: mending,
+                provider_wire: Some(ProviderWire {
+                    wire,
+                    form: WireOptions { streamed: true, ..WireOptions::default() },
+                }),
             };
-            routes = routes.with(format!("{wire}-{mending}"), route);
+            routes = routes.with_route(format!("{wire}-{mending}"), route);
         }
     }
-    let town = Town::new(Script::new([])).await;
-    town.gateway.replace(routes);
+    let town = Town::new(ReplyScript::new([])).await;
+    town.gateway.replace_routes(routes);
     town
 }
 
 /// A request for that recording, with all the tools that it calls.
-fn request(number: usize, model: String, direct: &Draft) -> Request {
+fn request(number: usize, model: String, direct: &DraftResponse) -> Request {
     let mut names: Vec<&str> = direct.calls().map(|call| call.name.as_str()).filter(|name| !name.is_empty()).collect();
     names.push("read_file");
     names.sort_unstable();
@@ -147,16 +153,16 @@ fn request(number: usize, model: String, direct: &Draft) -> Request {
         model,
         messages: vec![Message::user(format!("recording {number}."))].into(),
         tools: ToolSet::new(names.into_iter().map(tool).collect()).unwrap(),
-        max_output: Some(4096),
+        max_output_tokens: Some(4096),
         ..Request::default()
     }
 }
 
 /// What the reader of dialects and the gates make of the answer when no gateway stands before the model.
-async fn gated(address: SocketAddr, recording: &Recording, request: &Request, report: &Report) -> Said {
-    let mut draft = Draft::default();
-    _ = model(address, recording.wire, Reads::Text).answer(request, &mut draft).await;
-    let checked = Checker::new(request.tools.clone()).check_all(&draft);
+async fn gated(address: SocketAddr, recording: &Recording, request: &Request, report: &DecodeReport) -> Said {
+    let mut draft = DraftResponse::default();
+    _ = model(address, recording.wire, TextParsing::Text).stream_response(request, &mut draft).await;
+    let checked = CallChecker::new(request.tools.clone()).check_all(&draft);
     let cut = checked.iter().any(|checked| checked.state == CallState::Cut);
     let complete = checked.into_iter().filter(|checked| checked.state == CallState::Complete);
     let calls = complete.map(|checked| format!("{} {}", checked.name, Value::Object(checked.arguments))).collect();
@@ -166,7 +172,7 @@ async fn gated(address: SocketAddr, recording: &Recording, request: &Request, re
 }
 
 async fn asked(town: &Town, front: Wire, path: &str, request: &Request) -> Got {
-    let form = Form { streamed: true, ..Form::default() };
+    let form = WireOptions { streamed: true, ..WireOptions::default() };
     let mut body = front.encode_request(request, &form);
     body["stream"] = json!(true);
     town.ask(path, &body).await
@@ -185,16 +191,16 @@ async fn what_providers_send_comes_through_every_front() {
     let town = gateway(address).await;
     let (mut pairs, mut found_calls, mut wrong) = (BTreeMap::new(), 0, Vec::new());
     for (number, recording) in recordings.iter().enumerate() {
-        let (mut decoder, mut direct) = (Decoder::new(recording.wire), Draft::default());
+        let (mut decoder, mut direct) = (ResponseDecoder::new(recording.wire), DraftResponse::default());
         decoder.push(&recording.body, &mut direct);
-        let report = decoder.finish(Close::Clean, &mut direct);
+        let report = decoder.finish(BodyEnd::Clean, &mut direct);
         let plain = Said::of(&direct, &report);
         let healed = gated(address, recording, &request(number, String::new(), &direct), &report).await;
         if let Some(calls) = recording.calls {
             assert_eq!([plain.calls.len(), healed.calls.len()], calls, "{}, {}", recording.wire, recording.name);
         }
         for (front, path) in FRONTS {
-            for (mending, expected) in [(Mending::Pass, &plain), (Mending::Heal, &healed)] {
+            for (mending, expected) in [(RepairMode::Pass, &plain), (RepairMode::Heal, &healed)] {
                 let request = request(number, format!("{}-{mending}", recording.wire), &direct);
                 let got = asked(&town, front, path, &request).await;
                 *pairs.entry((recording.wire.name(), front.name(), mending.to_string())).or_insert(0) += 1;

@@ -1,8 +1,8 @@
 //! What a client is told of what was done about its answer, and how long it took.
 
-use sabir_call::Protocol;
-use sabir_gateway::{Mending, Route, Routes, Settings};
-use sabir_testkit::{Reply, Script};
+use sabir_call::ToolProtocol;
+use sabir_gateway::{GatewaySettings, ModelRoute, RepairMode, RouteTable};
+use sabir_testkit::{ProviderReply, ReplyScript};
 use sabir_wire::Wire;
 use serde_json::Value;
 
@@ -16,16 +16,16 @@ async fn ask(town: &Town, (front, path): (Wire, &str), streamed: bool, headers: 
     town.raw(&town.request("POST", path, headers, &body(front, "go", streamed).to_string())).await
 }
 
-async fn town(protocol: Protocol, text: &str) -> Town {
-    let town = Town::new(Script::new(vec![Reply::text(text).in_deltas(5); 24])).await;
-    let route = Route { mending: Mending::Heal, protocol, ..route(&town.provider) };
-    town.gateway.replace(Routes::default().with("model", route));
+async fn town(protocol: ToolProtocol, text: &str) -> Town {
+    let town = Town::new(ReplyScript::new(vec![ProviderReply::text(text).in_deltas(5); 24])).await;
+    let route = ModelRoute { repair_mode: RepairMode::Heal, protocol, ..route(&town.provider) };
+    town.gateway.replace_routes(RouteTable::default().with_route("model", route));
     town
 }
 
 #[tokio::test]
 async fn whoever_asks_is_told_what_was_done_on_every_front() {
-    let town = town(Protocol::Native, LEAK).await;
+    let town = town(ToolProtocol::Native, LEAK).await;
     for front in FRONTS {
         for streamed in [true, false] {
             let told = ask(&town, front, streamed, "sabir-report: 1\r\n").await;
@@ -47,7 +47,7 @@ async fn whoever_asks_is_told_what_was_done_on_every_front() {
 
 #[tokio::test]
 async fn an_error_before_the_first_byte_has_a_report_as_well() {
-    let town = town(Protocol::Native, CUT).await;
+    let town = town(ToolProtocol::Native, CUT).await;
     for front in FRONTS {
         let told = ask(&town, front, false, "sabir-report: 1\r\n").await;
         assert_eq!(told.status, 502, "{told:?}");
@@ -61,7 +61,8 @@ async fn an_error_before_the_first_byte_has_a_report_as_well() {
 #[tokio::test]
 async fn a_value_that_begins_with_a_line_feed_is_exact_in_one_piece() {
     let path = "a".repeat(100);
-    let town = town(Protocol::Prompted("cline".into()), &format!("<read_file><path>\n{path}</path></read_file>")).await;
+    let town =
+        town(ToolProtocol::Prompted("cline".into()), &format!("<read_file><path>\n{path}</path></read_file>")).await;
     for (front, streamed) in FRONTS.into_iter().flat_map(|front| [(front, true), (front, false)]) {
         let got = ask(&town, front, streamed, "").await;
         let (draft, _) = got.read(front.0);
@@ -74,7 +75,7 @@ async fn a_value_that_begins_with_a_line_feed_is_exact_in_one_piece() {
 
 #[tokio::test]
 async fn ollamas_clients_are_told_the_times_that_were_measured() {
-    let town = town(Protocol::Native, LEAK).await;
+    let town = town(ToolProtocol::Native, LEAK).await;
     for streamed in [true, false] {
         let got = ask(&town, FRONTS[3], streamed, "").await;
         let last: Value = serde_json::from_str(got.text().trim_end().rsplit('\n').next().unwrap()).unwrap();
@@ -86,11 +87,16 @@ async fn ollamas_clients_are_told_the_times_that_were_measured() {
 
 #[tokio::test]
 async fn settings_change_for_what_begins_from_then_on() {
-    let town = town(Protocol::Native, "hi").await;
+    let town = town(ToolProtocol::Native, "hi").await;
     let front = FRONTS[0];
     assert_eq!(ask(&town, front, false, "").await.status, 200);
     let token = Some(sabir_model::Secret::new("another-token"));
-    town.gateway.reset(Settings { token, hosts: vec!["gate.example".into()], seed: 99, ..settings() });
+    town.gateway.replace_settings(GatewaySettings {
+        token,
+        hosts: vec!["gate.example".into()],
+        seed: 99,
+        ..settings()
+    });
     assert_eq!(ask(&town, front, false, "").await.status, 401);
     let head = "x-api-key: another-token\r\n";
     let request = String::from_utf8(town.request("POST", front.1, head, &body(front.0, "go", false).to_string()));
@@ -99,7 +105,7 @@ async fn settings_change_for_what_begins_from_then_on() {
     assert_eq!(town.raw(request.as_bytes()).await.status, 200);
     assert_eq!(town.raw(elsewhere.as_bytes()).await.status, 200);
     // A token can be changed, but not taken away, and the ids go on as they began.
-    town.gateway.reset(Settings { token: None, seed: 1, ..settings() });
+    town.gateway.replace_settings(GatewaySettings { token: None, seed: 1, ..settings() });
     assert_eq!(ask(&town, front, false, "").await.status, 401);
     let got = town.raw(request.as_bytes()).await;
     assert!(got.status == 200 && got.text().contains("sabir_0000000000000007"), "{got:?}");

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sabir_gateway::Settings;
-use sabir_testkit::{Chunks, Reply, Script};
+use sabir_gateway::GatewaySettings;
+use sabir_testkit::{ChunkSplit, ProviderReply, ReplyScript};
 use sabir_wire::Wire;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 
 use crate::town::{FRONTS, TOKEN, Town, body, finished, settings};
 
-fn hello() -> Script {
-    Script::by(|_, _| Reply::text("hello"))
+fn hello() -> ReplyScript {
+    ReplyScript::from_fn(|_, _| ProviderReply::text("hello"))
 }
 
 #[tokio::test]
@@ -41,7 +41,7 @@ async fn nothing_is_answered_without_the_token() {
             assert!(!got.text().contains(TOKEN), "{got:?}");
         }
     }
-    assert!(town.provider.requests().is_empty());
+    assert!(town.provider.received_requests().is_empty());
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn the_token_is_taken_from_every_usual_header() {
 
 #[tokio::test]
 async fn only_its_own_hosts_and_pages_are_answered() {
-    let town = Town::with(hello(), Settings { origins: vec!["https://app.example".into()], ..settings() }).await;
+    let town = Town::with(hello(), GatewaySettings { origins: vec!["https://app.example".into()], ..settings() }).await;
     let port = town.address.port();
     let check = async |headers: String, status: u16| {
         let request = format!(
@@ -92,7 +92,7 @@ async fn only_its_own_hosts_and_pages_are_answered() {
     let got = town.raw(asked.as_bytes()).await;
     assert_eq!(got.status, 204, "{got:?}");
     assert!(got.head.contains("access-control-allow-headers: x-api-key"), "{got:?}");
-    assert!(town.provider.requests().is_empty());
+    assert!(town.provider.received_requests().is_empty());
 }
 
 #[tokio::test]
@@ -131,16 +131,16 @@ async fn no_client_says_who_is_asked() {
             assert!(matches!(got.status, 400 | 404), "{name}: {got:?}");
         }
     }
-    let requests = town.provider.requests();
+    let requests = town.provider.received_requests();
     assert_eq!(requests.len(), FRONTS.len());
     assert!(requests.iter().all(|request| request.path == "/v1/chat/completions" && request.body["model"] == "behind"));
-    assert!(requests.iter().all(|request| request.header("x-base-url").is_none()));
+    assert!(requests.iter().all(|request| request.header_value("x-base-url").is_none()));
 }
 
 #[tokio::test]
 async fn the_keys_of_providers_stay_here() {
-    let town = Town::new(Script::by(|_, _| {
-        Reply::status(401).with_body("{\"error\": {\"message\": \"bad key sk-secret-of-the-provider\"}}")
+    let town = Town::new(ReplyScript::from_fn(|_, _| {
+        ProviderReply::error_status(401).with_body("{\"error\": {\"message\": \"bad key sk-secret-of-the-provider\"}}")
     }))
     .await;
     for (front, path) in FRONTS {
@@ -160,9 +160,9 @@ async fn streams_never_cross() {
     const AT_ONCE: usize = 600;
     let pairs = std::env::var("SABIR_STREAMS").ok().and_then(|pairs| pairs.parse().ok()).unwrap_or(150);
     let words = |name: &str| format!("<{name}> ").repeat(40);
-    let script = Script::by(move |_, request| Reply {
+    let script = ReplyScript::from_fn(move |_, request| ProviderReply {
         pause: 1,
-        ..Reply::text(words(&request.last_words())).in_deltas(16).in_chunks(Chunks::Size(1500))
+        ..ProviderReply::text(words(&request.last_text())).in_deltas(16).in_chunks(ChunkSplit::Size(1500))
     });
     let town = Arc::new(Town::new(script).await);
     let (mut asking, mut bytes) = (JoinSet::new(), 0);

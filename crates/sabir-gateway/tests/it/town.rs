@@ -4,11 +4,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
-use sabir_call::{Draft, Protocol};
-use sabir_gateway::{Back, Gateway, Limits, Mending, Note, Route, Routes, Settings, Watch};
-use sabir_model::{Callers, HttpModel, Provider, Retries, Secret};
-use sabir_testkit::{Script, ScriptedProvider};
-use sabir_wire::{Close, Decoder, Report, Wire};
+use sabir_call::{DraftResponse, ToolProtocol};
+use sabir_gateway::{
+    Gateway, GatewayEvent, GatewayLimits, GatewayObserver, GatewaySettings, ModelRoute, ProviderWire, RepairMode,
+    RouteTable,
+};
+use sabir_model::{CallerScope, HttpModel, Provider, RetryPolicy, Secret};
+use sabir_testkit::{ReplyScript, ScriptedProvider};
+use sabir_wire::{BodyEnd, DecodeReport, ResponseDecoder, Wire};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -42,9 +45,9 @@ pub(crate) struct End {
 #[derive(Clone, Default)]
 struct Ends(Arc<Mutex<Vec<(String, End)>>>);
 
-impl Watch for Ends {
-    fn note(&self, id: &str, note: Note<'_>) {
-        if let Note::Ended(ended) = note {
+impl GatewayObserver for Ends {
+    fn on_event(&self, id: &str, note: GatewayEvent<'_>) {
+        if let GatewayEvent::Ended(ended) = note {
             let end = End {
                 front: ended.front,
                 model: ended.model.to_owned(),
@@ -85,49 +88,51 @@ impl Got {
     }
 
     /// The body as that wire's clients read it.
-    pub(crate) fn read(&self, front: Wire) -> (Draft, Report) {
-        let (mut decoder, mut draft) = (Decoder::new(front), Draft::default());
+    pub(crate) fn read(&self, front: Wire) -> (DraftResponse, DecodeReport) {
+        let (mut decoder, mut draft) = (ResponseDecoder::new(front), DraftResponse::default());
         decoder.push(&self.body, &mut draft);
-        let report = decoder.finish(Close::Clean, &mut draft);
+        let report = decoder.finish(BodyEnd::Clean, &mut draft);
         (draft, report)
     }
 }
 
 /// A route to a provider that speaks Chat Completions.
-pub(crate) fn route(provider: &ScriptedProvider) -> Route {
+pub(crate) fn route(provider: &ScriptedProvider) -> ModelRoute {
     let wire = Wire::OpenAiChat;
     let reached =
         Provider::new("scripted", wire, provider.base_url(wire), Some(Secret::new("sk-secret-of-the-provider")));
     let form = reached.form.clone();
-    let model = HttpModel::new(reached).callers(Callers::Many).retries(Retries { limit: 0, ..Retries::default() });
-    Route {
+    let model = HttpModel::new(reached)
+        .caller_scope(CallerScope::Many)
+        .retries(RetryPolicy { limit: 0, ..RetryPolicy::default() });
+    ModelRoute {
         model: Arc::new(model),
         id: "behind".to_owned(),
-        protocol: Protocol::Native,
-        mending: Mending::Heal,
-        back: Some(Back { wire, form }),
+        protocol: ToolProtocol::Native,
+        repair_mode: RepairMode::Heal,
+        provider_wire: Some(ProviderWire { wire, form }),
     }
 }
 
-pub(crate) fn settings() -> Settings {
-    Settings {
+pub(crate) fn settings() -> GatewaySettings {
+    GatewaySettings {
         token: Some(Secret::new(TOKEN)),
         hosts: Vec::new(),
         origins: Vec::new(),
-        limits: Limits::default(),
+        limits: GatewayLimits::default(),
         seed: 7,
         clock: || UNIX_EPOCH,
     }
 }
 
 impl Town {
-    pub(crate) async fn new(script: Script) -> Self {
+    pub(crate) async fn new(script: ReplyScript) -> Self {
         Self::with(script, settings()).await
     }
 
-    pub(crate) async fn with(script: Script, settings: Settings) -> Self {
+    pub(crate) async fn with(script: ReplyScript, settings: GatewaySettings) -> Self {
         let provider = ScriptedProvider::start(script).await.unwrap();
-        let routes = Routes::default().with("model", route(&provider));
+        let routes = RouteTable::default().with_route("model", route(&provider));
         let ends = Ends::default();
         let gateway = Gateway::new(routes, settings, ends.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

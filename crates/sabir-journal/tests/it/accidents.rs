@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use proptest::prelude::{any, proptest};
-use sabir_agent::{Record, Store};
-use sabir_journal::{JournalError, read};
+use sabir_agent::{Record, RecordStore};
+use sabir_journal::{JournalError, read_journal};
 
 use crate::{Place, records_of, said, started};
 
@@ -23,7 +23,7 @@ fn torn_at_every_byte() {
         let kept = ends.iter().filter(|end| **end <= cut).count().saturating_sub(1);
         let torn = cut - ends.iter().rev().find(|end| **end <= cut).unwrap_or(&0);
 
-        let (seen, left) = read(place.path(), &place.task).unwrap();
+        let (seen, left) = read_journal(place.path(), &place.task).unwrap();
         assert_eq!((seen.len(), left.torn_bytes, left.damaged_bytes), (kept, torn as u64, 0), "at {cut}");
         let (mut journal, entries, recovery) = place.open().unwrap();
         assert_eq!(records_of(entries), records[..kept], "at {cut}");
@@ -59,12 +59,12 @@ fn check_damage(damage: impl FnOnce(&mut Vec<u8>, usize)) {
     std::fs::write(place.file(), &bytes).unwrap();
     let kept = place.path().join("task-1.journal.damaged");
 
-    let (seen, left) = read(place.path(), &place.task).unwrap();
-    assert_eq!((seen.len(), left.kept), (1, None));
+    let (seen, left) = read_journal(place.path(), &place.task).unwrap();
+    assert_eq!((seen.len(), left.saved_path), (1, None));
     assert!(!kept.exists(), "reading changes nothing");
     let (mut journal, entries, recovery) = place.open().unwrap();
     assert_eq!(records_of(entries), some()[..1]);
-    assert_eq!(recovery.kept.as_ref(), Some(&kept));
+    assert_eq!(recovery.saved_path.as_ref(), Some(&kept));
     assert_eq!((recovery.torn_bytes, recovery.damaged_bytes), (0, (bytes.len() - ends[1]) as u64));
     assert_eq!(std::fs::read(&kept).unwrap(), bytes[ends[1]..]);
     journal.append(&said("next")).unwrap();
@@ -94,7 +94,7 @@ fn damage_of_the_last_record_is_kept_aside() {
         std::fs::write(place.file(), &bytes).unwrap();
         let (_journal, entries, recovery) = place.open().unwrap();
         assert_eq!((entries.len(), recovery.torn_bytes), (3, 0));
-        assert_eq!(std::fs::read(recovery.kept.unwrap()).unwrap(), bytes[ends[3]..]);
+        assert_eq!(std::fs::read(recovery.saved_path.unwrap()).unwrap(), bytes[ends[3]..]);
     }
 }
 
@@ -105,7 +105,7 @@ fn a_second_damage_does_not_overwrite_the_first() {
     for (flip, name) in [(ends[2] + 10, "task-1.journal.damaged"), (ends[1] + 10, "task-1.journal.damaged-2")] {
         bytes[flip] ^= 1;
         std::fs::write(place.file(), &bytes).unwrap();
-        assert_eq!(place.open().unwrap().2.kept, Some(place.path().join(name)));
+        assert_eq!(place.open().unwrap().2.saved_path, Some(place.path().join(name)));
     }
 }
 
@@ -125,7 +125,7 @@ fn what_others_wrote_is_left_alone() {
         std::fs::write(place.file(), bytes).unwrap();
         let error = place.open().unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
-        assert_eq!(read(place.path(), &place.task).unwrap_err().to_string(), error);
+        assert_eq!(read_journal(place.path(), &place.task).unwrap_err().to_string(), error);
         assert_eq!(std::fs::read(place.file()).unwrap(), bytes);
     }
 }

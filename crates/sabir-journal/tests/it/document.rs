@@ -1,7 +1,7 @@
 //! `docs/journal.md` against the code: every kind of record has its section, and its examples are records.
 
 use sabir_agent::TaskId;
-use sabir_journal::{Entry, read, write};
+use sabir_journal::{JournalEntry, read_journal, write_journal};
 
 use crate::Place;
 
@@ -24,7 +24,7 @@ fn examples() -> Vec<(&'static str, &'static str)> {
 #[test]
 fn every_kind_has_an_example_that_is_a_record() {
     let found = examples();
-    let unknown = serde_json::from_str::<Entry>(r#"{"at":1,"kind":""}"#).unwrap_err().to_string();
+    let unknown = serde_json::from_str::<JournalEntry>(r#"{"at":1,"kind":""}"#).unwrap_err().to_string();
     let (_, kinds) = unknown.split_once("expected one of ").unwrap();
     let (kinds, _) = kinds.rsplit_once('`').unwrap();
     for kind in kinds.split(", ").map(|kind| kind.trim_matches('`')) {
@@ -32,7 +32,7 @@ fn every_kind_has_an_example_that_is_a_record() {
     }
     let mut entries = Vec::new();
     for (kind, line) in found {
-        let entry: Entry = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let entry: JournalEntry = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         let written = serde_json::to_value(&entry).unwrap();
         assert_eq!(written["kind"], kind);
         // No field of an example is one that nobody reads.
@@ -44,15 +44,15 @@ fn every_kind_has_an_example_that_is_a_record() {
         entries.push(entry);
     }
     let place = Place::new();
-    write(place.path(), &TaskId::new("task-1"), &entries).unwrap();
-    assert_eq!(read(place.path(), &TaskId::new("task-1")).unwrap().0, entries);
+    write_journal(place.path(), &TaskId::new("task-1"), &entries).unwrap();
+    assert_eq!(read_journal(place.path(), &TaskId::new("task-1")).unwrap().0, entries);
 }
 
 #[test]
 fn the_bytes_are_as_the_document_says() {
     let place = Place::new();
-    let entry: Entry = serde_json::from_str(r#"{"at":1,"kind":"said","by":"user","text":"é"}"#).unwrap();
-    write(place.path(), &place.task, std::slice::from_ref(&entry)).unwrap();
+    let entry: JournalEntry = serde_json::from_str(r#"{"at":1,"kind":"said","by":"user","text":"é"}"#).unwrap();
+    write_journal(place.path(), &place.task, std::slice::from_ref(&entry)).unwrap();
     let payload = r#"{"at":1,"kind":"said","by":"user","text":"é"}"#.as_bytes();
     let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
     let checksum = crc32fast::hash(&[&length, payload].concat()).to_le_bytes();

@@ -1,8 +1,8 @@
 //! The list of tasks.
 
-use sabir_agent::{Outcome, Store, TaskId};
-use sabir_call::Protocol;
-use sabir_journal::{Journal, Summary, count, list, names};
+use sabir_agent::{RecordStore, TaskId, TaskOutcome};
+use sabir_call::ToolProtocol;
+use sabir_journal::{Journal, TaskSummary, count_records, list_journals, list_task_ids};
 
 use crate::{Place, said, started};
 
@@ -13,10 +13,10 @@ fn put(place: &Place, id: &str, at: u64, records: &[sabir_agent::Record]) {
 
 #[track_caller]
 fn check(place: &Place, expected: &[&str]) {
-    let listed = list(place.path()).unwrap();
+    let listed = list_journals(place.path()).unwrap();
     let words = listed.iter().map(|listed| match &listed.summary {
-        Ok(Summary { prompt, started_at, ended, .. }) => {
-            let records = count(place.path(), &listed.id).unwrap();
+        Ok(TaskSummary { prompt, started_at, ended, .. }) => {
+            let records = count_records(place.path(), &listed.id).unwrap();
             format!("{}: {prompt} at {started_at}, {ended:?}, {records}", listed.id)
         }
         Err(error) => format!("{}: {}", listed.id, error.to_string().split_once("\" ").unwrap().1),
@@ -27,9 +27,9 @@ fn check(place: &Place, expected: &[&str]) {
 #[test]
 fn tasks_of_a_folder() {
     let place = Place::new();
-    assert!(list(&place.path().join("none")).unwrap().is_empty());
+    assert!(list_journals(&place.path().join("none")).unwrap().is_empty());
     check(&place, &[]);
-    let ended = sabir_agent::Record::Ended { outcome: Outcome::Completed, message: String::new() };
+    let ended = sabir_agent::Record::Ended { outcome: TaskOutcome::Completed, message: String::new() };
     put(&place, "old", 5, &[started("old", "first"), said("x".repeat(20_000)), ended.clone()]);
     put(&place, "new", 9, &[started("new", "second"), ended, said("more")]);
     put(&place, "one", 7, &[started("one", "third")]);
@@ -49,20 +49,20 @@ fn tasks_of_a_folder() {
             "late: was written by a newer Sabir (format 9); use that one, the file was left as it is",
         ],
     );
-    let ids: Vec<_> = names(place.path()).unwrap().iter().map(ToString::to_string).collect();
+    let ids: Vec<_> = list_task_ids(place.path()).unwrap().iter().map(ToString::to_string).collect();
     assert_eq!(ids, ["alien", "bare", "late", "new", "old", "one"]);
-    let listed = list(place.path()).unwrap();
+    let listed = list_journals(place.path()).unwrap();
     assert_eq!(
         listed[2].summary.as_ref().unwrap(),
-        &Summary {
+        &TaskSummary {
             id: TaskId::new("old"),
             prompt: "first".to_owned(),
             model: "maker/model".to_owned(),
-            protocol: Protocol::Prompted("cline".to_owned()),
+            protocol: ToolProtocol::Prompted("cline".to_owned()),
             workspace: "/home/ada/app".to_owned(),
             started_at: 5,
             last_at: 5,
-            ended: Some(Outcome::Completed),
+            ended: Some(TaskOutcome::Completed),
             from: None,
         }
     );
@@ -70,7 +70,7 @@ fn tasks_of_a_folder() {
 
 #[test]
 fn torn_and_damaged_ends_are_listed() {
-    let ended = sabir_agent::Record::Ended { outcome: Outcome::Denied, message: "no".to_owned() };
+    let ended = sabir_agent::Record::Ended { outcome: TaskOutcome::Denied, message: "no".to_owned() };
     let place = Place::new();
     put(&place, "task-1", 5, &[started("task-1", "do"), said("x"), ended]);
     let (mut bytes, ends) = place.frames();
@@ -89,7 +89,7 @@ fn torn_and_damaged_ends_are_listed() {
 
 #[test]
 fn a_last_record_of_any_size_is_found() {
-    let ended = |words: &str| sabir_agent::Record::Ended { outcome: Outcome::Limit, message: words.to_owned() };
+    let ended = |words: &str| sabir_agent::Record::Ended { outcome: TaskOutcome::Limit, message: words.to_owned() };
     // One that looks like the head and the beginning of another is no end of its own.
     for words in ["", "{\"at\":1}", &"x".repeat(16_000), &"é".repeat(40_000)] {
         let place = Place::new();

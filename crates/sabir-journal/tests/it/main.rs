@@ -14,9 +14,9 @@ mod whole;
 use std::path::{Path, PathBuf};
 
 use record::said;
-use sabir_agent::{Record, Start, Store, TaskId};
-use sabir_call::Protocol;
-use sabir_journal::{Entry, Journal, JournalError, Recovery};
+use sabir_agent::{Record, RecordStore, TaskId, TaskStart};
+use sabir_call::ToolProtocol;
+use sabir_journal::{Journal, JournalEntry, JournalError, RecoveryReport};
 use tempfile::TempDir;
 
 /// A folder for journals, and the task in it.
@@ -42,7 +42,7 @@ impl Place {
         Journal::create(self.path(), &self.task, clock())
     }
 
-    fn open(&self) -> Result<(Journal, Vec<Entry>, Recovery), JournalError> {
+    fn open(&self) -> Result<(Journal, Vec<JournalEntry>, RecoveryReport), JournalError> {
         Journal::open(self.path(), &self.task, clock())
     }
 
@@ -73,12 +73,12 @@ fn clock() -> impl Fn() -> u64 + Send + 'static {
 }
 
 fn started(task: &str, prompt: &str) -> Record {
-    Record::Started(Start {
+    Record::Started(TaskStart {
         task: TaskId::new(task),
         prompt: prompt.to_owned(),
         workspace: "/home/ada/app".to_owned(),
         model: "maker/model".to_owned(),
-        protocol: Protocol::Prompted("cline".to_owned()),
+        protocol: ToolProtocol::Prompted("cline".to_owned()),
         version: "0.1.0".to_owned(),
         edit_tool: None,
         mode: None,
@@ -86,6 +86,6 @@ fn started(task: &str, prompt: &str) -> Record {
     })
 }
 
-fn records_of(entries: Vec<Entry>) -> Vec<Record> {
+fn records_of(entries: Vec<JournalEntry>) -> Vec<Record> {
     entries.into_iter().map(|entry| entry.record).collect()
 }

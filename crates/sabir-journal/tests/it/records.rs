@@ -3,11 +3,12 @@
 use std::os::unix::fs::PermissionsExt;
 
 use proptest::prelude::{any, proptest};
-use sabir_agent::{Answered, Check, Failed, Judge, Outcome, Record, Store, TaskId};
+use sabir_agent::{AssistantTurn, CallCheck, DecisionMaker, FailedTurn, Record, RecordStore, TaskId, TaskOutcome};
 use sabir_call::{
-    Call, CallId, CallResult, Cost, Dollars, Ending, Fault, FaultKind, Opaque, Part, Span, StopReason, Usage,
+    Call, CallId, CallResult, Cost, Dollars, Fault, FaultKind, MessagePart, OpaqueState, Span, StopReason,
+    ToolResultStatus, Usage,
 };
-use sabir_journal::{Journal, JournalError, read};
+use sabir_journal::{Journal, JournalError, read_journal};
 use sabir_policy::Verdict;
 use serde_json::{Map, Value, json};
 
@@ -16,14 +17,14 @@ use crate::{Place, clock, records_of, said, started};
 fn answered(arguments: Map<String, Value>) -> Record {
     let call = CallId::new("call_1");
     let fault = Fault::error(FaultKind::UnknownTool, Span::new(3, 9), "what?").in_call(0);
-    Record::Answered(Answered {
+    Record::Answered(AssistantTurn {
         turn: 1,
         parts: vec![
-            Part::Text { text: "é \u{1f600} \0 \u{2028} \r\n \"\\".to_owned() },
-            Part::Opaque(Opaque { wire: "anthropic".to_owned(), data: json!({"signature": "x"}) }),
-            Part::Call(Call { id: call.clone(), name: "read_file".to_owned(), arguments, dialect: None }),
+            MessagePart::Text { text: "é \u{1f600} \0 \u{2028} \r\n \"\\".to_owned() },
+            MessagePart::Opaque(OpaqueState { wire: "anthropic".to_owned(), data: json!({"signature": "x"}) }),
+            MessagePart::Call(Call { id: call.clone(), name: "read_file".to_owned(), arguments, dialect: None }),
         ],
-        checks: vec![Check {
+        checks: vec![CallCheck {
             call,
             passed: false,
             repairs: Vec::new(),
@@ -48,23 +49,28 @@ fn every_kind() -> Vec<Record> {
         started("task-1", "do it"),
         said("please"),
         answered(arguments),
-        Record::Failed(Failed {
+        Record::Failed(FailedTurn {
             error: sabir_call::ModelErrorKind::RateLimited,
             message: "later".to_owned(),
             usage: Usage::default(),
             estimate: Usage::default(),
             cost: Cost::UNKNOWN,
         }),
-        Record::Judged { call: call.clone(), verdict: Verdict::Ask, by: Judge::Policy, reason: "writes".to_owned() },
+        Record::Judged {
+            call: call.clone(),
+            verdict: Verdict::Ask,
+            by: DecisionMaker::Policy,
+            reason: "writes".to_owned(),
+        },
         Record::Running { call: call.clone(), seal: None },
         Record::Result(CallResult {
             id: call,
             name: "read_file".to_owned(),
-            ending: Ending::Done,
+            ending: ToolResultStatus::Done,
             content: "x".to_owned(),
             images: vec![sabir_call::Image { media_type: "image/png".to_owned(), data: "aGk=".to_owned() }],
         }),
-        Record::Ended { outcome: Outcome::Completed, message: "done".to_owned() },
+        Record::Ended { outcome: TaskOutcome::Completed, message: "done".to_owned() },
     ]
 }
 
@@ -155,7 +161,7 @@ fn a_second_opener_is_refused() {
     assert!(error.to_string().starts_with("the task `task-1` is in use by "), "{error}");
     assert!(matches!(place.create().unwrap_err(), JournalError::Exists { .. }));
     // A reader needs no lock.
-    assert_eq!(read(place.path(), &place.task).unwrap().0.len(), 1);
+    assert_eq!(read_journal(place.path(), &place.task).unwrap().0.len(), 1);
     journal.append(&said("b")).unwrap();
     drop(journal);
     assert_eq!(place.open().unwrap().1.len(), 2);

@@ -1,28 +1,28 @@
 //! Journals that are written at once, and followed.
 
-use sabir_agent::{Store, TaskId};
-use sabir_journal::{Entry, JournalError, Tail, read, write};
+use sabir_agent::{RecordStore, TaskId};
+use sabir_journal::{JournalEntry, JournalError, JournalTail, read_journal, write_journal};
 
 use crate::{Place, clock, records_of, said, started};
 
-fn some() -> Vec<Entry> {
+fn some() -> Vec<JournalEntry> {
     let records = [started("task-1", "do it"), said("é\u{1f600}\"\\\n"), said("")];
-    (7..).zip(records).map(|(at, record)| Entry { at, record }).collect()
+    (7..).zip(records).map(|(at, record)| JournalEntry { at, record }).collect()
 }
 
 #[test]
 fn what_is_written_at_once_is_read_and_gone_on_with() {
     let place = Place::new();
-    assert_eq!(write(place.path(), &place.task, &some()).unwrap(), place.file());
-    let (entries, recovery) = read(place.path(), &place.task).unwrap();
+    assert_eq!(write_journal(place.path(), &place.task, &some()).unwrap(), place.file());
+    let (entries, recovery) = read_journal(place.path(), &place.task).unwrap();
     assert!(recovery.is_clean());
     assert_eq!(entries, some(), "with the times that they had");
     let (mut journal, _, _) = place.open().unwrap();
     journal.append(&said("more")).unwrap();
     drop(journal);
-    assert_eq!(read(place.path(), &place.task).unwrap().0.len(), 4);
+    assert_eq!(read_journal(place.path(), &place.task).unwrap().0.len(), 4);
 
-    let error = write(place.path(), &place.task, &[]).unwrap_err();
+    let error = write_journal(place.path(), &place.task, &[]).unwrap_err();
     assert!(matches!(error, JournalError::Exists { .. }), "{error:?}");
     let deep = (0..300).fold("1".to_owned(), |inner, _| format!("[{inner}]"));
     let deep = format!(
@@ -30,8 +30,8 @@ fn what_is_written_at_once_is_read_and_gone_on_with() {
     );
     let mut reader = serde_json::Deserializer::from_str(&deep);
     reader.disable_recursion_limit();
-    let deep: Entry = serde::Deserialize::deserialize(&mut reader).unwrap();
-    let error = write(place.path(), &TaskId::new("deep"), &[deep]).unwrap_err();
+    let deep: JournalEntry = serde::Deserialize::deserialize(&mut reader).unwrap();
+    let error = write_journal(place.path(), &TaskId::new("deep"), &[deep]).unwrap_err();
     assert!(error.to_string().contains("record 1 cannot be written: the record nests values"), "{error}");
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1, "nothing of it is left");
 }
@@ -39,24 +39,24 @@ fn what_is_written_at_once_is_read_and_gone_on_with() {
 #[test]
 fn a_journal_is_followed() {
     let place = Place::new();
-    assert!(matches!(Tail::open(place.path(), &place.task), Err(JournalError::Missing { .. })));
+    assert!(matches!(JournalTail::open(place.path(), &place.task), Err(JournalError::Missing { .. })));
     let mut journal = place.create().unwrap();
-    let mut tail = Tail::open(place.path(), &place.task).unwrap();
-    assert!(tail.read().unwrap().is_empty());
+    let mut tail = JournalTail::open(place.path(), &place.task).unwrap();
+    assert!(tail.read_new_entries().unwrap().is_empty());
     for number in 0..3 {
         journal.append(&started("task-1", &format!("{number}"))).unwrap();
         journal.append(&said("x")).unwrap();
-        assert_eq!(records_of(tail.read().unwrap()), [started("task-1", &format!("{number}")), said("x")]);
-        assert!(tail.read().unwrap().is_empty());
+        assert_eq!(records_of(tail.read_new_entries().unwrap()), [started("task-1", &format!("{number}")), said("x")]);
+        assert!(tail.read_new_entries().unwrap().is_empty());
     }
     // Half a record is none yet.
     let (bytes, ends) = place.frames();
     let half = Place::new();
     std::fs::write(half.file(), &bytes[..ends[1] - 1]).unwrap();
-    let mut tail = Tail::open(half.path(), &half.task).unwrap();
-    assert!(tail.read().unwrap().is_empty());
+    let mut tail = JournalTail::open(half.path(), &half.task).unwrap();
+    assert!(tail.read_new_entries().unwrap().is_empty());
     std::fs::write(half.file(), &bytes[..ends[1]]).unwrap();
-    assert_eq!(tail.read().unwrap().len(), 1);
+    assert_eq!(tail.read_new_entries().unwrap().len(), 1);
 }
 
 #[test]
@@ -65,14 +65,14 @@ fn whoever_works_on_a_task_is_named() {
     let journal = place.create().unwrap();
     let error = place.open().unwrap_err();
     let JournalError::Locked { holder, .. } = error else { panic!("{error:?}") };
-    let tail = Tail::open(place.path(), &place.task).unwrap();
-    assert_eq!(tail.holder(), holder);
+    let tail = JournalTail::open(place.path(), &place.task).unwrap();
+    assert_eq!(tail.lock_owner(), holder);
     match holder {
         Some(holder) => {
             assert_eq!(holder, std::process::id());
             assert!(error.to_string().contains(&format!("is in use by process {holder}, which has")), "{error}");
             drop(journal);
-            assert_eq!(tail.holder(), None);
+            assert_eq!(tail.lock_owner(), None);
         }
         None => eprintln!("skipped: this system does not tell who holds a lock"),
     }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use record::{record, said};
-use sabir_agent::{Store, TaskId};
+use sabir_agent::{RecordStore, TaskId};
 use sabir_journal::{Journal, JournalError};
 
 fn main() -> ExitCode {

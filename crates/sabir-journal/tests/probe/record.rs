@@ -1,6 +1,6 @@
 //! The records that the helper appends and its test expects.
 
-use sabir_agent::{Record, Speaker, When};
+use sabir_agent::{Delivery, MessageAuthor, Record};
 
 /// The n-th record; sizes from a few bytes to half a megabyte, whose write can be cut.
 pub(crate) fn record(number: usize) -> Record {
@@ -10,5 +10,5 @@ pub(crate) fn record(number: usize) -> Record {
 
 /// Words of the user.
 pub(crate) fn said(text: impl Into<String>) -> Record {
-    Record::Said { by: Speaker::User, text: text.into(), images: Vec::new(), when: When::Next }
+    Record::Said { by: MessageAuthor::User, text: text.into(), images: Vec::new(), when: Delivery::Next }
 }

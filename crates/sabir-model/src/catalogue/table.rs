@@ -2,15 +2,15 @@
 
 use std::sync::OnceLock;
 
-use sabir_call::{Dollars, Prices};
+use sabir_call::{Dollars, TokenPrices};
 
-use super::Entry;
-use crate::provider::{Provider, host};
+use super::ModelEntry;
+use crate::provider::{Provider, host_of};
 
-const TEXT: &str = include_str!("table.txt");
+const TABLE_TEXT: &str = include_str!("table.txt");
 
 /// Where a vendor sells: the host of its own address. Prices of the table hold nowhere else.
-const VENDORS: [(&str, &str); 10] = [
+const VENDOR_HOSTS: [(&str, &str); 10] = [
     ("anthropic", "api.anthropic.com"),
     ("openai", "api.openai.com"),
     ("gemini", "generativelanguage.googleapis.com"),
@@ -24,61 +24,61 @@ const VENDORS: [(&str, &str); 10] = [
 ];
 
 /// The rows. A row that cannot be read is left out, and a test says so.
-pub(crate) fn table() -> &'static [Entry] {
-    static TABLE: OnceLock<Vec<Entry>> = OnceLock::new();
-    TABLE.get_or_init(|| lines().filter_map(row).collect())
+pub(crate) fn builtin_entries() -> &'static [ModelEntry] {
+    static TABLE: OnceLock<Vec<ModelEntry>> = OnceLock::new();
+    TABLE.get_or_init(|| table_lines().filter_map(parse_row).collect())
 }
 
 /// Whether that provider's address is the vendor's own.
-pub(super) fn sells(vendor: &str, provider: &Provider) -> bool {
-    VENDORS
+pub(super) fn is_vendor_address(vendor: &str, provider: &Provider) -> bool {
+    VENDOR_HOSTS
         .iter()
-        .any(|(name, address)| *name == vendor && provider.is_secure() && host(&provider.base_url) == *address)
+        .any(|(name, address)| *name == vendor && provider.is_secure() && host_of(&provider.base_url) == *address)
 }
 
-fn lines() -> impl Iterator<Item = &'static str> {
-    TEXT.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+fn table_lines() -> impl Iterator<Item = &'static str> {
+    TABLE_TEXT.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-fn row(line: &str) -> Option<Entry> {
+fn parse_row(line: &str) -> Option<ModelEntry> {
     let fields: Vec<_> = line.split_whitespace().collect();
     let [pattern, vendor, context, output, fresh, read, written, priced, up_to, can, dialect, edits] = *fields else {
         return None;
     };
     let text = |field: &str| (field != "-").then(|| field.to_owned());
-    let can: Vec<_> = can.chars().map(ability).collect::<Option<_>>()?;
+    let can: Vec<_> = can.chars().map(parse_ability).collect::<Option<_>>()?;
     let [native, images, thinking] = *can else { return None };
-    let prices = Prices {
-        input: price(fresh)?,
-        output: price(priced)?,
-        cache_read: price(read)?,
-        cache_write: price(written)?,
-        up_to: number(up_to)?,
+    let prices = TokenPrices {
+        input: parse_price(fresh)?,
+        output: parse_price(priced)?,
+        cache_read: parse_price(read)?,
+        cache_write: parse_price(written)?,
+        up_to: parse_count(up_to)?,
     };
-    Some(Entry {
+    Some(ModelEntry {
         pattern: pattern.to_owned(),
         vendor: text(vendor),
-        context: number(context)?,
-        output: number(output)?,
+        context: parse_count(context)?,
+        output: parse_count(output)?,
         native,
         dialect: text(dialect),
         images,
         thinking,
         edit_tool: text(edits),
-        prices: (prices != Prices::default()).then_some(prices),
+        prices: (prices != TokenPrices::default()).then_some(prices),
     })
 }
 
 /// A field that may be unknown; `None`: it cannot be read.
-fn number(field: &str) -> Option<Option<u64>> {
+fn parse_count(field: &str) -> Option<Option<u64>> {
     if field == "-" { Some(None) } else { field.parse().ok().map(Some) }
 }
 
-fn price(field: &str) -> Option<Option<Dollars>> {
+fn parse_price(field: &str) -> Option<Option<Dollars>> {
     if field == "-" { Some(None) } else { field.parse().ok().map(Some) }
 }
 
-fn ability(c: char) -> Option<Option<bool>> {
+fn parse_ability(c: char) -> Option<Option<bool>> {
     match c {
         'y' => Some(Some(true)),
         'n' => Some(Some(false)),
@@ -93,18 +93,18 @@ mod tests {
 
     #[test]
     fn every_row_is_read_and_says_something_possible() {
-        assert_eq!(lines().filter(|line| row(line).is_none()).collect::<Vec<_>>(), [""; 0]);
-        let mut patterns: Vec<_> = table().iter().map(|entry| entry.pattern.as_str()).collect();
+        assert_eq!(table_lines().filter(|line| parse_row(line).is_none()).collect::<Vec<_>>(), [""; 0]);
+        let mut patterns: Vec<_> = builtin_entries().iter().map(|entry| entry.pattern.as_str()).collect();
         patterns.sort_unstable();
         assert!(patterns.windows(2).all(|pair| pair[0] != pair[1]), "a pattern stands twice");
-        for entry in table() {
+        for entry in builtin_entries() {
             assert_eq!(entry.pattern, entry.pattern.to_ascii_lowercase());
             assert!(entry.output.zip(entry.context).is_none_or(|(output, context)| output <= context), "{entry:?}");
             assert!(
                 entry
                     .vendor
                     .as_deref()
-                    .is_none_or(|vendor| vendor == "deepseek" || VENDORS.iter().any(|it| it.0 == vendor))
+                    .is_none_or(|vendor| vendor == "deepseek" || VENDOR_HOSTS.iter().any(|it| it.0 == vendor))
             );
             let Some(prices) = entry.prices else { continue };
             // A price of zero would be a forgotten one: nobody here gives tokens away.

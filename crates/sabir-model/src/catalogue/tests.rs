@@ -6,44 +6,45 @@ use super::*;
 
 #[test]
 fn the_longest_pattern_wins() {
-    let catalogue = Catalogue::default();
-    let output = |model: &str| catalogue.find(model).and_then(|entry| entry.output);
+    let catalogue = ModelCatalogue::default();
+    let output = |model: &str| catalogue.find_model(model).and_then(|entry| entry.output);
     assert_eq!(output("claude-opus-4-20250514"), Some(32_000));
     assert_eq!(output("anthropic/Claude-Opus-4-5"), Some(64_000));
     assert_eq!(output("gpt-4o-mini-2024-07-18"), Some(16_384));
-    assert_eq!(catalogue.find("my-own-model"), None);
-    assert_eq!(catalogue.find("deepseek-r1:32b").and_then(|entry| entry.native), Some(false));
-    assert_eq!(catalogue.find("Llama-3.3-70B-Instruct-Turbo").and_then(|entry| entry.context), Some(128_000));
+    assert_eq!(catalogue.find_model("my-own-model"), None);
+    assert_eq!(catalogue.find_model("deepseek-r1:32b").and_then(|entry| entry.native), Some(false));
+    assert_eq!(catalogue.find_model("Llama-3.3-70B-Instruct-Turbo").and_then(|entry| entry.context), Some(128_000));
 }
 
 #[test]
 fn another_version_inherits_no_figure() {
     for (model, expected) in [
-        ("gpt-5", Kin::Same),
-        ("gpt-5-2025-08-07", Kin::Same),
-        ("claude-opus-4-1-20250805", Kin::Same),
-        ("gemini-2.5-flash-preview-09-2025", Kin::Same),
-        ("gemini-3-pro-preview", Kin::Same),
-        ("gemini-2.5-flash-preview-tts", Kin::Variant),
-        ("llama-3.3-70b-instruct", Kin::Variant),
-        ("gpt-5-turbo", Kin::Variant),
-        ("gpt-5.9", Kin::Version),
-        ("gpt-50", Kin::Version),
-        ("claude-opus-4-9", Kin::Version),
-        ("claude-opus-4-9-20270101", Kin::Version),
-        ("grok-4-2-fast", Kin::Version),
-        ("qwen3.5", Kin::Version),
+        ("gpt-5", PatternMatch::Same),
+        ("gpt-5-2025-08-07", PatternMatch::Same),
+        ("claude-opus-4-1-20250805", PatternMatch::Same),
+        ("gemini-2.5-flash-preview-09-2025", PatternMatch::Same),
+        ("gemini-3-pro-preview", PatternMatch::Same),
+        ("gemini-2.5-flash-preview-tts", PatternMatch::Variant),
+        ("llama-3.3-70b-instruct", PatternMatch::Variant),
+        ("gpt-5-turbo", PatternMatch::Variant),
+        ("gpt-5.9", PatternMatch::Version),
+        ("gpt-50", PatternMatch::Version),
+        ("claude-opus-4-9", PatternMatch::Version),
+        ("claude-opus-4-9-20270101", PatternMatch::Version),
+        ("grok-4-2-fast", PatternMatch::Version),
+        ("qwen3.5", PatternMatch::Version),
     ] {
-        assert_eq!(find(model).map(|(_, kin)| kin), Some(expected), "{model}");
+        assert_eq!(find_known_entry(model).map(|(_, kin)| kin), Some(expected), "{model}");
     }
-    let next = Catalogue::default().find("gpt-5.9").unwrap();
+    let next = ModelCatalogue::default().find_model("gpt-5.9").unwrap();
     assert_eq!((next.native, next.context, next.output, next.prices), (Some(true), None, None, None));
 }
 
 #[test]
 fn a_family_has_its_edit_tool() {
-    let own = Entry { pattern: "gpt-5-nano".into(), edit_tool: Some("replace_in_file".into()), ..Entry::default() };
-    let catalogue = Catalogue::new(vec![own]);
+    let own =
+        ModelEntry { pattern: "gpt-5-nano".into(), edit_tool: Some("replace_in_file".into()), ..ModelEntry::default() };
+    let catalogue = ModelCatalogue::new(vec![own]);
     for (model, expected) in [
         ("gpt-5.2-codex", Some("apply_patch")),
         ("openai/gpt-5.9", Some("apply_patch")),
@@ -53,26 +54,31 @@ fn a_family_has_its_edit_tool() {
         ("gpt-4o", None),
         ("llama-3.3-70b", None),
     ] {
-        let found = catalogue.find(model).and_then(|entry| entry.edit_tool);
+        let found = catalogue.find_model(model).and_then(|entry| entry.edit_tool);
         assert_eq!(found.as_deref(), expected, "{model}");
     }
 }
 
 #[test]
 fn own_entries_come_first_and_are_filled() {
-    let own = Entry { pattern: "gpt-4o".into(), output: Some(9), dialect: Some("invoke".into()), ..Entry::default() };
-    let found = Catalogue::new(vec![own]).find("openai/gpt-4o").unwrap();
+    let own = ModelEntry {
+        pattern: "gpt-4o".into(),
+        output: Some(9),
+        dialect: Some("invoke".into()),
+        ..ModelEntry::default()
+    };
+    let found = ModelCatalogue::new(vec![own]).find_model("openai/gpt-4o").unwrap();
     assert_eq!((found.context, found.output, found.native), (Some(128_000), Some(9), Some(false)));
     assert_eq!((found.images, found.prices.and_then(|prices| prices.input)), (Some(true), "2.5".parse().ok()));
 }
 
 #[test]
 fn prices_hold_where_they_are_asked() {
-    let told = Prices { input: "1".parse().ok(), ..Prices::default() };
-    let own = |pattern: &str| Entry { pattern: pattern.into(), prices: Some(told), ..Entry::default() };
-    let catalogue = Catalogue::new(vec![own("groq/llama"), own("my-")]);
+    let told = TokenPrices { input: "1".parse().ok(), ..TokenPrices::default() };
+    let own = |pattern: &str| ModelEntry { pattern: pattern.into(), prices: Some(told), ..ModelEntry::default() };
+    let catalogue = ModelCatalogue::new(vec![own("groq/llama"), own("my-")]);
     let check = |name: &str, base: &str, model: &str, expected: &str| {
-        let prices = catalogue.prices(&Provider::new(name, Wire::OpenAiChat, base, None), model);
+        let prices = catalogue.resolve_prices(&Provider::new(name, Wire::OpenAiChat, base, None), model);
         let input = prices.input.map_or("unknown".to_owned(), |price| price.to_string());
         assert_eq!(input, expected, "{name} {base} {model}");
     };
@@ -101,8 +107,8 @@ fn prices_hold_where_they_are_asked() {
 #[test]
 fn own_entries_are_read_with_all_their_fields() {
     let json = r#"{"pattern": "m", "images": true, "prices": {"input": 0.3, "output": 2, "up_to": 1000}}"#;
-    let entry: Entry = serde_json::from_str(json).unwrap();
+    let entry: ModelEntry = serde_json::from_str(json).unwrap();
     assert_eq!(entry.prices.and_then(|prices| prices.input), "0.3".parse().ok());
-    assert!(serde_json::from_str::<Entry>(r#"{"pattern": "m", "prices": {"in": 1}}"#).is_err());
-    assert!(serde_json::from_str::<Entry>(r#"{"pattern": "m", "prices": {"input": -1}}"#).is_err());
+    assert!(serde_json::from_str::<ModelEntry>(r#"{"pattern": "m", "prices": {"in": 1}}"#).is_err());
+    assert!(serde_json::from_str::<ModelEntry>(r#"{"pattern": "m", "prices": {"input": -1}}"#).is_err());
 }

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use sabir_call::{Draft, Event, Model, ModelError, ModelErrorKind, Protocol, Request};
+use sabir_call::{DraftResponse, Event, Model, ModelError, ModelErrorKind, Request, ToolProtocol};
 use sabir_model::{Cassette, HttpModel};
-use sabir_testkit::{Chunks, Reply, Script, ScriptedProvider, Trouble};
+use sabir_testkit::{ChunkSplit, ProviderReply, ReplyScript, ScriptedFault, ScriptedProvider};
 use sabir_wire::Wire;
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ impl Tape {
     }
 
     fn cassette(&self) -> Cassette {
-        Cassette::read(self.text().as_bytes()).unwrap()
+        Cassette::parse(self.text().as_bytes()).unwrap()
     }
 }
 
@@ -47,7 +47,7 @@ struct Heard {
 async fn hear(model: &HttpModel, request: &Request) -> Heard {
     let mut events = Vec::new();
     let mut sink = |event: Event<'_>| events.push(serde_json::to_string(&event).unwrap());
-    let result = model.answer(request, &mut sink).await;
+    let result = model.stream_response(request, &mut sink).await;
     Heard { events, result }
 }
 
@@ -59,8 +59,8 @@ fn telling(model: HttpModel, retries: &Retries) -> HttpModel {
 }
 
 /// Asks as often as there are requests, recording; then plays the recording after the provider has gone.
-async fn twice(wire: Wire, replies: Vec<Reply>, requests: &[Request]) -> Tape {
-    let provider = ScriptedProvider::start(Script::new(replies)).await.unwrap();
+async fn twice(wire: Wire, replies: Vec<ProviderReply>, requests: &[Request]) -> Tape {
+    let provider = ScriptedProvider::start(ReplyScript::new(replies)).await.unwrap();
     let (tape, retries, again) = (Tape::default(), Retries::default(), Retries::default());
     let recording = telling(model(wire, &provider.base_url(wire)), &retries);
     let recorder = recording.recorder(Box::new(tape.clone()), "model-1", json!({"is": "told"})).unwrap();
@@ -69,12 +69,12 @@ async fn twice(wire: Wire, replies: Vec<Reply>, requests: &[Request]) -> Tape {
     for request in requests {
         heard.push(hear(&recording, request).await);
     }
-    let count = provider.requests().len();
+    let count = provider.received_requests().len();
     drop((recording, provider));
     assert_eq!(recorder.error(), None);
     let cassette = tape.cassette();
-    assert_eq!((cassette.task["is"].as_str(), cassette.requests()), (Some("told"), count));
-    let (playing, player) = HttpModel::replay(&cassette).unwrap();
+    assert_eq!((cassette.task["is"].as_str(), cassette.request_count()), (Some("told"), count));
+    let (playing, player) = HttpModel::from_cassette(&cassette).unwrap();
     let playing = telling(playing, &again);
     let begun = Instant::now();
     for (request, heard) in requests.iter().zip(&heard) {
@@ -82,7 +82,7 @@ async fn twice(wire: Wire, replies: Vec<Reply>, requests: &[Request]) -> Tape {
     }
     assert!(begun.elapsed() < Duration::from_millis(80), "a replay waits for nothing: {:?}", begun.elapsed());
     assert_eq!(*retries.lock().unwrap(), *again.lock().unwrap());
-    assert_eq!(player.left(), 0);
+    assert_eq!(player.remaining_requests(), 0);
     assert!(!tape.text().contains(KEY), "{}", tape.text());
     tape
 }
@@ -91,12 +91,12 @@ async fn twice(wire: Wire, replies: Vec<Reply>, requests: &[Request]) -> Tape {
 async fn what_was_recorded_is_played_to_the_last_event() {
     for wire in Wire::ALL {
         let mut prompted = request(wire);
-        prompted.protocol = Protocol::Prompted("cline".into());
+        prompted.protocol = ToolProtocol::Prompted("cline".into());
         let text = "Look.\n<read_file>\n<path>ü</path>\n</read_file>";
         let replies = vec![
-            good().in_chunks(Chunks::Size(1)),
-            good().in_chunks(Chunks::Random(7)).in_deltas(2),
-            Reply::text(text).in_chunks(Chunks::Random(9)).in_deltas(3),
+            good().in_chunks(ChunkSplit::Size(1)),
+            good().in_chunks(ChunkSplit::Random(7)).in_deltas(2),
+            ProviderReply::text(text).in_chunks(ChunkSplit::Random(9)).in_deltas(3),
         ];
         let tape = twice(wire, replies, &[request(wire), request(wire), prompted]).await;
         assert!(tape.text().contains("\"hex\":\"c3\""), "a character that was split is kept as bytes");
@@ -107,21 +107,21 @@ async fn what_was_recorded_is_played_to_the_last_event() {
 async fn failed_attempts_are_played_too() {
     for wire in Wire::ALL {
         let inside = crate::http::inside(wire);
-        let broken = |trouble: Trouble| vec![good().but(trouble)];
-        let cases: Vec<Vec<Reply>> = vec![
-            vec![Reply::status(429).with_header("retry-after-ms", "120"), good()],
-            vec![Reply::status(503), Reply::status(529), good()],
-            vec![good().but(Trouble::StallBeforeHeaders), good()],
-            vec![good().but(Trouble::CutAfter(0)), good()],
-            vec![good().but(Trouble::StallAfter(0)), good()],
-            vec![Reply::status(401).with_body(&format!("{{\"error\":{{\"message\":\"about {KEY}\"}}}}"))],
-            broken(Trouble::CutAfter(inside)),
-            broken(Trouble::ResetAfter(inside)),
-            broken(Trouble::StallAfter(inside)),
-            broken(Trouble::PingAfter(inside)),
-            broken(Trouble::EndAfter(inside)),
-            broken(Trouble::NeverClose),
-            broken(Trouble::Body { content_type: Some("text/html".into()), body: "<html>".into() }),
+        let broken = |trouble: ScriptedFault| vec![good().with_fault(trouble)];
+        let cases: Vec<Vec<ProviderReply>> = vec![
+            vec![ProviderReply::error_status(429).with_header("retry-after-ms", "120"), good()],
+            vec![ProviderReply::error_status(503), ProviderReply::error_status(529), good()],
+            vec![good().with_fault(ScriptedFault::StallBeforeHeaders), good()],
+            vec![good().with_fault(ScriptedFault::CutAfter(0)), good()],
+            vec![good().with_fault(ScriptedFault::StallAfter(0)), good()],
+            vec![ProviderReply::error_status(401).with_body(&format!("{{\"error\":{{\"message\":\"about {KEY}\"}}}}"))],
+            broken(ScriptedFault::CutAfter(inside)),
+            broken(ScriptedFault::ResetAfter(inside)),
+            broken(ScriptedFault::StallAfter(inside)),
+            broken(ScriptedFault::PingAfter(inside)),
+            broken(ScriptedFault::EndAfter(inside)),
+            broken(ScriptedFault::NeverClose),
+            broken(ScriptedFault::Body { content_type: Some("text/html".into()), body: "<html>".into() }),
         ];
         for replies in cases {
             twice(wire, replies, &[request(wire)]).await;
@@ -131,21 +131,21 @@ async fn failed_attempts_are_played_too() {
 
 #[tokio::test]
 async fn a_key_that_comes_back_is_not_recorded_however_it_is_split() {
-    for chunks in [Chunks::Size(1), Chunks::Size(3), Chunks::Random(2), Chunks::Whole] {
-        let reply = Reply::text(format!("Your key is {KEY}. Yes: {KEY}")).in_chunks(chunks);
-        let provider = ScriptedProvider::start(Script::new([reply])).await.unwrap();
+    for chunks in [ChunkSplit::Size(1), ChunkSplit::Size(3), ChunkSplit::Random(2), ChunkSplit::Whole] {
+        let reply = ProviderReply::text(format!("Your key is {KEY}. Yes: {KEY}")).in_chunks(chunks);
+        let provider = ScriptedProvider::start(ReplyScript::new([reply])).await.unwrap();
         let tape = Tape::default();
         let recording = model(Wire::Anthropic, &provider.base_url(Wire::Anthropic));
         let recorder = recording.recorder(Box::new(tape.clone()), "m", Value::Null).unwrap();
         let recording = recording.recorded_by(&recorder);
         let mut asked = request(Wire::Anthropic);
         asked.system = format!("My key is {KEY}.");
-        recording.answer(&asked, &mut Draft::default()).await.unwrap();
+        recording.stream_response(&asked, &mut DraftResponse::default()).await.unwrap();
         assert!(!tape.text().contains(KEY), "{}", tape.text());
-        let (playing, _) = HttpModel::replay(&tape.cassette()).unwrap();
+        let (playing, _) = HttpModel::from_cassette(&tape.cassette()).unwrap();
         asked.system = "My key is [secret].".to_owned();
-        let mut draft = Draft::default();
-        playing.answer(&asked, &mut draft).await.unwrap();
+        let mut draft = DraftResponse::default();
+        playing.stream_response(&asked, &mut draft).await.unwrap();
         assert_eq!(draft.text(), "Your key is [secret]. Yes: [secret]");
     }
 }
@@ -155,12 +155,12 @@ async fn another_request_is_told_with_its_place_and_nothing_is_sent() {
     for wire in Wire::ALL {
         let tape = twice(wire, vec![good(), good()], &[request(wire), request(wire)]).await;
         let play = async |change: fn(&mut Request)| {
-            let (playing, player) = HttpModel::replay(&tape.cassette()).unwrap();
+            let (playing, player) = HttpModel::from_cassette(&tape.cassette()).unwrap();
             let mut asked = request(wire);
             assert_eq!(hear(&playing, &asked).await.result, Ok(()));
             change(&mut asked);
             let error = hear(&playing, &asked).await.result.unwrap_err();
-            assert_eq!((error.kind, player.left()), (ModelErrorKind::Cassette, 0));
+            assert_eq!((error.kind, player.remaining_requests()), (ModelErrorKind::Cassette, 0));
             error.message
         };
         let words = play(|request| request.system.push_str("Be brief.")).await;
@@ -169,7 +169,7 @@ async fn another_request_is_told_with_its_place_and_nothing_is_sent() {
         let words = play(|request| request.messages.push(sabir_call::Message::user("more"))).await;
         assert!(words.contains("more"), "{words}");
         // More than was recorded.
-        let (playing, _) = HttpModel::replay(&tape.cassette()).unwrap();
+        let (playing, _) = HttpModel::from_cassette(&tape.cassette()).unwrap();
         for _ in 0..2 {
             hear(&playing, &request(wire)).await.result.unwrap();
         }
@@ -180,13 +180,14 @@ async fn another_request_is_told_with_its_place_and_nothing_is_sent() {
 
 #[tokio::test]
 async fn a_cassette_torn_by_a_crash_plays_as_far_as_it_goes() {
-    let tape = twice(Wire::OpenAiChat, vec![good().in_chunks(Chunks::Size(40))], &[request(Wire::OpenAiChat)]).await;
+    let tape =
+        twice(Wire::OpenAiChat, vec![good().in_chunks(ChunkSplit::Size(40))], &[request(Wire::OpenAiChat)]).await;
     let text = tape.text();
     let first = text.find('\n').unwrap() + 1;
     for cut in (first..text.len()).step_by(97) {
         let bytes = &text.as_bytes()[..cut];
-        let cassette = Cassette::read(bytes).unwrap();
-        let (playing, _) = HttpModel::replay(&cassette).unwrap();
+        let cassette = Cassette::parse(bytes).unwrap();
+        let (playing, _) = HttpModel::from_cassette(&cassette).unwrap();
         let heard = hear(&playing, &request(Wire::OpenAiChat)).await;
         match heard.result {
             // What the provider had ended is whole.
@@ -203,7 +204,7 @@ fn timed(pieces: &[(u64, &str)], end: (u64, &str)) -> Cassette {
         "output": null, "deadlines": {}, "retries": {"limit": 0},
     }});
     let asked = request(Wire::OpenAiChat);
-    let form = sabir_wire::Form { streamed: true, cached: true, ..Default::default() };
+    let form = sabir_wire::WireOptions { streamed: true, cached: true, ..Default::default() };
     let body = Wire::OpenAiChat.encode_request(&asked, &form);
     let headers = json!([["content-type", "application/json"]]);
     let mut lines = vec![
@@ -217,12 +218,12 @@ fn timed(pieces: &[(u64, &str)], end: (u64, &str)) -> Cassette {
     }
     lines.push(json!({"kind": "end", "number": 1, "at": end.0 * 1_000_000, "how": end.1}));
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    Cassette::read(text.as_bytes()).unwrap()
+    Cassette::parse(text.as_bytes()).unwrap()
 }
 
 async fn played(cassette: &Cassette) -> (Heard, Duration) {
     let begun = Instant::now();
-    let (playing, _) = HttpModel::replay(cassette).unwrap();
+    let (playing, _) = HttpModel::from_cassette(cassette).unwrap();
     (hear(&playing, &request(Wire::OpenAiChat)).await, begun.elapsed())
 }
 
@@ -264,9 +265,9 @@ async fn silence_behind_any_byte_keeps_what_came() {
     let asked = request(Wire::OpenAiChat);
     for at in 0..body.len() {
         let Some(come) = body.get(..at) else { continue };
-        let (playing, _) = HttpModel::replay(&timed(&[(0, come)], (0, "silent"))).unwrap();
-        let mut draft = Draft::default();
-        let error = playing.answer(&asked, &mut draft).await.unwrap_err();
+        let (playing, _) = HttpModel::from_cassette(&timed(&[(0, come)], (0, "silent"))).unwrap();
+        let mut draft = DraftResponse::default();
+        let error = playing.stream_response(&asked, &mut draft).await.unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::Broken, "silent behind byte {at}");
         assert!(words.concat().starts_with(&draft.text()), "{}", draft.text());
         assert!(draft.calls().all(|call| call.state != sabir_call::DraftState::Closed), "silent behind byte {at}");

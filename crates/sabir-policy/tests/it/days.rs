@@ -1,6 +1,6 @@
 //! Working days: how often a user is asked who approves each kind of command when it is first proposed.
 
-use sabir_policy::{Rules, Verdict};
+use sabir_policy::{PolicyRules, Verdict};
 
 use super::judge;
 
@@ -8,7 +8,7 @@ use super::judge;
 fn asking_costs_little() {
     let (mut all, mut prompts) = (0, Vec::new());
     for day in include_str!("days.txt").split("\n\n") {
-        let mut rules = Rules::default();
+        let mut rules = PolicyRules::default();
         for line in day.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
             all += 1;
             let judgement = judge(&rules, line);
@@ -16,7 +16,7 @@ fn asking_costs_little() {
                 continue;
             }
             prompts.push(line);
-            judgement.proposals.iter().for_each(|rule| rules.approve(rule).unwrap());
+            judgement.proposals.iter().for_each(|rule| rules.add_approval(rule).unwrap());
         }
     }
     println!("{} of {all} commands asked:\n{}", prompts.len(), prompts.join("\n"));

@@ -8,7 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use sabir_policy::{Access, Beyond, Facts, Repository, Roaming, Rules, Shell, Verdict, decide};
+use sabir_policy::{
+    Access, Beyond, CommandFacts, PolicyRules, RepositoryState, ShellKind, SymlinkTraversal, Verdict, decide_access,
+};
 
 const PROGRAMS: &[&str] = &[
     "ls",
@@ -379,21 +381,21 @@ fn snapshot(folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
 
 #[test]
 fn bash_changes_nothing_where_nothing_is_asked() {
-    compare("bash", Shell::Bash);
+    compare("bash", ShellKind::Bash);
 }
 
 #[test]
 fn zsh_changes_nothing_where_nothing_is_asked() {
-    compare("zsh", Shell::Zsh);
+    compare("zsh", ShellKind::Zsh);
 }
 
 /// A shell that knows only what POSIX says.
 #[test]
 fn dash_changes_nothing_where_nothing_is_asked() {
-    compare("dash", Shell::Plain);
+    compare("dash", ShellKind::Plain);
 }
 
-fn compare(program: &str, shell: Shell) {
+fn compare(program: &str, shell: ShellKind) {
     for program in ["git", program] {
         if Command::new(program).args(["-c", "true"]).output().is_err() {
             tell(&format!("skipped: there is no {program}"));
@@ -428,20 +430,20 @@ fn tell(words: &str) {
 }
 
 /// Those of so many generated lines that need no question.
-fn allowed(count: usize, shell: Shell, folder: &Path) -> Vec<String> {
-    let repositories = [".", "src"].map(|name| (name.to_owned(), Repository::Clean)).to_vec();
-    let facts = Facts {
+fn allowed(count: usize, shell: ShellKind, folder: &Path) -> Vec<String> {
+    let repositories = [".", "src"].map(|name| (name.to_owned(), RepositoryState::Clean)).to_vec();
+    let facts = CommandFacts {
         shell,
         clean_path: true,
         root: folder.to_str().unwrap().to_owned(),
         repositories,
-        roaming: Roaming::Inside,
-        ..Facts::default()
+        symlink_traversal: SymlinkTraversal::Inside,
+        ..CommandFacts::default()
     };
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let allowed = |line: &String| {
         let access = Access::Command { command: line.clone(), facts: facts.clone(), beyond: Beyond::Nothing };
-        decide(&Rules::default(), &access).verdict == Verdict::Allow
+        decide_access(&PolicyRules::default(), &access).verdict == Verdict::Allow
     };
     (0..count).map(|_| dice.line(2)).filter(allowed).collect()
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use sabir_policy::{RuleKind, Rules, Verdict};
+use sabir_policy::{PolicyRules, RuleKind, Verdict};
 
 use super::judge;
 
@@ -61,19 +61,19 @@ fn rank(verdict: Verdict) -> u8 {
     }
 }
 
-fn strictness(rules: &Rules, line: &str) -> u8 {
+fn strictness(rules: &PolicyRules, line: &str) -> u8 {
     rank(judge(rules, line).verdict)
 }
 
-fn rules() -> impl Strategy<Value = Rules> {
+fn rules() -> impl Strategy<Value = PolicyRules> {
     let kind = select(vec![RuleKind::Allow, RuleKind::Ask, RuleKind::Deny]);
     let approvals = prop::collection::vec(select(vec!["commands", "edits", "all", "none", "kind=make"]), 0..2);
     (prop::collection::vec((kind, select(RULES.to_vec())), 0..3), approvals).prop_map(|(patterns, approvals)| {
-        let mut rules = Rules::default();
+        let mut rules = PolicyRules::default();
         for (kind, pattern) in patterns {
-            rules.add(kind, pattern).unwrap();
+            rules.add_rule(kind, pattern).unwrap();
         }
-        approvals.into_iter().for_each(|rule| rules.approve(rule).unwrap());
+        approvals.into_iter().for_each(|rule| rules.add_approval(rule).unwrap());
         rules
     })
 }
@@ -138,7 +138,7 @@ proptest! {
 
     #[test]
     fn wraps_within_wraps_never_weaken(command in select(COMMANDS.to_vec()), one in 0..19_usize, other in 0..19_usize) {
-        let rules = Rules::default();
+        let rules = PolicyRules::default();
         let inner = wraps(command)[one].clone();
         let outer = wraps(&inner)[other].clone();
         prop_assert!(strictness(&rules, &outer) >= strictness(&rules, command), "{outer}");
@@ -157,14 +157,14 @@ proptest! {
     #[test]
     fn a_deny_or_ask_more_never_loosens(rules in rules(), rule in select(RULES.to_vec()), deny in any::<bool>(), command in select(COMMANDS.to_vec())) {
         let mut stricter = rules.clone();
-        stricter.add(if deny { RuleKind::Deny } else { RuleKind::Ask }, rule).unwrap();
+        stricter.add_rule(if deny { RuleKind::Deny } else { RuleKind::Ask }, rule).unwrap();
         prop_assert!(strictness(&stricter, command) >= strictness(&rules, command), "{rule} {command}");
     }
 
     #[test]
     fn an_allowance_more_never_tightens_and_never_beats_a_deny(rules in rules(), rule in select(RULES.to_vec()), command in select(COMMANDS.to_vec())) {
         let mut looser = rules.clone();
-        looser.add(RuleKind::Allow, rule).unwrap();
+        looser.add_rule(RuleKind::Allow, rule).unwrap();
         let (before, after) = (strictness(&rules, command), strictness(&looser, command));
         prop_assert!(after <= before, "{rule} {command}");
         prop_assert!(before != 2 || after == 2, "{rule} {command}");
@@ -180,23 +180,23 @@ proptest! {
 
     #[test]
     fn no_text_panics(text in "(\\PC|[ \t\n'\"\\\\$`(){}<>|&;*?\\[\\]=~#!-]|ls|cat |git |find |\\$\\(|<<|do|done|if|fi){0,60}") {
-        _ = judge(&Rules::default(), &text);
+        _ = judge(&PolicyRules::default(), &text);
     }
 
     #[test]
     fn control_and_invisible_characters_ask(at in 0..6_usize, c in select(vec!['\r', '\u{0}', '\u{1b}', '\u{7f}', '\u{85}', '\u{202e}', '\u{200b}', '\u{2066}', '\u{feff}', '\u{a0}', '\u{2028}', '\u{3000}', '\u{ad}', '\u{e0041}'])) {
         let mut line = "ls -la".to_owned();
         line.insert(at, c);
-        let mut rules = Rules::default();
-        rules.approve("all").unwrap();
-        rules.add(RuleKind::Allow, "ls **").unwrap();
+        let mut rules = PolicyRules::default();
+        rules.add_approval("all").unwrap();
+        rules.add_rule(RuleKind::Allow, "ls **").unwrap();
         prop_assert_eq!(judge(&rules, &line).verdict, Verdict::Ask);
     }
 }
 
 #[test]
 fn depth_and_length_ask() {
-    let ask = |line: &str| assert_ne!(judge(&Rules::default(), line).verdict, Verdict::Allow, "{}", &line[..40]);
+    let ask = |line: &str| assert_ne!(judge(&PolicyRules::default(), line).verdict, Verdict::Allow, "{}", &line[..40]);
     ask(&format!("{}ls{}", "(".repeat(5000), ")".repeat(5000)));
     ask(&format!("{}ls{}", "$(".repeat(5000), ")".repeat(5000)));
     ask(&format!("{}true{}", "if true; then ".repeat(3000), "; fi".repeat(3000)));

@@ -15,28 +15,31 @@ mod laws;
 mod paths;
 mod table;
 
-use sabir_policy::{Access, Beyond, Facts, Judgement, Repository, Roaming, Rules, Shell, decide};
+use sabir_policy::{
+    Access, Beyond, CommandFacts, PolicyDecision, PolicyRules, RepositoryState, ShellKind, SymlinkTraversal,
+    decide_access,
+};
 
 /// What is known in the folders that the cases speak of.
-pub(crate) fn facts(fixture: &str, shell: Shell) -> Facts {
-    let runs = || Repository::Executes(vec!["core.fsmonitor".to_owned()]);
+pub(crate) fn facts(fixture: &str, shell: ShellKind) -> CommandFacts {
+    let runs = || RepositoryState::Executes(vec!["core.fsmonitor".to_owned()]);
     let repositories = match fixture {
         "hostile" | "filter" => vec![(".".to_owned(), runs())],
-        "hostile2" => vec![(".".to_owned(), Repository::Clean), ("evilrepo".to_owned(), runs())],
-        _ => vec![(".".to_owned(), Repository::Clean), ("src".to_owned(), Repository::Clean)],
+        "hostile2" => vec![(".".to_owned(), RepositoryState::Clean), ("evilrepo".to_owned(), runs())],
+        _ => vec![(".".to_owned(), RepositoryState::Clean), ("src".to_owned(), RepositoryState::Clean)],
     };
-    Facts {
+    CommandFacts {
         shell,
         clean_path: true,
         root: "/w/proj".to_owned(),
         repositories,
-        roaming: Roaming::Inside,
-        ..Facts::default()
+        symlink_traversal: SymlinkTraversal::Inside,
+        ..CommandFacts::default()
     }
 }
 
 /// Judges a command line by rules in a harmless folder.
-pub(crate) fn judge(rules: &Rules, line: &str) -> Judgement {
-    let facts = facts("plain", Shell::Bash);
-    decide(rules, &Access::Command { command: line.to_owned(), facts, beyond: Beyond::Nothing })
+pub(crate) fn judge(rules: &PolicyRules, line: &str) -> PolicyDecision {
+    let facts = facts("plain", ShellKind::Bash);
+    decide_access(rules, &Access::Command { command: line.to_owned(), facts, beyond: Beyond::Nothing })
 }

@@ -1,35 +1,38 @@
 //! Rules for paths, tools, modes and the network: what they mean for commands and for all else.
 
 use Verdict::{Allow, Ask, Deny};
-use sabir_policy::{Access, Beyond, Facts, Mode, Roaming, RuleKind, Rules, Shell, Verdict, decide, needs};
+use sabir_policy::{
+    Access, Beyond, CommandFacts, Mode, PolicyRules, RuleKind, ShellKind, SymlinkTraversal, Verdict, decide_access,
+    required_facts,
+};
 
 use super::facts;
 
-fn rules(all: &[&str]) -> Rules {
-    let mut rules = Rules::default();
+fn rules(all: &[&str]) -> PolicyRules {
+    let mut rules = PolicyRules::default();
     for rule in all {
         let (kind, rule) = rule.split_once(' ').unwrap();
         match kind {
-            "approve" => rules.approve(rule).unwrap(),
-            "allow" => rules.add(RuleKind::Allow, rule).unwrap(),
-            "ask" => rules.add(RuleKind::Ask, rule).unwrap(),
-            _ => rules.add(RuleKind::Deny, rule).unwrap(),
+            "approve" => rules.add_approval(rule).unwrap(),
+            "allow" => rules.add_rule(RuleKind::Allow, rule).unwrap(),
+            "ask" => rules.add_rule(RuleKind::Ask, rule).unwrap(),
+            _ => rules.add_rule(RuleKind::Deny, rule).unwrap(),
         }
     }
     rules
 }
 
 fn mode(name: &str) -> Mode {
-    Mode::built_in().into_iter().find(|mode| mode.name == name).unwrap()
+    Mode::builtin_modes().into_iter().find(|mode| mode.name == name).unwrap()
 }
 
 fn command(line: &str, beyond: Beyond) -> Access {
-    Access::Command { command: line.to_owned(), facts: facts("plain", Shell::Bash), beyond }
+    Access::Command { command: line.to_owned(), facts: facts("plain", ShellKind::Bash), beyond }
 }
 
 #[track_caller]
 fn check(all: &[&str], line: &str, expected: Verdict) {
-    let judgement = decide(&rules(all), &command(line, Beyond::Nothing));
+    let judgement = decide_access(&rules(all), &command(line, Beyond::Nothing));
     assert_eq!(judgement.verdict, expected, "{all:?} {line}: {}", judgement.reason);
 }
 
@@ -101,7 +104,7 @@ fn a_denied_path_is_denied_to_commands() {
     }
     check(&["deny path=/etc/", "approve command=cat /etc/passwd"], "cat /etc/passwd", Deny);
     check(&["deny path=/etc/", "approve command=cat ../../etc/passwd"], "cat ../../etc/passwd", Deny);
-    assert!(Rules::default().add(RuleKind::Deny, "path=../x").is_err());
+    assert!(PolicyRules::default().add_rule(RuleKind::Deny, "path=../x").is_err());
 }
 
 /// PTH-029 for the tools, which reach no further than the workspace.
@@ -111,9 +114,9 @@ fn a_slash_does_not_weaken_a_rule() {
         let rules = rules(&[&format!("deny {rule}"), "approve all"]);
         for path in ["keys", "keys/a", "keys/a/b"] {
             let read = Access::Read { path: path.to_owned(), outside: false };
-            assert_eq!(decide(&rules, &read).verdict, Deny, "{rule} {path}");
+            assert_eq!(decide_access(&rules, &read).verdict, Deny, "{rule} {path}");
             let write = Access::Write { path: path.to_owned(), protected: None };
-            assert_eq!(decide(&rules, &write).verdict, Deny, "{rule} {path}");
+            assert_eq!(decide_access(&rules, &write).verdict, Deny, "{rule} {path}");
         }
     }
 }
@@ -127,8 +130,9 @@ fn links_that_lead_elsewhere_are_asked_about() {
         ("plain".to_owned(), Some("src/a".to_owned())),
     ];
     let judge = |all: &[&str], line: &str| {
-        let facts = Facts { links: links.clone(), ..facts("plain", Shell::Bash) };
-        decide(&rules(all), &Access::Command { command: line.to_owned(), facts, beyond: Beyond::Nothing }).verdict
+        let facts = CommandFacts { links: links.clone(), ..facts("plain", ShellKind::Bash) };
+        decide_access(&rules(all), &Access::Command { command: line.to_owned(), facts, beyond: Beyond::Nothing })
+            .verdict
     };
     for line in [
         "cat link",
@@ -146,7 +150,7 @@ fn links_that_lead_elsewhere_are_asked_about() {
     assert_eq!(judge(&["deny path=**/.env"], "cat src/in"), Deny);
     assert_eq!(judge(&[], "cat plain"), Allow);
     assert_eq!(judge(&[], "cat other"), Allow);
-    let wanted = needs("cd src && cat a ../b *.c -n --x=y <d", &facts("plain", Shell::Bash)).paths;
+    let wanted = required_facts("cd src && cat a ../b *.c -n --x=y <d", &facts("plain", ShellKind::Bash)).paths;
     for path in ["src/a", "src/../b", "src/*.c", "src/y", "src/d"] {
         assert!(wanted.iter().any(|(known, _)| known == path), "{path}: {wanted:?}");
     }
@@ -155,11 +159,12 @@ fn links_that_lead_elsewhere_are_asked_about() {
 /// A program that follows links on its own way is asked about where one leads out of the workspace, or where nobody looked.
 #[test]
 fn links_on_the_way() {
-    let judge = |roaming: &Roaming, line: &str| {
-        let facts = Facts { roaming: roaming.clone(), ..facts("plain", Shell::Bash) };
-        decide(&rules(&[]), &Access::Command { command: line.to_owned(), facts, beyond: Beyond::Nothing }).verdict
+    let judge = |roaming: &SymlinkTraversal, line: &str| {
+        let facts = CommandFacts { symlink_traversal: roaming.clone(), ..facts("plain", ShellKind::Bash) };
+        decide_access(&rules(&[]), &Access::Command { command: line.to_owned(), facts, beyond: Beyond::Nothing })
+            .verdict
     };
-    let outside = Roaming::Outside("docs/notes".to_owned());
+    let outside = SymlinkTraversal::Outside("docs/notes".to_owned());
     for line in [
         "grep -R x .",
         "grep -nR x .",
@@ -181,9 +186,16 @@ fn links_on_the_way() {
         "bash -c 'grep -R x .'",
     ] {
         assert_eq!(judge(&outside, line), Ask, "{line}");
-        assert_eq!(judge(&Roaming::Unknown, line), Ask, "{line}");
-        assert_eq!(judge(&Roaming::Inside, line), Allow, "{line}");
-        assert!(needs(line, &Facts { roaming: Roaming::Unknown, ..facts("plain", Shell::Bash) }).roams, "{line}");
+        assert_eq!(judge(&SymlinkTraversal::Unknown, line), Ask, "{line}");
+        assert_eq!(judge(&SymlinkTraversal::Inside, line), Allow, "{line}");
+        assert!(
+            required_facts(
+                line,
+                &CommandFacts { symlink_traversal: SymlinkTraversal::Unknown, ..facts("plain", ShellKind::Bash) }
+            )
+            .follows_symlinks,
+            "{line}"
+        );
     }
     for line in [
         "grep -rn x .",
@@ -203,9 +215,12 @@ fn links_on_the_way() {
 #[test]
 fn a_plain_shell_reads_otherwise() {
     let judge = |line: &str| {
-        let access =
-            Access::Command { command: line.to_owned(), facts: facts("plain", Shell::Plain), beyond: Beyond::Nothing };
-        decide(&rules(&[]), &access).verdict
+        let access = Access::Command {
+            command: line.to_owned(),
+            facts: facts("plain", ShellKind::Plain),
+            beyond: Beyond::Nothing,
+        };
+        decide_access(&rules(&[]), &access).verdict
     };
     for line in [
         "[[ a > PWNED ]]",
@@ -228,7 +243,7 @@ fn a_plain_shell_reads_otherwise() {
 fn tools_of_servers() {
     let judge = |all: &[&str], tool: &str| {
         let access = Access::Server { server: "github".to_owned(), tool: tool.to_owned() };
-        decide(&rules(all), &access).verdict
+        decide_access(&rules(all), &access).verdict
     };
     assert_eq!(judge(&[], "get_issue"), Ask);
     assert_eq!(judge(&["approve all"], "get_issue"), Ask);
@@ -239,17 +254,17 @@ fn tools_of_servers() {
     assert_eq!(judge(&["approve mcp=github/get_issue"], "get_issue"), Allow);
     assert_eq!(judge(&["allow mcp=github/*", "ask mcp=github/get_*"], "get_issue"), Ask);
     assert_eq!(judge(&["allow mcp=github/*", "deny mcp=*/get_*"], "get_issue"), Deny);
-    let mut rules = Rules::default();
-    assert!(rules.add(RuleKind::Allow, "mcp=*/x").is_err());
-    assert!(rules.approve("mcp=*").is_err());
-    assert!(rules.add(RuleKind::Deny, "mcp=").is_err());
+    let mut rules = PolicyRules::default();
+    assert!(rules.add_rule(RuleKind::Allow, "mcp=*/x").is_err());
+    assert!(rules.add_approval("mcp=*").is_err());
+    assert!(rules.add_rule(RuleKind::Deny, "mcp=").is_err());
     let access = Access::Server { server: "s".to_owned(), tool: "t".to_owned() };
-    assert_eq!(decide(&rules, &access).proposals, ["mcp=s/t"]);
+    assert_eq!(decide_access(&rules, &access).proposals, ["mcp=s/t"]);
 }
 
 #[test]
 fn beyond_the_sandbox() {
-    let judge = |all: &[&str], line: &str, beyond| decide(&rules(all), &command(line, beyond)).verdict;
+    let judge = |all: &[&str], line: &str, beyond| decide_access(&rules(all), &command(line, beyond)).verdict;
     assert_eq!(judge(&[], "ls", Beyond::Network), Ask);
     assert_eq!(judge(&["approve network"], "ls", Beyond::Network), Allow);
     assert_eq!(judge(&["approve all"], "ls", Beyond::Network), Ask);
@@ -271,7 +286,7 @@ fn a_mode_only_takes_away() {
     let judge = |name: &str, access: &Access| {
         let rules =
             rules(&["approve all", "approve command=touch x", "allow touch **", "allow path=**", "approve host=h"]);
-        decide(&rules.within(mode(name)), access)
+        decide_access(&rules.with_mode(mode(name)), access)
     };
     let run = |line: &str| command(line, Beyond::Nothing);
     for name in ["plan", "docs", "ask"] {
@@ -300,16 +315,16 @@ fn a_mode_only_takes_away() {
         assert_eq!(judge(name, &write("a.rs")).verdict, Allow);
     }
     // A question that is answered with yes still lets it only read.
-    let rules = rules(&["ask ls **"]).within(mode("plan"));
-    let judgement = decide(&rules, &run("ls"));
+    let rules = rules(&["ask ls **"]).with_mode(mode("plan"));
+    let judgement = decide_access(&rules, &run("ls"));
     assert_eq!((judgement.verdict, judgement.only_reads), (Ask, true));
 }
 
 #[test]
 fn where_nothing_is_written_unasked() {
-    let rules = rules(&["approve all", "allow path=**"]).asking_to_write("it is the whole machine");
+    let rules = rules(&["approve all", "allow path=**"]).ask_before_writes("it is the whole machine");
     let write = Access::Write { path: "a".to_owned(), protected: None };
-    let judgement = decide(&rules, &write);
+    let judgement = decide_access(&rules, &write);
     assert_eq!(judgement.verdict, Ask);
     assert!(judgement.reason.contains("whole machine"), "{}", judgement.reason);
 }

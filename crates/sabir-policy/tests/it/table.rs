@@ -1,6 +1,6 @@
 //! Tables: attacks that must not run unasked, and harmless lines that must.
 
-use sabir_policy::{Access, Beyond, RuleKind, Rules, Shell, Verdict, decide};
+use sabir_policy::{Access, Beyond, PolicyRules, RuleKind, ShellKind, Verdict, decide_access};
 
 use super::{facts, judge};
 
@@ -12,10 +12,10 @@ fn no_attack_runs_unasked_and_harmless_lines_do() {
     for line in CASES.iter().flat_map(|cases| cases.lines()).filter(|line| !line.starts_with('#')) {
         let fields: Vec<&str> = line.splitn(4, '\t').collect();
         let command: String = serde_json::from_str(fields[3]).unwrap();
-        let shell = if fields[1] == "zsh" { Shell::Zsh } else { Shell::Bash };
+        let shell = if fields[1] == "zsh" { ShellKind::Zsh } else { ShellKind::Bash };
         let access =
             Access::Command { command: command.clone(), facts: facts(fields[2], shell), beyond: Beyond::Nothing };
-        let judgement = decide(&Rules::default(), &access);
+        let judgement = decide_access(&PolicyRules::default(), &access);
         let expected = fields[0] == "benign";
         if expected {
             harmless += 1
@@ -37,7 +37,7 @@ fn lines_of_our_own() {
     for line in include_str!("lines.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let (expected, command) = line.split_at(2);
         let command = command.replace("\\n", "\n");
-        let judgement = judge(&Rules::default(), &command);
+        let judgement = judge(&PolicyRules::default(), &command);
         let found = match judgement.verdict {
             Verdict::Allow => "+ ",
             Verdict::Ask => "? ",
@@ -52,13 +52,13 @@ fn lines_of_our_own() {
 
 #[track_caller]
 fn check(rules: &[(&str, &str)], line: &str, expected: Verdict) {
-    let mut all = Rules::default();
+    let mut all = PolicyRules::default();
     for (kind, rule) in rules {
         match *kind {
-            "approve" => all.approve(rule).unwrap(),
-            "allow" => all.add(RuleKind::Allow, rule).unwrap(),
-            "ask" => all.add(RuleKind::Ask, rule).unwrap(),
-            _ => all.add(RuleKind::Deny, rule).unwrap(),
+            "approve" => all.add_approval(rule).unwrap(),
+            "allow" => all.add_rule(RuleKind::Allow, rule).unwrap(),
+            "ask" => all.add_rule(RuleKind::Ask, rule).unwrap(),
+            _ => all.add_rule(RuleKind::Deny, rule).unwrap(),
         }
     }
     let judgement = judge(&all, line);
@@ -122,11 +122,11 @@ fn kinds_are_narrow() {
     check(&[("approve", "kind=make")], "make CC=./evil", Ask);
     check(&[("approve", "kind=make")], "make -f evil.mk", Ask);
     assert_eq!(
-        judge(&Rules::default(), "cargo test -p a && git commit -m 'two words'").proposals,
+        judge(&PolicyRules::default(), "cargo test -p a && git commit -m 'two words'").proposals,
         ["kind=cargo", "kind=git commits"]
     );
-    assert!(judge(&Rules::default(), "cargo test && touch ../x && evil").proposals.is_empty());
-    assert!(judge(&Rules::default(), "cargo test > out").proposals.is_empty());
+    assert!(judge(&PolicyRules::default(), "cargo test && touch ../x && evil").proposals.is_empty());
+    assert!(judge(&PolicyRules::default(), "cargo test > out").proposals.is_empty());
 }
 
 #[test]
@@ -188,6 +188,6 @@ fn what_cannot_be_taken_back_is_asked_about() {
 #[test]
 fn rules_that_mean_everything_are_none() {
     for rule in ["", " ", "*", "** x", "a ** b", "c* x", "'open", "kind=everything", "host="] {
-        assert!(Rules::default().add(RuleKind::Allow, rule).is_err(), "{rule}");
+        assert!(PolicyRules::default().add_rule(RuleKind::Allow, rule).is_err(), "{rule}");
     }
 }

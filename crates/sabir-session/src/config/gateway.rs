@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sabir_gateway::{Limits, Mending};
+use sabir_gateway::{GatewayLimits, RepairMode};
 use sabir_model::Secret;
 use serde::{Deserialize, Deserializer};
 
-use crate::providers::LONGEST;
+use crate::providers::MAX_SECONDS;
 
 /// How the gateway logs requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -48,7 +48,7 @@ pub struct GatewayModelKeys {
     pub key_env: Option<String>,
     pub protocol: Option<String>,
     #[serde(default)]
-    pub mend: Way,
+    pub mend: MendKey,
     /// How often a request that failed before its answer is sent again.
     pub retries: Option<u32>,
     /// Further names; `*` for any other one.
@@ -58,7 +58,7 @@ pub struct GatewayModelKeys {
 
 /// What is done about calls that are not right.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Way(pub Mending);
+pub struct MendKey(pub RepairMode);
 
 /// `[gateway.limits]`.
 #[derive(Debug, Default, Deserialize)]
@@ -75,7 +75,7 @@ struct GatewayLimitKeys {
     ping_seconds: Option<u64>,
 }
 
-impl<'de> Deserialize<'de> for Way {
+impl<'de> Deserialize<'de> for MendKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map(Self).map_err(serde::de::Error::custom)
     }
@@ -83,12 +83,12 @@ impl<'de> Deserialize<'de> for Way {
 
 impl GatewayKeys {
     /// Whether the file holds a token itself.
-    pub fn hold_token(&self) -> bool {
+    pub fn has_token(&self) -> bool {
         self.token.is_some()
     }
 
     /// Finds what cannot be meant.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check_keys(&self) -> Result<(), String> {
         if self.token.is_some() && self.token_env.is_some() {
             return Err("[gateway]: give one of token and token_env".to_owned());
         }
@@ -108,13 +108,13 @@ impl GatewayKeys {
     }
 
     /// The limits, where none is given the usual ones.
-    pub fn limits(&self) -> Limits {
-        let (keys, usual) = (&self.limits, Limits::default());
+    pub fn gateway_limits(&self) -> GatewayLimits {
+        let (keys, usual) = (&self.limits, GatewayLimits::default());
         let count = |key: Option<u32>, usual: usize| key.map_or(usual, |count| count.max(1) as usize);
         let time = |key: Option<u64>, usual: Duration| {
-            key.map_or(usual, |seconds| Duration::from_secs(seconds.clamp(1, LONGEST)))
+            key.map_or(usual, |seconds| Duration::from_secs(seconds.clamp(1, MAX_SECONDS)))
         };
-        Limits {
+        GatewayLimits {
             body: keys.body_mib.map_or(usual.body, |mib| (mib.clamp(1, 1024) as usize) << 20),
             connections: count(keys.connections, usual.connections),
             answers: count(keys.answers, usual.answers),

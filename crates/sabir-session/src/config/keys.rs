@@ -12,21 +12,21 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// The names of the fields of a group.
-pub(super) fn of<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
+pub(super) fn field_names<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
     let mut fields: &'static [&'static str] = &[];
-    _ = T::deserialize(Probe(&mut fields));
+    _ = T::deserialize(FieldNameProbe(&mut fields));
     fields
 }
 
 /// The first key that is none of these, with where it begins in the text.
-pub(super) fn unknown(text: &str, known: &[&str]) -> Option<(usize, String)> {
+pub(super) fn first_unknown_key(text: &str, known: &[&str]) -> Option<(usize, String)> {
     let keys: BTreeMap<Spanned<String>, toml::Value> = toml::from_str(text).ok()?;
     let strange = keys.into_keys().filter(|key| !known.contains(&key.get_ref().as_str()));
     strange.map(|key| (key.span().start, key.into_inner())).min()
 }
 
 /// The file, and the line of the deepest key on that way that it holds. An item of an array goes by its number, from 0.
-pub(crate) fn place((path, text): (&Path, &str), keys: &[&str]) -> String {
+pub(crate) fn locate_key((path, text): (&Path, &str), keys: &[&str]) -> String {
     let mut at = 0;
     if let Ok(table) = DeTable::parse(text) {
         let root = DeValue::Table(table.into_inner());
@@ -52,9 +52,9 @@ pub(crate) fn place((path, text): (&Path, &str), keys: &[&str]) -> String {
 }
 
 /// Is asked for a struct, and notes the names of its fields.
-struct Probe<'a>(&'a mut &'static [&'static str]);
+struct FieldNameProbe<'a>(&'a mut &'static [&'static str]);
 
-impl<'de> Deserializer<'de> for Probe<'_> {
+impl<'de> Deserializer<'de> for FieldNameProbe<'_> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {

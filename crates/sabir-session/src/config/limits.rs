@@ -39,7 +39,7 @@ pub(crate) struct CompletionKeys {
 
 impl LimitKeys {
     /// Finds what cannot be meant.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check_limits(&self) -> Result<(), String> {
         if self.compact_at.is_some_and(|percent| !(10..=95).contains(&percent)) {
             return Err("compact_at: give a percentage of the context from 10 to 95".to_owned());
         }

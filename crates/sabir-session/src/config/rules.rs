@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use sabir_policy::{RuleKind, Rules};
+use sabir_policy::{PolicyRules, RuleKind};
 use serde::Deserialize;
 
-use super::meaning;
+use super::pattern_check;
 use crate::error::SessionError;
 use crate::spec::RuleSpec;
 
@@ -40,12 +40,12 @@ pub struct ModeTable {
 
 /// What is wrong in the file: where, as the keys that lead there, and why.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct ConfigProblem {
     pub keys: Vec<String>,
     pub why: String,
 }
 
-impl Wrong {
+impl ConfigProblem {
     pub fn new(keys: &[&str], why: impl Into<String>) -> Self {
         Self { keys: keys.iter().map(|key| (*key).to_owned()).collect(), why: why.into() }
     }
@@ -53,39 +53,40 @@ impl Wrong {
 
 impl RuleKeys {
     /// Reads every rule of the file, for whichever folder it will hold.
-    pub(super) fn check(&self, home: Option<&Path>) -> Result<(), Wrong> {
-        let mut rules = Rules::default();
-        for (kind, name, patterns) in self.patterns() {
+    pub(super) fn check_rules(&self, home: Option<&Path>) -> Result<(), ConfigProblem> {
+        let mut rules = PolicyRules::default();
+        for (kind, name, patterns) in self.rule_patterns() {
             for (at, pattern) in patterns.iter().enumerate() {
-                add(&mut rules, kind, pattern, Path::new("/"), home)
-                    .map_err(|why| Wrong::new(&[name, &at.to_string()], format!("{name}: {why}")))?;
+                add_rule(&mut rules, kind, pattern, Path::new("/"), home)
+                    .map_err(|why| ConfigProblem::new(&[name, &at.to_string()], format!("{name}: {why}")))?;
             }
         }
         for (at, rule) in self.approve.iter().enumerate() {
-            approve(&mut rules, rule)
-                .map_err(|why| Wrong::new(&["approve", &at.to_string()], format!("approve: {why}")))?;
+            add_approval(&mut rules, rule)
+                .map_err(|why| ConfigProblem::new(&["approve", &at.to_string()], format!("approve: {why}")))?;
         }
         Ok(())
     }
 
     /// The rules of the file and of the flags, for a workspace in that folder. One that cannot be read is an error: without it
     /// something might be allowed.
-    pub fn rules(&self, flags: &RuleSpec, root: &Path, home: Option<&Path>) -> Result<Rules, SessionError> {
-        let mut rules = Rules::default();
-        for ((kind, name, kept), given) in self.patterns().into_iter().zip([&flags.allow, &flags.ask, &flags.deny]) {
+    pub fn build_rules(&self, flags: &RuleSpec, root: &Path, home: Option<&Path>) -> Result<PolicyRules, SessionError> {
+        let mut rules = PolicyRules::default();
+        for ((kind, name, kept), given) in self.rule_patterns().into_iter().zip([&flags.allow, &flags.ask, &flags.deny])
+        {
             for pattern in kept.iter().chain(given) {
-                add(&mut rules, kind, pattern, root, home)
+                add_rule(&mut rules, kind, pattern, root, home)
                     .map_err(|why| SessionError::invalid(format!("{name}: {why}")))?;
             }
         }
         for rule in self.approve.iter().chain(&flags.approve) {
-            approve(&mut rules, rule).map_err(|why| SessionError::invalid(format!("approve: {why}")))?;
+            add_approval(&mut rules, rule).map_err(|why| SessionError::invalid(format!("approve: {why}")))?;
         }
         Ok(rules)
     }
 
     /// The patterns, with their key.
-    fn patterns(&self) -> [(RuleKind, &'static str, &[String]); 3] {
+    fn rule_patterns(&self) -> [(RuleKind, &'static str, &[String]); 3] {
         [
             (RuleKind::Allow, "allow", &self.allow),
             (RuleKind::Ask, "ask", &self.ask),
@@ -94,19 +95,25 @@ impl RuleKeys {
     }
 }
 
-fn add(rules: &mut Rules, kind: RuleKind, pattern: &str, root: &Path, home: Option<&Path>) -> Result<(), String> {
-    meaning::of_rule(pattern).map_or(Ok(()), Err)?;
-    let forms = forms(pattern, root, home);
-    forms.iter().try_for_each(|form| rules.add(kind, form)).map_err(|error| error.to_string())
+fn add_rule(
+    rules: &mut PolicyRules,
+    kind: RuleKind,
+    pattern: &str,
+    root: &Path,
+    home: Option<&Path>,
+) -> Result<(), String> {
+    pattern_check::rule_problem(pattern).map_or(Ok(()), Err)?;
+    let forms = path_forms(pattern, root, home);
+    forms.iter().try_for_each(|form| rules.add_rule(kind, form)).map_err(|error| error.to_string())
 }
 
-fn approve(rules: &mut Rules, rule: &str) -> Result<(), String> {
-    meaning::of_rule(rule).map_or(Ok(()), Err)?;
-    rules.approve(rule).map_err(|error| error.to_string())
+fn add_approval(rules: &mut PolicyRules, rule: &str) -> Result<(), String> {
+    pattern_check::rule_problem(rule).map_or(Ok(()), Err)?;
+    rules.add_approval(rule).map_err(|error| error.to_string())
 }
 
 /// The ways to write a path rule: as it is, from the home folder as an absolute path, and seen from the workspace if it lies in there.
-fn forms(pattern: &str, root: &Path, home: Option<&Path>) -> Vec<String> {
+fn path_forms(pattern: &str, root: &Path, home: Option<&Path>) -> Vec<String> {
     let Some(path) = pattern.trim().strip_prefix("path=").map(str::trim) else { return vec![pattern.to_owned()] };
     let mut forms = vec![pattern.to_owned()];
     let absolute = match (path.strip_prefix('~'), home.and_then(Path::to_str)) {
@@ -128,12 +135,12 @@ fn forms(pattern: &str, root: &Path, home: Option<&Path>) -> Vec<String> {
 mod tests {
     use std::path::Path;
 
-    use super::forms;
+    use super::path_forms;
 
     #[test]
     fn forms_of_path_rules() {
         let check = |pattern: &str, expected: &[&str]| {
-            assert_eq!(forms(pattern, Path::new("/home/u/w"), Some(Path::new("/home/u"))), expected);
+            assert_eq!(path_forms(pattern, Path::new("/home/u/w"), Some(Path::new("/home/u"))), expected);
         };
         check("git push **", &["git push **"]);
         check("path=src/**", &["path=src/**"]);

@@ -10,12 +10,12 @@ const MAX_BYTES: u64 = 4 << 20;
 
 /// Reads a text file that the user named.
 pub fn read_text(path: &Path) -> Result<String, SessionError> {
-    text_of(path, std::fs::read(path).map_err(|error| unreadable(path, &error))?)
+    decode_text(path, std::fs::read(path).map_err(|error| unreadable_file(path, &error))?)
 }
 
 /// The text of the file, and its mode. It is read more than once in the life of a command, and nothing may be waited for.
-pub(super) fn whole(path: &Path) -> Result<(String, u32), SessionError> {
-    let fail = |error| unreadable(path, &error);
+pub(super) fn read_regular_file(path: &Path) -> Result<(String, u32), SessionError> {
+    let fail = |error| unreadable_file(path, &error);
     let found = std::fs::metadata(path).map_err(fail)?;
     if !found.is_file() && path != Path::new("/dev/null") {
         let (shown, is) = (path.display(), if found.is_dir() { "a folder" } else { "not a regular file" });
@@ -29,15 +29,15 @@ pub(super) fn whole(path: &Path) -> Result<(String, u32), SessionError> {
             "{shown} cannot be used: it has {size} MiB, and a configuration at most {most} MiB; name another"
         )));
     }
-    let text = text_of(path, std::fs::read(path).map_err(fail)?)?;
+    let text = decode_text(path, std::fs::read(path).map_err(fail)?)?;
     Ok((text, found.permissions().mode()))
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> SessionError {
+fn unreadable_file(path: &Path, error: &std::io::Error) -> SessionError {
     SessionError::invalid(format!("{} cannot be read: {error}", path.display()))
 }
 
-fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String, SessionError> {
+fn decode_text(path: &Path, bytes: Vec<u8>) -> Result<String, SessionError> {
     let text = String::from_utf8(bytes)
         .map_err(|error| SessionError::invalid(format!("{} is no UTF-8 text: {error}", path.display())))?;
     Ok(text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned))

@@ -8,7 +8,7 @@
 //! `edit`, `browser`, `command`, `mcp` and `modes`, with `fileRegex` for `edit`. Unsupported: look-around in
 //! `fileRegex`.
 
-use sabir_policy::{FilePattern, Group, Mode};
+use sabir_policy::{FilePattern, Mode, ToolGroup};
 use sabir_workspace::{Workspace, WorkspaceError};
 use serde::Deserialize;
 use serde_json::Value;
@@ -34,14 +34,14 @@ pub struct ModeFault {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct File {
+struct RooFile {
     #[serde(default)]
     custom_modes: Vec<Value>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Custom {
+struct RooMode {
     slug: String,
     #[serde(default)]
     name: String,
@@ -53,26 +53,26 @@ struct Custom {
     role_definition: String,
     #[serde(default)]
     custom_instructions: String,
-    groups: Vec<Entry>,
+    groups: Vec<GroupEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Entry {
+enum GroupEntry {
     Whole(String),
-    Limited(String, Limit),
+    Limited(String, GroupLimit),
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Limit {
+struct GroupLimit {
     file_regex: Option<String>,
 }
 
 impl RooModes {
     /// The modes of a folder; `taken` says whose a name is already.
-    pub(super) fn read(workspace: &Workspace, taken: impl Fn(&str) -> Option<&'static str>) -> Self {
-        match text(workspace) {
+    pub(super) fn read_folder(workspace: &Workspace, taken: impl Fn(&str) -> Option<&'static str>) -> Self {
+        match read_text(workspace) {
             Ok(None) => Self::default(),
             Ok(Some(text)) => Self::parse(&text, taken),
             Err(why) => Self { modes: Vec::new(), faults: vec![ModeFault { name: String::new(), why }] },
@@ -80,7 +80,7 @@ impl RooModes {
     }
 
     fn parse(text: &str, taken: impl Fn(&str) -> Option<&'static str>) -> Self {
-        let file: File = match serde_saphyr::from_str(text) {
+        let file: RooFile = match serde_saphyr::from_str(text) {
             Ok(file) => file,
             Err(error) => {
                 let why = error.to_string();
@@ -95,7 +95,7 @@ impl RooModes {
                 found.modes.iter().any(|mode| mode.name == name).then_some("stands here twice; the first counts");
             let mode = match taken(&name).or(twice) {
                 Some(whose) => Err(format!("the name {whose}")),
-                None => mode(value),
+                None => convert_mode(value),
             };
             match mode {
                 Ok(mode) => found.modes.push(mode),
@@ -114,9 +114,9 @@ impl std::fmt::Display for ModeFault {
     }
 }
 
-fn text(workspace: &Workspace) -> Result<Option<String>, String> {
-    let path = workspace.path(NAME).map_err(|error| error.to_string())?;
-    let content = match workspace.read(&path, MAX_BYTES) {
+fn read_text(workspace: &Workspace) -> Result<Option<String>, String> {
+    let path = workspace.parse_path(NAME).map_err(|error| error.to_string())?;
+    let content = match workspace.read_file(&path, MAX_BYTES) {
         Ok(content) => content,
         Err(WorkspaceError::Missing { .. }) => return Ok(None),
         Err(error) => return Err(error.to_string()),
@@ -127,8 +127,8 @@ fn text(workspace: &Workspace) -> Result<Option<String>, String> {
     String::from_utf8(content.bytes).map(Some).map_err(|_| "it is not UTF-8".to_owned())
 }
 
-fn mode(value: Value) -> Result<Mode, String> {
-    let custom: Custom = serde_json::from_value(value).map_err(|error| error.to_string())?;
+fn convert_mode(value: Value) -> Result<Mode, String> {
+    let custom: RooMode = serde_json::from_value(value).map_err(|error| error.to_string())?;
     let is_slug = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
     if custom.slug.is_empty() || !custom.slug.chars().all(is_slug) {
         return Err("`slug` has to be made of letters, digits and hyphens".to_owned());
@@ -136,16 +136,16 @@ fn mode(value: Value) -> Result<Mode, String> {
     let (mut groups, mut write, mut free) = (Vec::new(), Vec::new(), false);
     for entry in custom.groups {
         let (name, limit) = match entry {
-            Entry::Whole(name) => (name, None),
-            Entry::Limited(name, limit) => (name, limit.file_regex),
+            GroupEntry::Whole(name) => (name, None),
+            GroupEntry::Limited(name, limit) => (name, limit.file_regex),
         };
-        let group = group(&name)?;
+        let group = convert_group(&name)?;
         match (group, limit) {
-            (Group::Edit, Some(regex)) => {
-                let pattern = FilePattern::expression(&regex);
+            (ToolGroup::Edit, Some(regex)) => {
+                let pattern = FilePattern::from_regex(&regex);
                 write.push(pattern.map_err(|error| format!("`fileRegex` `{regex}` cannot be used: {error}"))?);
             }
-            (Group::Edit, None) => free = true,
+            (ToolGroup::Edit, None) => free = true,
             // Wider than what is meant would be worse than no mode at all.
             (_, Some(_)) => return Err(format!("`fileRegex` limits `edit` only, not `{name}`")),
             (_, None) => {}
@@ -169,14 +169,14 @@ fn mode(value: Value) -> Result<Mode, String> {
 }
 
 /// What Roo's group is here.
-fn group(name: &str) -> Result<Group, String> {
+fn convert_group(name: &str) -> Result<ToolGroup, String> {
     Ok(match name {
-        "read" => Group::Read,
-        "edit" => Group::Edit,
-        "command" => Group::Command,
-        "browser" => Group::Fetch,
-        "mcp" => Group::Server,
-        "modes" => Group::Switch,
+        "read" => ToolGroup::Read,
+        "edit" => ToolGroup::Edit,
+        "command" => ToolGroup::Command,
+        "browser" => ToolGroup::Fetch,
+        "mcp" => ToolGroup::Server,
+        "modes" => ToolGroup::Switch,
         other => return Err(format!("`{other}` is none of read, edit, browser, command, mcp, modes")),
     })
 }
@@ -208,7 +208,14 @@ customModes:
         let RooModes { modes, faults } = RooModes::parse(text, taken);
         let told = modes.iter().map(|mode| {
             let groups: Vec<_> = mode.groups.iter().map(|group| group.name()).collect();
-            format!("{} [{}] {} ({}) {:?}", mode.name, groups.join(" "), mode.writes(), mode.about, mode.instructions)
+            format!(
+                "{} [{}] {} ({}) {:?}",
+                mode.name,
+                groups.join(" "),
+                mode.writable_patterns(),
+                mode.about,
+                mode.instructions
+            )
         });
         let told: Vec<_> = told.chain(faults.iter().map(ToString::to_string)).collect();
         assert_eq!(told.len(), expected.len(), "{told:?}");

@@ -10,25 +10,25 @@ const CLIENT: u8 = 3;
 const ERROR: u8 = 2;
 
 /// The body of a request with these spans, without what has the shape of a secret.
-pub(super) fn body(spans: &[Span]) -> String {
+pub(super) fn request_body(spans: &[Span]) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let resource = [("service.name", json!("sabir")), ("service.version", json!(version))];
     let body = json!({"resourceSpans": [{
-        "resource": {"attributes": attributes(&resource)},
+        "resource": {"attributes": attributes_json(&resource)},
         "scopeSpans": [{
             "scope": {"name": "sabir", "version": version},
-            "spans": spans.iter().map(span).collect::<Vec<_>>(),
+            "spans": spans.iter().map(span_json).collect::<Vec<_>>(),
         }],
     }]});
-    redact::json(&body.to_string()).into_owned()
+    redact::redact_json(&body.to_string()).into_owned()
 }
 
-fn span(span: &Span) -> Value {
+fn span_json(span: &Span) -> Value {
     let Span { trace, id, parent, name, is_client, time: (from, to), attributes: all, failed } = span;
     let mut value = json!({
         "traceId": format!("{trace:032x}"), "spanId": format!("{id:016x}"), "name": name,
         "kind": if *is_client { CLIENT } else { INTERNAL },
-        "startTimeUnixNano": from.to_string(), "endTimeUnixNano": to.to_string(), "attributes": attributes(all),
+        "startTimeUnixNano": from.to_string(), "endTimeUnixNano": to.to_string(), "attributes": attributes_json(all),
         "status": if *failed { json!({"code": ERROR}) } else { json!({}) },
     });
     if let (Some(parent), Some(members)) = (parent, value.as_object_mut()) {
@@ -37,11 +37,11 @@ fn span(span: &Span) -> Value {
     value
 }
 
-fn attributes(all: &[(&'static str, Value)]) -> Vec<Value> {
-    all.iter().map(|(key, value)| json!({"key": key, "value": any(value)})).collect()
+fn attributes_json(all: &[(&'static str, Value)]) -> Vec<Value> {
+    all.iter().map(|(key, value)| json!({"key": key, "value": value_json(value)})).collect()
 }
 
-fn any(value: &Value) -> Value {
+fn value_json(value: &Value) -> Value {
     match value {
         Value::String(text) => json!({"stringValue": text}),
         Value::Bool(yes) => json!({"boolValue": yes}),
@@ -49,7 +49,7 @@ fn any(value: &Value) -> Value {
             Some(number) => json!({"intValue": number.to_string()}),
             None => json!({"doubleValue": number}),
         },
-        Value::Array(items) => json!({"arrayValue": {"values": items.iter().map(any).collect::<Vec<_>>()}}),
+        Value::Array(items) => json!({"arrayValue": {"values": items.iter().map(value_json).collect::<Vec<_>>()}}),
         other => json!({"stringValue": other.to_string()}),
     }
 }
@@ -70,7 +70,7 @@ mod tests {
             attributes: vec![("a", json!("x")), ("b", json!(3)), ("c", json!(["y"]))],
             failed: true,
         };
-        let body: Value = serde_json::from_str(&body(&[one])).unwrap();
+        let body: Value = serde_json::from_str(&request_body(&[one])).unwrap();
         let span = &body["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
         let expected = json!({
             "traceId": "000000000000000000000000000000ab", "spanId": "00000000000000cd", "name": "chat m", "kind": 3,

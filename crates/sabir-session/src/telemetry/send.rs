@@ -15,18 +15,18 @@ use super::otlp;
 use super::spans::Span;
 
 /// How many spans may wait.
-const WAITING: usize = 2048;
+const MAX_WAITING: usize = 2048;
 /// How many are sent at once.
-const BATCH: usize = 256;
+const MAX_BATCH: usize = 256;
 /// How long a span waits for others.
-const GATHER: Duration = Duration::from_secs(5);
+const BATCH_INTERVAL: Duration = Duration::from_secs(5);
 /// How long one request may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the end of a task waits for the last of them.
-const LAST: Duration = Duration::from_secs(3);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The task's end of the channel.
-pub(super) struct Sender {
+pub(super) struct SpanSender {
     spans: Option<SyncSender<Span>>,
     done: Receiver<()>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Sender {
 ///
 /// # Errors
 /// In words, if it is no address of a collector.
-pub(super) fn url(endpoint: &str) -> Result<Url, String> {
+pub(super) fn traces_url(endpoint: &str) -> Result<Url, String> {
     let base = endpoint.trim().trim_end_matches('/');
     let full = if base.ends_with("/v1/traces") { base.to_owned() } else { format!("{base}/v1/traces") };
     let url = Url::parse(&full).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
@@ -47,7 +47,7 @@ pub(super) fn url(endpoint: &str) -> Result<Url, String> {
 ///
 /// # Errors
 /// In words, with the name of one that is no header; its value is not shown.
-pub(super) fn headers(given: &BTreeMap<String, Secret>) -> Result<HeaderMap, String> {
+pub(super) fn parse_headers(given: &BTreeMap<String, Secret>) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     headers.insert(reqwest::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     for (name, value) in given {
@@ -60,13 +60,13 @@ pub(super) fn headers(given: &BTreeMap<String, Secret>) -> Result<HeaderMap, Str
     Ok(headers)
 }
 
-impl Sender {
+impl SpanSender {
     /// Begins the thread. Nothing is connected before there is a span.
     pub(super) fn new(url: Url, headers: HeaderMap) -> Self {
-        let (spans, waiting) = sync_channel(WAITING);
+        let (spans, waiting) = sync_channel(MAX_WAITING);
         let (ended, done) = sync_channel(1);
         std::thread::spawn(move || {
-            deliver(&waiting, &url, &headers);
+            deliver_spans(&waiting, &url, &headers);
             _ = ended.send(());
         });
         Self { spans: Some(spans), done }
@@ -80,36 +80,36 @@ impl Sender {
     }
 }
 
-impl Drop for Sender {
+impl Drop for SpanSender {
     fn drop(&mut self) {
         self.spans = None;
         // Whoever is not there by then is not waited for.
-        _ = self.done.recv_timeout(LAST);
+        _ = self.done.recv_timeout(FLUSH_TIMEOUT);
     }
 }
 
 /// Gathers and sends until the task is over.
-fn deliver(waiting: &Receiver<Span>, url: &Url, headers: &HeaderMap) {
+fn deliver_spans(waiting: &Receiver<Span>, url: &Url, headers: &HeaderMap) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
     // Made while the task works, so that its end need not wait for that.
-    let Some(client) = client(headers, url) else { return };
+    let Some(client) = build_client(headers, url) else { return };
     while let Ok(first) = waiting.recv() {
         let mut batch = vec![first];
-        let until = Instant::now() + GATHER;
-        while batch.len() < BATCH {
+        let until = Instant::now() + BATCH_INTERVAL;
+        while batch.len() < MAX_BATCH {
             match waiting.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(span) => batch.push(span),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
         }
-        let request = client.post(url.clone()).body(otlp::body(&batch));
+        let request = client.post(url.clone()).body(otlp::request_body(&batch));
         // What became of it changes nothing.
         _ = runtime.block_on(async { request.send().await?.bytes().await });
     }
 }
 
 /// What sends. Without TLS no certificates are read. Nothing is connected here.
-fn client(headers: &HeaderMap, url: &Url) -> Option<Client> {
+fn build_client(headers: &HeaderMap, url: &Url) -> Option<Client> {
     // An error says that there is one already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let agent = concat!("sabir/", env!("CARGO_PKG_VERSION"));
@@ -117,7 +117,7 @@ fn client(headers: &HeaderMap, url: &Url) -> Option<Client> {
     let redirect = reqwest::redirect::Policy::none();
     let client = Client::builder().default_headers(headers.clone()).user_agent(agent).redirect(redirect).no_proxy();
     let client = if url.scheme() == "https" { client } else { client.tls_certs_only([]) };
-    client.timeout(PATIENCE).build().ok()
+    client.timeout(REQUEST_TIMEOUT).build().ok()
 }
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn addresses_of_collectors() {
         let check = |endpoint: &str, expected: Option<&str>| {
-            assert_eq!(url(endpoint).ok().as_ref().map(Url::as_str), expected, "{endpoint}");
+            assert_eq!(traces_url(endpoint).ok().as_ref().map(Url::as_str), expected, "{endpoint}");
         };
         check("http://127.0.0.1:4318", Some("http://127.0.0.1:4318/v1/traces"));
         check("https://otel.example.org/x/", Some("https://otel.example.org/x/v1/traces"));

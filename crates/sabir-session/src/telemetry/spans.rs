@@ -12,14 +12,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use sabir_agent::{Author, Outcome, Record, Shift, TaskId, Trail, When, control};
-use sabir_call::{Call, CallId, Ending, Part, Usage};
+use sabir_agent::{ContextChange, Delivery, ModeHistory, Record, SummaryAuthor, TaskId, TaskOutcome, control};
+use sabir_call::{Call, CallId, MessagePart, ToolResultStatus, Usage};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 /// What identifies the spans of a run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ids {
+pub(crate) struct TraceIds {
     /// Of all of them.
     pub(crate) trace: u128,
     /// That of the first; the others are counted from there.
@@ -28,7 +28,7 @@ pub(crate) struct Ids {
 
 /// Who is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct AskedModel {
     /// The provider, by Sabir's name.
     pub(crate) provider: String,
     /// The provider's name of the model.
@@ -36,7 +36,7 @@ pub(crate) struct Asked {
 }
 
 /// The task's model, and those of its modes.
-type Models = (Asked, BTreeMap<String, Asked>);
+type AskedModels = (AskedModel, BTreeMap<String, AskedModel>);
 
 /// Something that took its time.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,15 +57,15 @@ pub(crate) struct Span {
 
 /// Makes spans of the records of one run.
 #[derive(Debug)]
-pub(crate) struct Tracer {
-    ids: Ids,
+pub(crate) struct RunTracer {
+    ids: TraceIds,
     count: u64,
-    begun: u64,
+    started_at: u64,
     /// When the record was kept that the model may have been asked after.
-    last: u64,
+    last_record_at: u64,
     task: String,
-    trail: Trail,
-    asked: Models,
+    mode_history: ModeHistory,
+    asked: AskedModels,
     content: bool,
     prompt: Option<String>,
     /// The calls of the last answer, with when they began to run.
@@ -73,22 +73,22 @@ pub(crate) struct Tracer {
     usage: Usage,
 }
 
-impl Tracer {
+impl RunTracer {
     /// A run of that task that begins now. `content`: whether words are told.
     pub(crate) fn new(
-        ids: Ids,
+        ids: TraceIds,
         task: &TaskId,
-        asked: (Asked, BTreeMap<String, Asked>),
+        asked: (AskedModel, BTreeMap<String, AskedModel>),
         content: bool,
         now: u64,
     ) -> Self {
         Self {
             ids,
             count: 1,
-            begun: now,
-            last: now,
+            started_at: now,
+            last_record_at: now,
             task: task.to_string(),
-            trail: Trail::default(),
+            mode_history: ModeHistory::default(),
             asked,
             content,
             prompt: None,
@@ -98,12 +98,12 @@ impl Tracer {
     }
 
     /// A run of a task that has come so far.
-    pub(crate) fn following(self, trail: Trail) -> Self {
-        Self { trail, ..self }
+    pub(crate) fn with_history(self, trail: ModeHistory) -> Self {
+        Self { mode_history: trail, ..self }
     }
 
     /// Takes a record that was kept at that time.
-    pub(crate) fn note(&mut self, now: u64, record: &Record) -> Vec<Span> {
+    pub(crate) fn note_record(&mut self, now: u64, record: &Record) -> Vec<Span> {
         let span = match record {
             Record::Started(start) => {
                 self.prompt = Some(start.prompt.clone());
@@ -111,22 +111,24 @@ impl Tracer {
             }
             Record::Answered(answered) => {
                 let calls = answered.parts.iter().filter_map(|part| match part {
-                    Part::Call(call) => Some((call.id.clone(), (call.clone(), None))),
+                    MessagePart::Call(call) => Some((call.id.clone(), (call.clone(), None))),
                     _ => None,
                 });
                 self.calls = calls.collect();
                 let mut more = vec![(
                     "gen_ai.response.finish_reasons",
-                    json!([word(&answered.stop.unwrap_or(sabir_call::StopReason::Other))]),
+                    json!([kind_word(&answered.stop.unwrap_or(sabir_call::StopReason::Other))]),
                 )];
                 if self.content {
-                    more.push(("gen_ai.output.messages", json!(messages("assistant", &answered.parts))));
+                    more.push(("gen_ai.output.messages", json!(messages_json("assistant", &answered.parts))));
                 }
-                Some(self.chat(now, answered.usage, more, None))
+                Some(self.chat_span(now, answered.usage, more, None))
             }
-            Record::Failed(failed) => Some(self.chat(now, failed.usage, Vec::new(), Some(word(&failed.error)))),
-            Record::Context(Shift::Compacted(compacted)) if compacted.by == Author::Model => {
-                Some(self.chat(now, compacted.usage, Vec::new(), None))
+            Record::Failed(failed) => {
+                Some(self.chat_span(now, failed.usage, Vec::new(), Some(kind_word(&failed.error))))
+            }
+            Record::Context(ContextChange::Compacted(compacted)) if compacted.by == SummaryAuthor::Model => {
+                Some(self.chat_span(now, compacted.usage, Vec::new(), None))
             }
             Record::Running { call, .. } => {
                 if let Some((_, begun)) = self.calls.get_mut(call) {
@@ -134,40 +136,41 @@ impl Tracer {
                 }
                 None
             }
-            Record::Result(result) => self.tool(now, result),
-            Record::Ended { outcome, .. } => Some(self.run(now, *outcome)),
+            Record::Result(result) => self.tool_span(now, result),
+            Record::Ended { outcome, .. } => Some(self.run_span(now, *outcome)),
             _ => None,
         };
         let waits = match record {
-            Record::Said { when, .. } | Record::Context(Shift::Moded { when, .. }) => *when == When::Later,
+            Record::Said { when, .. } | Record::Context(ContextChange::Moded { when, .. }) => *when == Delivery::Later,
             _ => false,
         };
         if !waits {
-            self.last = now;
+            self.last_record_at = now;
         }
-        self.trail.note(record);
+        self.mode_history.apply_record(record);
         span.into_iter().collect()
     }
 
-    fn chat(&mut self, now: u64, usage: Usage, more: Vec<(&'static str, Value)>, error: Option<String>) -> Span {
-        let mut attributes = self.about("chat");
-        attributes.extend(counts(usage));
+    fn chat_span(&mut self, now: u64, usage: Usage, more: Vec<(&'static str, Value)>, error: Option<String>) -> Span {
+        let mut attributes = self.base_attributes("chat");
+        attributes.extend(usage_attributes(usage));
         attributes.extend(more);
         for (sum, count) in [(&mut self.usage.input, usage.input), (&mut self.usage.output, usage.output)] {
             *sum = Some(sum.unwrap_or(0).saturating_add(count.unwrap_or(0)));
         }
-        let name = format!("chat {}", self.present().model);
-        let time = (self.last, now);
-        Span { is_client: true, ..self.span(name, time, attributes, error) }
+        let name = format!("chat {}", self.current_model().model);
+        let time = (self.last_record_at, now);
+        Span { is_client: true, ..self.child_span(name, time, attributes, error) }
     }
 
-    fn tool(&mut self, now: u64, result: &sabir_call::CallResult) -> Option<Span> {
+    fn tool_span(&mut self, now: u64, result: &sabir_call::CallResult) -> Option<Span> {
         let (call, begun) = self.calls.remove(&result.id)?;
         if control::is_control(&call.name) {
             return None;
         }
         // A name that is no tool's may be any words of the model's.
-        let known = || result.ending != Ending::Rejected || crate::setup::built_in_tools().get(&call.name).is_some();
+        let known =
+            || result.ending != ToolResultStatus::Rejected || crate::setup::built_in_tools().get(&call.name).is_some();
         let name = if self.content || known() { call.name.as_str() } else { "_OTHER" };
         let title = format!("execute_tool {name}");
         let mut attributes = vec![
@@ -181,25 +184,25 @@ impl Tracer {
             attributes.push(("gen_ai.tool.call.arguments", json!(arguments)));
             attributes.push(("gen_ai.tool.call.result", json!(result.content)));
         }
-        let error = (result.ending != Ending::Done).then(|| word(&result.ending));
-        Some(self.span(title, (begun.unwrap_or(now), now), attributes, error))
+        let error = (result.ending != ToolResultStatus::Done).then(|| kind_word(&result.ending));
+        Some(self.child_span(title, (begun.unwrap_or(now), now), attributes, error))
     }
 
     /// The span of the whole run.
-    fn run(&mut self, now: u64, outcome: Outcome) -> Span {
-        let mut attributes = self.about("invoke_agent");
+    fn run_span(&mut self, now: u64, outcome: TaskOutcome) -> Span {
+        let mut attributes = self.base_attributes("invoke_agent");
         attributes.push(("gen_ai.agent.name", json!("sabir")));
         attributes.push(("gen_ai.agent.version", json!(env!("CARGO_PKG_VERSION"))));
-        attributes.extend(counts(self.usage));
+        attributes.extend(usage_attributes(self.usage));
         if let Some(prompt) = self.prompt.take().filter(|_| self.content) {
-            attributes.push(("gen_ai.input.messages", json!(messages("user", &[Part::text(prompt)]))));
+            attributes.push(("gen_ai.input.messages", json!(messages_json("user", &[MessagePart::text(prompt)]))));
         }
-        let error = (outcome != Outcome::Completed).then(|| word(&outcome));
-        let span = self.span("invoke_agent sabir".to_owned(), (self.begun, now), attributes, error);
+        let error = (outcome != TaskOutcome::Completed).then(|| kind_word(&outcome));
+        let span = self.child_span("invoke_agent sabir".to_owned(), (self.started_at, now), attributes, error);
         Span { id: self.ids.base, parent: None, ..span }
     }
 
-    fn span(
+    fn child_span(
         &mut self,
         name: String,
         time: (u64, u64),
@@ -215,8 +218,8 @@ impl Tracer {
         Span { trace, id, parent, name, is_client: false, time, attributes, failed }
     }
 
-    fn about(&self, operation: &str) -> Vec<(&'static str, Value)> {
-        let Asked { provider, model } = self.present();
+    fn base_attributes(&self, operation: &str) -> Vec<(&'static str, Value)> {
+        let AskedModel { provider, model } = self.current_model();
         vec![
             ("gen_ai.operation.name", json!(operation)),
             ("gen_ai.provider.name", json!(provider_name(provider))),
@@ -225,9 +228,9 @@ impl Tracer {
     }
 
     /// Who is asked in the mode that holds.
-    fn present(&self) -> &Asked {
+    fn current_model(&self) -> &AskedModel {
         let (usual, others) = &self.asked;
-        others.get(self.trail.mode()).filter(|_| self.trail.has_switched()).unwrap_or(usual)
+        others.get(self.mode_history.current_mode()).filter(|_| self.mode_history.has_switched()).unwrap_or(usual)
     }
 }
 
@@ -242,7 +245,7 @@ fn provider_name(name: &str) -> &str {
     }
 }
 
-fn counts(usage: Usage) -> impl Iterator<Item = (&'static str, Value)> {
+fn usage_attributes(usage: Usage) -> impl Iterator<Item = (&'static str, Value)> {
     let counts = [
         ("gen_ai.usage.input_tokens", usage.input),
         ("gen_ai.usage.output_tokens", usage.output),
@@ -253,7 +256,7 @@ fn counts(usage: Usage) -> impl Iterator<Item = (&'static str, Value)> {
 }
 
 /// A kind by the word that records have for it.
-fn word(kind: &impl Serialize) -> String {
+fn kind_word(kind: &impl Serialize) -> String {
     match serde_json::to_value(kind) {
         Ok(Value::String(word)) => word,
         _ => "_OTHER".to_owned(),
@@ -261,11 +264,11 @@ fn word(kind: &impl Serialize) -> String {
 }
 
 /// A message as the conventions write it: JSON in a text.
-fn messages(role: &str, parts: &[Part]) -> String {
+fn messages_json(role: &str, parts: &[MessagePart]) -> String {
     let parts = parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(json!({"type": "text", "content": text})),
-        Part::Thought { text, .. } => Some(json!({"type": "reasoning", "content": text})),
-        Part::Call(Call { id, name, arguments, .. }) => {
+        MessagePart::Text { text } => Some(json!({"type": "text", "content": text})),
+        MessagePart::Thought { text, .. } => Some(json!({"type": "reasoning", "content": text})),
+        MessagePart::Call(Call { id, name, arguments, .. }) => {
             Some(json!({"type": "tool_call", "id": id, "name": name, "arguments": arguments}))
         }
         _ => None,
@@ -302,11 +305,16 @@ mod tests {
     }
 
     fn spans(content: bool) -> Vec<Span> {
-        let asked = |provider: &str, model: &str| Asked { provider: provider.to_owned(), model: model.to_owned() };
+        let asked = |provider: &str, model: &str| AskedModel { provider: provider.to_owned(), model: model.to_owned() };
         let others = [("plan".to_owned(), asked("gemini", "thinker"))].into();
-        let mut tracer =
-            Tracer::new(Ids { trace: 7, base: 100 }, &TaskId::new("t"), (asked("openai", "m"), others), content, 0);
-        (1..).zip(story()).flat_map(|(at, record)| tracer.note(at * 10, &record)).collect()
+        let mut tracer = RunTracer::new(
+            TraceIds { trace: 7, base: 100 },
+            &TaskId::new("t"),
+            (asked("openai", "m"), others),
+            content,
+            0,
+        );
+        (1..).zip(story()).flat_map(|(at, record)| tracer.note_record(at * 10, &record)).collect()
     }
 
     #[test]

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use sabir_simulate::{Figures, LAWS, Report, SABOTAGES, simulate};
+use sabir_simulate::{EventCounters, LAWS, SABOTAGES, SimulationReport, simulate};
 
 /// Few enough for a debug build; the long look is a command.
 const SEEDS: u64 = 300;
 
-fn look(seeds: impl Iterator<Item = u64>) -> Figures {
-    let mut figures = Figures::default();
+fn look(seeds: impl Iterator<Item = u64>) -> EventCounters {
+    let mut figures = EventCounters::default();
     for seed in seeds {
-        let Report { figures: more, violation, .. } = simulate(seed, None, false);
+        let SimulationReport { counters: more, violation, .. } = simulate(seed, None, false);
         assert_eq!(violation, None, "again: cargo run --release -p sabir-simulate -- --seed {seed} --trace");
         figures.merge(&more);
     }
@@ -22,14 +22,14 @@ fn no_law_is_broken() {
     // Two looks, on as many threads as tests have.
     let figures = std::thread::scope(|scope| {
         let halves = [0, 1].map(|half| scope.spawn(move || look((0..SEEDS / 2).map(|seed| seed * 2 + half))));
-        let mut all = Figures::default();
+        let mut all = EventCounters::default();
         halves.into_iter().for_each(|half| all.merge(&half.join().unwrap()));
         all
     });
-    assert_eq!(figures.unlisted(), [""; 0]);
-    assert_eq!(figures.of("seeds"), SEEDS);
+    assert_eq!(figures.unlisted_events(), [""; 0]);
+    assert_eq!(figures.count_of("seeds"), SEEDS);
     // All but what is too rare for so few seeds has come up.
-    assert!(figures.missing().len() < 8, "never happened: {:?}", figures.missing());
+    assert!(figures.missing_events().len() < 8, "never happened: {:?}", figures.missing_events());
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn the_same_seed_gives_the_same_life() {
         assert_eq!(differs, None, "seed {seed}");
         assert_eq!(one, two, "seed {seed}");
         // Writing it down changes nothing.
-        assert_eq!(simulate(seed, None, false).figures, one.figures, "seed {seed}");
+        assert_eq!(simulate(seed, None, false).counters, one.counters, "seed {seed}");
     }
 }
 

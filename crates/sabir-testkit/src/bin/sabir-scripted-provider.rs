@@ -12,33 +12,33 @@ use std::io::{Write, stdout};
 use std::sync::{Mutex, PoisonError};
 
 use sabir_call::Role;
-use sabir_testkit::{Recorded, Reply, Script, ScriptedProvider};
+use sabir_testkit::{ProviderReply, ReceivedRequest, ReplyScript, ScriptedProvider};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let file = arguments.next().ok_or("usage: sabir-scripted-provider SCRIPT.json [PORT]")?;
     let port = arguments.next().map_or(Ok(0), |port| port.parse())?;
-    let script = script(&std::fs::read_to_string(file)?)?;
+    let script = parse_script(&std::fs::read_to_string(file)?)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let provider = ScriptedProvider::start_on(script, port).await?;
         // The one thing that its caller waits for.
         writeln!(stdout(), "http://{}", provider.address())?;
         stdout().flush()?;
-        provider.serve().await;
+        provider.serve_forever().await;
         Ok(())
     })
 }
 
 /// A list of replies, or lists by name, each counted on its own and begun again at its end.
-fn script(text: &str) -> Result<Script, serde_json::Error> {
+fn parse_script(text: &str) -> Result<ReplyScript, serde_json::Error> {
     if text.trim_start().starts_with('[') {
-        return Script::from_json(text);
+        return ReplyScript::from_json(text);
     }
-    let lists: HashMap<String, Vec<Reply>> = serde_json::from_str(text)?;
+    let lists: HashMap<String, Vec<ProviderReply>> = serde_json::from_str(text)?;
     let counts = Mutex::new(HashMap::<String, usize>::new());
-    Ok(Script::by(move |_, request| {
-        let chosen = Chosen::of(request);
+    Ok(ReplyScript::from_fn(move |_, request| {
+        let chosen = ReplyChoice::from_request(request);
         let list = lists.get(&chosen.list).map(Vec::as_slice).unwrap_or_default();
         let number = chosen.number.unwrap_or_else(|| {
             let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,32 +46,32 @@ fn script(text: &str) -> Result<Script, serde_json::Error> {
             *count = count.wrapping_add(1);
             count.wrapping_sub(1)
         });
-        let Some(reply) = list.iter().cycle().nth(number).cloned() else { return refused(404, "no such model") };
+        let Some(reply) = list.iter().cycle().nth(number).cloned() else { return error_reply(404, "no such model") };
         match &reply.expects {
             Some(words) if !request.body.to_string().contains(words) => {
                 let body = request.body.to_string();
                 let end: String = body.chars().skip(body.chars().count().saturating_sub(400)).collect();
-                refused(400, &format!("reply {number} wants a request with `{words}` in it; it ends {end}"))
+                error_reply(400, &format!("reply {number} wants a request with `{words}` in it; it ends {end}"))
             }
-            _ => Reply { dialect: chosen.dialect.or(reply.dialect.clone()), ..reply },
+            _ => ProviderReply { dialect: chosen.dialect.or(reply.dialect.clone()), ..reply },
         }
     }))
 }
 
-fn refused(status: u16, words: &str) -> Reply {
-    Reply::status(status).with_body(&serde_json::json!({"error": {"message": words}}).to_string())
+fn error_reply(status: u16, words: &str) -> ProviderReply {
+    ProviderReply::error_status(status).with_body(&serde_json::json!({"error": {"message": words}}).to_string())
 }
 
 /// Which reply a request gets.
-struct Chosen {
+struct ReplyChoice {
     list: String,
     /// `None`: the next one.
     number: Option<usize>,
     dialect: Option<String>,
 }
 
-impl Chosen {
-    fn of(request: &Recorded) -> Self {
+impl ReplyChoice {
+    fn from_request(request: &ReceivedRequest) -> Self {
         let incoming = request.incoming.as_ref().and_then(|incoming| incoming.as_ref().ok());
         let asked = incoming.map(|incoming| &incoming.request);
         let model = asked.map_or("", |asked| asked.model.as_str());
@@ -81,7 +81,7 @@ impl Chosen {
             return Self { list: list.to_owned(), number: Some(answers), dialect: Some(dialect.to_owned()) };
         }
         if let Some(dialect) = model.strip_prefix("as-") {
-            let list = request.last_words().split_whitespace().next().unwrap_or_default().to_owned();
+            let list = request.last_text().split_whitespace().next().unwrap_or_default().to_owned();
             return Self { list, number: None, dialect: Some(dialect.to_owned()) };
         }
         Self { list: model.to_owned(), number: None, dialect: None }

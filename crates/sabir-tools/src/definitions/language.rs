@@ -10,19 +10,19 @@ pub(crate) struct Language {
     /// How names of its files end, without the dot.
     pub(crate) extensions: &'static [&'static str],
     pub(crate) grammar: LanguageFn,
-    rules: &'static [&'static [Rule]],
+    rules: &'static [&'static [DefinitionRule]],
 }
 
 /// A kind of node that is a definition.
-pub(crate) struct Rule {
+pub(crate) struct DefinitionRule {
     kind: &'static str,
-    when: When,
+    when: RuleCondition,
     /// Whether the definitions inside of it are listed too.
     pub(crate) holds_others: bool,
 }
 
 /// What makes a node of a kind a definition.
-enum When {
+enum RuleCondition {
     Always,
     /// It has this field.
     Has(&'static str),
@@ -31,104 +31,119 @@ enum When {
 }
 
 /// Definitions that hold others.
-const fn holder(kind: &'static str) -> Rule {
-    Rule { kind, when: When::Always, holds_others: true }
+const fn container_rule(kind: &'static str) -> DefinitionRule {
+    DefinitionRule { kind, when: RuleCondition::Always, holds_others: true }
 }
 
 /// Definitions whose inside is not looked at.
-const fn leaf(kind: &'static str) -> Rule {
-    Rule { kind, when: When::Always, holds_others: false }
+const fn leaf_rule(kind: &'static str) -> DefinitionRule {
+    DefinitionRule { kind, when: RuleCondition::Always, holds_others: false }
 }
 
 const FUNCTIONS: &[&str] = &["arrow_function", "function_expression", "generator_function"];
 const PROTOTYPES: &[&str] = &["function_declarator"];
 
-const RUST: &[Rule] = &[
-    holder("mod_item"),
-    holder("trait_item"),
-    holder("impl_item"),
-    holder("foreign_mod_item"),
-    leaf("struct_item"),
-    leaf("enum_item"),
-    leaf("union_item"),
-    leaf("function_item"),
-    leaf("function_signature_item"),
-    leaf("type_item"),
-    leaf("associated_type"),
-    leaf("const_item"),
-    leaf("static_item"),
-    leaf("macro_definition"),
+const RUST: &[DefinitionRule] = &[
+    container_rule("mod_item"),
+    container_rule("trait_item"),
+    container_rule("impl_item"),
+    container_rule("foreign_mod_item"),
+    leaf_rule("struct_item"),
+    leaf_rule("enum_item"),
+    leaf_rule("union_item"),
+    leaf_rule("function_item"),
+    leaf_rule("function_signature_item"),
+    leaf_rule("type_item"),
+    leaf_rule("associated_type"),
+    leaf_rule("const_item"),
+    leaf_rule("static_item"),
+    leaf_rule("macro_definition"),
 ];
-const PYTHON: &[Rule] = &[holder("class_definition"), leaf("function_definition"), leaf("type_alias_statement")];
-const JAVASCRIPT: &[Rule] = &[
-    holder("class_declaration"),
-    leaf("function_declaration"),
-    leaf("generator_function_declaration"),
-    leaf("method_definition"),
-    Rule { kind: "variable_declarator", when: When::Is("value", FUNCTIONS), holds_others: false },
-    Rule { kind: "variable_declarator", when: When::Is("value", &["class"]), holds_others: true },
-    Rule { kind: "field_definition", when: When::Is("value", FUNCTIONS), holds_others: false },
-    Rule { kind: "assignment_expression", when: When::Is("right", FUNCTIONS), holds_others: false },
-    Rule { kind: "pair", when: When::Is("value", FUNCTIONS), holds_others: false },
+const PYTHON: &[DefinitionRule] =
+    &[container_rule("class_definition"), leaf_rule("function_definition"), leaf_rule("type_alias_statement")];
+const JAVASCRIPT: &[DefinitionRule] = &[
+    container_rule("class_declaration"),
+    leaf_rule("function_declaration"),
+    leaf_rule("generator_function_declaration"),
+    leaf_rule("method_definition"),
+    DefinitionRule { kind: "variable_declarator", when: RuleCondition::Is("value", FUNCTIONS), holds_others: false },
+    DefinitionRule { kind: "variable_declarator", when: RuleCondition::Is("value", &["class"]), holds_others: true },
+    DefinitionRule { kind: "field_definition", when: RuleCondition::Is("value", FUNCTIONS), holds_others: false },
+    DefinitionRule { kind: "assignment_expression", when: RuleCondition::Is("right", FUNCTIONS), holds_others: false },
+    DefinitionRule { kind: "pair", when: RuleCondition::Is("value", FUNCTIONS), holds_others: false },
 ];
-const TYPESCRIPT: &[Rule] = &[
-    holder("abstract_class_declaration"),
-    holder("internal_module"),
-    holder("module"),
-    leaf("interface_declaration"),
-    leaf("type_alias_declaration"),
-    leaf("enum_declaration"),
-    leaf("function_signature"),
-    leaf("abstract_method_signature"),
-    Rule { kind: "public_field_definition", when: When::Is("value", FUNCTIONS), holds_others: false },
+const TYPESCRIPT: &[DefinitionRule] = &[
+    container_rule("abstract_class_declaration"),
+    container_rule("internal_module"),
+    container_rule("module"),
+    leaf_rule("interface_declaration"),
+    leaf_rule("type_alias_declaration"),
+    leaf_rule("enum_declaration"),
+    leaf_rule("function_signature"),
+    leaf_rule("abstract_method_signature"),
+    DefinitionRule {
+        kind: "public_field_definition",
+        when: RuleCondition::Is("value", FUNCTIONS),
+        holds_others: false,
+    },
 ];
-const GO: &[Rule] = &[
-    leaf("function_declaration"),
-    leaf("method_declaration"),
-    leaf("type_spec"),
-    leaf("type_alias"),
-    leaf("const_spec"),
+const GO: &[DefinitionRule] = &[
+    leaf_rule("function_declaration"),
+    leaf_rule("method_declaration"),
+    leaf_rule("type_spec"),
+    leaf_rule("type_alias"),
+    leaf_rule("const_spec"),
 ];
-const JAVA: &[Rule] = &[
-    holder("class_declaration"),
-    holder("interface_declaration"),
-    holder("enum_declaration"),
-    holder("record_declaration"),
-    holder("annotation_type_declaration"),
-    leaf("method_declaration"),
-    leaf("constructor_declaration"),
-    leaf("compact_constructor_declaration"),
+const JAVA: &[DefinitionRule] = &[
+    container_rule("class_declaration"),
+    container_rule("interface_declaration"),
+    container_rule("enum_declaration"),
+    container_rule("record_declaration"),
+    container_rule("annotation_type_declaration"),
+    leaf_rule("method_declaration"),
+    leaf_rule("constructor_declaration"),
+    leaf_rule("compact_constructor_declaration"),
 ];
-const C: &[Rule] = &[
-    leaf("function_definition"),
-    leaf("type_definition"),
-    leaf("preproc_function_def"),
-    Rule { kind: "enum_specifier", when: When::Has("body"), holds_others: false },
-    Rule { kind: "union_specifier", when: When::Has("body"), holds_others: false },
-    Rule { kind: "declaration", when: When::Is("declarator", PROTOTYPES), holds_others: false },
+const C: &[DefinitionRule] = &[
+    leaf_rule("function_definition"),
+    leaf_rule("type_definition"),
+    leaf_rule("preproc_function_def"),
+    DefinitionRule { kind: "enum_specifier", when: RuleCondition::Has("body"), holds_others: false },
+    DefinitionRule { kind: "union_specifier", when: RuleCondition::Has("body"), holds_others: false },
+    DefinitionRule { kind: "declaration", when: RuleCondition::Is("declarator", PROTOTYPES), holds_others: false },
 ];
-const C_STRUCT: &[Rule] = &[Rule { kind: "struct_specifier", when: When::Has("body"), holds_others: false }];
-const CPP: &[Rule] = &[
-    holder("namespace_definition"),
-    leaf("alias_declaration"),
-    leaf("concept_definition"),
-    Rule { kind: "class_specifier", when: When::Has("body"), holds_others: true },
-    Rule { kind: "struct_specifier", when: When::Has("body"), holds_others: true },
-    Rule { kind: "field_declaration", when: When::Is("declarator", PROTOTYPES), holds_others: false },
+const C_STRUCT: &[DefinitionRule] =
+    &[DefinitionRule { kind: "struct_specifier", when: RuleCondition::Has("body"), holds_others: false }];
+const CPP: &[DefinitionRule] = &[
+    container_rule("namespace_definition"),
+    leaf_rule("alias_declaration"),
+    leaf_rule("concept_definition"),
+    DefinitionRule { kind: "class_specifier", when: RuleCondition::Has("body"), holds_others: true },
+    DefinitionRule { kind: "struct_specifier", when: RuleCondition::Has("body"), holds_others: true },
+    DefinitionRule {
+        kind: "field_declaration",
+        when: RuleCondition::Is("declarator", PROTOTYPES),
+        holds_others: false,
+    },
 ];
-const RUBY: &[Rule] =
-    &[holder("module"), holder("class"), holder("singleton_class"), leaf("method"), leaf("singleton_method")];
-const PHP: &[Rule] = &[
-    holder("namespace_definition"),
-    holder("class_declaration"),
-    holder("interface_declaration"),
-    holder("trait_declaration"),
-    holder("enum_declaration"),
-    leaf("function_definition"),
-    leaf("method_declaration"),
-    leaf("const_declaration"),
+const RUBY: &[DefinitionRule] = &[
+    container_rule("module"),
+    container_rule("class"),
+    container_rule("singleton_class"),
+    leaf_rule("method"),
+    leaf_rule("singleton_method"),
 ];
-const BASH: &[Rule] = &[leaf("function_definition")];
+const PHP: &[DefinitionRule] = &[
+    container_rule("namespace_definition"),
+    container_rule("class_declaration"),
+    container_rule("interface_declaration"),
+    container_rule("trait_declaration"),
+    container_rule("enum_declaration"),
+    leaf_rule("function_definition"),
+    leaf_rule("method_declaration"),
+    leaf_rule("const_declaration"),
+];
+const BASH: &[DefinitionRule] = &[leaf_rule("function_definition")];
 
 /// All languages.
 static LANGUAGES: [Language; 12] = [
@@ -169,34 +184,34 @@ static LANGUAGES: [Language; 12] = [
 
 impl Language {
     /// The language of a file of that name.
-    pub(crate) fn of(name: &str) -> Option<&'static Self> {
+    pub(crate) fn for_file(name: &str) -> Option<&'static Self> {
         let (_, extension) = name.rsplit_once('.')?;
         LANGUAGES.iter().find(|language| language.extensions.iter().any(|known| extension.eq_ignore_ascii_case(known)))
     }
 
     /// The rule after which a node is a definition.
-    pub(crate) fn rule(&self, node: &Node<'_>) -> Option<&'static Rule> {
+    pub(crate) fn matching_rule(&self, node: &Node<'_>) -> Option<&'static DefinitionRule> {
         let kind = node.kind();
         let is = |field: &str, kinds: &[&str]| {
             node.child_by_field_name(field).is_some_and(|child| kinds.contains(&child.kind()))
         };
         let mut rules = self.rules.iter().copied().flatten().filter(|rule| rule.kind == kind && node.is_named());
         rules.find(|rule| match rule.when {
-            When::Always => true,
-            When::Has(field) => node.child_by_field_name(field).is_some(),
-            When::Is(field, kinds) => is(field, kinds),
+            RuleCondition::Always => true,
+            RuleCondition::Has(field) => node.child_by_field_name(field).is_some(),
+            RuleCondition::Is(field, kinds) => is(field, kinds),
         })
     }
 }
 
 /// The languages with their extensions, in words.
-pub(crate) fn known() -> String {
+pub(crate) fn known_languages() -> String {
     let name = |language: &Language| format!("{} (.{})", language.name, language.extensions.join(", ."));
     LANGUAGES.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
 /// All rows.
 #[cfg(test)]
-pub(crate) fn all() -> &'static [Language] {
+pub(crate) fn all_languages() -> &'static [Language] {
     &LANGUAGES
 }

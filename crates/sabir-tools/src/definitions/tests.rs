@@ -11,8 +11,8 @@ fn later() -> Instant {
 
 #[track_caller]
 fn check(name: &str, text: &str, expected: &str) {
-    let outline = outline(text, Language::of(name).unwrap(), later()).unwrap();
-    let line = |definition: &Definition| {
+    let outline = parse_outline(text, Language::for_file(name).unwrap(), later()).unwrap();
+    let line = |definition: &CodeDefinition| {
         let (first, last) = definition.lines;
         format!("{}{first}-{last}: {}\n", "  ".repeat(definition.depth), definition.signature)
     };
@@ -126,7 +126,7 @@ fn ruby_php_bash() {
 #[test]
 fn what_can_be_parsed_is_listed() {
     let text = "fn a() {}\nfn b( {{{\n}\nstruct C;\n";
-    let outline = outline(text, Language::of("x.rs").unwrap(), later()).unwrap();
+    let outline = parse_outline(text, Language::for_file("x.rs").unwrap(), later()).unwrap();
     assert!(outline.errors);
     assert_eq!(outline.definitions[0].signature, "fn a()");
 }
@@ -134,7 +134,7 @@ fn what_can_be_parsed_is_listed() {
 #[test]
 fn long_signatures_are_cut() {
     let text = format!("fn f({}) {{}}", "é: u8, ".repeat(200));
-    let outline = outline(&text, Language::of("x.rs").unwrap(), later()).unwrap();
+    let outline = parse_outline(&text, Language::for_file("x.rs").unwrap(), later()).unwrap();
     let signature = &outline.definitions[0].signature;
     assert!(signature.ends_with('…') && signature.len() <= MAX_SIGNATURE_BYTES + 3, "{signature}");
 }
@@ -142,12 +142,12 @@ fn long_signatures_are_cut() {
 /// No text overflows the stack or panics.
 #[test]
 fn any_text_ends() {
-    for language in language::all() {
+    for language in language::all_languages() {
         for piece in
             ["{", "(", "[", "<", "class A {", "fn f(", "\"", "/*", "<<A\n", "é\r", "\\", "}", "if x:\n ", "a.b?.c<"]
         {
             let text = piece.repeat(4000 / piece.len());
-            if let Some(outline) = outline(&text, language, later()) {
+            if let Some(outline) = parse_outline(&text, language, later()) {
                 assert!(outline.definitions.len() <= text.len(), "{}", language.name);
             }
         }
@@ -157,16 +157,20 @@ fn any_text_ends() {
 #[test]
 fn the_time_is_limited() {
     let text = "\"".repeat(100_000);
-    assert_eq!(outline(&text, Language::of("x.rs").unwrap(), Instant::now()), None);
+    assert_eq!(parse_outline(&text, Language::for_file("x.rs").unwrap(), Instant::now()), None);
 }
 
 #[test]
 fn extensions_are_of_one_language() {
-    let mut all: Vec<_> = language::all().iter().flat_map(|language| language.extensions).collect();
+    let mut all: Vec<_> = language::all_languages().iter().flat_map(|language| language.extensions).collect();
     all.sort_unstable();
     let count = all.len();
     all.dedup();
     assert_eq!(all.len(), count);
-    assert!(Language::of("src/A.RS").is_some_and(|language| language.name == "Rust"));
-    assert!(Language::of("rs").is_none() && Language::of("a.txt").is_none() && Language::of("Makefile").is_none());
+    assert!(Language::for_file("src/A.RS").is_some_and(|language| language.name == "Rust"));
+    assert!(
+        Language::for_file("rs").is_none()
+            && Language::for_file("a.txt").is_none()
+            && Language::for_file("Makefile").is_none()
+    );
 }

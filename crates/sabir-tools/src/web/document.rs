@@ -6,15 +6,15 @@ use encoding_rs::{Encoding, UTF_8};
 use sabir_call::Image;
 
 use super::markdown;
-use super::request::Answer;
+use super::request::WebResponse;
 
 /// Providers refuse larger pictures.
 const MAX_PICTURE_BYTES: usize = 3_750_000;
 /// How far into HTML its own word on its encoding is looked for, and a NUL byte into anything.
-const LOOKED_AT_BYTES: usize = 8 << 10;
+const HEAD_BYTES: usize = 8 << 10;
 
 /// Types that are text though their name does not say so.
-const TEXTS: [&str; 14] = [
+const TEXT_SUBTYPES: [&str; 14] = [
     "json",
     "xml",
     "javascript",
@@ -31,7 +31,7 @@ const TEXTS: [&str; 14] = [
     "x-httpd-php",
 ];
 /// How pictures begin. What the server calls them does not count.
-const PICTURES: [(&[u8], &str); 5] = [
+const PICTURE_SIGNATURES: [(&[u8], &str); 5] = [
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF87a", "image/gif"),
@@ -41,7 +41,7 @@ const PICTURES: [(&[u8], &str); 5] = [
 
 /// What a server sent, as a model can read it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Document {
+pub(crate) enum WebDocument {
     /// Words.
     Text {
         /// What they are, for words about them: `text/html, as Markdown`.
@@ -54,7 +54,7 @@ pub(crate) enum Document {
 
 /// What kind of thing a body is, after its type and its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum BodyKind {
     Html,
     Text,
     Picture(&'static str),
@@ -62,25 +62,25 @@ enum Kind {
 }
 
 /// Reads an answer. The error says what it is instead.
-pub(crate) fn read(answer: &Answer) -> Result<Document, String> {
+pub(crate) fn read_document(answer: &WebResponse) -> Result<WebDocument, String> {
     let media_type = media_type(&answer.content_type);
     let named = if media_type.is_empty() { "a document without a type".to_owned() } else { media_type.clone() };
-    match kind(&media_type, &answer.body) {
-        Kind::Picture(media_type) if answer.cut || answer.body.len() > MAX_PICTURE_BYTES => Err(format!(
+    match detect_kind(&media_type, &answer.body) {
+        BodyKind::Picture(media_type) if answer.cut || answer.body.len() > MAX_PICTURE_BYTES => Err(format!(
             "`{}` is a picture ({media_type}) of more than {MAX_PICTURE_BYTES} bytes, which is too large to be shown.",
             answer.place
         )),
-        Kind::Picture(media_type) => {
+        BodyKind::Picture(media_type) => {
             let data = STANDARD.encode(&answer.body);
-            Ok(Document::Picture(Image { media_type: media_type.to_owned(), data }))
+            Ok(WebDocument::Picture(Image { media_type: media_type.to_owned(), data }))
         }
-        Kind::Html => {
-            let page = markdown::render(&decoded(answer, true), answer.place.url());
+        BodyKind::Html => {
+            let page = markdown::render_markdown(&decode_body(answer, true), answer.place.url());
             let part = if page.main { "the main part as Markdown" } else { "as Markdown" };
-            Ok(Document::Text { kind: format!("{named}, {part}"), text: page.text })
+            Ok(WebDocument::Text { kind: format!("{named}, {part}"), text: page.text })
         }
-        Kind::Text => Ok(Document::Text { kind: named, text: decoded(answer, false) }),
-        Kind::Other => Err(format!(
+        BodyKind::Text => Ok(WebDocument::Text { kind: named, text: decode_body(answer, false) }),
+        BodyKind::Other => Err(format!(
             "`{}` is {named} of {}{} bytes, which fetch_url cannot show: it knows text, HTML and pictures (PNG, JPEG, GIF, WebP).",
             answer.place,
             if answer.cut { "more than " } else { "" },
@@ -96,38 +96,42 @@ fn media_type(content_type: &str) -> String {
     if name.len() <= 100 && name.contains('/') && name.chars().all(fits) { name } else { String::new() }
 }
 
-fn kind(media_type: &str, body: &[u8]) -> Kind {
+fn detect_kind(media_type: &str, body: &[u8]) -> BodyKind {
     let is_webp = |kind: &str| kind != "image/webp" || body.get(8..12) == Some(b"WEBP");
-    if let Some((_, kind)) = PICTURES.iter().find(|(start, kind)| body.starts_with(start) && is_webp(kind)) {
-        return Kind::Picture(kind);
+    if let Some((_, kind)) = PICTURE_SIGNATURES.iter().find(|(start, kind)| body.starts_with(start) && is_webp(kind)) {
+        return BodyKind::Picture(kind);
     }
     // UTF-16 is full of NUL bytes.
     let marked = body.starts_with(b"\xff\xfe") || body.starts_with(b"\xfe\xff");
-    let binary = !marked && body.iter().take(LOOKED_AT_BYTES).any(|byte| *byte == 0);
+    let binary = !marked && body.iter().take(HEAD_BYTES).any(|byte| *byte == 0);
     let (family, name) = media_type.split_once('/').unwrap_or_default();
     let text = family == "text"
-        || TEXTS.contains(&name)
+        || TEXT_SUBTYPES.contains(&name)
         || name.ends_with("+json")
         || name.ends_with("+xml")
         || name.ends_with("+yaml");
     match (family, name) {
-        _ if binary => Kind::Other,
-        ("text", "html") | ("application", "xhtml+xml") => Kind::Html,
-        _ if text => Kind::Text,
+        _ if binary => BodyKind::Other,
+        ("text", "html") | ("application", "xhtml+xml") => BodyKind::Html,
+        _ if text => BodyKind::Text,
         // Servers call what they do not know a stream of octets.
         ("", _) | ("application", "octet-stream") if std::str::from_utf8(body).is_ok() => {
             let start: Vec<u8> = body.trim_ascii_start().iter().take(14).map(u8::to_ascii_lowercase).collect();
-            if start.starts_with(b"<!doctype html") || start.starts_with(b"<html") { Kind::Html } else { Kind::Text }
+            if start.starts_with(b"<!doctype html") || start.starts_with(b"<html") {
+                BodyKind::Html
+            } else {
+                BodyKind::Text
+            }
         }
-        _ => Kind::Other,
+        _ => BodyKind::Other,
     }
 }
 
 /// The body as text: by its byte order mark, by the server's word, by the page's own, else as UTF-8.
-fn decoded(answer: &Answer, html: bool) -> String {
-    let told = label(&answer.content_type).or_else(|| {
-        let head = String::from_utf8_lossy(answer.body.get(..LOOKED_AT_BYTES).unwrap_or(&answer.body)).into_owned();
-        if html { label(&head) } else { None }
+fn decode_body(answer: &WebResponse, html: bool) -> String {
+    let told = charset_label(&answer.content_type).or_else(|| {
+        let head = String::from_utf8_lossy(answer.body.get(..HEAD_BYTES).unwrap_or(&answer.body)).into_owned();
+        if html { charset_label(&head) } else { None }
     });
     let (text, ..) = told.unwrap_or(UTF_8).decode(&answer.body);
     let text = text.into_owned();
@@ -136,7 +140,7 @@ fn decoded(answer: &Answer, html: bool) -> String {
 }
 
 /// The encoding that stands behind the word `charset` first.
-fn label(text: &str) -> Option<&'static Encoding> {
+fn charset_label(text: &str) -> Option<&'static Encoding> {
     let text = text.to_ascii_lowercase();
     let behind = text.split("charset").nth(1)?.trim_start().strip_prefix('=')?;
     let name = behind.trim_start_matches(['"', '\'', ' ']);
@@ -146,18 +150,18 @@ fn label(text: &str) -> Option<&'static Encoding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::Place;
+    use super::super::web_url::WebUrl;
     use super::*;
 
-    fn answer(content_type: &str, body: &[u8]) -> Answer {
-        let place = Place::parse("https://docs.test/x").unwrap();
-        Answer { place, status: 200, content_type: content_type.to_owned(), body: body.to_vec(), cut: false }
+    fn answer(content_type: &str, body: &[u8]) -> WebResponse {
+        let place = WebUrl::parse("https://docs.test/x").unwrap();
+        WebResponse { place, status: 200, content_type: content_type.to_owned(), body: body.to_vec(), cut: false }
     }
 
     #[track_caller]
     fn check(content_type: &str, body: &[u8], kind: &str, text: &str) {
-        let expected = Document::Text { kind: kind.to_owned(), text: text.to_owned() };
-        assert_eq!(read(&answer(content_type, body)), Ok(expected));
+        let expected = WebDocument::Text { kind: kind.to_owned(), text: text.to_owned() };
+        assert_eq!(read_document(&answer(content_type, body)), Ok(expected));
     }
 
     #[test]
@@ -192,10 +196,10 @@ mod tests {
     fn pictures_are_known_by_their_bytes() {
         let png = b"\x89PNG\r\n\x1a\nrest";
         let image = Image { media_type: "image/png".to_owned(), data: STANDARD.encode(png) };
-        assert_eq!(read(&answer("text/html", png)), Ok(Document::Picture(image)));
-        let error = read(&Answer { cut: true, ..answer("image/png", png) }).unwrap_err();
+        assert_eq!(read_document(&answer("text/html", png)), Ok(WebDocument::Picture(image)));
+        let error = read_document(&WebResponse { cut: true, ..answer("image/png", png) }).unwrap_err();
         assert!(error.contains("too large"), "{error}");
-        assert!(matches!(read(&answer("", b"RIFF0000WEBPVP8 ")), Ok(Document::Picture(_))));
+        assert!(matches!(read_document(&answer("", b"RIFF0000WEBPVP8 ")), Ok(WebDocument::Picture(_))));
     }
 
     #[test]
@@ -207,11 +211,11 @@ mod tests {
             ("application/octet-stream", b"\xff\xfe\xfd"),
             ("audio/wav", b"RIFF0000WAVE"),
         ] {
-            let error = read(&answer(content_type, body)).unwrap_err();
+            let error = read_document(&answer(content_type, body)).unwrap_err();
             assert!(error.contains("which fetch_url cannot show"), "{error}");
         }
         assert_eq!(
-            read(&answer("application/pdf", b"%PDF-1.7")).unwrap_err(),
+            read_document(&answer("application/pdf", b"%PDF-1.7")).unwrap_err(),
             "`https://docs.test/x` is application/pdf of 8 bytes, which fetch_url cannot show: it knows text, HTML and pictures \
              (PNG, JPEG, GIF, WebP)."
         );

@@ -22,7 +22,7 @@ const MAX_COLUMNS: usize = 50;
 const MIN_MAIN_BYTES: usize = 200;
 
 /// Elements of which nothing is shown.
-const SKIPPED: [&[u8]; 13] = [
+const SKIPPED_ELEMENTS: [&[u8]; 13] = [
     b"script",
     b"style",
     b"noscript",
@@ -38,7 +38,7 @@ const SKIPPED: [&[u8]; 13] = [
     b"textarea",
 ];
 /// Elements with an empty line around them.
-const PARAGRAPHS: [&[u8]; 29] = [
+const PARAGRAPH_ELEMENTS: [&[u8]; 29] = [
     b"p",
     b"h1",
     b"h2",
@@ -70,7 +70,7 @@ const PARAGRAPHS: [&[u8]; 29] = [
     b"head",
 ];
 /// Elements on lines of their own.
-const LINES: [&[u8]; 13] = [
+const LINE_ELEMENTS: [&[u8]; 13] = [
     b"div",
     b"li",
     b"tr",
@@ -88,22 +88,22 @@ const LINES: [&[u8]; 13] = [
 
 /// A page as text.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Page {
+pub(crate) struct MarkdownPage {
     pub(crate) text: String,
     /// Whether it is only what the page marks as its main part.
     pub(crate) main: bool,
 }
 
 /// Renders a page that came from `base`.
-pub(crate) fn render(html: &str, base: &Url) -> Page {
+pub(crate) fn render_markdown(html: &str, base: &Url) -> MarkdownPage {
     let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
-    let mut writer = Writer::new(base);
+    let mut writer = MarkdownWriter::new(base);
     for Ok(token) in Tokenizer::new_with_emitter(html, emitter) {
         match token {
-            Token::StartTag(tag) => writer.start(&tag),
-            Token::EndTag(tag) => writer.end(&tag.name),
-            Token::String(text) => writer.text(&String::from_utf8_lossy(&text)),
+            Token::StartTag(tag) => writer.start_tag(&tag),
+            Token::EndTag(tag) => writer.end_tag(&tag.name),
+            Token::String(text) => writer.push_text(&String::from_utf8_lossy(&text)),
             _ => {}
         }
         if writer.out.len() > MAX_TEXT_BYTES {
@@ -113,7 +113,7 @@ pub(crate) fn render(html: &str, base: &Url) -> Page {
     writer.finish()
 }
 
-struct Writer<'a> {
+struct MarkdownWriter<'a> {
     base: &'a Url,
     out: String,
     /// Line ends that come before the next words.
@@ -122,17 +122,17 @@ struct Writer<'a> {
     space: bool,
     /// The element of which nothing is shown, and how many of its kind are open.
     skipped: Option<(Vec<u8>, usize)>,
-    nesting: Nesting,
-    table: Table,
-    pre: Option<Pre>,
-    link: Option<Link>,
-    title: Title,
+    nesting: ListNesting,
+    table: TableState,
+    pre: Option<CodeBlock>,
+    link: Option<OpenLink>,
+    title: TitleState,
     /// Where the main part begins and ends in the text.
     main: (Option<usize>, Option<usize>),
 }
 
 #[derive(Default)]
-struct Nesting {
+struct ListNesting {
     /// The number of the next item in each open list; `None` for those without numbers.
     lists: Vec<Option<usize>>,
     quotes: usize,
@@ -141,55 +141,55 @@ struct Nesting {
 }
 
 #[derive(Default)]
-struct Table {
+struct TableState {
     depth: usize,
     rows: usize,
     cells: usize,
 }
 
 #[derive(Default)]
-struct Pre {
+struct CodeBlock {
     text: String,
     language: String,
 }
 
-struct Link {
+struct OpenLink {
     href: String,
     open: bool,
 }
 
 #[derive(Default)]
-struct Title {
+struct TitleState {
     text: String,
     open: bool,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> MarkdownWriter<'a> {
     fn new(base: &'a Url) -> Self {
-        let (nesting, table, title) = (Nesting::default(), Table::default(), Title::default());
+        let (nesting, table, title) = (ListNesting::default(), TableState::default(), TitleState::default());
         let (out, skipped, pre, link) = (String::new(), None, None, None);
         Self { base, out, breaks: 0, space: false, skipped, nesting, table, pre, link, title, main: (None, None) }
     }
 
-    fn start(&mut self, tag: &StartTag<()>) {
+    fn start_tag(&mut self, tag: &StartTag<()>) {
         let name = tag.name.as_slice();
         if let Some((skipped, depth)) = &mut self.skipped {
             *depth += usize::from(name == skipped.as_slice());
             return;
         }
-        if SKIPPED.contains(&name) {
+        if SKIPPED_ELEMENTS.contains(&name) {
             self.skipped = (!tag.self_closing).then(|| (name.to_vec(), 1));
             return;
         }
         if let Some(pre) = &mut self.pre {
             match name {
                 b"br" => pre.text.push('\n'),
-                b"code" if pre.language.is_empty() => pre.language = language(tag),
+                b"code" if pre.language.is_empty() => pre.language = code_language(tag),
                 _ => {}
             }
             return;
         }
-        self.apart(name);
+        self.break_around(name);
         match name {
             b"title" => self.title.open = self.title.text.is_empty(),
             b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => {
@@ -198,31 +198,32 @@ impl<'a> Writer<'a> {
             }
             b"ul" => self.nesting.lists.push(None),
             b"ol" => {
-                let first = attribute(tag, b"start").and_then(|start| start.parse().ok()).unwrap_or(1);
+                let first = tag_attribute(tag, b"start").and_then(|start| start.parse().ok()).unwrap_or(1);
                 self.nesting.lists.push(Some(first));
             }
-            b"li" => self.item(),
+            b"li" => self.start_item(),
             b"blockquote" => self.nesting.quotes += 1,
-            b"hr" => self.word("---"),
-            b"pre" => self.pre = Some(Pre { language: language(tag), ..Pre::default() }),
-            b"code" | b"kbd" | b"samp" | b"tt" => self.glue("`"),
+            b"hr" => self.push_word("---"),
+            b"pre" => self.pre = Some(CodeBlock { language: code_language(tag), ..CodeBlock::default() }),
+            b"code" | b"kbd" | b"samp" | b"tt" => self.push_glued("`"),
             b"a" => {
-                self.link =
-                    attribute(tag, b"href").and_then(|href| self.href(&href)).map(|href| Link { href, open: false })
+                self.link = tag_attribute(tag, b"href")
+                    .and_then(|href| self.resolve_href(&href))
+                    .map(|href| OpenLink { href, open: false })
             }
-            b"img" => self.picture(tag),
-            b"table" => self.table = Table { depth: self.table.depth + 1, ..std::mem::take(&mut self.table) },
-            b"tr" => self.row(),
-            b"td" | b"th" => self.cell(),
+            b"img" => self.push_picture(tag),
+            b"table" => self.table = TableState { depth: self.table.depth + 1, ..std::mem::take(&mut self.table) },
+            b"tr" => self.start_row(),
+            b"td" | b"th" => self.start_cell(),
             b"main" if self.main.0.is_none() => self.main.0 = Some(self.out.len()),
             _ => {}
         }
         if matches!(name, b"hr") {
-            self.apart(name);
+            self.break_around(name);
         }
     }
 
-    fn end(&mut self, name: &[u8]) {
+    fn end_tag(&mut self, name: &[u8]) {
         if let Some((skipped, depth)) = &mut self.skipped {
             *depth -= usize::from(name == skipped.as_slice());
             if *depth == 0 {
@@ -232,7 +233,7 @@ impl<'a> Writer<'a> {
         }
         if self.pre.is_some() {
             if name == b"pre" {
-                self.code_block();
+                self.end_code_block();
             }
             return;
         }
@@ -264,10 +265,10 @@ impl<'a> Writer<'a> {
             // A heading without words leaves no mark.
             self.nesting.marker = None;
         }
-        self.apart(name);
+        self.break_around(name);
     }
 
-    fn text(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         if self.skipped.is_some() {
             return;
         }
@@ -278,16 +279,16 @@ impl<'a> Writer<'a> {
         } else {
             self.space |= text.starts_with(char::is_whitespace);
             for word in text.split_whitespace() {
-                self.word(word);
+                self.push_word(word);
                 self.space = true;
             }
             self.space = text.ends_with(char::is_whitespace);
         }
     }
 
-    fn finish(mut self) -> Page {
+    fn finish(mut self) -> MarkdownPage {
         if self.pre.is_some() {
-            self.code_block();
+            self.end_code_block();
         }
         self.close_row();
         let title = self.title.text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -299,18 +300,21 @@ impl<'a> Writer<'a> {
         } else {
             format!("Title: {title}\n\n")
         };
-        Page { text: format!("{head}{body}").trim_end().to_owned(), main: main.is_some() }
+        MarkdownPage { text: format!("{head}{body}").trim_end().to_owned(), main: main.is_some() }
     }
 
     /// The space that an element of that name has around it.
-    fn apart(&mut self, name: &[u8]) {
+    fn break_around(&mut self, name: &[u8]) {
         if self.nesting.marker.is_some() {
             // What a list's item begins with stands on its line.
             return;
         }
         let nested = matches!(name, b"ul" | b"ol") && !self.nesting.lists.is_empty();
-        let breaks =
-            if PARAGRAPHS.contains(&name) && !nested { 2 } else { usize::from(nested || LINES.contains(&name)) };
+        let breaks = if PARAGRAPH_ELEMENTS.contains(&name) && !nested {
+            2
+        } else {
+            usize::from(nested || LINE_ELEMENTS.contains(&name))
+        };
         if breaks > 0 && self.table.cells > 0 && !matches!(name, b"table" | b"tr") {
             self.space = true;
         } else {
@@ -319,8 +323,8 @@ impl<'a> Writer<'a> {
     }
 
     /// Words without any white space in them.
-    fn word(&mut self, word: &str) {
-        self.glue("");
+    fn push_word(&mut self, word: &str) {
+        self.push_glued("");
         if let Some(link) = self.link.as_mut().filter(|link| !link.open) {
             link.open = true;
             self.out.push('[');
@@ -329,13 +333,13 @@ impl<'a> Writer<'a> {
     }
 
     /// What comes before words, and a mark that belongs to them.
-    fn glue(&mut self, mark: &str) {
+    fn push_glued(&mut self, mark: &str) {
         let cell = self.table.cells > 0;
         if (self.breaks > 0 || self.out.is_empty()) && !cell {
             for _ in 0..if self.out.is_empty() { 0 } else { self.breaks } {
                 self.out.push('\n');
             }
-            self.out.push_str(&self.margin());
+            self.out.push_str(&self.line_margin());
         } else if (self.space || self.breaks > 0) && !self.out.ends_with(' ') {
             self.out.push(' ');
         }
@@ -347,7 +351,7 @@ impl<'a> Writer<'a> {
     }
 
     /// What each line begins with here.
-    fn margin(&self) -> String {
+    fn line_margin(&self) -> String {
         let own = usize::from(self.nesting.marker.as_ref().is_some_and(|marker| !marker.starts_with('#')));
         let depth = self.nesting.lists.len().saturating_sub(own).min(MAX_DEPTH);
         format!("{}{}", "> ".repeat(self.nesting.quotes.min(MAX_DEPTH)), "  ".repeat(depth))
@@ -362,7 +366,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn item(&mut self) {
+    fn start_item(&mut self) {
         self.nesting.marker = Some(match self.nesting.lists.last_mut() {
             Some(Some(number)) => {
                 *number = number.saturating_add(1);
@@ -372,17 +376,17 @@ impl<'a> Writer<'a> {
         });
     }
 
-    fn picture(&mut self, tag: &StartTag<()>) {
-        let alt = attribute(tag, b"alt").unwrap_or_default();
+    fn push_picture(&mut self, tag: &StartTag<()>) {
+        let alt = tag_attribute(tag, b"alt").unwrap_or_default();
         let alt = alt.split_whitespace().collect::<Vec<_>>().join(" ");
         if !alt.is_empty() {
-            let source = attribute(tag, b"src").and_then(|source| self.href(&source));
-            self.word(&source.map_or_else(|| format!("![{alt}]"), |source| format!("![{alt}]({source})")));
+            let source = tag_attribute(tag, b"src").and_then(|source| self.resolve_href(&source));
+            self.push_word(&source.map_or_else(|| format!("![{alt}]"), |source| format!("![{alt}]({source})")));
         }
     }
 
     /// The whole address of a link that leads to another document.
-    fn href(&self, href: &str) -> Option<String> {
+    fn resolve_href(&self, href: &str) -> Option<String> {
         let href = href.trim();
         if href.is_empty() || href.starts_with('#') || href.len() > MAX_LINK_BYTES {
             return None;
@@ -391,17 +395,17 @@ impl<'a> Writer<'a> {
         Some(String::from(url)).filter(|url| url.len() <= MAX_LINK_BYTES)
     }
 
-    fn row(&mut self) {
+    fn start_row(&mut self) {
         if self.table.depth == 1 {
             self.close_row();
             self.breaks = self.breaks.max(1);
         }
     }
 
-    fn cell(&mut self) {
+    fn start_cell(&mut self) {
         if self.table.depth == 1 {
             self.space |= self.table.cells > 0;
-            self.glue("| ");
+            self.push_glued("| ");
             self.table.cells += 1;
         }
         self.space |= self.table.depth > 1;
@@ -414,25 +418,25 @@ impl<'a> Writer<'a> {
         self.out.push_str(" |");
         self.table.rows += 1;
         if self.table.rows == 1 {
-            let line = format!("\n{}|{}", self.margin(), " --- |".repeat(self.table.cells.min(MAX_COLUMNS)));
+            let line = format!("\n{}|{}", self.line_margin(), " --- |".repeat(self.table.cells.min(MAX_COLUMNS)));
             self.out.push_str(&line);
         }
         self.table.cells = 0;
         self.breaks = self.breaks.max(1);
     }
 
-    fn code_block(&mut self) {
-        let Some(Pre { text, language }) = self.pre.take() else { return };
+    fn end_code_block(&mut self) {
+        let Some(CodeBlock { text, language }) = self.pre.take() else { return };
         let text = text.strip_prefix('\n').unwrap_or(&text).trim_end();
         if self.table.cells > 0 {
-            return self.text(text);
+            return self.push_text(text);
         }
         if !text.trim().is_empty() {
             let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
             let fence = "`".repeat(longest.max(2) + 1);
             self.breaks = 2;
-            self.glue(&format!("{fence}{language}"));
-            let margin = self.margin();
+            self.push_glued(&format!("{fence}{language}"));
+            let margin = self.line_margin();
             for line in text.lines().chain([fence.as_str()]) {
                 self.out.push('\n');
                 self.out.push_str(&margin);
@@ -443,13 +447,13 @@ impl<'a> Writer<'a> {
     }
 }
 
-fn attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
+fn tag_attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
     tag.attributes.get(name).map(|value| String::from_utf8_lossy(value).into_owned())
 }
 
 /// The language that the class of a piece of code names.
-fn language(tag: &StartTag<()>) -> String {
-    let class = attribute(tag, b"class").unwrap_or_default();
+fn code_language(tag: &StartTag<()>) -> String {
+    let class = tag_attribute(tag, b"class").unwrap_or_default();
     let name = class.split_whitespace().find_map(|name| name.strip_prefix("language-").or(name.strip_prefix("lang-")));
     name.filter(|name| name.len() <= 20 && name.chars().all(|c| c.is_ascii_alphanumeric()))
         .unwrap_or_default()
@@ -460,8 +464,8 @@ fn language(tag: &StartTag<()>) -> String {
 mod tests {
     use super::*;
 
-    fn page(html: &str) -> Page {
-        render(html, &Url::parse("https://docs.test/a/b?c").unwrap())
+    fn page(html: &str) -> MarkdownPage {
+        render_markdown(html, &Url::parse("https://docs.test/a/b?c").unwrap())
     }
 
     #[track_caller]
@@ -536,8 +540,8 @@ mod tests {
         let words = "word ".repeat(50);
         let html = format!("<title>T</title><nav>menu</nav><main><h2>Head</h2>{words}</main><footer>foot</footer>");
         let expected = format!("Title: T\n\n## Head\n\n{}", words.trim_end());
-        assert_eq!(page(&html), Page { text: expected, main: true });
-        assert_eq!(page("a<main>b</main>"), Page { text: "a\n\nb".to_owned(), main: false });
+        assert_eq!(page(&html), MarkdownPage { text: expected, main: true });
+        assert_eq!(page("a<main>b</main>"), MarkdownPage { text: "a\n\nb".to_owned(), main: false });
     }
 
     /// Nothing overflows, and the text stays within its bound.

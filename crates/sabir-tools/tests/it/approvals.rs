@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::pin::Pin;
 
 use sabir_agent::{
-    Attended, Cancel, Driver, Limits, Outcome, Question, Record, Reply, Settings, Start, Store, StoreError, Task,
-    TaskEvent, TaskId, User,
+    CancelToken, FrontEnd, Interactivity, Record, RecordStore, StoreError, Task, TaskDriver, TaskEvent, TaskId,
+    TaskLimits, TaskOutcome, TaskSettings, TaskStart, UserQuestion, UserReply,
 };
-use sabir_call::{Answer, Event, Model, Part, Prices, Protocol, Request, Sink};
-use sabir_policy::Rules;
+use sabir_call::{Event, EventSink, MessagePart, Model, Request, ResponseFuture, TokenPrices, ToolProtocol};
+use sabir_policy::PolicyRules;
 use serde_json::{Value, json};
 
 use crate::{Place, object};
@@ -19,23 +19,23 @@ use crate::{Place, object};
 struct Once(&'static str, Value);
 
 impl Model for Once {
-    fn answer<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn Sink + Send)) -> Answer<'a> {
+    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
         let done = json!({"result": "done"});
         let (name, arguments) = match request.messages.len() {
             1 => (self.0, &self.1),
             _ => ("attempt_completion", &done),
         };
-        sink.event(Event::CallStart { index: 0, id: Some("1"), name, dialect: None, at: 0, name_at: 0 });
+        sink.push_event(Event::CallStart { index: 0, id: Some("1"), name, dialect: None, at: 0, name_at: 0 });
         for (name, value) in object(arguments.clone()) {
             let (text, form) = match &value {
                 Value::String(text) => (text.clone(), sabir_call::ArgForm::String),
                 other => (other.to_string(), sabir_call::ArgForm::Json),
             };
-            sink.event(Event::ArgStart { index: 0, name: &name, form, at: 0 });
-            sink.event(Event::ArgDelta { index: 0, text: &text });
-            sink.event(Event::ArgEnd { index: 0, lead: "", at: 0 });
+            sink.push_event(Event::ArgStart { index: 0, name: &name, form, at: 0 });
+            sink.push_event(Event::ArgDelta { index: 0, text: &text });
+            sink.push_event(Event::ArgEnd { index: 0, lead: "", at: 0 });
         }
-        sink.event(Event::CallEnd { index: 0, at: 0 });
+        sink.push_event(Event::CallEnd { index: 0, at: 0 });
         Box::pin(std::future::ready(Ok(())))
     }
 }
@@ -43,51 +43,51 @@ impl Model for Once {
 /// Says yes to everything, after something has happened.
 struct Reader<'a> {
     meanwhile: Box<dyn FnMut() + Send + 'a>,
-    asked: Vec<Question>,
+    asked: Vec<UserQuestion>,
 }
 
-impl User for Reader<'_> {
-    fn show(&mut self, _: TaskEvent<'_>) {}
+impl FrontEnd for Reader<'_> {
+    fn on_event(&mut self, _: TaskEvent<'_>) {}
 
-    fn ask<'a>(&'a mut self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        if let Question::Approval { .. } = question {
+    fn request<'a>(&'a mut self, question: &'a UserQuestion) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
+        if let UserQuestion::Approval { .. } = question {
             (self.meanwhile)();
             self.asked.push(question.clone());
         }
-        Box::pin(std::future::ready(Reply::Yes))
+        Box::pin(std::future::ready(UserReply::Yes))
     }
 }
 
 struct Lost;
 
-impl Store for Lost {
+impl RecordStore for Lost {
     fn append(&mut self, _: &Record) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
 /// What was asked, and the result of the one call.
-fn asked(place: &Place, call: (&'static str, Value), meanwhile: impl FnMut() + Send) -> (Vec<Question>, String) {
-    let settings = Settings {
+fn asked(place: &Place, call: (&'static str, Value), meanwhile: impl FnMut() + Send) -> (Vec<UserQuestion>, String) {
+    let settings = TaskSettings {
         system: String::new(),
         model: "m".to_owned(),
-        tools: place.registry.set().clone(),
-        readers: place.registry.readers(),
-        rules: Rules::default(),
-        attended: Attended::Yes,
-        limits: Limits::default(),
-        completion: sabir_agent::Conditions::default(),
-        pollers: place.registry.pollers(),
-        repairs: sabir_check::Repairs::all(),
+        tools: place.registry.tool_set().clone(),
+        read_only_tools: place.registry.read_only_names(),
+        rules: PolicyRules::default(),
+        interactivity: Interactivity::Interactive,
+        limits: TaskLimits::default(),
+        completion: sabir_agent::CompletionConditions::default(),
+        polling_tools: place.registry.polling_names(),
+        repairs: sabir_check::RepairSet::all(),
         max_output: None,
-        prices: Prices::default(),
+        prices: TokenPrices::default(),
     };
-    let start = Start {
+    let start = TaskStart {
         task: TaskId::new("t"),
         prompt: "Do it.".to_owned(),
         workspace: String::new(),
         model: "m".to_owned(),
-        protocol: Protocol::Native,
+        protocol: ToolProtocol::Native,
         version: "0".to_owned(),
         edit_tool: None,
         mode: None,
@@ -95,20 +95,20 @@ fn asked(place: &Place, call: (&'static str, Value), meanwhile: impl FnMut() + S
     };
     let (mut task, first) = Task::new(start, settings);
     let mut user = Reader { meanwhile: Box::new(meanwhile), asked: Vec::new() };
-    let driver = Driver {
+    let driver = TaskDriver {
         model: &Once(call.0, call.1),
         registry: &place.registry,
         store: &mut Lost,
-        user: &mut user,
-        cancel: Cancel::default(),
+        front_end: &mut user,
+        cancel: CancelToken::default(),
         max_time: None,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (outcome, message) = runtime.block_on(driver.run(&mut task, Some(first), None));
-    assert_eq!(outcome, Outcome::Completed, "{message}");
+    assert_eq!(outcome, TaskOutcome::Completed, "{message}");
     let parts = task.history().iter().flat_map(|message| &message.parts);
     let result = parts.into_iter().find_map(|part| match part {
-        Part::Result(result) => Some(result.content.clone()),
+        MessagePart::Result(result) => Some(result.content.clone()),
         _ => None,
     });
     (user.asked, result.unwrap())
@@ -264,15 +264,16 @@ fn a_program_that_is_replaced_is_not_run() {
 fn lines_that_only_read_depend_on_nothing() {
     let place = Place::with(&[("a", "x\n")]);
     let tool = place.registry.get("execute_command").unwrap();
-    let bound = |line: &str| tool.bound(&object(json!({"command": line})));
+    let bound = |line: &str| tool.preconditions(&object(json!({"command": line})));
     assert!(bound("cat a | wc -l").is_empty());
     let before = bound("touch a");
     assert_eq!(before, bound("touch a"), "two looks see the same");
     let other = Place::with(&[("a", "x\n")]);
-    let elsewhere = other.registry.get("execute_command").unwrap().bound(&object(json!({"command": "touch a"})));
-    assert_eq!(before.changed(&elsewhere), ["the workspace folder"]);
+    let elsewhere =
+        other.registry.get("execute_command").unwrap().preconditions(&object(json!({"command": "touch a"})));
+    assert_eq!(before.changed_names(&elsewhere), ["the workspace folder"]);
     let read = place.registry.get("read_file").unwrap();
-    assert!(read.bound(&object(json!({"path": "a"}))).is_empty());
+    assert!(read.preconditions(&object(json!({"path": "a"}))).is_empty());
 }
 
 /// The detail of the question about a call, and what the file holds after a yes.
@@ -280,7 +281,7 @@ fn lines_that_only_read_depend_on_nothing() {
 fn shown(old: &str, call: (&'static str, Value), detail: &str) {
     let place = Place::with(&[("a", old)]);
     let (questions, result) = asked(&place, call, || {});
-    let [Question::Approval { detail: found, .. }] = questions.as_slice() else { panic!("{questions:?}") };
+    let [UserQuestion::Approval { detail: found, .. }] = questions.as_slice() else { panic!("{questions:?}") };
     assert_eq!(found, detail, "{result}");
 }
 

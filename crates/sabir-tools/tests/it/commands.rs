@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sabir_agent::Permit;
+use sabir_agent::CallPermit;
 use serde_json::json;
 
 use crate::{Place, object};
@@ -89,7 +89,7 @@ fn output_streams_while_the_command_runs() {
         object(json!({"command": "printf 'é'; while [ ! -e go ]; do sleep 0.05; done; echo end", "timeout": 60}));
     let mut pieces = Vec::new();
     let output =
-        runtime.block_on(tool.run(&Permit::unjudged(sabir_call::CallId::new("1")), &arguments, &mut |piece| {
+        runtime.block_on(tool.run(&CallPermit::unchecked(sabir_call::CallId::new("1")), &arguments, &mut |piece| {
             pieces.push(piece.to_owned());
             // Only this lets the command go on.
             std::fs::write(place.inner("go"), "").unwrap();
@@ -106,7 +106,7 @@ fn dropping_the_future_ends_the_command() {
     let arguments = object(json!({"command": "touch begun; sleep 1000 & sleep 1000"}));
     runtime.block_on(async {
         let (mut quiet, begun) = (|_: &str| {}, place.inner("begun"));
-        let permit = Permit::unjudged(sabir_call::CallId::new("1"));
+        let permit = CallPermit::unchecked(sabir_call::CallId::new("1"));
         let work = tool.run(&permit, &arguments, &mut quiet);
         tokio::select! {
             output = work => panic!("{output:?}"),

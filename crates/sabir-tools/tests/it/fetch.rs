@@ -5,10 +5,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use sabir_agent::Permit;
+use sabir_agent::CallPermit;
 use sabir_call::CallId;
 use sabir_policy::Access;
-use sabir_tools::Reach;
+use sabir_tools::NetworkScope;
 use serde_json::json;
 
 use crate::{Place, object};
@@ -39,7 +39,7 @@ impl Server {
     /// The tools of a task to which `docs.test` and `other.test` are this server.
     fn place(&self) -> Place {
         let known = ["docs.test", "other.test"].map(|name| (name.to_owned(), self.address));
-        Place::reaching(Reach::Only(known.into()))
+        Place::reaching(NetworkScope::Only(known.into()))
     }
 
     fn paths(&self) -> Vec<String> {
@@ -295,7 +295,7 @@ fn dropping_the_future_ends_the_request() {
     let place = server.place();
     let tool = place.registry.get("fetch_url").unwrap();
     let (arguments, permit, mut quiet) =
-        (object(json!({"url": "http://docs.test/"})), Permit::unjudged(CallId::new("1")), |_: &str| {});
+        (object(json!({"url": "http://docs.test/"})), CallPermit::unchecked(CallId::new("1")), |_: &str| {});
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         tokio::select! {
@@ -309,7 +309,7 @@ fn dropping_the_future_ends_the_request() {
 /// What the policy is told: the one spelling of an address, or that there is none to be asked.
 #[test]
 fn accesses() {
-    let place = Place::reaching(Reach::Public);
+    let place = Place::reaching(NetworkScope::Public);
     let access = |url: &str| place.access("fetch_url", json!({"url": url}));
     let fetch = |url: &str| Access::Fetch { url: url.to_owned() };
     assert_eq!(access("HTTPS://GitHub.com.:443/a#b"), fetch("https://github.com/a"));

@@ -62,8 +62,9 @@ fn hidden_files() {
 
 #[test]
 fn limits() {
-    let limit =
-        Bounds::new().read_only().because("the mode `plan` changes nothing; finish the plan, or ask for another");
+    let limit = Bounds::new()
+        .read_only()
+        .with_limit_reason("the mode `plan` changes nothing; finish the plan, or ask for another");
     let place = place(limit);
     let words = "`src/a.rs` cannot be written, and nothing was: the mode `plan` changes nothing; finish the plan, or ask for \
                  another.";

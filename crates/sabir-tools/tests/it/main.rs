@@ -16,10 +16,10 @@ mod walls;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sabir_agent::{Permit, Registry, ToolOutput};
+use sabir_agent::{CallPermit, ToolOutput, ToolRegistry};
 use sabir_policy::Access;
-use sabir_tools::{EditTool, Reach, Settings, builtin};
-use sabir_workspace::{Bounds, Jobs, Level, Lifetime, Sandbox, Workspace};
+use sabir_tools::{EditTool, NetworkScope, ToolSettings, builtin_tools};
+use sabir_workspace::{Bounds, JobManager, OutputLifetime, Sandbox, SandboxLevel, Workspace};
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
@@ -27,47 +27,47 @@ use tempfile::TempDir;
 struct Place {
     root: TempDir,
     outside: TempDir,
-    registry: Registry,
+    registry: ToolRegistry,
 }
 
 impl Place {
     fn new() -> Self {
-        Self::with_settings(EditTool::default(), Reach::Only(Vec::new()))
+        Self::with_settings(EditTool::default(), NetworkScope::Only(Vec::new()))
     }
 
     /// With the edit tool that is offered.
     fn editing_by(edit_tool: EditTool) -> Self {
-        Self::with_settings(edit_tool, Reach::Only(Vec::new()))
+        Self::with_settings(edit_tool, NetworkScope::Only(Vec::new()))
     }
 
     /// With the machines that can be asked.
-    fn reaching(reach: Reach) -> Self {
+    fn reaching(reach: NetworkScope) -> Self {
         Self::with_settings(EditTool::default(), reach)
     }
 
-    fn with_settings(edit_tool: EditTool, reach: Reach) -> Self {
-        Self::set_up(edit_tool, reach, Bounds::new(), Sandbox::new(Level::Off))
+    fn with_settings(edit_tool: EditTool, reach: NetworkScope) -> Self {
+        Self::set_up(edit_tool, reach, Bounds::new(), Sandbox::new(SandboxLevel::Off))
     }
 
     /// With names and places that are kept from the model.
     fn bounded(bounds: Bounds) -> Self {
-        Self::set_up(EditTool::ApplyPatch, Reach::Only(Vec::new()), bounds, Sandbox::new(Level::Off))
+        Self::set_up(EditTool::ApplyPatch, NetworkScope::Only(Vec::new()), bounds, Sandbox::new(SandboxLevel::Off))
     }
 
     /// With commands in this sandbox.
     fn confined(sandbox: Sandbox) -> Self {
-        Self::set_up(EditTool::default(), Reach::Only(Vec::new()), Bounds::new(), sandbox)
+        Self::set_up(EditTool::default(), NetworkScope::Only(Vec::new()), Bounds::new(), sandbox)
     }
 
-    fn set_up(edit_tool: EditTool, reach: Reach, bounds: Bounds, sandbox: Sandbox) -> Self {
+    fn set_up(edit_tool: EditTool, reach: NetworkScope, bounds: Bounds, sandbox: Sandbox) -> Self {
         let (root, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-        let registry = Registry::new(builtin(Settings {
-            workspace: Arc::new(Workspace::open(root.path()).unwrap().bounded(bounds)),
+        let registry = ToolRegistry::new(builtin_tools(ToolSettings {
+            workspace: Arc::new(Workspace::open(root.path()).unwrap().with_bounds(bounds)),
             helper: PathBuf::from(env!("CARGO_BIN_EXE_tools-probe")),
             environment: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
             edit_tool,
             sandbox,
-            jobs: Arc::new(Jobs::new(outside.path().join("outputs"), Lifetime::Lasting)),
+            jobs: Arc::new(JobManager::new(outside.path().join("outputs"), OutputLifetime::Persistent)),
             reach,
         }))
         .unwrap();
@@ -95,15 +95,15 @@ impl Place {
     }
 
     fn access(&self, tool: &str, arguments: Value) -> Access {
-        self.registry.get(tool).unwrap().access(&object(arguments))
+        self.registry.get(tool).unwrap().call_access(&object(arguments))
     }
 
     /// Runs a tool, and returns what came while it ran as well.
     fn run(&self, tool: &str, arguments: Value) -> (ToolOutput, String) {
-        self.run_by(&Permit::unjudged(sabir_call::CallId::new("1")), tool, arguments)
+        self.run_by(&CallPermit::unchecked(sabir_call::CallId::new("1")), tool, arguments)
     }
 
-    fn run_by(&self, permit: &Permit, tool: &str, arguments: Value) -> (ToolOutput, String) {
+    fn run_by(&self, permit: &CallPermit, tool: &str, arguments: Value) -> (ToolOutput, String) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (tool, arguments) = (self.registry.get(tool).unwrap(), object(arguments));
         let mut streamed = String::new();

@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::symlink;
 
-use sabir_call::dialect::dialects;
-use sabir_call::{Lesson, Parallel, ToolChoice};
+use sabir_call::dialect::all_dialects;
+use sabir_call::{ParallelCalls, ToolChoice, ToolInstructions};
 use sabir_policy::Access;
 use sabir_tools::EditTool;
 use serde_json::{Value, json};
@@ -16,19 +16,24 @@ use crate::Place;
 fn the_offer_is_small() {
     for edit_tool in EditTool::ALL {
         let place = Place::editing_by(edit_tool);
-        let set = place.registry.set();
+        let set = place.registry.tool_set();
         let native: usize = set
             .iter()
             .map(|spec| json!({"name": spec.name, "description": spec.description, "parameters": spec.parameters}))
             .map(|spec| spec.to_string().len())
             .sum();
-        let edit_tools: Vec<_> = EditTool::ALL.into_iter().filter(|tool| set.offers(tool.name())).collect();
+        let edit_tools: Vec<_> = EditTool::ALL.into_iter().filter(|tool| set.is_tool_offered(tool.name())).collect();
         assert_eq!(edit_tools, [edit_tool]);
         assert!(native / 4 <= 2000, "{edit_tool:?}: {} tokens", native / 4);
-        for dialect in dialects() {
+        for dialect in all_dialects() {
             let choice = ToolChoice::default();
-            let lesson = Lesson { tools: set, servers: &[], parallel: Parallel::Many, choice: &choice };
-            let taught = lesson.teach(dialect).len();
+            let lesson = ToolInstructions {
+                tools: set,
+                servers: &[],
+                parallel_calls: ParallelCalls::Many,
+                tool_choice: &choice,
+            };
+            let taught = lesson.render_prompt(dialect).len();
             assert!(taught / 4 <= 2500, "{edit_tool:?}, {}: {} tokens", dialect.name, taught / 4);
         }
     }
@@ -37,7 +42,7 @@ fn the_offer_is_small() {
 #[test]
 fn specs_are_strict_and_their_examples_run() {
     let place = Place::new();
-    let names: Vec<_> = place.registry.set().iter().map(|spec| spec.name.as_str()).collect();
+    let names: Vec<_> = place.registry.tool_set().iter().map(|spec| spec.name.as_str()).collect();
     assert_eq!(
         names[..10],
         [
@@ -53,20 +58,20 @@ fn specs_are_strict_and_their_examples_run() {
             "stop_command",
         ]
     );
-    assert!(place.registry.set().iter().take(10).eq(&sabir_tools::specs()));
-    for spec in place.registry.set().known() {
+    assert!(place.registry.tool_set().iter().take(10).eq(&sabir_tools::builtin_specs()));
+    for spec in place.registry.tool_set().all_tools() {
         assert_eq!(spec.parameters["additionalProperties"], Value::Bool(false), "{}", spec.name);
         assert_eq!(spec.examples.len(), 1, "{}", spec.name);
-        for argument in spec.arguments() {
+        for argument in spec.declared_arguments() {
             assert!(!argument.description().is_empty(), "{} {}", spec.name, argument.name);
             assert!(!argument.required || spec.examples[0].contains_key(argument.name), "{}", spec.name);
         }
-        assert!(spec.examples[0].keys().all(|name| spec.argument(name).is_some()), "{}", spec.name);
+        assert!(spec.examples[0].keys().all(|name| spec.find_argument(name).is_some()), "{}", spec.name);
     }
     place.put("src/server.rs", "fn main() {\n    let port = 80;\n}\n");
     place.put("src/main.rs", "fn load_config() {}\n".repeat(50));
     for name in &names[..6] {
-        let example = place.registry.set().get(name).unwrap().examples[0].clone();
+        let example = place.registry.tool_set().get(name).unwrap().examples[0].clone();
         let (output, _) = place.run(name, Value::Object(example));
         assert!(!output.failed, "{name}: {}", output.content);
     }
@@ -76,7 +81,7 @@ fn specs_are_strict_and_their_examples_run() {
 #[test]
 fn only_reading_tools_run_at_the_same_time() {
     let place = Place::new();
-    let reads = |name| place.registry.get(name).unwrap().reads_only();
+    let reads = |name| place.registry.get(name).unwrap().is_read_only();
     assert!(reads("read_file") && reads("list_files") && reads("search_files"));
     assert!(reads("list_code_definition_names") && reads("fetch_url"));
     assert!(!reads("write_to_file") && !reads("replace_in_file") && !reads("execute_command"));
@@ -98,7 +103,7 @@ fn accesses() {
         let access = |path: &str| {
             let mut arguments = crate::object(json!({"path": path}));
             arguments.extend(other.map(|other| (other.to_owned(), json!("x"))));
-            place.registry.get(tool).unwrap().access(&arguments)
+            place.registry.get(tool).unwrap().call_access(&arguments)
         };
         assert_eq!(access("./src/../src/a.rs"), read("src/a.rs", false));
         assert_eq!(access("link/a.rs"), read("src/a.rs", false));

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::RenameFlags;
-use sabir_agent::{Permit, Registry};
-use sabir_checkpoint::{Caps, Checkpoints, Goal, Mark, Scope};
-use sabir_tools::{EditTool, Reach, Settings, builtin};
-use sabir_workspace::{Bounds, Jobs, Level, Lifetime, Sandbox, Workspace};
+use sabir_agent::{CallPermit, ToolRegistry};
+use sabir_checkpoint::{CheckpointCall, CheckpointStore, RestorePoint, SnapshotScope, StoreLimits};
+use sabir_tools::{EditTool, NetworkScope, ToolSettings, builtin_tools};
+use sabir_workspace::{Bounds, JobManager, OutputLifetime, Sandbox, SandboxLevel, Workspace};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -34,7 +34,7 @@ const MAX_CALLS_A_ROUND: u64 = 50;
 struct Arena {
     root: TempDir,
     outside: TempDir,
-    tools: Vec<Registry>,
+    tools: Vec<ToolRegistry>,
     runtime: Runtime,
     /// The real folders behind the names that are exchanged.
     folders: BTreeMap<&'static str, File>,
@@ -82,18 +82,18 @@ impl Arena {
         symlink(outside.path().join("d/leaf"), root.path().join("d/leaf.other")).unwrap();
         symlink("secrets", root.path().join("h.other")).unwrap();
         symlink("../.env", root.path().join("h/leaf.other")).unwrap();
-        let workspace = Arc::new(Workspace::open(root.path()).unwrap().bounded(bounds));
+        let workspace = Arc::new(Workspace::open(root.path()).unwrap().with_bounds(bounds));
         let tools = EditTool::ALL.map(|edit_tool| {
-            let settings = Settings {
+            let settings = ToolSettings {
                 workspace: Arc::clone(&workspace),
                 helper: PathBuf::from(env!("CARGO_BIN_EXE_tools-probe")),
                 environment: Vec::new(),
                 edit_tool,
-                sandbox: Sandbox::new(Level::Off),
-                jobs: Arc::new(Jobs::new(outside.path().join("outputs"), Lifetime::Lasting)),
-                reach: Reach::Only(Vec::new()),
+                sandbox: Sandbox::new(SandboxLevel::Off),
+                jobs: Arc::new(JobManager::new(outside.path().join("outputs"), OutputLifetime::Persistent)),
+                reach: NetworkScope::Only(Vec::new()),
             };
-            Registry::new(builtin(settings)).unwrap()
+            ToolRegistry::new(builtin_tools(settings)).unwrap()
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let open = |name: &'static str| (name, File::open(root.path().join(name)).unwrap());
@@ -136,9 +136,9 @@ impl Arena {
     fn call(&self, tool: &str, arguments: Value) -> (bool, String) {
         let found = self.tools.iter().find_map(|registry| registry.get(tool)).unwrap();
         let arguments = object(arguments);
-        let access = format!("{:?}", found.access(&arguments));
+        let access = format!("{:?}", found.call_access(&arguments));
         assert!(!access.contains(SECRET), "{tool} {access}");
-        let permit = Permit::unjudged(sabir_call::CallId::new("1"));
+        let permit = CallPermit::unchecked(sabir_call::CallId::new("1"));
         let output = self.runtime.block_on(found.run(&permit, &arguments, &mut |_| {}));
         (!output.failed, output.content)
     }
@@ -217,18 +217,18 @@ impl Arena {
     }
 
     /// A checkpoint, a change, the way back: errors are welcome, a secret is not.
-    fn back_and_forth(&self, checkpoints: &Checkpoints, number: u64) -> (bool, String) {
+    fn back_and_forth(&self, checkpoints: &CheckpointStore, number: u64) -> (bool, String) {
         let stop = AtomicBool::new(false);
         let time_ms = 4_000_000_000_000 + number;
-        let mark = || Mark { task: "task".to_owned(), time_ms, ..Mark::default() };
-        let goal = Goal::Last(1);
-        let taken = checkpoints.take(mark(), &Scope::All, &stop);
+        let mark = || CheckpointCall { task: "task".to_owned(), time_ms, ..CheckpointCall::default() };
+        let goal = RestorePoint::Last(1);
+        let taken = checkpoints.take_snapshot(mark(), &SnapshotScope::All, &stop);
         let _ = self.act("write_to_file", "d", number);
         let _ = self.act("apply_patch", "d", number);
-        let sealed = taken.and_then(|id| checkpoints.seal(id, time_ms, &stop));
-        let plan = sealed.and_then(|_| checkpoints.plan("task", &goal));
+        let sealed = taken.and_then(|id| checkpoints.seal_checkpoint(id, time_ms, &stop));
+        let plan = sealed.and_then(|_| checkpoints.plan_restore("task", &goal));
         match plan.and_then(|plan| checkpoints.restore(&plan, &goal, mark(), true)) {
-            Ok(restored) => (restored.left.is_empty(), String::new()),
+            Ok(restored) => (restored.skipped.is_empty(), String::new()),
             Err(error) => (false, error.to_string()),
         }
     }
@@ -300,7 +300,7 @@ fn nothing_outside_is_seen_or_touched() {
 
 #[test]
 fn nothing_hidden_is_seen_or_touched() {
-    let hidden = Bounds::new().ignore_files([".sabirignore"]).hide(["**/SECRET*".to_owned()]).unwrap();
+    let hidden = Bounds::new().ignore_files([".sabirignore"]).hide_globs(["**/SECRET*".to_owned()]).unwrap();
     race(hidden, &["d", "h"], 280);
 }
 
@@ -313,8 +313,8 @@ fn checkpoints_keep_and_restore_nothing_from_outside() {
     fs::write(arena.root.path().join(".env"), "open\n").unwrap();
     let (kept, data) = (arena.kept(), quick_folder());
     let workspace = Arc::new(Workspace::open(arena.root.path()).unwrap());
-    let caps = Caps { store_bytes: 1 << 20, ..Caps::default() };
-    let checkpoints = Checkpoints::new(data.path().join("store"), workspace, caps, Vec::new());
+    let caps = StoreLimits { store_bytes: 1 << 20, ..StoreLimits::default() };
+    let checkpoints = CheckpointStore::new(data.path().join("store"), workspace, caps, Vec::new());
     let tally = std::thread::scope(|scope| {
         scope.spawn(|| arena.exchange());
         let _over = Over(&arena.over);

@@ -3,25 +3,25 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use sabir_agent::Permit;
+use sabir_agent::CallPermit;
 use sabir_call::CallId;
 use sabir_policy::{Access, Beyond};
-use sabir_workspace::{Level, Network, Sandbox};
+use sabir_workspace::{NetworkAccess, Sandbox, SandboxLevel};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::Place;
 
 /// The levels that this machine has.
-fn levels() -> Vec<Level> {
-    let has = |level: &Level| {
+fn levels() -> Vec<SandboxLevel> {
+    let has = |level: &SandboxLevel| {
         let (output, _) = Place::confined(Sandbox::new(*level)).run("execute_command", json!({"command": "true"}));
         if output.failed {
             let _ = writeln!(std::io::stderr(), "skipped: level {level}: {}", output.content);
         }
         !output.failed
     };
-    [Level::One, Level::Two].into_iter().filter(has).collect()
+    [SandboxLevel::One, SandboxLevel::Two].into_iter().filter(has).collect()
 }
 
 /// What a place says to a command.
@@ -51,8 +51,8 @@ fn what_is_asked_for_beyond() {
             other => panic!("{other:?}"),
         }
     };
-    let (off, on) = (Sandbox::new(Level::Off), Sandbox::new(Level::Best));
-    let online = on.clone().network(Network::Allowed);
+    let (off, on) = (Sandbox::new(SandboxLevel::Off), Sandbox::new(SandboxLevel::Best));
+    let online = on.clone().with_network(NetworkAccess::Allowed);
     for (more, [without, within, with_network]) in [
         (json!({}), [Beyond::Nothing; 3]),
         (json!({"network": false, "unconfined": false}), [Beyond::Nothing; 3]),
@@ -70,7 +70,7 @@ fn what_is_asked_for_beyond() {
 fn what_was_permitted_is_what_is_had() {
     for level in levels() {
         let folder = TempDir::new().unwrap();
-        let place = Place::confined(Sandbox::new(level).read([folder.path().to_path_buf()]));
+        let place = Place::confined(Sandbox::new(level).allow_read([folder.path().to_path_buf()]));
         let outside = folder.path().join("new");
         let line = format!("echo x > {}", outside.display());
         check(&place, json!({"command": line}), (true, "call again with unconfined: the user is asked."));
@@ -89,9 +89,9 @@ fn what_was_permitted_is_what_is_had() {
 #[test]
 fn who_only_reads_cannot_write() {
     for level in levels() {
-        let place = Place::confined(Sandbox::new(level).shared());
+        let place = Place::confined(Sandbox::new(level).share_temp_dir());
         place.put("inside", "old");
-        let permit = Permit { only_reads: true, ..Permit::unjudged(CallId::new("1")) };
+        let permit = CallPermit { read_only: true, ..CallPermit::unchecked(CallId::new("1")) };
         let line = "exec 2> /dev/null; cat inside; echo x > inside; echo x > new; rm inside; mkdir folder; echo y > $TMPDIR/note; cat $TMPDIR/note";
         let (output, _) = place.run_by(&permit, "execute_command", json!({"command": line}));
         assert!(output.content.starts_with("Exit code 0. Output:\nold") && output.content.ends_with('y'), "{output:?}");
@@ -111,7 +111,7 @@ fn git_can_be_asked_by_who_only_reads() {
         git(&place, &["add", "-A"]);
         git(&place, &["-c", "user.name=a", "-c", "user.email=b", "commit", "-qm", "c"]);
         place.put("a.txt", "new");
-        let permit = Permit { only_reads: true, ..Permit::unjudged(CallId::new("1")) };
+        let permit = CallPermit { read_only: true, ..CallPermit::unchecked(CallId::new("1")) };
         let (output, _) =
             place.run_by(&permit, "execute_command", json!({"command": "git status --short; git diff --stat"}));
         assert!(output.content.starts_with("Exit code 0. Output:\n M a.txt\n a.txt | 2 +-"), "{}", output.content);
@@ -121,16 +121,16 @@ fn git_can_be_asked_by_who_only_reads() {
 #[test]
 fn commands_of_a_task_share_a_temporary_folder() {
     for level in levels() {
-        let sandbox = Sandbox::new(level).shared();
+        let sandbox = Sandbox::new(level).share_temp_dir();
         let place = Place::confined(sandbox.clone());
         check(&place, json!({"command": "echo kept > $TMPDIR/x; echo $TMPDIR"}), (false, "/tmp"));
         check(&place, json!({"command": "cat $TMPDIR/x"}), (false, "kept"));
         check(
-            &Place::confined(Sandbox::new(level).shared()),
+            &Place::confined(Sandbox::new(level).share_temp_dir()),
             json!({"command": "cat $TMPDIR/x"}),
             (true, "No such file"),
         );
-        if level == Level::Two {
+        if level == SandboxLevel::Two {
             check(&place, json!({"command": "cat /tmp/x /var/tmp/x"}), (false, "kept\nkept"));
         }
     }
@@ -139,7 +139,7 @@ fn commands_of_a_task_share_a_temporary_folder() {
 #[test]
 fn caches_can_be_written() {
     for level in levels() {
-        let place = Place::confined(Sandbox::new(level).shared());
+        let place = Place::confined(Sandbox::new(level).share_temp_dir());
         let line =
             "for d in $XDG_CACHE_HOME $GOCACHE $npm_config_cache $PIP_CACHE_DIR; do mkdir -p $d/a && echo made; done";
         check(&place, json!({"command": line}), (false, "made\nmade\nmade\nmade"));
@@ -150,7 +150,7 @@ fn caches_can_be_written() {
 fn a_job_tells_of_its_walls() {
     for level in levels() {
         let folder = TempDir::new().unwrap();
-        let place = Place::confined(Sandbox::new(level).read([folder.path().to_path_buf()]));
+        let place = Place::confined(Sandbox::new(level).allow_read([folder.path().to_path_buf()]));
         let line = format!("echo x > {}/new", folder.path().display());
         let words = "which may be why";
         place.run("execute_command", json!({"command": line, "background": true}));

@@ -4,31 +4,31 @@
 //! than the limit of the output, which it is a part of. Later Claude models think as much as they find right, are steered
 //! by an effort, and refuse a budget or deprecate it. A model that must call a tool cannot think at all.
 
-use sabir_call::{Effort, Message, Opaque, Part, Request, Role, Thinking, ToolChoice};
+use sabir_call::{Message, MessagePart, OpaqueState, ReasoningConfig, ReasoningEffort, Request, Role, ToolChoice};
 use serde_json::{Value, json};
 
 use super::NAME;
-use crate::client::RequestError;
-use crate::field::Field;
-use crate::thinking::{budget, effort, of_word};
+use crate::client_request::RequestError;
+use crate::field::JsonField;
+use crate::thinking::{budget_for_effort, decode_effort, effort_for_budget};
 
 /// The least budget.
-const LEAST: u64 = 1024;
+const MIN_BUDGET: u64 = 1024;
 
 /// In the names of Claude models that know no efforts. The list is closed: what is not on it is later.
-const BUDGETED: [&str; 12] =
+const BUDGETED_MODELS: [&str; 12] =
     ["claude-2", "claude-3", "claude-instant", "-4-0", "-4-1", "-4-2025", "-4-5", "-4.0", "-4.1", "-4.5", "-4@", "-4:"];
 
 /// What a request says of thinking.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct ThinkingPlan {
     /// The limit of the output, thinking included.
     pub(crate) limit: u64,
-    mode: Mode,
+    mode: ThinkingMode,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Mode {
+enum ThinkingMode {
     /// Nothing is said.
     Silent,
     Off,
@@ -39,44 +39,46 @@ enum Mode {
 
 /// How a wish is put to the model. A limit that the request names is kept; the usual one makes room for the thinking.
 /// `signs`: whether state of the wire that asks is a thought of the model's.
-pub(crate) fn plan(request: &Request, usual: u64, signs: fn(&Opaque) -> bool) -> Plan {
-    let limit = request.max_output;
-    let forced = matches!(request.choice, ToolChoice::Required | ToolChoice::Tool(_)) && !request.tools.is_empty();
-    let wish = match request.thinking {
-        Thinking::Default => return Plan { limit: limit.unwrap_or(usual), mode: Mode::Silent },
-        Thinking::Off => return Plan { limit: limit.unwrap_or(usual), mode: Mode::Off },
-        Thinking::Effort(effort) => budget(effort),
-        Thinking::Tokens(tokens) => tokens.max(LEAST),
+pub(crate) fn plan_thinking(request: &Request, usual: u64, signs: fn(&OpaqueState) -> bool) -> ThinkingPlan {
+    let limit = request.max_output_tokens;
+    let forced = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Tool(_)) && !request.tools.is_empty();
+    let wish = match request.reasoning {
+        ReasoningConfig::Default => return ThinkingPlan { limit: limit.unwrap_or(usual), mode: ThinkingMode::Silent },
+        ReasoningConfig::Off => return ThinkingPlan { limit: limit.unwrap_or(usual), mode: ThinkingMode::Off },
+        ReasoningConfig::Effort(effort) => budget_for_effort(effort),
+        ReasoningConfig::Tokens(tokens) => tokens.max(MIN_BUDGET),
     };
     if is_adaptive(&request.model) {
-        let (word, room) = match effort(wish) {
-            Effort::Minimal | Effort::Low => ("low", budget(Effort::Low)),
-            Effort::Medium => ("medium", budget(Effort::Medium)),
-            Effort::High => ("high", budget(Effort::High)),
+        let (word, room) = match effort_for_budget(wish) {
+            ReasoningEffort::Minimal | ReasoningEffort::Low => ("low", budget_for_effort(ReasoningEffort::Low)),
+            ReasoningEffort::Medium => ("medium", budget_for_effort(ReasoningEffort::Medium)),
+            ReasoningEffort::High => ("high", budget_for_effort(ReasoningEffort::High)),
         };
         let limit = limit.unwrap_or_else(|| usual.saturating_add(room));
-        return Plan { limit, mode: Mode::Adaptive(word, !forced) };
+        return ThinkingPlan { limit, mode: ThinkingMode::Adaptive(word, !forced) };
     }
     let limit = limit.unwrap_or_else(|| usual.saturating_add(wish));
-    let most = if wish < limit { wish } else { limit.saturating_sub(LEAST).max(LEAST) };
-    let possible = most < limit && !forced && !in_the_middle(&request.messages, signs);
-    Plan { limit, mode: if possible { Mode::Budget(most) } else { Mode::Silent } }
+    let most = if wish < limit { wish } else { limit.saturating_sub(MIN_BUDGET).max(MIN_BUDGET) };
+    let possible = most < limit && !forced && !is_mid_tool_loop(&request.messages, signs);
+    ThinkingPlan { limit, mode: if possible { ThinkingMode::Budget(most) } else { ThinkingMode::Silent } }
 }
 
-impl Plan {
+impl ThinkingPlan {
     /// Whether the model may think, and takes no temperature.
-    pub(crate) fn thinks(&self) -> bool {
-        matches!(self.mode, Mode::Budget(_) | Mode::Adaptive(_, true))
+    pub(crate) fn is_thinking(&self) -> bool {
+        matches!(self.mode, ThinkingMode::Budget(_) | ThinkingMode::Adaptive(_, true))
     }
 
     /// The members of the body.
-    pub(crate) fn members(&self) -> Vec<(String, Value)> {
+    pub(crate) fn body_members(&self) -> Vec<(String, Value)> {
         let mut members = Vec::new();
         match self.mode {
-            Mode::Silent => {}
-            Mode::Off => members.push(("thinking", json!({"type": "disabled"}))),
-            Mode::Budget(tokens) => members.push(("thinking", json!({"type": "enabled", "budget_tokens": tokens}))),
-            Mode::Adaptive(effort, thinks) => {
+            ThinkingMode::Silent => {}
+            ThinkingMode::Off => members.push(("thinking", json!({"type": "disabled"}))),
+            ThinkingMode::Budget(tokens) => {
+                members.push(("thinking", json!({"type": "enabled", "budget_tokens": tokens})))
+            }
+            ThinkingMode::Adaptive(effort, thinks) => {
                 if thinks {
                     // Later models leave the words out unless asked for them.
                     members.push(("thinking", json!({"type": "adaptive", "display": "summarized"})));
@@ -92,44 +94,46 @@ impl Plan {
 ///
 /// # Errors
 /// A type or an effort that the wire does not know.
-pub(crate) fn read(body: &Field<'_>) -> Result<Thinking, RequestError> {
+pub(crate) fn decode_thinking(body: &JsonField<'_>) -> Result<ReasoningConfig, RequestError> {
     let thinking = body.get("thinking");
-    let effort = of_word(&body.get("output_config").get("effort"))?;
+    let effort = decode_effort(&body.get("output_config").get("effort"))?;
     let kind = thinking.get("type");
     if thinking.is_absent() {
         return Ok(effort);
     }
-    Ok(match kind.text()? {
-        "disabled" => Thinking::Off,
-        "enabled" => match thinking.get("budget_tokens").count()? {
-            Some(tokens) => Thinking::Tokens(tokens),
-            None => return Err(thinking.get("budget_tokens").wrong("a whole number")),
+    Ok(match kind.required_text()? {
+        "disabled" => ReasoningConfig::Off,
+        "enabled" => match thinking.get("budget_tokens").optional_count()? {
+            Some(tokens) => ReasoningConfig::Tokens(tokens),
+            None => return Err(thinking.get("budget_tokens").mismatch_error("a whole number")),
         },
         // Without an effort, the model's own is the highest of ours.
-        "adaptive" | "between_tools" if effort == Thinking::Default => Thinking::Effort(Effort::High),
+        "adaptive" | "between_tools" if effort == ReasoningConfig::Default => {
+            ReasoningConfig::Effort(ReasoningEffort::High)
+        }
         "adaptive" | "between_tools" => effort,
-        _ => return Err(kind.wrong("`enabled`, `adaptive` or `disabled`")),
+        _ => return Err(kind.mismatch_error("`enabled`, `adaptive` or `disabled`")),
     })
 }
 
 /// Whether state of this wire is a thought.
-pub(crate) fn signs(opaque: &Opaque) -> bool {
+pub(crate) fn is_thought_state(opaque: &OpaqueState) -> bool {
     let kind = opaque.data.get("type").and_then(Value::as_str).unwrap_or_default();
     opaque.wire == NAME && kind.ends_with("thinking")
 }
 
 fn is_adaptive(model: &str) -> bool {
-    let budgeted = model.ends_with("-4") || BUDGETED.iter().any(|part| model.contains(part));
+    let budgeted = model.ends_with("-4") || BUDGETED_MODELS.iter().any(|part| model.contains(part));
     model.contains("claude") && !budgeted
 }
 
 /// Whether the model waits for results of calls that it made without signed thoughts. It cannot begin to think there.
-fn in_the_middle(history: &[Message], signs: fn(&Opaque) -> bool) -> bool {
-    let results = |message: &Message| message.parts.iter().any(|part| matches!(part, Part::Result(_)));
+fn is_mid_tool_loop(history: &[Message], signs: fn(&OpaqueState) -> bool) -> bool {
+    let results = |message: &Message| message.parts.iter().any(|part| matches!(part, MessagePart::Result(_)));
     let waits = history.last().is_some_and(|message| message.role == Role::User && results(message));
     let answer = history.iter().rfind(|message| message.role == Role::Assistant).filter(|_| waits);
-    let signed = |part: &Part| match part {
-        Part::Thought { opaque: Some(opaque), .. } | Part::Opaque(opaque) => signs(opaque),
+    let signed = |part: &MessagePart| match part {
+        MessagePart::Thought { opaque: Some(opaque), .. } | MessagePart::Opaque(opaque) => signs(opaque),
         _ => false,
     };
     answer.is_some_and(|message| message.calls().next().is_some() && !message.parts.iter().any(signed))
@@ -142,21 +146,26 @@ mod tests {
     use super::*;
 
     fn members(request: &Request) -> Value {
-        let plan = plan(request, 8192, signs);
-        let mut members: serde_json::Map<_, _> = plan.members().into_iter().collect();
+        let plan = plan_thinking(request, 8192, is_thought_state);
+        let mut members: serde_json::Map<_, _> = plan.body_members().into_iter().collect();
         members.insert("max_tokens".to_owned(), json!(plan.limit));
         Value::Object(members)
     }
 
     #[test]
     fn wishes_become_what_a_model_takes() {
-        let check = |model: &str, thinking: Thinking, max_output: Option<u64>, expected: Value| {
-            let request = Request { model: model.into(), thinking, max_output, ..Request::default() };
+        let check = |model: &str, thinking: ReasoningConfig, max_output: Option<u64>, expected: Value| {
+            let request = Request {
+                model: model.into(),
+                reasoning: thinking,
+                max_output_tokens: max_output,
+                ..Request::default()
+            };
             assert_eq!(members(&request), expected, "{model} {thinking:?} {max_output:?}");
         };
         let enabled = |tokens: u64, limit: u64| json!({"thinking": {"type": "enabled", "budget_tokens": tokens}, "max_tokens": limit});
         let adaptive = |effort: &str, limit: u64| json!({"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": effort}, "max_tokens": limit});
-        let high = Thinking::Effort(Effort::High);
+        let high = ReasoningConfig::Effort(ReasoningEffort::High);
         for old in [
             "claude-3-7-sonnet-20250219",
             "claude-sonnet-4-20250514",
@@ -169,22 +178,23 @@ mod tests {
         for new in ["claude-opus-4-6", "claude-sonnet-4-6", "claude-opus-4-8", "claude-sonnet-5"] {
             check(new, high, None, adaptive("high", 24576));
         }
-        check("m", Thinking::Tokens(5000), Some(9000), enabled(5000, 9000));
+        check("m", ReasoningConfig::Tokens(5000), Some(9000), enabled(5000, 9000));
         // Below the least, and above the limit.
-        check("m", Thinking::Tokens(1), Some(9000), enabled(1024, 9000));
+        check("m", ReasoningConfig::Tokens(1), Some(9000), enabled(1024, 9000));
         check("m", high, Some(9000), enabled(7976, 9000));
         check("m", high, Some(1100), enabled(1024, 1100));
         check("m", high, Some(1024), json!({"max_tokens": 1024}));
-        check("claude-opus-4-8", Thinking::Tokens(3000), Some(500), adaptive("low", 500));
-        check("m", Thinking::Off, None, json!({"thinking": {"type": "disabled"}, "max_tokens": 8192}));
-        check("m", Thinking::Default, None, json!({"max_tokens": 8192}));
+        check("claude-opus-4-8", ReasoningConfig::Tokens(3000), Some(500), adaptive("low", 500));
+        check("m", ReasoningConfig::Off, None, json!({"thinking": {"type": "disabled"}, "max_tokens": 8192}));
+        check("m", ReasoningConfig::Default, None, json!({"max_tokens": 8192}));
     }
 
     #[test]
     fn a_call_that_must_be_made_leaves_no_room_to_think() {
         let tools = ToolSet::new(vec![ToolSpec::new("f", "", json!({}))]).unwrap();
-        let (choice, thinking) = (ToolChoice::Required, Thinking::Effort(Effort::Low));
-        let mut request = Request { model: "m".into(), tools, choice, thinking, ..Request::default() };
+        let (choice, thinking) = (ToolChoice::Required, ReasoningConfig::Effort(ReasoningEffort::Low));
+        let mut request =
+            Request { model: "m".into(), tools, tool_choice: choice, reasoning: thinking, ..Request::default() };
         assert_eq!(members(&request), json!({"max_tokens": 12288}));
         request.model = "claude-opus-4-8".into();
         assert_eq!(members(&request), json!({"max_tokens": 12288, "output_config": {"effort": "low"}}));

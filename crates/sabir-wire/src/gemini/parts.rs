@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 pub(super) const SIGNATURE: &str = "thoughtSignature";
 
 /// A part of prose or of a thought.
-pub(super) fn text(text: &str, thought: bool) -> Value {
+pub(super) fn text_part(text: &str, thought: bool) -> Value {
     let mut part = Map::new();
     part.insert("text".to_owned(), json!(text));
     if thought {
@@ -29,17 +29,17 @@ pub(super) fn text(text: &str, thought: bool) -> Value {
 }
 
 /// A part that calls.
-pub(super) fn call(id: &str, name: &str, arguments: Map<String, Value>) -> Value {
+pub(super) fn call_part(id: &str, name: &str, arguments: Map<String, Value>) -> Value {
     json!({"functionCall": {"id": id, "name": name, "args": arguments}})
 }
 
 /// State that signs the call before it.
-pub(super) fn signed_call(signature: &str) -> Value {
+pub(super) fn call_signature_state(signature: &str) -> Value {
     json!({"signs": "call", SIGNATURE: signature})
 }
 
 /// State that signs the end of the text or the thought before it.
-pub(super) fn signed_text(text: &str, thought: bool, signature: &str) -> Value {
+pub(super) fn text_signature_state(text: &str, thought: bool, signature: &str) -> Value {
     json!({"signs": if thought { "thought" } else { "text" }, "bytes": text.len(), SIGNATURE: signature})
 }
 
@@ -49,7 +49,7 @@ pub(super) fn call_signature(data: &Value) -> Option<&Value> {
 }
 
 /// A part that is kept whole. `None`: there is nothing in it.
-pub(super) fn kept(mut part: Map<String, Value>) -> Option<Value> {
+pub(super) fn opaque_part(mut part: Map<String, Value>) -> Option<Value> {
     let bare = part.keys().all(|key| key == "thought" || key == SIGNATURE || key == "text");
     if bare {
         part.get(SIGNATURE).and_then(Value::as_str).filter(|signature| !signature.is_empty())?;
@@ -60,7 +60,7 @@ pub(super) fn kept(mut part: Map<String, Value>) -> Option<Value> {
 }
 
 /// Puts state where it belongs: behind, or into, the parts that stand before it.
-pub(super) fn place(data: &Value, parts: &mut Vec<Value>) {
+pub(super) fn place_opaque(data: &Value, parts: &mut Vec<Value>) {
     let Some(signs) = data.get("signs").and_then(Value::as_str) else {
         return parts.push(data.clone());
     };
@@ -68,29 +68,29 @@ pub(super) fn place(data: &Value, parts: &mut Vec<Value>) {
     if signs == "call" {
         // Without its call it is worth nothing.
         if let Some(call) = parts.last_mut().filter(|part| part.get("functionCall").is_some()) {
-            sign(call, signature);
+            attach_signature(call, signature);
         }
         return;
     }
     let thought = signs == "thought";
     let bytes = data.get("bytes").and_then(Value::as_u64).and_then(|bytes| usize::try_from(bytes).ok());
-    let signed = parts.last_mut().and_then(|part| split_off(part, thought, bytes.unwrap_or_default()));
-    let mut part = text(signed.as_deref().unwrap_or_default(), thought);
+    let signed = parts.last_mut().and_then(|part| split_signed_text(part, thought, bytes.unwrap_or_default()));
+    let mut part = text_part(signed.as_deref().unwrap_or_default(), thought);
     if parts.last().is_some_and(|part| signed.is_some() && part.get("text").is_some_and(|rest| rest == "")) {
         parts.pop();
     }
-    sign(&mut part, signature);
+    attach_signature(&mut part, signature);
     parts.push(part);
 }
 
-fn sign(part: &mut Value, signature: Value) {
+fn attach_signature(part: &mut Value, signature: Value) {
     if let Some(part) = part.as_object_mut() {
         part.entry(SIGNATURE).or_insert(signature);
     }
 }
 
 /// Takes the last bytes off a text that is not signed; all of it where it is shorter.
-fn split_off(part: &mut Value, thought: bool, bytes: usize) -> Option<String> {
+fn split_signed_text(part: &mut Value, thought: bool, bytes: usize) -> Option<String> {
     let is_thought = part.get("thought").is_some_and(|thought| thought == true);
     if is_thought != thought || part.get(SIGNATURE).is_some() || bytes == 0 {
         return None;

@@ -1,8 +1,11 @@
 //! Responses: written and read back.
 
 use proptest::prelude::*;
-use sabir_call::{ArgForm, Cut, Draft, DraftPart, DraftState, Event, ModelErrorKind, Opaque, Sink, StopReason, Usage};
-use sabir_wire::{Close, Encoder, Head, ProviderError, Wire};
+use sabir_call::{
+    ArgForm, DraftPart, DraftResponse, DraftState, Event, EventSink, ModelErrorKind, OpaqueState, StopReason,
+    Truncation, Usage,
+};
+use sabir_wire::{BodyEnd, ProviderError, ResponseEncoder, ResponseMetadata, Wire};
 use serde_json::{Value, json};
 
 use crate::merged::{decode, runnable};
@@ -13,7 +16,7 @@ enum Piece {
     Text(String),
     Thought(String),
     Kept(Value),
-    Call(String, Vec<(String, ArgForm, Vec<String>)>, Option<Cut>),
+    Call(String, Vec<(String, ArgForm, Vec<String>)>, Option<Truncation>),
 }
 
 fn words() -> impl Strategy<Value = String> {
@@ -58,19 +61,21 @@ fn piece(wire: Wire) -> BoxedStrategy<Piece> {
 }
 
 /// Plays pieces as events; `raw`: strings as raw values, whose first line feed comes as the lead.
-fn play(wire: Wire, pieces: &[Piece], raw: bool, sink: &mut dyn Sink) {
+fn play(wire: Wire, pieces: &[Piece], raw: bool, sink: &mut dyn EventSink) {
     let mut index = 0;
     for piece in pieces {
         match piece {
-            Piece::Text(text) => sink.event(Event::Text { text }),
-            Piece::Thought(text) => sink.event(Event::Thought { text }),
-            Piece::Kept(data) => sink.event(Event::Opaque(&Opaque { wire: wire.name().into(), data: data.clone() })),
+            Piece::Text(text) => sink.push_event(Event::Text { text }),
+            Piece::Thought(text) => sink.push_event(Event::Thought { text }),
+            Piece::Kept(data) => {
+                sink.push_event(Event::Opaque(&OpaqueState { wire: wire.name().into(), data: data.clone() }))
+            }
             Piece::Call(name, arguments, cut) => {
                 let id = format!("call-{index}");
-                sink.event(Event::CallStart { index, id: Some(&id), name, dialect: None, at: 0, name_at: 0 });
+                sink.push_event(Event::CallStart { index, id: Some(&id), name, dialect: None, at: 0, name_at: 0 });
                 for (name, form, deltas) in arguments {
                     let form = if raw && *form == ArgForm::String { ArgForm::Raw } else { *form };
-                    sink.event(Event::ArgStart { index, name, form, at: 0 });
+                    sink.push_event(Event::ArgStart { index, name, form, at: 0 });
                     let mut lead = "";
                     for (number, mut text) in deltas.iter().map(String::as_str).enumerate() {
                         if form == ArgForm::Raw && number == 0 && text.starts_with('\n') {
@@ -78,28 +83,28 @@ fn play(wire: Wire, pieces: &[Piece], raw: bool, sink: &mut dyn Sink) {
                             text = &text[1..];
                         }
                         if !text.is_empty() {
-                            sink.event(Event::ArgDelta { index, text });
+                            sink.push_event(Event::ArgDelta { index, text });
                         }
                     }
-                    sink.event(Event::ArgEnd { index, lead, at: 0 });
+                    sink.push_event(Event::ArgEnd { index, lead, at: 0 });
                 }
                 match cut {
-                    Some(why) => sink.event(Event::CallCut { index, why: *why, at: 0 }),
-                    None => sink.event(Event::CallEnd { index, at: 0 }),
+                    Some(why) => sink.push_event(Event::CallCut { index, why: *why, at: 0 }),
+                    None => sink.push_event(Event::CallEnd { index, at: 0 }),
                 }
                 index += 1;
             }
         }
     }
-    let limit = pieces.iter().any(|piece| matches!(piece, Piece::Call(_, _, Some(Cut::Limit))));
+    let limit = pieces.iter().any(|piece| matches!(piece, Piece::Call(_, _, Some(Truncation::Limit))));
     let reason = match index {
         _ if limit => StopReason::Length,
         0 => StopReason::End,
         _ => StopReason::Calls,
     };
-    sink.event(Event::Stop { reason, raw: "" });
+    sink.push_event(Event::Stop { reason, raw: "" });
     let usage = Usage { input: Some(9), output: Some(5), cache_read: Some(2), cache_write: Some(1), reasoning: None };
-    sink.event(Event::Usage(usage));
+    sink.push_event(Event::Usage(usage));
 }
 
 /// What a wire has words for.
@@ -118,7 +123,7 @@ fn shows_cuts(wire: Wire) -> bool {
 
 /// What two drafts must share; positions and the provider's own words differ. Some wires have no word for tokens of
 /// reasoning that nobody counted.
-fn essence(wire: Wire, draft: &Draft) -> String {
+fn essence(wire: Wire, draft: &DraftResponse) -> String {
     let usage = Usage { reasoning: draft.usage.reasoning.filter(|count| *count > 0), ..told(wire, draft.usage) };
     let mut parts = String::new();
     for part in &draft.parts {
@@ -141,21 +146,21 @@ fn essence(wire: Wire, draft: &Draft) -> String {
 }
 
 fn check(wire: Wire, pieces: &[Piece]) {
-    let head = || Head { id: "r1".into(), model: "m".into(), created: 1, ..Head::default() };
+    let head = || ResponseMetadata { id: "r1".into(), model: "m".into(), created: 1, ..ResponseMetadata::default() };
     for raw in [false, true] {
-        let mut expected = Draft::default();
+        let mut expected = DraftResponse::default();
         play(wire, pieces, raw, &mut expected);
-        let (mut encoder, mut bytes) = (Encoder::new(wire, head()), Vec::new());
-        play(wire, pieces, raw, &mut |event: Event<'_>| encoder.event(event, &mut bytes));
+        let (mut encoder, mut bytes) = (ResponseEncoder::new(wire, head()), Vec::new());
+        play(wire, pieces, raw, &mut |event: Event<'_>| encoder.encode_event(event, &mut bytes));
         encoder.finish(&mut bytes);
-        let (found, report) = decode(wire, [&bytes[..]], Close::Clean);
+        let (found, report) = decode(wire, [&bytes[..]], BodyEnd::Clean);
         let shown = String::from_utf8_lossy(&bytes);
         assert_eq!(essence(wire, &found.draft), essence(wire, &expected), "{shown}");
         assert!(report.ended && report.skipped == 0, "{report:?}");
 
         // As a whole body the same calls run.
-        let whole = wire.encode_whole(&head(), &expected).to_string();
-        let (found, report) = decode(wire, [whole.as_bytes()], Close::Clean);
+        let whole = wire.encode_response(&head(), &expected).to_string();
+        let (found, report) = decode(wire, [whole.as_bytes()], BodyEnd::Clean);
         assert_eq!(runnable(&found.draft), runnable(&expected), "{whole}");
         assert_eq!((found.draft.text(), report.ended), (expected.text(), true), "{whole}");
     }
@@ -196,7 +201,7 @@ proptest! {
 
     #[test]
     fn a_cut_call_stays_cut(arguments in proptest::collection::vec(argument(), 0..2), limit in any::<bool>()) {
-        let why = if limit { Cut::Limit } else { Cut::Ended };
+        let why = if limit { Truncation::Limit } else { Truncation::Ended };
         for wire in Wire::ALL.into_iter().filter(|wire| shows_cuts(*wire)) {
             // Twice the same name would be another matter.
             let arguments = arguments.iter().take(1).cloned().collect();
@@ -208,21 +213,21 @@ proptest! {
 #[test]
 fn a_cut_call_that_cannot_be_shown_is_left_out() {
     for wire in Wire::ALL.into_iter().filter(|wire| !shows_cuts(*wire)) {
-        for why in [Cut::Limit, Cut::Ended] {
+        for why in [Truncation::Limit, Truncation::Ended] {
             let arguments = vec![("a".to_owned(), ArgForm::String, vec!["b".to_owned()])];
             let sound = Piece::Call("f".into(), arguments.clone(), None);
             let pieces = [Piece::Text("a".into()), sound.clone(), Piece::Call("g".into(), arguments, Some(why))];
-            let (mut draft, mut bytes) = (Draft::default(), Vec::new());
+            let (mut draft, mut bytes) = (DraftResponse::default(), Vec::new());
             play(wire, &pieces, false, &mut draft);
-            let mut encoder = Encoder::new(wire, Head::default());
-            play(wire, &pieces, false, &mut |event: Event<'_>| encoder.event(event, &mut bytes));
+            let mut encoder = ResponseEncoder::new(wire, ResponseMetadata::default());
+            play(wire, &pieces, false, &mut |event: Event<'_>| encoder.encode_event(event, &mut bytes));
             encoder.finish(&mut bytes);
-            for body in [bytes, wire.encode_whole(&Head::default(), &draft).to_string().into_bytes()] {
-                let (found, _) = decode(wire, [&body[..]], Close::Clean);
+            for body in [bytes, wire.encode_response(&ResponseMetadata::default(), &draft).to_string().into_bytes()] {
+                let (found, _) = decode(wire, [&body[..]], BodyEnd::Clean);
                 let names: Vec<_> = found.draft.calls().map(|call| call.name.as_str()).collect();
                 assert_eq!((names, found.draft.text().as_str()), (vec!["f"], "a"), "{wire}");
                 let limit = found.draft.stop.as_ref().unwrap().0 == StopReason::Length;
-                assert_eq!(limit, why == Cut::Limit, "{wire}");
+                assert_eq!(limit, why == Truncation::Limit, "{wire}");
             }
         }
     }
@@ -245,9 +250,9 @@ fn signatures_go_where_they_belong() {
 #[test]
 fn state_of_other_wires_is_left_out() {
     for wire in Wire::ALL {
-        let (mut encoder, mut bytes) = (Encoder::new(wire, Head::default()), Vec::new());
-        let foreign = Opaque { wire: "other".into(), data: json!({"secret": 1}) };
-        encoder.event(Event::Opaque(&foreign), &mut bytes);
+        let (mut encoder, mut bytes) = (ResponseEncoder::new(wire, ResponseMetadata::default()), Vec::new());
+        let foreign = OpaqueState { wire: "other".into(), data: json!({"secret": 1}) };
+        encoder.encode_event(Event::Opaque(&foreign), &mut bytes);
         encoder.finish(&mut bytes);
         assert!(!String::from_utf8_lossy(&bytes).contains("secret"));
     }
@@ -256,16 +261,16 @@ fn state_of_other_wires_is_left_out() {
 #[test]
 fn errors_come_back_and_leave_calls_cut() {
     for wire in Wire::ALL {
-        let (mut encoder, mut bytes) = (Encoder::new(wire, Head::default()), Vec::new());
-        encoder.event(
+        let (mut encoder, mut bytes) = (ResponseEncoder::new(wire, ResponseMetadata::default()), Vec::new());
+        encoder.encode_event(
             Event::CallStart { index: 0, id: Some("c"), name: "f", dialect: None, at: 0, name_at: 0 },
             &mut bytes,
         );
-        encoder.error(&ProviderError::new("overloaded_error", "Overloaded"), &mut bytes);
-        let (found, report) = decode(wire, [&bytes[..]], Close::Clean);
+        encoder.encode_error_event(&ProviderError::new("overloaded_error", "Overloaded"), &mut bytes);
+        let (found, report) = decode(wire, [&bytes[..]], BodyEnd::Clean);
         assert_eq!(report.error.unwrap().kind, ModelErrorKind::Unavailable);
         let states: Vec<_> = found.draft.calls().map(|call| call.state).collect();
-        let expected = if shows_cuts(wire) { vec![DraftState::Cut(Cut::Broken)] } else { Vec::new() };
+        let expected = if shows_cuts(wire) { vec![DraftState::Cut(Truncation::Broken)] } else { Vec::new() };
         assert_eq!(states, expected, "{wire}");
     }
 }

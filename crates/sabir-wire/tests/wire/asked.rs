@@ -1,21 +1,23 @@
 //! Requests of OpenAI Responses: what is written, what is read, and what cannot be.
 
-use sabir_call::{Effort, Message, Opaque, Part, Request, Role, Thinking, ToolSet, ToolSpec};
-use sabir_wire::{Form, Wire};
+use sabir_call::{
+    Message, MessagePart, OpaqueState, ReasoningConfig, ReasoningEffort, Request, Role, ToolSet, ToolSpec,
+};
+use sabir_wire::{Wire, WireOptions};
 use serde_json::{Value, json};
 
 const WIRE: Wire = Wire::OpenAiResponses;
 
 #[test]
 fn a_request_says_what_the_wire_insists_on() {
-    let kept = |data: Value| Part::Opaque(Opaque { wire: WIRE.name().into(), data });
+    let kept = |data: Value| MessagePart::Opaque(OpaqueState { wire: WIRE.name().into(), data });
     let reasoning = json!({"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "x"});
     let parts = vec![
-        Part::Opaque(Opaque { wire: "gemini".into(), data: json!({"type": "reasoning"}) }),
+        MessagePart::Opaque(OpaqueState { wire: "gemini".into(), data: json!({"type": "reasoning"}) }),
         kept(reasoning.clone()),
         kept(json!({"type": "message", "phase": "commentary"})),
-        Part::text("words"),
-        Part::Thought { text: "unsigned".into(), opaque: None },
+        MessagePart::text("words"),
+        MessagePart::Thought { text: "unsigned".into(), opaque: None },
         // Nothing follows it: the API would refuse it.
         kept(json!({"type": "reasoning", "id": "s", "summary": [], "encrypted_content": "y"})),
     ];
@@ -23,20 +25,20 @@ fn a_request_says_what_the_wire_insists_on() {
         model: "gpt-5".into(),
         messages: vec![Message { role: Role::Assistant, parts }].into(),
         tools: ToolSet::new(vec![ToolSpec::new("f", "does f", json!({}))]).unwrap(),
-        thinking: Thinking::Effort(Effort::Low),
+        reasoning: ReasoningConfig::Effort(ReasoningEffort::Low),
         ..Request::default()
     };
-    let body = WIRE.encode_request(&request, &Form::default());
+    let body = WIRE.encode_request(&request, &WireOptions::default());
     let message = json!({"type": "message", "role": "assistant", "content": "words", "phase": "commentary"});
     assert_eq!(body["input"], json!([reasoning, message]));
     assert_eq!(body["tools"][0]["strict"], json!(false));
     assert_eq!((&body["store"], &body["include"]), (&json!(false), &json!(["reasoning.encrypted_content"])));
     assert_eq!(body["reasoning"], json!({"effort": "low", "summary": "auto"}));
-    request.thinking = Thinking::Off;
-    assert_eq!(WIRE.encode_request(&request, &Form::default())["reasoning"], json!({"effort": "none"}));
+    request.reasoning = ReasoningConfig::Off;
+    assert_eq!(WIRE.encode_request(&request, &WireOptions::default())["reasoning"], json!({"effort": "none"}));
     // Models that do not think refuse to be asked for it.
     request.model = "gpt-4.1-mini".into();
-    assert_eq!(WIRE.encode_request(&request, &Form::default())["include"], Value::Null);
+    assert_eq!(WIRE.encode_request(&request, &WireOptions::default())["include"], Value::Null);
 }
 
 #[test]

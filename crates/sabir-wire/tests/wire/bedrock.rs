@@ -1,11 +1,12 @@
 //! The rules of Bedrock's wire, one hand-written body each.
 
 use sabir_call::{
-    Cut, Draft, DraftPart, DraftState, Effort, FaultKind, Message, ModelErrorKind, Parallel, Part, Request, Sampling,
-    StopReason, Thinking, ToolChoice, ToolSet, ToolSpec, Usage,
+    DraftPart, DraftResponse, DraftState, FaultKind, Message, MessagePart, ModelErrorKind, ParallelCalls,
+    ReasoningConfig, ReasoningEffort, Request, SamplingParams, StopReason, ToolChoice, ToolSet, ToolSpec, Truncation,
+    Usage,
 };
-use sabir_wire::frames::{HeaderValue, encode};
-use sabir_wire::{BodyForm, Close, Form, Report, Wire};
+use sabir_wire::frames::{HeaderValue, encode_frame};
+use sabir_wire::{BodyEnd, BodyForm, DecodeReport, Wire, WireOptions};
 use serde_json::{Value, json};
 
 use crate::merged::{Merged, decode, runnable};
@@ -22,7 +23,7 @@ fn frame(key: &str, kind: &str, message: &str, payload: &str) -> Vec<u8> {
         (":message-type", HeaderValue::Text(message)),
     ];
     let mut bytes = Vec::new();
-    encode(&headers, payload.as_bytes(), &mut bytes).unwrap();
+    encode_frame(&headers, payload.as_bytes(), &mut bytes).unwrap();
     bytes
 }
 
@@ -48,17 +49,17 @@ fn end(reason: &str) -> (&'static str, Value) {
 }
 
 /// The same in every split.
-fn check(body: &[u8]) -> (Merged, Report) {
-    let whole = decode(Wire::Bedrock, [body], Close::Clean);
+fn check(body: &[u8]) -> (Merged, DecodeReport) {
+    let whole = decode(Wire::Bedrock, [body], BodyEnd::Clean);
     for split in 0..=body.len() {
         let (head, tail) = body.split_at(split);
-        assert_eq!(decode(Wire::Bedrock, [head, tail], Close::Clean), whole, "split at {split}");
+        assert_eq!(decode(Wire::Bedrock, [head, tail], BodyEnd::Clean), whole, "split at {split}");
     }
-    assert_eq!(decode(Wire::Bedrock, body.chunks(1), Close::Clean), whole);
+    assert_eq!(decode(Wire::Bedrock, body.chunks(1), BodyEnd::Clean), whole);
     whole
 }
 
-fn states(draft: &Draft) -> Vec<DraftState> {
+fn states(draft: &DraftResponse) -> Vec<DraftState> {
     draft.calls().map(|call| call.state).collect()
 }
 
@@ -119,9 +120,12 @@ fn redacted_reasoning_goes_back_as_it_came() {
     let [DraftPart::Opaque(hidden)] = &merged.draft.parts[..] else { panic!("{:?}", merged.draft.parts) };
     assert_eq!(hidden.data, json!({"reasoningContent": {"redactedContent": "aGlobw=="}}));
     assert_eq!(merged.draft.faults.len(), 1);
-    let message = Message { role: sabir_call::Role::Assistant, parts: vec![Part::Opaque(hidden.clone())] };
+    let message = Message { role: sabir_call::Role::Assistant, parts: vec![MessagePart::Opaque(hidden.clone())] };
     let request = Request { messages: vec![message].into(), ..Request::default() };
-    assert_eq!(Wire::Bedrock.encode_request(&request, &Form::default())["messages"][0]["content"][0], hidden.data);
+    assert_eq!(
+        Wire::Bedrock.encode_request(&request, &WireOptions::default())["messages"][0]["content"][0],
+        hidden.data
+    );
 }
 
 #[test]
@@ -151,13 +155,15 @@ fn tools_of_the_server_are_not_called() {
     assert_eq!(result.data["toolResult"]["content"], json!([{"json": {"out": "1"}}]));
     // Both are written as they came, and read from a client's history as what they are.
     let mut bytes = Vec::new();
-    let mut encoder = sabir_wire::Encoder::new(Wire::Bedrock, sabir_wire::Head::default());
-    sabir_wire::play(&merged.draft, 0, &mut |event: sabir_call::Event<'_>| encoder.event(event, &mut bytes));
+    let mut encoder = sabir_wire::ResponseEncoder::new(Wire::Bedrock, sabir_wire::ResponseMetadata::default());
+    sabir_wire::replay_draft(&merged.draft, 0, &mut |event: sabir_call::Event<'_>| {
+        encoder.encode_event(event, &mut bytes)
+    });
     encoder.finish(&mut bytes);
-    assert_eq!(decode(Wire::Bedrock, [&bytes[..]], Close::Clean).0.draft.parts, merged.draft.parts);
+    assert_eq!(decode(Wire::Bedrock, [&bytes[..]], BodyEnd::Clean).0.draft.parts, merged.draft.parts);
     let history = json!({"messages": [{"role": "assistant", "content": [call.data, result.data]}]});
     let back = Wire::Bedrock.decode_request("", history.to_string().as_bytes()).unwrap().request;
-    assert_eq!(back.messages[0].parts, [Part::Opaque(call.clone()), Part::Opaque(result.clone())]);
+    assert_eq!(back.messages[0].parts, [MessagePart::Opaque(call.clone()), MessagePart::Opaque(result.clone())]);
 }
 
 #[test]
@@ -186,7 +192,7 @@ fn events_of_anthropic_come_in_base64() {
     // What is no base64 is an unreadable event, and the call that lacks it is cut.
     events[2].1 = json!({"bytes": "?"});
     let (merged, report) = check(&stream(&events));
-    assert_eq!((states(&merged.draft), report.unreadable), (vec![DraftState::Cut(Cut::Broken)], 1));
+    assert_eq!((states(&merged.draft), report.unreadable), (vec![DraftState::Cut(Truncation::Broken)], 1));
     // Nothing of one kind counts in a stream of the other.
     let (_, report) = check(&stream(&[events[0].clone(), delta(0, json!({"text": "x"}))]));
     assert_eq!((report.events, report.skipped), (2, 1));
@@ -220,7 +226,7 @@ fn errors_come_as_exceptions() {
         let (merged, report) = check(&[&open[..], &bytes, &stream(&[stop(0), end("tool_use")])].concat());
         let error = report.error.unwrap();
         assert_eq!((error.kind, error.message.as_str()), (kind, words));
-        assert_eq!(states(&merged.draft), [DraftState::Cut(Cut::Broken)]);
+        assert_eq!(states(&merged.draft), [DraftState::Cut(Truncation::Broken)]);
     }
     // Whole bodies; an unknown operation is answered with status 200.
     for (body, kind) in [
@@ -233,7 +239,7 @@ fn errors_come_as_exceptions() {
             ModelErrorKind::Rejected,
         ),
     ] {
-        let (_, report) = decode(Wire::Bedrock, [body.as_bytes()], Close::Clean);
+        let (_, report) = decode(Wire::Bedrock, [body.as_bytes()], BodyEnd::Clean);
         assert_eq!(report.error.unwrap().kind, kind, "{body}");
     }
 }
@@ -246,7 +252,7 @@ fn damage_cuts_the_calls_that_are_open() {
         hurt[at] ^= 1;
         let body = [&first[..], &second, &hurt, &stream(&[input(1, "{}"), stop(1), end("tool_use")])].concat();
         let (merged, report) = check(&body);
-        assert_eq!(states(&merged.draft), [DraftState::Closed, DraftState::Cut(Cut::Broken)]);
+        assert_eq!(states(&merged.draft), [DraftState::Closed, DraftState::Cut(Truncation::Broken)]);
         assert_eq!((report.unreadable, report.ended), (1, true));
         hurt[at] ^= 1;
     }
@@ -268,7 +274,7 @@ fn no_cut_completes_a_call() {
     // The first call ends with its block, the second, which has no arguments, with the message.
     let stopped = known(&[delta(0, json!({"text": "ü"})), stop(0), start(1, "a", "f"), input(1, "{\"x\":1}"), stop(1)]);
     for cut in 0..body.len() {
-        for how in [Close::Clean, Close::Broken, Close::Cancelled] {
+        for how in [BodyEnd::Clean, BodyEnd::Broken, BodyEnd::Cancelled] {
             let (merged, _) = decode(Wire::Bedrock, [&body[..cut]], how);
             let closed = states(&merged.draft).iter().filter(|state| **state == DraftState::Closed).count();
             assert_eq!(closed, usize::from(cut >= stopped), "cut at {cut}");
@@ -285,22 +291,22 @@ fn limits_and_odd_blocks_leave_no_call_half_read() {
     };
     use DraftState as S;
     // Without arguments, at the limit: they may just not have come.
-    check(&[start(0, "a", "f"), stop(0), end("max_tokens")], &[S::Cut(Cut::Limit)]);
-    check(&[start(0, "a", "f"), input(0, "{\"x\":"), stop(0), end("max_tokens")], &[S::Cut(Cut::Limit)]);
-    check(&[start(0, "a", "f"), input(0, "{}"), end("tool_use")], &[S::Cut(Cut::Ended)]);
+    check(&[start(0, "a", "f"), stop(0), end("max_tokens")], &[S::Cut(Truncation::Limit)]);
+    check(&[start(0, "a", "f"), input(0, "{\"x\":"), stop(0), end("max_tokens")], &[S::Cut(Truncation::Limit)]);
+    check(&[start(0, "a", "f"), input(0, "{}"), end("tool_use")], &[S::Cut(Truncation::Ended)]);
     check(&[start(0, "a", "f"), input(0, "{}"), stop(0)], &[S::Closed]);
     // Told twice, or another one under an open index.
     check(&[start(0, "a", "f"), start(0, "a", "f"), input(0, "{}"), stop(0), end("tool_use")], &[S::Closed]);
     check(
         &[start(0, "a", "f"), input(0, "{}"), start(0, "b", "f"), input(0, "{}"), stop(0), end("tool_use")],
-        &[S::Cut(Cut::Ended), S::Closed],
+        &[S::Cut(Truncation::Ended), S::Closed],
     );
     // Input as an object, not as text.
     let object = delta(0, json!({"toolUse": {"input": {"a": 1}}}));
     let merged = check(&[start(0, "a", "f"), object, stop(0), end("tool_use")], &[S::Closed]);
     assert_eq!(json!(runnable(&merged.draft)), json!([["f", {"a": 1}]]));
     // A delta for nothing is a fault, and may have been meant for an open call.
-    let merged = check(&[start(0, "a", "f"), input(5, "{}"), stop(0), end("tool_use")], &[S::Cut(Cut::Broken)]);
+    let merged = check(&[start(0, "a", "f"), input(5, "{}"), stop(0), end("tool_use")], &[S::Cut(Truncation::Broken)]);
     assert_eq!(merged.draft.faults[0].kind, FaultKind::Provider);
 }
 
@@ -344,7 +350,7 @@ fn whole_answers_are_read() {
     let mut cut = answer("max_tokens");
     cut["output"]["message"]["content"].as_array_mut().unwrap().pop();
     let (merged, _) = check(cut.to_string().as_bytes());
-    assert_eq!(states(&merged.draft), [DraftState::Closed, DraftState::Cut(Cut::Limit)]);
+    assert_eq!(states(&merged.draft), [DraftState::Closed, DraftState::Cut(Truncation::Limit)]);
 }
 
 fn request(model: &str) -> Request {
@@ -357,13 +363,16 @@ const CLAUDE: &str = "eu.anthropic.claude-sonnet-4-6";
 #[test]
 fn a_choice_is_told_once() {
     // The provider refuses a field of Anthropic's that contradicts its own.
-    let check = |model: &str, choice: ToolChoice, parallel: Parallel, own: Value, native: Value| {
-        let body = Wire::Bedrock.encode_request(&Request { choice, parallel, ..request(model) }, &Form::default());
+    let check = |model: &str, choice: ToolChoice, parallel: ParallelCalls, own: Value, native: Value| {
+        let body = Wire::Bedrock.encode_request(
+            &Request { tool_choice: choice, parallel_calls: parallel, ..request(model) },
+            &WireOptions::default(),
+        );
         assert_eq!(body["toolConfig"]["toolChoice"], own, "{body}");
         assert_eq!(body["additionalModelRequestFields"]["tool_choice"], native, "{body}");
     };
     let null = Value::Null;
-    use {Parallel as P, ToolChoice as C};
+    use {ParallelCalls as P, ToolChoice as C};
     check(CLAUDE, C::Auto, P::Many, null.clone(), null.clone());
     check(CLAUDE, C::Tool("f".into()), P::Many, json!({"tool": {"name": "f"}}), null.clone());
     let one = json!({"type": "tool", "name": "f", "disable_parallel_tool_use": true});
@@ -373,26 +382,27 @@ fn a_choice_is_told_once() {
     check("amazon.nova-lite-v1:0", C::Required, P::One, json!({"any": {}}), null.clone());
     check("amazon.nova-lite-v1:0", C::None, P::One, null.clone(), null.clone());
     // Without tools nothing is said of them, unless the history has calls: then they must be declared.
-    let bare = Request { tools: ToolSet::default(), parallel: P::One, ..request(CLAUDE) };
-    let body = Wire::Bedrock.encode_request(&bare, &Form::default());
+    let bare = Request { tools: ToolSet::default(), parallel_calls: P::One, ..request(CLAUDE) };
+    let body = Wire::Bedrock.encode_request(&bare, &WireOptions::default());
     assert_eq!((&body["toolConfig"], &body["additionalModelRequestFields"]), (&null, &null));
     let call = json!({"messages": [{"role": "assistant", "content": [{"toolUse": {"toolUseId": "1", "name": "g", "input": {}}}]}]});
     let mut called = Wire::Bedrock.decode_request("", call.to_string().as_bytes()).unwrap().request;
     called.model = CLAUDE.into();
-    let body = Wire::Bedrock.encode_request(&called, &Form::default());
+    let body = Wire::Bedrock.encode_request(&called, &WireOptions::default());
     assert_eq!(body["toolConfig"]["tools"][0]["toolSpec"]["name"], "g");
     assert_eq!(body["additionalModelRequestFields"]["tool_choice"], json!({"type": "none"}));
 }
 
 #[test]
 fn thinking_is_asked_for_in_the_words_of_the_maker() {
-    let check = |model: &str, wish: Thinking, expected: Value, back: Thinking| {
-        let body = Wire::Bedrock.encode_request(&Request { thinking: wish, ..request(model) }, &Form::default());
+    let check = |model: &str, wish: ReasoningConfig, expected: Value, back: ReasoningConfig| {
+        let body =
+            Wire::Bedrock.encode_request(&Request { reasoning: wish, ..request(model) }, &WireOptions::default());
         assert_eq!(body["additionalModelRequestFields"], expected);
         let read = Wire::Bedrock.decode_request("", body.to_string().as_bytes()).unwrap().request;
-        assert_eq!(read.thinking, back, "{body}");
+        assert_eq!(read.reasoning, back, "{body}");
     };
-    use {Effort as E, Thinking as T};
+    use {ReasoningConfig as T, ReasoningEffort as E};
     let high = T::Effort(E::High);
     let adaptive =
         json!({"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "high"}});
@@ -410,9 +420,9 @@ fn thinking_is_asked_for_in_the_words_of_the_maker() {
     check("arn:aws:bedrock:eu-west-1:1:application-inference-profile/a", high, budget(16_384), T::Tokens(16_384));
     // A model that thinks takes no temperature, and this one no limit either.
     for (model, limit) in [(CLAUDE, json!(9000)), (nova, Value::Null)] {
-        let sampling = Sampling { temperature: Some(0.5), ..Sampling::default() };
-        let request = Request { thinking: high, sampling, max_output: Some(9000), ..request(model) };
-        let inference = &Wire::Bedrock.encode_request(&request, &Form::default())["inferenceConfig"];
+        let sampling = SamplingParams { temperature: Some(0.5), ..SamplingParams::default() };
+        let request = Request { reasoning: high, sampling, max_output_tokens: Some(9000), ..request(model) };
+        let inference = &Wire::Bedrock.encode_request(&request, &WireOptions::default())["inferenceConfig"];
         assert_eq!((&inference["temperature"], &inference["maxTokens"]), (&Value::Null, &limit), "{model}");
     }
 }
@@ -421,7 +431,7 @@ fn thinking_is_asked_for_in_the_words_of_the_maker() {
 fn prefixes_are_marked_where_the_model_caches() {
     let check = |model: &str, cached: bool| {
         let request = Request { system: "s".into(), ..request(model) };
-        let body = Wire::Bedrock.encode_request(&request, &Form { cached: true, ..Form::default() });
+        let body = Wire::Bedrock.encode_request(&request, &WireOptions { cached: true, ..WireOptions::default() });
         let mark = if cached { json!({"cachePoint": {"type": "default"}}) } else { Value::Null };
         assert_eq!((&body["system"][1], &body["messages"][0]["content"][1]), (&mark, &mark), "{body}");
     };

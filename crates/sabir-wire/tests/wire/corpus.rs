@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sabir_wire::{Close, Wire};
+use sabir_wire::{BodyEnd, Wire};
 use serde_json::{Value, json};
 
 use crate::merged::{decode, runnable};
@@ -97,10 +97,10 @@ fn recordings_decode_the_same_in_any_chunks() {
     assert_eq!(counts, known.copied().collect());
 }
 
-fn same_in_any_chunks(wire: Wire, id: u64, body: &[u8]) -> (sabir_call::Draft, sabir_wire::Report) {
-    let whole = decode(wire, [body], Close::Clean);
+fn same_in_any_chunks(wire: Wire, id: u64, body: &[u8]) -> (sabir_call::DraftResponse, sabir_wire::DecodeReport) {
+    let whole = decode(wire, [body], BodyEnd::Clean);
     for size in [1, 7, 64] {
-        assert_eq!(decode(wire, body.chunks(size), Close::Clean), whole, "recording {id}, {wire}, chunks of {size}");
+        assert_eq!(decode(wire, body.chunks(size), BodyEnd::Clean), whole, "recording {id}, {wire}, chunks of {size}");
     }
     (whole.0.draft, whole.1)
 }

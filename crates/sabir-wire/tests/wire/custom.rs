@@ -1,7 +1,7 @@
 //! Custom tools of OpenAI Chat, whose input is text.
 
-use sabir_call::{ArgForm, Cut, Draft, Event, Part, Sink, ToolChoice};
-use sabir_wire::{Form, Head, Incoming, Wire};
+use sabir_call::{ArgForm, DraftResponse, Event, EventSink, MessagePart, ToolChoice, Truncation};
+use sabir_wire::{DecodedRequest, ResponseMetadata, Wire, WireOptions};
 use serde_json::{Value, json};
 
 use crate::fronts::{called, streamed};
@@ -24,7 +24,7 @@ fn body(choice: &Value) -> Value {
     })
 }
 
-fn read(choice: Value) -> Incoming {
+fn read(choice: Value) -> DecodedRequest {
     Wire::OpenAiChat.decode_request("/v1/chat/completions", body(&choice).to_string().as_bytes()).unwrap()
 }
 
@@ -32,24 +32,24 @@ fn read(choice: Value) -> Incoming {
 fn a_custom_tool_is_a_function_with_one_text() {
     let incoming = read(json!("auto"));
     let request = &incoming.request;
-    assert_eq!(incoming.wants.freeform, ["apply_patch", "note"]);
+    assert_eq!(incoming.preferences.freeform_tools, ["apply_patch", "note"]);
     let tool = request.tools.get("apply_patch").unwrap();
-    assert!(tool.description.contains("start: begin_patch") && tool.argument("input").unwrap().required);
-    let Part::Call(call) = &request.messages[1].parts[0] else { panic!("{request:?}") };
+    assert!(tool.description.contains("start: begin_patch") && tool.find_argument("input").unwrap().required);
+    let MessagePart::Call(call) = &request.messages[1].parts[0] else { panic!("{request:?}") };
     assert_eq!((call.name.as_str(), &call.arguments["input"]), ("apply_patch", &json!("*** Begin \"ü\"\n")));
-    let Part::Result(result) = &request.messages[2].parts[0] else { panic!("{request:?}") };
+    let MessagePart::Result(result) = &request.messages[2].parts[0] else { panic!("{request:?}") };
     assert_eq!(result.name, "apply_patch");
     // Where only functions are known, it is one, and that its grammar binds nobody is said.
     for back in Wire::ALL {
-        let asked = back.encode_request(request, &Form::default());
+        let asked = back.encode_request(request, &WireOptions::default());
         let custom = asked["tools"].as_array().is_some_and(|tools| tools.iter().any(|tool| tool["type"] == "custom"));
         assert_eq!(custom, back == Wire::OpenAiResponses, "{back}: {asked}");
-        let notes = back.weigh(request, &Form::default()).unwrap();
+        let notes = back.check_support(request, &WireOptions::default()).unwrap();
         let told = notes.iter().filter(|note| note.message.contains("grammar of `apply_patch`")).count();
         assert_eq!(told, usize::from(back != Wire::OpenAiResponses), "{back}: {notes:?}");
     }
     // The wire that knows grammars gets it in its own form.
-    let asked = Wire::OpenAiResponses.encode_request(request, &Form::default());
+    let asked = Wire::OpenAiResponses.encode_request(request, &WireOptions::default());
     let format = json!({"type": "grammar", "syntax": "lark", "definition": "start: begin_patch"});
     let patch = json!({"type": "custom", "name": "apply_patch", "description": "Edits files.", "format": format});
     assert!(asked["tools"].as_array().unwrap().contains(&patch), "{asked}");
@@ -60,16 +60,16 @@ fn a_custom_tool_is_a_function_with_one_text() {
 #[test]
 fn a_custom_tool_can_be_chosen() {
     let patch = json!({"type": "custom", "custom": {"name": "apply_patch"}});
-    assert_eq!(read(patch.clone()).request.choice, ToolChoice::Tool("apply_patch".into()));
+    assert_eq!(read(patch.clone()).request.tool_choice, ToolChoice::Tool("apply_patch".into()));
     let list = json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [patch]}});
     let request = read(list).request;
-    assert_eq!((request.choice, request.tools.iter().count()), (ToolChoice::Required, 1));
+    assert_eq!((request.tool_choice, request.tools.iter().count()), (ToolChoice::Required, 1));
 }
 
 #[test]
 fn its_call_comes_back_as_one() {
-    let head = || read(json!("auto")).head("r", 0);
-    let play = |cut: bool| move |sink: &mut dyn Sink| called("apply_patch", ArgForm::String, cut, sink);
+    let head = || read(json!("auto")).response_metadata("r", 0);
+    let play = |cut: bool| move |sink: &mut dyn EventSink| called("apply_patch", ArgForm::String, cut, sink);
     let calls = |found: &[Value]| {
         let deltas =
             found.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["tool_calls"][0].as_object().cloned());
@@ -89,16 +89,16 @@ fn its_call_comes_back_as_one() {
     // A text that was cut looks like any other: the answer says that it is short.
     assert_eq!(reason(&streamed(Wire::OpenAiChat, head(), play(true))), "length");
     let whole = |cut: bool| {
-        let mut draft = Draft::default();
-        play(cut)(&mut |event: Event<'_>| draft.event(event));
-        Wire::OpenAiChat.encode_whole(&head(), &draft)["choices"][0]["message"]["tool_calls"].clone()
+        let mut draft = DraftResponse::default();
+        play(cut)(&mut |event: Event<'_>| draft.push_event(event));
+        Wire::OpenAiChat.encode_response(&head(), &draft)["choices"][0]["message"]["tool_calls"].clone()
     };
     let call = json!({"id": "c1", "type": "custom", "custom": {"name": "apply_patch", "input": "*** Begin \"ü\"\n"}});
     assert_eq!((whole(false), whole(true)), (json!([call]), Value::Null));
     // A function beside it is called as ever.
-    let found = streamed(Wire::OpenAiChat, Head::default(), |sink| {
-        sink.event(Event::CallStart { index: 0, id: Some("c"), name: "ls", dialect: None, at: 0, name_at: 0 });
-        sink.event(Event::CallCut { index: 0, why: Cut::Ended, at: 0 });
+    let found = streamed(Wire::OpenAiChat, ResponseMetadata::default(), |sink| {
+        sink.push_event(Event::CallStart { index: 0, id: Some("c"), name: "ls", dialect: None, at: 0, name_at: 0 });
+        sink.push_event(Event::CallCut { index: 0, why: Truncation::Ended, at: 0 });
     });
     assert_eq!((calls(&found)[0]["type"].as_str(), reason(&found)), (Some("function"), "tool_calls".to_owned()));
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use sabir_call::{Draft, DraftCall, DraftPart, DraftState};
-use sabir_wire::{Close, Decoder, Report, Wire};
+use sabir_call::{DraftCall, DraftPart, DraftResponse, DraftState};
+use sabir_wire::{BodyEnd, DecodeReport, ResponseDecoder, Wire};
 
 use crate::corpus::{Recording, recordings};
 
@@ -28,7 +28,7 @@ struct Whole<'a> {
     id: u64,
     wire: Wire,
     body: &'a [u8],
-    draft: Draft,
+    draft: DraftResponse,
 }
 
 #[test]
@@ -44,11 +44,11 @@ fn no_cut_of_a_recording_completes_a_call() {
         *kinds.entry(format!("{} {kind:?}", whole.wire)).or_default() += 1;
         grows(whole);
         for cut in 0..whole.body.len() {
-            let mut draft = Draft::default();
-            let mut decoder = Decoder::new(whole.wire);
+            let mut draft = DraftResponse::default();
+            let mut decoder = ResponseDecoder::new(whole.wire);
             decoder.push(&whole.body[..cut], &mut draft);
-            decoder.finish(Close::Clean, &mut draft);
-            assert!(!draft.partial(), "recording {} cut at {cut}: a call was neither ended nor cut", whole.id);
+            decoder.finish(BodyEnd::Clean, &mut draft);
+            assert!(!draft.has_open_calls(), "recording {} cut at {cut}: a call was neither ended nor cut", whole.id);
             check(whole, &draft, cut);
         }
         cuts += whole.body.len();
@@ -68,10 +68,10 @@ fn chosen(recordings: &[Recording]) -> Vec<(Kind, Whole<'_>)> {
     let (mut chosen, mut others) = (Vec::new(), Vec::new());
     for Recording { id, wire, body, .. } in by_length {
         let Some(wire) = Wire::from_name(wire) else { continue };
-        let mut draft = Draft::default();
-        let mut decoder = Decoder::new(wire);
+        let mut draft = DraftResponse::default();
+        let mut decoder = ResponseDecoder::new(wire);
         decoder.push(body, &mut draft);
-        let report = decoder.finish(Close::Clean, &mut draft);
+        let report = decoder.finish(BodyEnd::Clean, &mut draft);
         let kind = kind(&draft, &report);
         let count = counts.entry((wire.name(), kind)).or_insert(0);
         *count += 1;
@@ -83,7 +83,7 @@ fn chosen(recordings: &[Recording]) -> Vec<(Kind, Whole<'_>)> {
     chosen
 }
 
-fn kind(draft: &Draft, report: &Report) -> Kind {
+fn kind(draft: &DraftResponse, report: &DecodeReport) -> Kind {
     if report.error.is_some() {
         Kind::Errors
     } else if draft.calls().next().is_some() {
@@ -97,18 +97,18 @@ fn kind(draft: &Draft, report: &Report) -> Kind {
 
 /// Fed byte by byte, without an end: what was closed stays closed.
 fn grows(whole: &Whole<'_>) {
-    let mut draft = Draft::default();
-    let mut decoder = Decoder::new(whole.wire);
+    let mut draft = DraftResponse::default();
+    let mut decoder = ResponseDecoder::new(whole.wire);
     for (at, byte) in whole.body.iter().enumerate() {
         decoder.push(&[*byte], &mut draft);
         check(whole, &draft, at + 1);
     }
 }
 
-fn check(whole: &Whole<'_>, part: &Draft, cut: usize) {
+fn check(whole: &Whole<'_>, part: &DraftResponse, cut: usize) {
     let id = whole.id;
     for call in part.calls().filter(|call| call.state == DraftState::Closed) {
-        let known = whole.draft.call(call.index).filter(|known| known.state == DraftState::Closed);
+        let known = whole.draft.call_by_index(call.index).filter(|known| known.state == DraftState::Closed);
         assert_eq!(
             Some(essence(call)),
             known.map(essence),
@@ -123,7 +123,7 @@ fn essence(call: &DraftCall) -> String {
     format!("{:?} {} {:?}", call.id, call.name, call.arguments)
 }
 
-fn thoughts(draft: &Draft) -> String {
+fn thoughts(draft: &DraftResponse) -> String {
     let thoughts = draft.parts.iter().filter_map(|part| match part {
         DraftPart::Thought(text) => Some(text.as_str()),
         _ => None,

@@ -1,7 +1,7 @@
 //! Binary event streams: Amazon's own examples, every split, damage of each kind, and back.
 
 use proptest::prelude::*;
-use sabir_wire::frames::{FrameDecoder, FrameEvent, HeaderValue, encode};
+use sabir_wire::frames::{FrameDecoder, FrameEvent, HeaderValue, encode_frame};
 use sabir_wire::sse::MAX_EVENT;
 
 /// What a stream gives, one line an event.
@@ -35,7 +35,7 @@ fn check(stream: &[u8], expected: &[&str]) {
 
 fn frame(payload: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
-    encode(&[("kind", HeaderValue::Text("x"))], payload.as_bytes(), &mut bytes).unwrap();
+    encode_frame(&[("kind", HeaderValue::Text("x"))], payload.as_bytes(), &mut bytes).unwrap();
     bytes
 }
 
@@ -66,7 +66,7 @@ fn published_examples_are_read_and_written() {
     for (bytes, headers, payload, expected) in rows {
         check(bytes, &[expected]);
         let mut written = Vec::new();
-        encode(headers, payload, &mut written).unwrap();
+        encode_frame(headers, payload, &mut written).unwrap();
         assert_eq!(written, bytes);
     }
     // And those that must not be read: a header, the length of the headers, the length, the payload.
@@ -138,10 +138,10 @@ fn a_frame_above_the_cap_is_skipped() {
     // Neither is one written, nor a header that has no place.
     let text = "x".repeat(70_000);
     let mut bytes = Vec::new();
-    assert!(encode(&[], &long[..MAX_EVENT], &mut bytes).is_err());
-    assert!(encode(&[("", HeaderValue::Bool(true))], b"", &mut bytes).is_err());
-    assert!(encode(&[(&text[..256], HeaderValue::Bool(true))], b"", &mut bytes).is_err());
-    assert!(encode(&[("a", HeaderValue::Text(&text))], b"", &mut bytes).is_err());
+    assert!(encode_frame(&[], &long[..MAX_EVENT], &mut bytes).is_err());
+    assert!(encode_frame(&[("", HeaderValue::Bool(true))], b"", &mut bytes).is_err());
+    assert!(encode_frame(&[(&text[..256], HeaderValue::Bool(true))], b"", &mut bytes).is_err());
+    assert!(encode_frame(&[("a", HeaderValue::Text(&text))], b"", &mut bytes).is_err());
     assert!(bytes.is_empty());
 }
 
@@ -160,12 +160,12 @@ fn headers_have_ten_types() {
         ("j", HeaderValue::Uuid([7; 16])),
     ];
     let (mut bytes, mut found) = (Vec::new(), 0);
-    encode(&headers, b"p", &mut bytes).unwrap();
+    encode_frame(&headers, b"p", &mut bytes).unwrap();
     FrameDecoder::new().push(&bytes, &mut |event| {
         let FrameEvent::Frame(frame) = event else { panic!("{event:?}") };
         assert!(frame.headers().eq(headers));
         assert_eq!(
-            (frame.payload, frame.text("h"), frame.text("g"), frame.text("z")),
+            (frame.payload, frame.text_header("h"), frame.text_header("g"), frame.text_header("z")),
             (&b"p"[..], Some("ü"), None, None)
         );
         found += 1;
@@ -185,7 +185,7 @@ proptest! {
         let mut stream = Vec::new();
         for (framed, bytes) in &parts {
             if *framed {
-                encode(&[("k", HeaderValue::Bytes(bytes))], bytes, &mut stream).unwrap();
+                encode_frame(&[("k", HeaderValue::Bytes(bytes))], bytes, &mut stream).unwrap();
             } else {
                 stream.extend_from_slice(bytes);
             }

@@ -3,22 +3,26 @@
 use std::time::Duration;
 
 use sabir_call::{
-    ArgForm, Cache, Cut, Draft, DraftState, Effort, Event, Format, ModelError, ModelErrorKind, Parallel, Part, Request,
-    Sink, StopReason, Thinking, ToolChoice, Usage,
+    ArgForm, CacheControl, DraftResponse, DraftState, Event, EventSink, MessagePart, ModelError, ModelErrorKind,
+    ParallelCalls, ReasoningConfig, ReasoningEffort, Request, ResponseFormat, StopReason, ToolChoice, Truncation,
+    Usage,
 };
-use sabir_wire::{Close, Counts, Decoder, Encoder, Form, Head, Incoming, ProviderError, RequestError, Wants, Wire};
+use sabir_wire::{
+    BodyEnd, DecodedRequest, ProviderError, RequestError, ResponseDecoder, ResponseEncoder, ResponseMetadata,
+    ResponsePreferences, UsageReporting, Wire, WireOptions,
+};
 use serde_json::{Value, json};
 
 fn path(wire: Wire) -> String {
-    format!("{}?beta=true", wire.endpoint("m", false))
+    format!("{}?beta=true", wire.endpoint_path("m", false))
 }
 
-fn read(wire: Wire, body: &Value) -> Result<Incoming, RequestError> {
+fn read(wire: Wire, body: &Value) -> Result<DecodedRequest, RequestError> {
     wire.decode_request(&path(wire), body.to_string().as_bytes())
 }
 
 /// Reads a body, and checks which members were left out.
-fn take(wire: Wire, body: &Value, left_out: &[&str]) -> Incoming {
+fn take(wire: Wire, body: &Value, left_out: &[&str]) -> DecodedRequest {
     let incoming = read(wire, body).unwrap_or_else(|error| panic!("{wire}: {error}"));
     let paths: Vec<_> = incoming.notes.iter().map(|note| note.path.as_str()).collect();
     assert_eq!(paths, left_out, "{wire}");
@@ -72,15 +76,19 @@ fn claude_code_is_understood() {
     let request = &incoming.request;
     assert!(incoming.streamed);
     assert_eq!(request.system, "x-header\n\nYou are a coding agent.");
-    assert_eq!((request.wishes.cache, request.thinking), (Cache::Marked, Thinking::Effort(Effort::Medium)));
-    assert_eq!(request.wishes.strict, ["Read"]);
+    assert_eq!(
+        (request.options.cache, request.reasoning),
+        (CacheControl::Marked, ReasoningConfig::Effort(ReasoningEffort::Medium))
+    );
+    assert_eq!(request.options.strict, ["Read"]);
     assert_eq!(request.tools.get("Read").unwrap().examples[0]["file_path"], "a.rs");
-    let Part::Result(result) = &request.messages[2].parts[0] else { panic!("{request:?}") };
+    let MessagePart::Result(result) = &request.messages[2].parts[0] else { panic!("{request:?}") };
     assert_eq!((result.content.as_str(), result.images.len()), ("one\n[tool: Task]", 1));
-    assert_eq!(request.messages[2].parts[1], Part::text("Notes\n\nwords"));
+    assert_eq!(request.messages[2].parts[1], MessagePart::text("Notes\n\nwords"));
     // At any provider: nothing that it always sends is refused.
     for back in Wire::ALL {
-        let notes = back.weigh(request, &Form::default()).unwrap_or_else(|error| panic!("{back}: {error}"));
+        let notes =
+            back.check_support(request, &WireOptions::default()).unwrap_or_else(|error| panic!("{back}: {error}"));
         let whole = back == Wire::Anthropic;
         assert_eq!(notes.iter().any(|note| note.message.contains("web_search")), !whole, "{notes:?}");
         assert_eq!(notes.is_empty(), whole, "{back}: {notes:?}");
@@ -124,17 +132,18 @@ fn codex_is_understood() {
     let request = &incoming.request;
     assert_eq!(request.system, "You are Codex.\n\nBe careful.");
     assert_eq!(
-        (incoming.wants.freeform.as_slice(), request.parallel),
-        (&["apply_patch".to_owned()][..], Parallel::Many)
+        (incoming.preferences.freeform_tools.as_slice(), request.parallel_calls),
+        (&["apply_patch".to_owned()][..], ParallelCalls::Many)
     );
     let tool = request.tools.get("apply_patch").unwrap();
-    assert!(tool.description.contains("start: begin_patch") && tool.argument("input").unwrap().required);
+    assert!(tool.description.contains("start: begin_patch") && tool.find_argument("input").unwrap().required);
     for back in Wire::ALL {
-        let notes = back.weigh(request, &Form::default()).unwrap_or_else(|error| panic!("{back}: {error}"));
+        let notes =
+            back.check_support(request, &WireOptions::default()).unwrap_or_else(|error| panic!("{back}: {error}"));
         assert_eq!(notes.is_empty(), back == Wire::OpenAiResponses, "{back}: {notes:?}");
     }
     // Back to where it came from, every item is what it was.
-    let again = Wire::OpenAiResponses.encode_request(request, &Form::default());
+    let again = Wire::OpenAiResponses.encode_request(request, &WireOptions::default());
     let items = again["input"].as_array().unwrap();
     let kinds: Vec<_> = items.iter().map(|item| item["type"].as_str().unwrap()).collect();
     let [call, text] = ["function_call", "custom_tool_call"];
@@ -148,18 +157,18 @@ fn codex_is_understood() {
     assert!(again["tools"].as_array().unwrap().contains(&patch));
     assert_eq!((&again["text"]["verbosity"], &again["service_tier"]), (&json!("low"), &json!("priority")));
     // Elsewhere a tool has one name; its call comes back with both.
-    let chat = Wire::OpenAiChat.encode_request(request, &Form::default());
+    let chat = Wire::OpenAiChat.encode_request(request, &WireOptions::default());
     assert_eq!(chat["messages"][2]["tool_calls"][2]["function"]["name"], "mcp__docs__find");
-    assert!(request.tools.offers("mcp__docs__find"));
-    let found = streamed(Wire::OpenAiResponses, incoming.head("r", 0), |sink| {
+    assert!(request.tools.is_tool_offered("mcp__docs__find"));
+    let found = streamed(Wire::OpenAiResponses, incoming.response_metadata("r", 0), |sink| {
         called("mcp__docs__find", ArgForm::String, false, sink);
     });
     let item = &found.last().unwrap()["response"]["output"][0];
     assert_eq!((&item["namespace"], &item["name"]), (&json!("mcp__docs"), &json!("find")));
     let body: String = found.iter().map(|event| format!("data: {event}\n\n")).collect();
-    let (mut draft, mut decoder) = (Draft::default(), Decoder::new(Wire::OpenAiResponses));
+    let (mut draft, mut decoder) = (DraftResponse::default(), ResponseDecoder::new(Wire::OpenAiResponses));
     decoder.push(body.as_bytes(), &mut draft);
-    decoder.finish(Close::Clean, &mut draft);
+    decoder.finish(BodyEnd::Clean, &mut draft);
     assert_eq!(draft.calls().next().unwrap().name, "mcp__docs__find");
 }
 
@@ -168,15 +177,15 @@ fn a_function_that_was_searched_for_keeps_its_name() {
     // As recordings 405 and 409 have it: the namespace of a deferred function is its own name.
     let item = json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "rate", "namespace": "rate", "arguments": "{}"});
     let body = format!("data: {}\n\n", json!({"type": "response.output_item.done", "output_index": 0, "item": item}));
-    let (mut draft, mut decoder) = (Draft::default(), Decoder::new(Wire::OpenAiResponses));
+    let (mut draft, mut decoder) = (DraftResponse::default(), ResponseDecoder::new(Wire::OpenAiResponses));
     decoder.push(body.as_bytes(), &mut draft);
-    decoder.finish(Close::Clean, &mut draft);
+    decoder.finish(BodyEnd::Clean, &mut draft);
     assert_eq!(draft.calls().next().unwrap().name, "rate");
     let tools = json!([{"type": "function", "name": "rate", "defer_loading": true, "parameters": {"type": "object"}}]);
     let body = json!({"model": "m", "tools": tools, "input": [item]});
     let request = take(Wire::OpenAiResponses, &body, &[]).request;
-    assert!(request.tools.offers("rate"));
-    let again = Wire::OpenAiResponses.encode_request(&request, &Form::default());
+    assert!(request.tools.is_tool_offered("rate"));
+    let again = Wire::OpenAiResponses.encode_request(&request, &WireOptions::default());
     assert_eq!(again["input"][0]["name"], "rate");
 }
 
@@ -195,13 +204,18 @@ fn clients_of_chat_are_understood() {
             take(Wire::OpenAiChat, &with(with(plain(Wire::OpenAiChat), &json!({"tools": [tool]})), members), &[])
         })
         .collect();
-    assert_eq!(read[0].wants.counts, Counts::Told);
-    assert_eq!((read[0].request.max_output, read[1].request.sampling.seed), (Some(99), Some(7)));
-    assert_eq!((read[2].request.parallel, &read[2].request.choice), (Parallel::One, &ToolChoice::Tool("f".into())));
-    assert!(matches!(&read[2].request.wishes.format, Format::Schema { name, strict: true, .. } if name == "answer"));
-    assert_eq!(read[2].request.wishes.strict, ["f"]);
+    assert_eq!(read[0].preferences.usage_reporting, UsageReporting::Reported);
+    assert_eq!((read[0].request.max_output_tokens, read[1].request.sampling.seed), (Some(99), Some(7)));
+    assert_eq!(
+        (read[2].request.parallel_calls, &read[2].request.tool_choice),
+        (ParallelCalls::One, &ToolChoice::Tool("f".into()))
+    );
+    assert!(
+        matches!(&read[2].request.options.format, ResponseFormat::Schema { name, strict: true, .. } if name == "answer")
+    );
+    assert_eq!(read[2].request.options.strict, ["f"]);
     let silent = take(Wire::OpenAiChat, &with(plain(Wire::OpenAiChat), &json!({"stream": true})), &[]);
-    assert_eq!(silent.wants.counts, Counts::Hidden);
+    assert_eq!(silent.preferences.usage_reporting, UsageReporting::Hidden);
     let noted =
         json!({"store": true, "metadata": {"a": "b"}, "min_p": 0.1, "top_k": 5, "chat_template_kwargs": {"x": 1}});
     let noted = take(
@@ -221,8 +235,8 @@ fn clients_of_ollama_are_understood() {
     );
     let incoming = take(Wire::Ollama, &body, &["options.num_ctx", "options.min_p"]);
     let request = incoming.request;
-    assert_eq!((request.sampling.top_k, request.sampling.stop.len(), request.max_output), (Some(40), 1, None));
-    assert_eq!((request.wishes.format, incoming.streamed), (Format::Json, true));
+    assert_eq!((request.sampling.top_k, request.sampling.stop.len(), request.max_output_tokens), (Some(40), 1, None));
+    assert_eq!((request.options.format, incoming.streamed), (ResponseFormat::Json, true));
 }
 
 #[test]
@@ -231,7 +245,7 @@ fn a_choice_among_some_tools_takes_the_others_away() {
         let body = with(plain(wire), &json!({"tools": [tool("f"), tool("g"), tool("h")], "tool_choice": choice}));
         let request = take(wire, &body, &[]).request;
         let names: Vec<_> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
-        assert_eq!((names, request.choice), (vec!["f", "h"], ToolChoice::Required), "{wire}");
+        assert_eq!((names, request.tool_choice), (vec!["f", "h"], ToolChoice::Required), "{wire}");
     };
     let some = |tools: Value| json!({"mode": "required", "tools": tools});
     check(
@@ -256,7 +270,7 @@ fn what_would_change_the_answer_is_refused() {
         assert_eq!(error.path, place, "{error}");
         assert!(error.message.contains(words), "{error}");
         let told = ProviderError::from(&error);
-        assert_eq!((wire.status(&told), told.kind), (400, ModelErrorKind::Rejected));
+        assert_eq!((wire.error_status(&told), told.kind), (400, ModelErrorKind::Rejected));
         let body = wire.encode_error(&told);
         assert!(body.to_string().contains(words), "{body}");
         if matches!(wire, Wire::OpenAiChat | Wire::OpenAiResponses) {
@@ -293,20 +307,20 @@ fn what_would_change_the_answer_is_refused() {
 }
 
 /// What a scripted answer is made of: one call of a tool with an argument in pieces, closed or cut.
-pub(crate) fn called(name: &str, form: ArgForm, cut: bool, sink: &mut dyn Sink) {
-    sink.event(Event::CallStart { index: 0, id: Some("c1"), name, dialect: None, at: 0, name_at: 0 });
-    sink.event(Event::ArgStart { index: 0, name: "input", form, at: 0 });
+pub(crate) fn called(name: &str, form: ArgForm, cut: bool, sink: &mut dyn EventSink) {
+    sink.push_event(Event::CallStart { index: 0, id: Some("c1"), name, dialect: None, at: 0, name_at: 0 });
+    sink.push_event(Event::ArgStart { index: 0, name: "input", form, at: 0 });
     for text in ["*** Begin", " \"ü\"\n"] {
-        sink.event(Event::ArgDelta { index: 0, text });
+        sink.push_event(Event::ArgDelta { index: 0, text });
     }
     if cut {
-        sink.event(Event::CallCut { index: 0, why: Cut::Ended, at: 0 });
+        sink.push_event(Event::CallCut { index: 0, why: Truncation::Ended, at: 0 });
     } else {
-        sink.event(Event::ArgEnd { index: 0, lead: if form == ArgForm::Raw { "\n" } else { "" }, at: 0 });
-        sink.event(Event::CallEnd { index: 0, at: 0 });
+        sink.push_event(Event::ArgEnd { index: 0, lead: if form == ArgForm::Raw { "\n" } else { "" }, at: 0 });
+        sink.push_event(Event::CallEnd { index: 0, at: 0 });
     }
-    sink.event(Event::Usage(Usage { input: Some(3), output: Some(2), ..Usage::default() }));
-    sink.event(Event::Stop { reason: if cut { StopReason::End } else { StopReason::Calls }, raw: "" });
+    sink.push_event(Event::Usage(Usage { input: Some(3), output: Some(2), ..Usage::default() }));
+    sink.push_event(Event::Stop { reason: if cut { StopReason::End } else { StopReason::Calls }, raw: "" });
 }
 
 /// The events of a stream, by the bytes that an encoder wrote.
@@ -316,18 +330,19 @@ fn events(bytes: &[u8]) -> Vec<Value> {
     data.filter_map(|data| serde_json::from_str(data).ok()).collect()
 }
 
-pub(crate) fn streamed(wire: Wire, head: Head, play: impl Fn(&mut dyn Sink)) -> Vec<Value> {
-    let (mut encoder, mut bytes) = (Encoder::new(wire, head), Vec::new());
-    play(&mut |event: Event<'_>| encoder.event(event, &mut bytes));
-    encoder.took(Duration::from_millis(2), Duration::from_millis(1));
+pub(crate) fn streamed(wire: Wire, head: ResponseMetadata, play: impl Fn(&mut dyn EventSink)) -> Vec<Value> {
+    let (mut encoder, mut bytes) = (ResponseEncoder::new(wire, head), Vec::new());
+    play(&mut |event: Event<'_>| encoder.encode_event(event, &mut bytes));
+    encoder.set_durations(Duration::from_millis(2), Duration::from_millis(1));
     encoder.finish(&mut bytes);
     events(&bytes)
 }
 
 #[test]
 fn a_text_for_a_tool_is_an_item_of_its_own() {
-    let wants = Wants { freeform: vec!["apply_patch".to_owned()], ..Wants::default() };
-    let head = || Head { id: "r".into(), wants: wants.clone(), ..Head::default() };
+    let wants =
+        ResponsePreferences { freeform_tools: vec!["apply_patch".to_owned()], ..ResponsePreferences::default() };
+    let head = || ResponseMetadata { id: "r".into(), preferences: wants.clone(), ..ResponseMetadata::default() };
     for (form, lead) in [(ArgForm::String, ""), (ArgForm::Raw, "\n")] {
         let found = streamed(Wire::OpenAiResponses, head(), |sink| called("apply_patch", form, false, sink));
         let of = |kind: &str| found.iter().filter(|event| event["type"] == kind).collect::<Vec<_>>();
@@ -350,22 +365,25 @@ fn a_text_for_a_tool_is_an_item_of_its_own() {
     assert!(found.iter().all(|event| event["type"] != "response.output_item.done"), "{found:#?}");
     assert_eq!(found.last().unwrap()["response"]["output"], json!([]));
     let body: String = found.iter().map(|event| format!("data: {event}\n\n")).collect();
-    let (mut draft, mut decoder) = (Draft::default(), Decoder::new(Wire::OpenAiResponses));
+    let (mut draft, mut decoder) = (DraftResponse::default(), ResponseDecoder::new(Wire::OpenAiResponses));
     decoder.push(body.as_bytes(), &mut draft);
-    decoder.finish(Close::Clean, &mut draft);
+    decoder.finish(BodyEnd::Clean, &mut draft);
     assert!(matches!(draft.calls().next().unwrap().state, DraftState::Cut(_)));
 }
 
 #[test]
 fn answers_say_what_the_client_asked_for() {
-    let play = |sink: &mut dyn Sink| called("f", ArgForm::String, false, sink);
-    for counts in [Counts::Told, Counts::Hidden] {
-        let head = Head { wants: Wants { counts, ..Wants::default() }, ..Head::default() };
+    let play = |sink: &mut dyn EventSink| called("f", ArgForm::String, false, sink);
+    for counts in [UsageReporting::Reported, UsageReporting::Hidden] {
+        let head = ResponseMetadata {
+            preferences: ResponsePreferences { usage_reporting: counts, ..ResponsePreferences::default() },
+            ..ResponseMetadata::default()
+        };
         let found = streamed(Wire::OpenAiChat, head, play);
-        assert_eq!(found.iter().any(|chunk| chunk["usage"].is_object()), counts == Counts::Told);
+        assert_eq!(found.iter().any(|chunk| chunk["usage"].is_object()), counts == UsageReporting::Reported);
     }
     let body = json!({"model": "m", "input": "hi", "temperature": 0.5, "metadata": {"a": "b"}, "tool_choice": "none"});
-    let head = read(Wire::OpenAiResponses, &body).unwrap().head("resp_1", 7);
+    let head = read(Wire::OpenAiResponses, &body).unwrap().response_metadata("resp_1", 7);
     let found = streamed(Wire::OpenAiResponses, head, play);
     for response in [&found[0]["response"], &found.last().unwrap()["response"]] {
         assert_eq!(
@@ -375,18 +393,18 @@ fn answers_say_what_the_client_asked_for() {
         assert_eq!((&response["id"], &response["created_at"]), (&json!("resp_1"), &json!(7)));
     }
     let body = with(plain(Wire::Anthropic), &json!({"stop_sequences": ["END"]}));
-    let head = read(Wire::Anthropic, &body).unwrap().head("msg_1", 0);
-    let stop = |sink: &mut dyn Sink| {
-        sink.event(Event::Text { text: "a" });
-        sink.event(Event::Stop { reason: StopReason::Sequence, raw: "stop_sequence" });
+    let head = read(Wire::Anthropic, &body).unwrap().response_metadata("msg_1", 0);
+    let stop = |sink: &mut dyn EventSink| {
+        sink.push_event(Event::Text { text: "a" });
+        sink.push_event(Event::Stop { reason: StopReason::Sequence, raw: "stop_sequence" });
     };
     let found = streamed(Wire::Anthropic, head.clone(), stop);
     let delta = &found.iter().find(|event| event["type"] == "message_delta").unwrap()["delta"];
     assert_eq!(delta, &json!({"stop_reason": "stop_sequence", "stop_sequence": "END"}));
-    let mut draft = Draft::default();
+    let mut draft = DraftResponse::default();
     stop(&mut draft);
-    assert_eq!(Wire::Anthropic.encode_whole(&head, &draft)["stop_sequence"], "END");
-    let last = streamed(Wire::Ollama, Head::default(), play).pop().unwrap();
+    assert_eq!(Wire::Anthropic.encode_response(&head, &draft)["stop_sequence"], "END");
+    let last = streamed(Wire::Ollama, ResponseMetadata::default(), play).pop().unwrap();
     assert_eq!(
         (&last["total_duration"], &last["eval_count"], &last["done"]),
         (&json!(2_000_000), &json!(2), &json!(true))
@@ -394,21 +412,21 @@ fn answers_say_what_the_client_asked_for() {
     assert_eq!((&last["eval_duration"], &last["prompt_eval_count"]), (&json!(1_000_000), &json!(3)));
     // What nobody measured is not there, as Ollama itself leaves out what is 0.
     assert!(last.get("load_duration").is_none() && last.get("prompt_eval_duration").is_none(), "{last}");
-    let whole = Wire::Ollama.encode_whole(&Head::default(), &Draft::default());
+    let whole = Wire::Ollama.encode_response(&ResponseMetadata::default(), &DraftResponse::default());
     assert!(whole.as_object().unwrap().keys().all(|key| !key.ends_with("_duration")), "{whole}");
 }
 
 #[test]
 fn silence_can_be_kept_alive() {
     for wire in Wire::ALL {
-        let (mut encoder, mut bytes) = (Encoder::new(wire, Head::default()), Vec::new());
+        let (mut encoder, mut bytes) = (ResponseEncoder::new(wire, ResponseMetadata::default()), Vec::new());
         encoder.keep_alive(&mut bytes);
-        encoder.event(Event::Text { text: "a" }, &mut bytes);
+        encoder.encode_event(Event::Text { text: "a" }, &mut bytes);
         encoder.keep_alive(&mut bytes);
         encoder.finish(&mut bytes);
-        let (mut draft, mut decoder) = (Draft::default(), Decoder::new(wire));
+        let (mut draft, mut decoder) = (DraftResponse::default(), ResponseDecoder::new(wire));
         decoder.push(&bytes, &mut draft);
-        let report = decoder.finish(Close::Clean, &mut draft);
+        let report = decoder.finish(BodyEnd::Clean, &mut draft);
         assert_eq!((draft.text().as_str(), report.ended, draft.faults.len()), ("a", true, 0), "{wire}");
     }
 }
@@ -417,7 +435,7 @@ fn silence_can_be_kept_alive() {
 fn errors_have_each_fronts_own_form() {
     let kinds = |kind: ModelErrorKind| ProviderError::from(&ModelError { kind, message: "no".into() });
     let check = |error: &ProviderError, statuses: [u16; 2], anthropic: &str, openai: (&str, Value)| {
-        let found = [Wire::Anthropic, Wire::OpenAiChat].map(|wire| wire.status(error));
+        let found = [Wire::Anthropic, Wire::OpenAiChat].map(|wire| wire.error_status(error));
         assert_eq!(found, statuses, "{error:?}");
         let expected = json!({"type": "error", "error": {"type": anthropic, "message": error.message}});
         assert_eq!(Wire::Anthropic.encode_error(error), expected);
@@ -456,9 +474,10 @@ fn errors_have_each_fronts_own_form() {
 
 #[test]
 fn a_failed_response_is_told_in_both_ways() {
-    let (mut encoder, mut bytes) = (Encoder::new(Wire::OpenAiResponses, Head::default()), Vec::new());
-    encoder.event(Event::Text { text: "a" }, &mut bytes);
-    encoder.error(&ProviderError::new("context_length_exceeded", "too long"), &mut bytes);
+    let (mut encoder, mut bytes) =
+        (ResponseEncoder::new(Wire::OpenAiResponses, ResponseMetadata::default()), Vec::new());
+    encoder.encode_event(Event::Text { text: "a" }, &mut bytes);
+    encoder.encode_error_event(&ProviderError::new("context_length_exceeded", "too long"), &mut bytes);
     let found = events(&bytes);
     let [.., error, failed] = &found[..] else { panic!("{found:?}") };
     assert_eq!(
@@ -467,9 +486,9 @@ fn a_failed_response_is_told_in_both_ways() {
     );
     assert_eq!((&failed["type"], &failed["response"]["status"]), (&json!("response.failed"), &json!("failed")));
     assert_eq!(failed["response"]["error"], json!({"code": "context_length_exceeded", "message": "too long"}));
-    let (mut draft, mut decoder) = (Draft::default(), Decoder::new(Wire::OpenAiResponses));
+    let (mut draft, mut decoder) = (DraftResponse::default(), ResponseDecoder::new(Wire::OpenAiResponses));
     decoder.push(&bytes, &mut draft);
-    let report = decoder.finish(Close::Clean, &mut draft);
+    let report = decoder.finish(BodyEnd::Clean, &mut draft);
     assert_eq!((report.error.unwrap().kind, draft.faults.len()), (ModelErrorKind::TooLong, 1), "one error, told twice");
 }
 
@@ -479,12 +498,12 @@ fn thoughts_of_another_provider_are_noted() {
         {"role": "user", "content": "hi"},
         {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "ok"}]}]});
     let request: Request = take(Wire::Anthropic, &body, &[]).request;
-    let notes = |wire: Wire, request: &Request| wire.weigh(request, &Form::default()).unwrap().len();
+    let notes = |wire: Wire, request: &Request| wire.check_support(request, &WireOptions::default()).unwrap().len();
     assert_eq!([Wire::Anthropic, Wire::OpenAiChat, Wire::Bedrock].map(|wire| notes(wire, &request)), [0, 1, 1]);
     // Unsigned ones are another provider's: nobody takes their signature, and some have a place for the words.
     let body = body.to_string().replace("\"signature\":\"s\"", "\"signature\":\"\"");
     let request = Wire::Anthropic.decode_request("", body.as_bytes()).unwrap().request;
     assert_eq!([Wire::Anthropic, Wire::OpenAiChat, Wire::Ollama].map(|wire| notes(wire, &request)), [1, 1, 0]);
-    let form = Form { thought_field: Some("reasoning_content".into()), ..Form::default() };
-    assert_eq!(Wire::OpenAiChat.weigh(&request, &form), Ok(Vec::new()));
+    let form = WireOptions { thought_field: Some("reasoning_content".into()), ..WireOptions::default() };
+    assert_eq!(Wire::OpenAiChat.check_support(&request, &form), Ok(Vec::new()));
 }

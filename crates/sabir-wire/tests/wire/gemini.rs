@@ -4,10 +4,12 @@ pub(crate) mod requests;
 
 use proptest::prelude::*;
 use sabir_call::{
-    ArgForm, Call, CallId, Cut, Draft, DraftCall, DraftPart, DraftState, Event, FaultKind, Message, ModelErrorKind,
-    Opaque, Part, Request, Role, StopReason, Usage,
+    ArgForm, Call, CallId, DraftCall, DraftPart, DraftResponse, DraftState, Event, FaultKind, Message, MessagePart,
+    ModelErrorKind, OpaqueState, Request, Role, StopReason, Truncation, Usage,
 };
-use sabir_wire::{BodyForm, Close, Decoder, Encoder, Form, Head, Wire, play};
+use sabir_wire::{
+    BodyEnd, BodyForm, ResponseDecoder, ResponseEncoder, ResponseMetadata, Wire, WireOptions, replay_draft,
+};
 use serde_json::{Map, Value, json};
 
 use crate::merged::{decode, decode_all, runnable};
@@ -70,24 +72,24 @@ pub(crate) fn list() -> String {
 }
 
 /// The parts that a history takes from a draft.
-fn parts(draft: &Draft) -> Vec<Part> {
+fn parts(draft: &DraftResponse) -> Vec<MessagePart> {
     let calls = runnable(draft);
     let mut calls = calls.iter();
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<MessagePart> = Vec::new();
     for part in &draft.parts {
         match part {
-            DraftPart::Text(text) => parts.push(Part::text(text.as_str())),
-            DraftPart::Thought(text) => parts.push(Part::Thought { text: text.clone(), opaque: None }),
+            DraftPart::Text(text) => parts.push(MessagePart::text(text.as_str())),
+            DraftPart::Thought(text) => parts.push(MessagePart::Thought { text: text.clone(), opaque: None }),
             // As the task does it: state behind a thought is the thought's.
             DraftPart::Opaque(state) => match parts.last_mut() {
-                Some(Part::Thought { opaque: slot @ None, .. }) => *slot = Some(state.clone()),
-                _ => parts.push(Part::Opaque(state.clone())),
+                Some(MessagePart::Thought { opaque: slot @ None, .. }) => *slot = Some(state.clone()),
+                _ => parts.push(MessagePart::Opaque(state.clone())),
             },
             DraftPart::Call(call) => {
                 let (name, arguments) = calls.next().unwrap();
                 let id = CallId::new(call.id.clone().unwrap_or_else(|| format!("c{}", call.index)));
                 let arguments = arguments.as_object().unwrap().clone();
-                parts.push(Part::Call(Call { id, name: name.clone(), arguments, dialect: None }));
+                parts.push(MessagePart::Call(Call { id, name: name.clone(), arguments, dialect: None }));
             }
         }
     }
@@ -95,14 +97,14 @@ fn parts(draft: &Draft) -> Vec<Part> {
 }
 
 /// The parts of the content that a request sends for an answer of these parts.
-fn sent(parts: Vec<Part>, model: &str) -> Value {
+fn sent(parts: Vec<MessagePart>, model: &str) -> Value {
     let messages = vec![Message { role: Role::Assistant, parts }];
     let request = Request { model: model.into(), messages: messages.into(), ..Request::default() };
-    WIRE.encode_request(&request, &Form::default())["contents"][0]["parts"].clone()
+    WIRE.encode_request(&request, &WireOptions::default())["contents"][0]["parts"].clone()
 }
 
 fn opaque(data: Value) -> DraftPart {
-    DraftPart::Opaque(Opaque { wire: WIRE.name().into(), data })
+    DraftPart::Opaque(OpaqueState { wire: WIRE.name().into(), data })
 }
 
 #[test]
@@ -181,17 +183,23 @@ fn signatures_stand_behind_what_they_sign_and_go_back_into_it() {
 
 #[test]
 fn text_that_was_lost_takes_no_signature_from_another() {
-    let state = |data: Value| Part::Opaque(Opaque { wire: WIRE.name().into(), data });
+    let state = |data: Value| MessagePart::Opaque(OpaqueState { wire: WIRE.name().into(), data });
     let signs = |what: &str, bytes: u64| state(json!({"signs": what, "bytes": bytes, "thoughtSignature": "s"}));
-    let check = |parts: Vec<Part>, expected: Value| assert_eq!(sent(parts, "gemini-2.5-pro"), expected);
+    let check = |parts: Vec<MessagePart>, expected: Value| assert_eq!(sent(parts, "gemini-2.5-pro"), expected);
     // Shorter than it was, gone, or of another kind.
-    check(vec![Part::text("ab"), signs("text", 9)], json!([{"text": "ab", "thoughtSignature": "s"}]));
-    check(vec![Part::text("aü"), signs("text", 1)], json!([{"text": "a"}, {"text": "ü", "thoughtSignature": "s"}]));
+    check(vec![MessagePart::text("ab"), signs("text", 9)], json!([{"text": "ab", "thoughtSignature": "s"}]));
+    check(
+        vec![MessagePart::text("aü"), signs("text", 1)],
+        json!([{"text": "a"}, {"text": "ü", "thoughtSignature": "s"}]),
+    );
     check(vec![signs("text", 2)], json!([{"text": "", "thoughtSignature": "s"}]));
     let thought = json!({"text": "", "thought": true, "thoughtSignature": "s"});
-    check(vec![Part::text("ab"), signs("thought", 2)], json!([{"text": "ab"}, thought]));
+    check(vec![MessagePart::text("ab"), signs("thought", 2)], json!([{"text": "ab"}, thought]));
     // A call's signature without its call.
-    check(vec![Part::text("ab"), state(json!({"signs": "call", "thoughtSignature": "s"}))], json!([{"text": "ab"}]));
+    check(
+        vec![MessagePart::text("ab"), state(json!({"signs": "call", "thoughtSignature": "s"}))],
+        json!([{"text": "ab"}]),
+    );
 }
 
 #[test]
@@ -219,16 +227,16 @@ fn a_call_in_pieces_is_cut_where_its_end_is_missing() {
         let states: Vec<_> = merged.draft.calls().map(|call| call.state).collect();
         assert_eq!(states, expected, "{chunks:?}");
     };
-    check(&[chunk(open("f"))], &[DraftState::Cut(Cut::Broken)]);
-    check(&[chunk(open("f")), finish("MAX_TOKENS")], &[DraftState::Cut(Cut::Limit)]);
-    check(&[chunk(open("f")), finish("STOP")], &[DraftState::Cut(Cut::Ended)]);
+    check(&[chunk(open("f"))], &[DraftState::Cut(Truncation::Broken)]);
+    check(&[chunk(open("f")), finish("MAX_TOKENS")], &[DraftState::Cut(Truncation::Limit)]);
+    check(&[chunk(open("f")), finish("STOP")], &[DraftState::Cut(Truncation::Ended)]);
     // Another call begins instead.
     let next = chunk(json!([{"functionCall": {"name": "g", "args": {}}}]));
-    check(&[chunk(open("f")), next, finish("STOP")], &[DraftState::Cut(Cut::Broken), DraftState::Closed]);
+    check(&[chunk(open("f")), next, finish("STOP")], &[DraftState::Cut(Truncation::Broken), DraftState::Closed]);
     // A piece that comes too late.
     let piece = |path: &str| json!({"jsonPath": path, "numberValue": 1});
     let late = json!([{"functionCall": {"name": "f", "partialArgs": [piece("$.a.b"), piece("$.c"), piece("$.a.d")]}}]);
-    check(&[chunk(late), finish("STOP")], &[DraftState::Cut(Cut::Broken)]);
+    check(&[chunk(late), finish("STOP")], &[DraftState::Cut(Truncation::Broken)]);
 }
 
 #[test]
@@ -266,7 +274,7 @@ fn errors_in_the_middle_cut_what_is_open() {
         let (merged, report) = decode_all(WIRE, &body);
         let error = report.error.unwrap();
         assert_eq!((error.kind, error.message.as_str()), (ModelErrorKind::Unavailable, "The model is overloaded."));
-        assert_eq!(merged.draft.calls().next().unwrap().state, DraftState::Cut(Cut::Broken));
+        assert_eq!(merged.draft.calls().next().unwrap().state, DraftState::Cut(Truncation::Broken));
     }
 }
 
@@ -305,12 +313,12 @@ fn unknown_things_are_skipped_and_counted() {
 fn a_list_is_read_while_it_comes() {
     let list = list();
     let half = list.find("Wörter").unwrap() + 200;
-    let (mut decoder, mut draft) = (Decoder::new(WIRE), Draft::default());
+    let (mut decoder, mut draft) = (ResponseDecoder::new(WIRE), DraftResponse::default());
     decoder.push(&list.as_bytes()[..half], &mut draft);
-    assert!(decoder.events() >= 2 && draft.text() == "Wörter 😀 signed", "{}", draft.text());
+    assert!(decoder.event_count() >= 2 && draft.text() == "Wörter 😀 signed", "{}", draft.text());
     decoder.push(&list.as_bytes()[half..], &mut draft);
     assert!(decoder.is_ended());
-    let report = decoder.finish(Close::Clean, &mut draft);
+    let report = decoder.finish(BodyEnd::Clean, &mut draft);
     let (streamed, whole) = decode_all(WIRE, &body());
     assert_eq!(draft, streamed.draft);
     assert_eq!((report.form, report.events), (BodyForm::Whole, whole.events));
@@ -321,19 +329,19 @@ fn a_signed_call_survives_both_directions() {
     let (merged, _) = decode_all(WIRE, &body());
     // Text is never held for its signature: that comes behind it, as the API's own streams have it.
     let expected = merged.draft.parts.iter().cloned().map(|part| match part {
-        DraftPart::Opaque(Opaque { data, .. }) if data["signs"] == "text" => {
+        DraftPart::Opaque(OpaqueState { data, .. }) if data["signs"] == "text" => {
             opaque(json!({"text": "", "thoughtSignature": data["thoughtSignature"]}))
         }
         part => part,
     });
     let expected: Vec<_> = expected.collect();
-    let whole = WIRE.encode_whole(&Head::default(), &merged.draft).to_string();
+    let whole = WIRE.encode_response(&ResponseMetadata::default(), &merged.draft).to_string();
     assert_eq!(without_ids(&decode_all(WIRE, &whole).0.draft.parts), without_ids(&merged.draft.parts));
     for size in [0, 3] {
-        let (mut encoder, mut bytes) = (Encoder::new(WIRE, Head::default()), Vec::new());
-        play(&merged.draft, size, &mut |event: Event<'_>| encoder.event(event, &mut bytes));
+        let (mut encoder, mut bytes) = (ResponseEncoder::new(WIRE, ResponseMetadata::default()), Vec::new());
+        replay_draft(&merged.draft, size, &mut |event: Event<'_>| encoder.encode_event(event, &mut bytes));
         encoder.finish(&mut bytes);
-        let (again, _) = decode(WIRE, [&bytes[..]], Close::Clean);
+        let (again, _) = decode(WIRE, [&bytes[..]], BodyEnd::Clean);
         assert_eq!(without_ids(&again.draft.parts), without_ids(&expected));
     }
 }
@@ -389,7 +397,7 @@ proptest! {
         let mut chunks: Vec<_> = parts.iter().map(|part| chunk(json!([part]))).collect();
         chunks.insert(at.min(chunks.len()), finish(word));
         for body in [stream(&chunks), json!(chunks).to_string()] {
-            for how in [Close::Clean, Close::Broken] {
+            for how in [BodyEnd::Clean, BodyEnd::Broken] {
                 // `decode` holds the contract: one start and one end for each call, nothing outside of it.
                 let expected = decode(WIRE, [body.as_bytes()], how);
                 prop_assert_eq!(&decode(WIRE, split(body.as_bytes(), &sizes), how), &expected);

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 use sabir_call::{
-    Cache, Call, CallId, CallResult, Effort, Ending, Image, Message, Opaque, Parallel, Part, Request, Role, Sampling,
-    Thinking, ToolChoice, ToolSet, ToolSpec,
+    CacheControl, Call, CallId, CallResult, Image, Message, MessagePart, OpaqueState, ParallelCalls, ReasoningConfig,
+    ReasoningEffort, Request, Role, SamplingParams, ToolChoice, ToolResultStatus, ToolSet, ToolSpec,
 };
-use sabir_wire::{Form, Wire};
+use sabir_wire::{Wire, WireOptions};
 use serde_json::{Map, Value, json};
 
 fn word() -> impl Strategy<Value = String> {
@@ -19,17 +19,18 @@ fn arguments() -> impl Strategy<Value = Map<String, Value>> {
 }
 
 /// The thoughts that a wire carries back.
-fn thoughts(wire: Wire) -> BoxedStrategy<Vec<Part>> {
-    let kept = move |data: Value| Opaque { wire: wire.name().to_owned(), data };
+fn thoughts(wire: Wire) -> BoxedStrategy<Vec<MessagePart>> {
+    let kept = move |data: Value| OpaqueState { wire: wire.name().to_owned(), data };
     match wire {
         Wire::Anthropic => proptest::collection::vec(
             prop_oneof![
                 ("[a-z ]{0,9}", "[a-zA-Z0-9]{1,9}").prop_map(move |(text, signature)| {
                     let data = json!({"type": "thinking", "signature": signature});
-                    Part::Thought { text, opaque: Some(kept(data)) }
+                    MessagePart::Thought { text, opaque: Some(kept(data)) }
                 }),
-                "[a-z]{1,9}"
-                    .prop_map(move |data| Part::Opaque(kept(json!({"type": "redacted_thinking", "data": data})))),
+                "[a-z]{1,9}".prop_map(move |data| MessagePart::Opaque(kept(
+                    json!({"type": "redacted_thinking", "data": data})
+                ))),
             ],
             0..3,
         )
@@ -42,9 +43,9 @@ fn thoughts(wire: Wire) -> BoxedStrategy<Vec<Part>> {
                 let item =
                     json!({"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": encrypted});
                 if text.is_empty() {
-                    Part::Opaque(kept(item))
+                    MessagePart::Opaque(kept(item))
                 } else {
-                    Part::Thought { text, opaque: Some(kept(item)) }
+                    MessagePart::Thought { text, opaque: Some(kept(item)) }
                 }
             }),
             0..3,
@@ -54,14 +55,16 @@ fn thoughts(wire: Wire) -> BoxedStrategy<Vec<Part>> {
             prop_oneof![
                 ("[a-zü]{1,9}", "[a-zA-Z0-9]{1,9}").prop_map(move |(text, signature)| {
                     let data = json!({"signs": "thought", "bytes": text.len(), "thoughtSignature": signature});
-                    vec![Part::Thought { text, opaque: Some(kept(data)) }]
+                    vec![MessagePart::Thought { text, opaque: Some(kept(data)) }]
                 }),
                 ("[a-zü]{1,9}", "[a-zA-Z0-9]{1,9}").prop_map(move |(text, signature)| {
                     let data = json!({"signs": "text", "bytes": text.len(), "thoughtSignature": signature});
-                    vec![Part::text(text), Part::Opaque(kept(data))]
+                    vec![MessagePart::text(text), MessagePart::Opaque(kept(data))]
                 }),
-                Just(vec![Part::Opaque(kept(json!({"text": "", "thoughtSignature": "x"})))]),
-                Just(vec![Part::Opaque(kept(json!({"executableCode": {"code": "1"}, "thoughtSignature": "x"})))]),
+                Just(vec![MessagePart::Opaque(kept(json!({"text": "", "thoughtSignature": "x"})))]),
+                Just(vec![MessagePart::Opaque(kept(
+                    json!({"executableCode": {"code": "1"}, "thoughtSignature": "x"})
+                ))]),
             ],
             0..3,
         )
@@ -70,10 +73,14 @@ fn thoughts(wire: Wire) -> BoxedStrategy<Vec<Part>> {
         Wire::Ollama => ollama_thoughts().boxed(),
         _ => (proptest::option::of(word()), proptest::collection::vec(("[a-z ]{0,9}", "[a-z]{1,9}"), 0..3))
             .prop_map(move |(plain, signed)| {
-                let plain = plain.map(|text| Part::Thought { text, opaque: None });
+                let plain = plain.map(|text| MessagePart::Thought { text, opaque: None });
                 let signed = signed.into_iter().map(|(text, signature)| {
                     let data = kept(json!({"type": "reasoning.text", "signature": signature}));
-                    if text.is_empty() { Part::Opaque(data) } else { Part::Thought { text, opaque: Some(data) } }
+                    if text.is_empty() {
+                        MessagePart::Opaque(data)
+                    } else {
+                        MessagePart::Thought { text, opaque: Some(data) }
+                    }
                 });
                 plain.into_iter().chain(signed).collect()
             })
@@ -81,19 +88,19 @@ fn thoughts(wire: Wire) -> BoxedStrategy<Vec<Part>> {
     }
 }
 
-fn ollama_thoughts() -> impl Strategy<Value = Vec<Part>> {
+fn ollama_thoughts() -> impl Strategy<Value = Vec<MessagePart>> {
     proptest::option::of(word())
-        .prop_map(|text| text.into_iter().map(|text| Part::Thought { text, opaque: None }).collect())
+        .prop_map(|text| text.into_iter().map(|text| MessagePart::Thought { text, opaque: None }).collect())
 }
 
-fn bedrock_thoughts() -> impl Strategy<Value = Vec<Part>> {
-    let kept = |data: Value| Opaque { wire: Wire::Bedrock.name().to_owned(), data };
+fn bedrock_thoughts() -> impl Strategy<Value = Vec<MessagePart>> {
+    let kept = |data: Value| OpaqueState { wire: Wire::Bedrock.name().to_owned(), data };
     let signed = ("[a-z ]{0,9}", "[a-zA-Z0-9]{1,9}").prop_map(move |(text, signature)| {
         let data = json!({"reasoningContent": {"reasoningText": {"signature": signature}}});
-        Part::Thought { text, opaque: Some(kept(data)) }
+        MessagePart::Thought { text, opaque: Some(kept(data)) }
     });
-    let hidden =
-        "[a-z]{4}".prop_map(move |data| Part::Opaque(kept(json!({"reasoningContent": {"redactedContent": data}}))));
+    let hidden = "[a-z]{4}"
+        .prop_map(move |data| MessagePart::Opaque(kept(json!({"reasoningContent": {"redactedContent": data}}))));
     proptest::collection::vec(prop_oneof![signed, hidden], 0..3)
 }
 
@@ -103,7 +110,7 @@ pub(crate) fn picture(number: usize) -> Image {
 }
 
 /// One answer with its calls, and the user's message with their results.
-fn turn(wire: Wire) -> impl Strategy<Value = (Vec<Part>, Vec<Part>)> {
+fn turn(wire: Wire) -> impl Strategy<Value = (Vec<MessagePart>, Vec<MessagePart>)> {
     let call = ("[a-z_]{1,6}", arguments(), word(), any::<bool>(), 0..3_usize);
     (
         thoughts(wire),
@@ -113,41 +120,41 @@ fn turn(wire: Wire) -> impl Strategy<Value = (Vec<Part>, Vec<Part>)> {
         any::<bool>(),
     )
         .prop_map(move |(mut parts, text, calls, reply, shown)| {
-            parts.extend(text.map(Part::text));
-            if calls.is_empty() && parts.iter().all(|part| !matches!(part, Part::Text { .. })) {
-                parts.push(Part::text("ok"));
+            parts.extend(text.map(MessagePart::text));
+            if calls.is_empty() && parts.iter().all(|part| !matches!(part, MessagePart::Text { .. })) {
+                parts.push(MessagePart::text("ok"));
             }
             let mut results = Vec::new();
             for (number, (name, arguments, content, failed, pictures)) in calls.into_iter().enumerate() {
                 let id = CallId::new("filled in later");
-                let ending = if failed { Ending::Failed } else { Ending::Done };
-                results.push(Part::Result(CallResult {
+                let ending = if failed { ToolResultStatus::Failed } else { ToolResultStatus::Done };
+                results.push(MessagePart::Result(CallResult {
                     id: id.clone(),
                     name: name.clone(),
                     ending,
                     content,
                     images: vec![picture(number); pictures],
                 }));
-                parts.push(Part::Call(Call { id, name, arguments, dialect: None }));
+                parts.push(MessagePart::Call(Call { id, name, arguments, dialect: None }));
                 // Of calls that were made at once the first is signed.
                 if wire == Wire::Gemini && number == 0 {
                     let data = json!({"signs": "call", "thoughtSignature": "s"});
-                    parts.push(Part::Opaque(Opaque { wire: wire.name().into(), data }));
+                    parts.push(MessagePart::Opaque(OpaqueState { wire: wire.name().into(), data }));
                 }
             }
             if shown {
-                results.push(Part::Image(picture(9)));
+                results.push(MessagePart::Image(picture(9)));
             }
-            results.extend(reply.or_else(|| results.is_empty().then(|| "go".into())).map(Part::text));
+            results.extend(reply.or_else(|| results.is_empty().then(|| "go".into())).map(MessagePart::text));
             (parts, results)
         })
 }
 
 /// The wishes that a wire has words for, and a model that understands them.
-fn wish(wire: Wire) -> BoxedStrategy<(Thinking, &'static str)> {
-    let efforts = [Effort::Low, Effort::Medium, Effort::High];
-    let efforts = proptest::sample::select(efforts.to_vec()).prop_map(Thinking::Effort);
-    let (silent, off) = (Just(Thinking::Default), Just(Thinking::Off));
+fn wish(wire: Wire) -> BoxedStrategy<(ReasoningConfig, &'static str)> {
+    let efforts = [ReasoningEffort::Low, ReasoningEffort::Medium, ReasoningEffort::High];
+    let efforts = proptest::sample::select(efforts.to_vec()).prop_map(ReasoningConfig::Effort);
+    let (silent, off) = (Just(ReasoningConfig::Default), Just(ReasoningConfig::Off));
     match wire {
         Wire::Anthropic => {
             prop_oneof![(silent, Just("m")), (off, Just("m")), (efforts, Just("claude-opus-4-8"))].boxed()
@@ -155,22 +162,28 @@ fn wish(wire: Wire) -> BoxedStrategy<(Thinking, &'static str)> {
         // Only a model of Anthropic's is told there to make one call, or none.
         Wire::Bedrock => (prop_oneof![silent, off, efforts], Just("eu.anthropic.claude-opus-4-8")).boxed(),
         Wire::Gemini => {
-            let tokens = (1_u64..9999).prop_map(Thinking::Tokens);
-            (prop_oneof![silent, off, efforts, Just(Thinking::Effort(Effort::Minimal)), tokens], Just("gemini-3-pro"))
+            let tokens = (1_u64..9999).prop_map(ReasoningConfig::Tokens);
+            (
+                prop_oneof![silent, off, efforts, Just(ReasoningConfig::Effort(ReasoningEffort::Minimal)), tokens],
+                Just("gemini-3-pro"),
+            )
                 .boxed()
         }
-        Wire::Ollama => (prop_oneof![silent, off, Just(Thinking::Effort(Effort::Medium))], Just("m")).boxed(),
-        _ => (prop_oneof![silent, off, efforts, Just(Thinking::Effort(Effort::Minimal))], Just("m")).boxed(),
+        Wire::Ollama => {
+            (prop_oneof![silent, off, Just(ReasoningConfig::Effort(ReasoningEffort::Medium))], Just("m")).boxed()
+        }
+        _ => (prop_oneof![silent, off, efforts, Just(ReasoningConfig::Effort(ReasoningEffort::Minimal))], Just("m"))
+            .boxed(),
     }
 }
 
 /// The request as far as the wire has words for it.
 fn sayable(wire: Wire, mut request: Request) -> Request {
     if matches!(wire, Wire::Gemini | Wire::Ollama) {
-        request.parallel = Parallel::Many;
+        request.parallel_calls = ParallelCalls::Many;
     }
     if wire == Wire::Ollama {
-        request.choice = ToolChoice::Auto;
+        request.tool_choice = ToolChoice::Auto;
     }
     request
 }
@@ -188,18 +201,18 @@ fn request(wire: Wire) -> impl Strategy<Value = Request> {
         let mut messages = vec![Message::user("hello")];
         let mut count = 0;
         for (mut answer, mut reply) in turns {
-            for (number, part) in answer.iter_mut().filter(|part| matches!(part, Part::Call(_))).enumerate() {
-                if let Part::Call(call) = part {
+            for (number, part) in answer.iter_mut().filter(|part| matches!(part, MessagePart::Call(_))).enumerate() {
+                if let MessagePart::Call(call) = part {
                     call.id = CallId::new(format!("call-{}", count + number));
                 }
             }
             for part in &mut reply {
-                if let Part::Result(result) = part {
+                if let MessagePart::Result(result) = part {
                     result.id = CallId::new(format!("call-{count}"));
                     count += 1;
                     // This wire has no word for a failure: what the model reads says it.
                     if matches!(wire, Wire::OpenAiChat | Wire::OpenAiResponses | Wire::Ollama) {
-                        result.ending = Ending::Done;
+                        result.ending = ToolResultStatus::Done;
                     }
                 }
             }
@@ -207,24 +220,24 @@ fn request(wire: Wire) -> impl Strategy<Value = Request> {
             messages.push(Message { role: Role::User, parts: reply });
         }
         let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false});
-        let parallel = if one && choice != ToolChoice::None { Parallel::One } else { Parallel::Many };
+        let parallel = if one && choice != ToolChoice::None { ParallelCalls::One } else { ParallelCalls::Many };
         // A model that thinks takes no temperature there.
-        let cool = matches!(wire, Wire::Anthropic | Wire::Bedrock) && matches!(thinking, Thinking::Effort(_));
+        let cool = matches!(wire, Wire::Anthropic | Wire::Bedrock) && matches!(thinking, ReasoningConfig::Effort(_));
         let forced = matches!(choice, ToolChoice::Required | ToolChoice::Tool(_));
         let request = Request {
             model: model.into(),
             system: "Be brief.".into(),
             messages: messages.into(),
             tools: ToolSet::new(vec![ToolSpec::new("f", "does f", schema)]).unwrap(),
-            choice,
-            parallel,
-            max_output: limit.or((wire == Wire::Anthropic).then_some(8192)),
-            sampling: Sampling {
+            tool_choice: choice,
+            parallel_calls: parallel,
+            max_output_tokens: limit.or((wire == Wire::Anthropic).then_some(8192)),
+            sampling: SamplingParams {
                 temperature: (!cool || forced).then_some(0.5),
                 stop: if wire == Wire::OpenAiResponses { Vec::new() } else { stop },
-                ..Sampling::default()
+                ..SamplingParams::default()
             },
-            thinking,
+            reasoning: thinking,
             ..Request::default()
         };
         sayable(wire, request)
@@ -241,27 +254,31 @@ fn read_back(wire: Wire, request: &Request) -> Request {
     for message in request.messages.iter_mut().filter(|message| message.role == Role::User) {
         let (mut results, mut moved, mut own) = (Vec::new(), Vec::new(), Vec::new());
         for part in message.parts.drain(..) {
-            let Part::Result(mut result) = part else {
+            let MessagePart::Result(mut result) = part else {
                 own.push(part);
                 continue;
             };
             let pictures = std::mem::take(&mut result.images);
             if !pictures.is_empty() {
                 let noun = if pictures.len() == 1 { "picture" } else { "pictures" };
-                moved.push(Part::text(format!("[The {noun} of the result of `{}`, call {}:]", result.name, result.id)));
-                moved.extend(pictures.into_iter().map(Part::Image));
+                moved.push(MessagePart::text(format!(
+                    "[The {noun} of the result of `{}`, call {}:]",
+                    result.name, result.id
+                )));
+                moved.extend(pictures.into_iter().map(MessagePart::Image));
             }
-            results.push(Part::Result(result));
+            results.push(MessagePart::Result(result));
         }
         moved.append(&mut own);
         if wire == Wire::Ollama {
             let (pictures, words): (Vec<_>, Vec<_>) =
-                moved.into_iter().partition(|part| matches!(part, Part::Image(_)));
+                moved.into_iter().partition(|part| matches!(part, MessagePart::Image(_)));
             moved = pictures;
-            let words =
-                words.iter().filter_map(|part| if let Part::Text { text } = part { Some(text.as_str()) } else { None });
+            let words = words
+                .iter()
+                .filter_map(|part| if let MessagePart::Text { text } = part { Some(text.as_str()) } else { None });
             let words = words.collect::<Vec<_>>().join("\n\n");
-            moved.extend((!words.is_empty()).then(|| Part::text(words)));
+            moved.extend((!words.is_empty()).then(|| MessagePart::text(words)));
         }
         results.append(&mut moved);
         message.parts = results;
@@ -271,16 +288,20 @@ fn read_back(wire: Wire, request: &Request) -> Request {
 
 fn check(wire: Wire, request: &Request) {
     for cached in [false, true] {
-        let form =
-            Form { streamed: true, thought_field: Some("reasoning_content".into()), completion_limit: cached, cached };
+        let form = WireOptions {
+            streamed: true,
+            thought_field: Some("reasoning_content".into()),
+            completion_limit: cached,
+            cached,
+        };
         let body = wire.encode_request(request, &form).to_string();
-        let path = wire.endpoint(&request.model, form.streamed);
+        let path = wire.endpoint_path(&request.model, form.streamed);
         let back = wire.decode_request(&path, body.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{body}"));
         assert!(back.streamed);
         // Every field of a request has a debug form; sets of tools have no equality.
         let mut expected = read_back(wire, request);
         if cached && matches!(wire, Wire::Anthropic | Wire::Bedrock) {
-            expected.wishes.cache = Cache::Marked;
+            expected.options.cache = CacheControl::Marked;
         }
         assert_eq!(format!("{:#?}", back.request), format!("{expected:#?}"), "{body}");
     }
@@ -312,24 +333,24 @@ proptest! {
     #[test]
     fn budgets_come_back(tokens in 1024_u64..5000, room in 1_u64..5000) {
         let mut request = Request { model: "m".into(), messages: vec![Message::user("hi")].into(), ..Request::default() };
-        request.thinking = Thinking::Tokens(tokens);
-        request.max_output = Some(tokens + room);
+        request.reasoning = ReasoningConfig::Tokens(tokens);
+        request.max_output_tokens = Some(tokens + room);
         check(Wire::Anthropic, &request);
     }
 
     #[test]
     fn every_wish_is_read_as_its_nearest(tokens in any::<u64>(), limit in proptest::option::of(1_u64..99_999), model in "(m|claude-opus-4-8|gemini-2.5-pro|gemini-3-pro|gpt-oss)") {
         for wire in Wire::ALL {
-            for thinking in [Thinking::Tokens(tokens), Thinking::Effort(Effort::Minimal), Thinking::Effort(Effort::High)] {
-                let request = Request { model: model.clone(), max_output: limit, thinking, ..Request::default() };
-                let body = wire.encode_request(&request, &Form::default());
+            for thinking in [ReasoningConfig::Tokens(tokens), ReasoningConfig::Effort(ReasoningEffort::Minimal), ReasoningConfig::Effort(ReasoningEffort::High)] {
+                let request = Request { model: model.clone(), max_output_tokens: limit, reasoning: thinking, ..Request::default() };
+                let body = wire.encode_request(&request, &WireOptions::default());
                 if let Some(budget) = body["thinking"]["budget_tokens"].as_u64() {
                     prop_assert!(budget >= 1024 && budget < body["max_tokens"].as_u64().unwrap(), "{}", body);
                 }
-                let path = wire.endpoint(&request.model, false);
-                let back = wire.decode_request(&path, body.to_string().as_bytes()).unwrap().request.thinking;
+                let path = wire.endpoint_path(&request.model, false);
+                let back = wire.decode_request(&path, body.to_string().as_bytes()).unwrap().request.reasoning;
                 // What was read is what would be written.
-                let again = wire.encode_request(&Request { thinking: back, ..request.clone() }, &Form::default());
+                let again = wire.encode_request(&Request { reasoning: back, ..request.clone() }, &WireOptions::default());
                 prop_assert_eq!(again, body);
             }
         }
@@ -354,10 +375,11 @@ proptest! {
 }
 
 pub(crate) fn history() -> Vec<Message> {
-    let call =
-        |id: &str| Part::Call(Call { id: CallId::new(id), name: "f".into(), arguments: Map::new(), dialect: None });
+    let call = |id: &str| {
+        MessagePart::Call(Call { id: CallId::new(id), name: "f".into(), arguments: Map::new(), dialect: None })
+    };
     let result = |id: &str, ending| {
-        Part::Result(CallResult {
+        MessagePart::Result(CallResult {
             id: CallId::new(id),
             name: "f".into(),
             ending,
@@ -365,27 +387,30 @@ pub(crate) fn history() -> Vec<Message> {
             images: Vec::new(),
         })
     };
-    let foreign = Opaque { wire: "other".into(), data: json!({"x": 1}) };
+    let foreign = OpaqueState { wire: "other".into(), data: json!({"x": 1}) };
     vec![
         Message {
             role: Role::Assistant,
             parts: vec![
-                Part::Thought { text: "unsigned".into(), opaque: None },
-                Part::Opaque(foreign),
-                Part::text(" \n"),
+                MessagePart::Thought { text: "unsigned".into(), opaque: None },
+                MessagePart::Opaque(foreign),
+                MessagePart::text(" \n"),
                 call("functions.f:0"),
                 call("b"),
             ],
         },
-        Message { role: Role::User, parts: vec![Part::text("early words"), result("functions.f:0", Ending::Denied)] },
-        Message { role: Role::User, parts: vec![result("b", Ending::Done)] },
+        Message {
+            role: Role::User,
+            parts: vec![MessagePart::text("early words"), result("functions.f:0", ToolResultStatus::Denied)],
+        },
+        Message { role: Role::User, parts: vec![result("b", ToolResultStatus::Done)] },
     ]
 }
 
 #[test]
 fn anthropic_gets_what_it_insists_on() {
     let request = Request { model: "m".into(), messages: history().into(), ..Request::default() };
-    let body = Wire::Anthropic.encode_request(&request, &Form::default());
+    let body = Wire::Anthropic.encode_request(&request, &WireOptions::default());
     let messages = body["messages"].as_array().unwrap();
     assert_eq!(messages.len(), 2, "one message for each role in turn: {body:#}");
     let id = messages[0]["content"][0]["id"].as_str().unwrap();
@@ -405,77 +430,86 @@ fn anthropic_gets_what_it_insists_on() {
 
 #[test]
 fn cache_marks_stand_at_the_ends() {
-    let check = |last: Part, marked: bool| {
-        let messages = vec![Message::user("hi"), Message { role: Role::Assistant, parts: vec![Part::text("a"), last] }];
+    let check = |last: MessagePart, marked: bool| {
+        let messages =
+            vec![Message::user("hi"), Message { role: Role::Assistant, parts: vec![MessagePart::text("a"), last] }];
         let request =
             Request { model: "m".into(), system: "Be brief.".into(), messages: messages.into(), ..Request::default() };
         for cached in [false, true] {
-            let body = Wire::Anthropic.encode_request(&request, &Form { cached, ..Form::default() });
+            let body = Wire::Anthropic.encode_request(&request, &WireOptions { cached, ..WireOptions::default() });
             let mark = |block: &Value| block["cache_control"] == json!({"type": "ephemeral"});
             let blocks = &body["messages"][1]["content"];
             assert_eq!((mark(&body["system"][0]), mark(&blocks[1])), (cached, cached && marked), "{body:#}");
             assert!(!mark(&blocks[0]) && !mark(&body["messages"][0]["content"][0]), "{body:#}");
         }
     };
-    check(Part::text("b"), true);
-    check(Part::Call(Call { id: CallId::new("c"), name: "f".into(), arguments: Map::new(), dialect: None }), true);
+    check(MessagePart::text("b"), true);
+    check(
+        MessagePart::Call(Call { id: CallId::new("c"), name: "f".into(), arguments: Map::new(), dialect: None }),
+        true,
+    );
     // The API refuses a mark on thoughts.
     let data = json!({"type": "thinking", "signature": "s"});
-    let opaque = Opaque { wire: "anthropic".into(), data };
-    check(Part::Thought { text: "hm".into(), opaque: Some(opaque) }, false);
+    let opaque = OpaqueState { wire: "anthropic".into(), data };
+    check(MessagePart::Thought { text: "hm".into(), opaque: Some(opaque) }, false);
 }
 
 #[test]
 fn a_model_cannot_begin_to_think_in_the_middle_of_its_calls() {
-    let call = Part::Call(Call { id: CallId::new("c"), name: "f".into(), arguments: Map::new(), dialect: None });
+    let call = MessagePart::Call(Call { id: CallId::new("c"), name: "f".into(), arguments: Map::new(), dialect: None });
     let result = CallResult {
         id: CallId::new("c"),
         name: "f".into(),
-        ending: Ending::Done,
+        ending: ToolResultStatus::Done,
         content: "ok".into(),
         images: Vec::new(),
     };
-    let signed = |data: Value| Part::Opaque(Opaque { wire: "anthropic".into(), data });
-    let cool = || Sampling { temperature: Some(0.5), ..Sampling::default() };
-    let thinks = |parts: Vec<Part>, reply: Part| {
+    let signed = |data: Value| MessagePart::Opaque(OpaqueState { wire: "anthropic".into(), data });
+    let cool = || SamplingParams { temperature: Some(0.5), ..SamplingParams::default() };
+    let thinks = |parts: Vec<MessagePart>, reply: MessagePart| {
         let reply = Message { role: Role::User, parts: vec![reply] };
         let messages = vec![Message::user("hi"), Message { role: Role::Assistant, parts }, reply];
-        let thinking = Thinking::Tokens(2000);
-        let request =
-            Request { model: "m".into(), messages: messages.into(), thinking, sampling: cool(), ..Request::default() };
-        let body = Wire::Anthropic.encode_request(&request, &Form::default());
+        let thinking = ReasoningConfig::Tokens(2000);
+        let request = Request {
+            model: "m".into(),
+            messages: messages.into(),
+            reasoning: thinking,
+            sampling: cool(),
+            ..Request::default()
+        };
+        let body = Wire::Anthropic.encode_request(&request, &WireOptions::default());
         // It takes a temperature exactly when it does not think.
         assert_eq!(body["temperature"].is_null(), !body["thinking"].is_null(), "{body:#}");
         !body["thinking"].is_null()
     };
-    assert!(!thinks(vec![call.clone()], Part::Result(result.clone())));
+    assert!(!thinks(vec![call.clone()], MessagePart::Result(result.clone())));
     assert!(thinks(
         vec![signed(json!({"type": "redacted_thinking", "data": "x"})), call.clone()],
-        Part::Result(result)
+        MessagePart::Result(result)
     ));
-    assert!(thinks(vec![call], Part::text("go on")), "a turn of its own");
+    assert!(thinks(vec![call], MessagePart::text("go on")), "a turn of its own");
 }
 
 #[test]
 fn wishes_are_read_as_hosts_write_them() {
-    let check = |wire: Wire, members: Value, expected: Thinking| {
+    let check = |wire: Wire, members: Value, expected: ReasoningConfig| {
         let mut body = json!({"model": "m", "messages": []});
         body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
         let read = wire.decode_request("", body.to_string().as_bytes()).unwrap();
-        assert_eq!(read.request.thinking, expected, "{members}");
+        assert_eq!(read.request.reasoning, expected, "{members}");
     };
-    let high = Thinking::Effort(Effort::High);
+    let high = ReasoningConfig::Effort(ReasoningEffort::High);
     check(Wire::OpenAiChat, json!({"reasoning_effort": "xhigh"}), high);
     check(Wire::OpenAiChat, json!({"reasoning_effort": null, "reasoning": {"effort": "high"}}), high);
-    check(Wire::OpenAiChat, json!({"reasoning": {"max_tokens": 7}}), Thinking::Tokens(7));
-    check(Wire::OpenAiChat, json!({"reasoning": {"enabled": false}}), Thinking::Off);
+    check(Wire::OpenAiChat, json!({"reasoning": {"max_tokens": 7}}), ReasoningConfig::Tokens(7));
+    check(Wire::OpenAiChat, json!({"reasoning": {"enabled": false}}), ReasoningConfig::Off);
     check(Wire::Anthropic, json!({"thinking": {"type": "adaptive"}}), high);
     check(Wire::Anthropic, json!({"output_config": {"effort": "max"}}), high);
-    check(Wire::Anthropic, json!({"thinking": {"type": "enabled", "budget_tokens": 1}}), Thinking::Tokens(1));
+    check(Wire::Anthropic, json!({"thinking": {"type": "enabled", "budget_tokens": 1}}), ReasoningConfig::Tokens(1));
     check(
         Wire::Anthropic,
         json!({"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}}),
-        Thinking::Off,
+        ReasoningConfig::Off,
     );
     let body = json!({"model": "m", "messages": [], "thinking": {"type": "enabled"}});
     let error = Wire::Anthropic.decode_request("", body.to_string().as_bytes()).unwrap_err();
@@ -484,8 +518,10 @@ fn wishes_are_read_as_hosts_write_them() {
 
 #[test]
 fn openai_chat_gets_what_it_insists_on() {
-    let request = Request { model: "m".into(), messages: history().into(), max_output: Some(9), ..Request::default() };
-    let body = Wire::OpenAiChat.encode_request(&request, &Form { completion_limit: true, ..Form::default() });
+    let request =
+        Request { model: "m".into(), messages: history().into(), max_output_tokens: Some(9), ..Request::default() };
+    let body =
+        Wire::OpenAiChat.encode_request(&request, &WireOptions { completion_limit: true, ..WireOptions::default() });
     let messages = body["messages"].as_array().unwrap();
     let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["assistant", "tool", "user", "tool"]);

@@ -2,7 +2,7 @@
 //!
 //! What these are to a reader is in `rules`; here is what single hosts leave out, add or spell in their own way.
 
-use sabir_call::{Cut, DraftPart, DraftState, ModelErrorKind, StopReason};
+use sabir_call::{DraftPart, DraftState, ModelErrorKind, StopReason, Truncation};
 use sabir_wire::Wire;
 use serde_json::{Value, json};
 
@@ -173,7 +173,7 @@ fn errors_in_the_middle_have_many_shapes() {
         let (merged, report) = decode_all(Wire::OpenAiChat, &body);
         let error = report.error.unwrap_or_else(|| panic!("no error: {body}"));
         assert_eq!((error.kind, error.message.as_str()), (kind, words), "{body}");
-        assert!(merged.draft.calls().all(|call| call.state == DraftState::Cut(Cut::Broken)), "{body}");
+        assert!(merged.draft.calls().all(|call| call.state == DraftState::Cut(Truncation::Broken)), "{body}");
     };
     use ModelErrorKind as K;
     // As recording 354, of Groq.
@@ -269,8 +269,8 @@ fn anthropic_streams_end_in_many_ways() {
     );
     // The block ends, its JSON does not: the limit fell into it.
     let short = [call.clone(), input("{\"a\":"), stop, reason("max_tokens"), over];
-    assert_eq!(ending(&short), (DraftState::Cut(Cut::Limit), Some(StopReason::Length), true));
-    assert_eq!(ending(&[call, input("{\"a\":1}")]), (DraftState::Cut(Cut::Broken), None, false));
+    assert_eq!(ending(&short), (DraftState::Cut(Truncation::Limit), Some(StopReason::Length), true));
+    assert_eq!(ending(&[call, input("{\"a\":1}")]), (DraftState::Cut(Truncation::Broken), None, false));
 }
 
 #[test]

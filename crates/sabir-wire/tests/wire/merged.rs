@@ -1,19 +1,19 @@
 //! Events in a form that can be compared: owned, adjacent deltas merged.
 
-use sabir_call::{Draft, DraftState, Event, Sink};
-use sabir_wire::{Close, Decoder, Report, Wire};
+use sabir_call::{DraftResponse, DraftState, Event, EventSink};
+use sabir_wire::{BodyEnd, DecodeReport, ResponseDecoder, Wire};
 use serde_json::Value;
 
 /// Takes events as JSON values and merges adjacent deltas.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Merged {
     pub(crate) events: Vec<Value>,
-    pub(crate) draft: Draft,
+    pub(crate) draft: DraftResponse,
 }
 
-impl Sink for Merged {
-    fn event(&mut self, event: Event<'_>) {
-        self.draft.event(event);
+impl EventSink for Merged {
+    fn push_event(&mut self, event: Event<'_>) {
+        self.draft.push_event(event);
         let value = serde_json::to_value(event).unwrap();
         let same = |a: &Value, b: &Value| a["event"] == b["event"] && a["index"] == b["index"];
         if let (Event::Text { text } | Event::Thought { text } | Event::ArgDelta { text, .. }, Some(last)) =
@@ -31,8 +31,12 @@ impl Sink for Merged {
 }
 
 /// Decodes pieces of a body.
-pub(crate) fn decode<'a>(wire: Wire, pieces: impl IntoIterator<Item = &'a [u8]>, how: Close) -> (Merged, Report) {
-    let (mut merged, mut decoder) = (Merged::default(), Decoder::new(wire));
+pub(crate) fn decode<'a>(
+    wire: Wire,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    how: BodyEnd,
+) -> (Merged, DecodeReport) {
+    let (mut merged, mut decoder) = (Merged::default(), ResponseDecoder::new(wire));
     for piece in pieces {
         decoder.push(piece, &mut merged);
     }
@@ -42,12 +46,12 @@ pub(crate) fn decode<'a>(wire: Wire, pieces: impl IntoIterator<Item = &'a [u8]>,
 }
 
 /// Decodes a body in one piece that ended cleanly.
-pub(crate) fn decode_all(wire: Wire, body: &str) -> (Merged, Report) {
-    decode(wire, [body.as_bytes()], Close::Clean)
+pub(crate) fn decode_all(wire: Wire, body: &str) -> (Merged, DecodeReport) {
+    decode(wire, [body.as_bytes()], BodyEnd::Clean)
 }
 
 /// The calls that would run: closed, and not stopped by a fault.
-pub(crate) fn runnable(draft: &Draft) -> Vec<(String, Value)> {
+pub(crate) fn runnable(draft: &DraftResponse) -> Vec<(String, Value)> {
     let closed = draft.calls().filter(|call| call.state == DraftState::Closed);
     let sound = closed.filter(|call| draft.errors_of(call.index).next().is_none());
     sound

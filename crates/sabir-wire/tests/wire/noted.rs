@@ -1,14 +1,14 @@
 //! What a request loses on its way is told: results that failed, marks with a time, blocks of a system prompt; and remarks in streams.
 
-use sabir_call::{Protocol, Request};
-use sabir_wire::{Decoder, Encoder, Form, Head, Incoming, Wire};
+use sabir_call::{Request, ToolProtocol};
+use sabir_wire::{DecodedRequest, ResponseDecoder, ResponseEncoder, ResponseMetadata, Wire, WireOptions};
 use serde_json::{Value, json};
 
-fn read(body: &Value) -> Incoming {
+fn read(body: &Value) -> DecodedRequest {
     Wire::Anthropic.decode_request("/v1/messages", body.to_string().as_bytes()).unwrap()
 }
 
-fn with_system(system: Value) -> Incoming {
+fn with_system(system: Value) -> DecodedRequest {
     read(&json!({"model": "m", "max_tokens": 9, "system": system, "messages": [{"role": "user", "content": "hi"}]}))
 }
 
@@ -22,12 +22,12 @@ fn a_result_that_failed_is_told_where_no_word_says_so() {
             {"role": "user", "content": [result("a", true), result("b", false)]}]}))
         .request;
     let told = |request: &Request, back: Wire| {
-        let notes = back.weigh(request, &Form::default()).unwrap();
+        let notes = back.check_support(request, &WireOptions::default()).unwrap();
         notes.into_iter().any(|note| note.message.contains("`is_error`") && note.message.contains("words of 1 have"))
     };
-    let prompted = Request { protocol: Protocol::Prompted("cline".into()), ..request.clone() };
+    let prompted = Request { protocol: ToolProtocol::Prompted("cline".into()), ..request.clone() };
     for back in Wire::ALL {
-        let asked = back.encode_request(&request, &Form::default()).to_string();
+        let asked = back.encode_request(&request, &WireOptions::default()).to_string();
         let said = ["\"is_error\":true", "\"status\":\"error\"", "{\"error\":"].iter().any(|word| asked.contains(word));
         assert_eq!(told(&request, back), !said, "{back}: {asked}");
         assert!(!told(&prompted, back), "{back}");
@@ -62,15 +62,15 @@ fn marks_and_blocks_that_are_not_kept_are_told() {
 fn remarks_are_skipped_by_whoever_reads_a_stream() {
     for wire in Wire::ALL {
         let play = |remark: bool| {
-            let (mut encoder, mut bytes) = (Encoder::new(wire, Head::default()), Vec::new());
-            encoder.event(sabir_call::Event::Text { text: "hi" }, &mut bytes);
+            let (mut encoder, mut bytes) = (ResponseEncoder::new(wire, ResponseMetadata::default()), Vec::new());
+            encoder.encode_event(sabir_call::Event::Text { text: "hi" }, &mut bytes);
             if remark {
-                encoder.remark("sabir-report", "leaked_call=1", &mut bytes);
+                encoder.encode_comment("sabir-report", "leaked_call=1", &mut bytes);
             }
             encoder.finish(&mut bytes);
-            let (mut draft, mut decoder) = (sabir_call::Draft::default(), Decoder::new(wire));
+            let (mut draft, mut decoder) = (sabir_call::DraftResponse::default(), ResponseDecoder::new(wire));
             decoder.push(&bytes, &mut draft);
-            let report = decoder.finish(sabir_wire::Close::Clean, &mut draft);
+            let report = decoder.finish(sabir_wire::BodyEnd::Clean, &mut draft);
             assert!(report.ended && report.unreadable == 0, "{wire}");
             (draft.text(), String::from_utf8_lossy(&bytes).contains("leaked_call=1"))
         };

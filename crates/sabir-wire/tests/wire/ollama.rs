@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 use sabir_call::{
-    Cut, Draft, DraftState, Effort, ModelErrorKind, Request, StopReason, Thinking, ToolChoice, ToolSet, ToolSpec, Usage,
+    DraftResponse, DraftState, ModelErrorKind, ReasoningConfig, ReasoningEffort, Request, StopReason, ToolChoice,
+    ToolSet, ToolSpec, Truncation, Usage,
 };
-use sabir_wire::{BodyForm, Close, Decoder, Form, Wire};
+use sabir_wire::{BodyEnd, BodyForm, ResponseDecoder, Wire, WireOptions};
 use serde_json::{Value, json};
 
 use crate::gemini::requests::check_pairs;
@@ -54,12 +55,12 @@ pub(crate) fn body() -> String {
 fn lines_are_read_while_they_come() {
     let body = body();
     let half = body.find("Wörter").unwrap() + 40;
-    let (mut decoder, mut draft) = (Decoder::new(WIRE), Draft::default());
+    let (mut decoder, mut draft) = (ResponseDecoder::new(WIRE), DraftResponse::default());
     decoder.push(&body.as_bytes()[..half], &mut draft);
-    assert_eq!((decoder.events(), draft.text().as_str()), (2, "Wörter 😀 {\"}"));
+    assert_eq!((decoder.event_count(), draft.text().as_str()), (2, "Wörter 😀 {\"}"));
     decoder.push(&body.as_bytes()[half..], &mut draft);
     assert!(decoder.is_ended());
-    let report = decoder.finish(Close::Clean, &mut draft);
+    let report = decoder.finish(BodyEnd::Clean, &mut draft);
     assert_eq!((report.form, report.events, report.skipped), (BodyForm::Whole, 5, 0));
     assert_eq!(draft.stop, Some((StopReason::Calls, "stop".into())));
     let usage = Usage { input: Some(21), output: Some(40), ..Usage::default() };
@@ -111,8 +112,8 @@ fn every_end_has_a_reason() {
     let states = |lines: &[Value]| -> Vec<DraftState> {
         decode_all(WIRE, &self::lines(lines)).0.draft.calls().map(|call| call.state).collect()
     };
-    assert_eq!(states(&[bare.clone(), done("length")]), [DraftState::Cut(Cut::Limit)]);
-    assert_eq!(states(&[bare]), [DraftState::Cut(Cut::Broken)]);
+    assert_eq!(states(&[bare.clone(), done("length")]), [DraftState::Cut(Truncation::Limit)]);
+    assert_eq!(states(&[bare]), [DraftState::Cut(Truncation::Broken)]);
 }
 
 #[test]
@@ -130,10 +131,10 @@ fn requests_have_what_the_api_insists_on() {
         system: "Be brief.".into(),
         messages: history().into(),
         tools: ToolSet::new(vec![tool("f"), tool("g")]).unwrap(),
-        max_output: Some(9),
+        max_output_tokens: Some(9),
         ..Request::default()
     };
-    let body = WIRE.encode_request(&request, &Form::default());
+    let body = WIRE.encode_request(&request, &WireOptions::default());
     let messages = body["messages"].as_array().unwrap();
     let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["system", "assistant", "tool", "user", "tool"]);
@@ -144,7 +145,7 @@ fn requests_have_what_the_api_insists_on() {
     assert_eq!(messages[1]["tool_calls"][0]["function"]["arguments"], json!({}), "an object, not its text");
     assert_eq!((&body["options"], &body["stream"]), (&json!({"num_predict": 9}), &json!(false)));
     let offered = |choice: ToolChoice| {
-        let body = WIRE.encode_request(&Request { choice, ..request.clone() }, &Form::default());
+        let body = WIRE.encode_request(&Request { tool_choice: choice, ..request.clone() }, &WireOptions::default());
         body["tools"].as_array().map_or(0, Vec::len)
     };
     assert_eq!(
@@ -155,20 +156,20 @@ fn requests_have_what_the_api_insists_on() {
 
 #[test]
 fn thinking_is_said_as_the_model_knows_it() {
-    let check = |model: &str, thinking: Thinking, expected: Value, back: Thinking| {
-        let request = Request { model: model.into(), thinking, ..Request::default() };
-        let body = WIRE.encode_request(&request, &Form::default());
+    let check = |model: &str, thinking: ReasoningConfig, expected: Value, back: ReasoningConfig| {
+        let request = Request { model: model.into(), reasoning: thinking, ..Request::default() };
+        let body = WIRE.encode_request(&request, &WireOptions::default());
         assert_eq!(body["think"], expected);
-        assert_eq!(WIRE.decode_request("", body.to_string().as_bytes()).unwrap().request.thinking, back);
+        assert_eq!(WIRE.decode_request("", body.to_string().as_bytes()).unwrap().request.reasoning, back);
     };
-    let effort = Thinking::Effort;
-    check("qwen3", Thinking::Default, Value::Null, Thinking::Default);
-    check("qwen3", Thinking::Off, json!(false), Thinking::Off);
-    check("qwen3", effort(Effort::High), json!(true), effort(Effort::Medium));
-    check("qwen3", Thinking::Tokens(7), json!(true), effort(Effort::Medium));
-    check("gpt-oss:20b", effort(Effort::High), json!("high"), effort(Effort::High));
-    check("gpt-oss:20b", effort(Effort::Minimal), json!("low"), effort(Effort::Low));
-    check("gpt-oss:20b", Thinking::Tokens(8000), json!("medium"), effort(Effort::Medium));
+    let effort = ReasoningConfig::Effort;
+    check("qwen3", ReasoningConfig::Default, Value::Null, ReasoningConfig::Default);
+    check("qwen3", ReasoningConfig::Off, json!(false), ReasoningConfig::Off);
+    check("qwen3", effort(ReasoningEffort::High), json!(true), effort(ReasoningEffort::Medium));
+    check("qwen3", ReasoningConfig::Tokens(7), json!(true), effort(ReasoningEffort::Medium));
+    check("gpt-oss:20b", effort(ReasoningEffort::High), json!("high"), effort(ReasoningEffort::High));
+    check("gpt-oss:20b", effort(ReasoningEffort::Minimal), json!("low"), effort(ReasoningEffort::Low));
+    check("gpt-oss:20b", ReasoningConfig::Tokens(8000), json!("medium"), effort(ReasoningEffort::Medium));
 }
 
 #[test]
@@ -176,7 +177,7 @@ fn clients_say_less_than_they_could() {
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "", "images": ["/9j/4AAQ"]}], "options": {"num_predict": -1}});
     let incoming = WIRE.decode_request("/api/chat", body.to_string().as_bytes()).unwrap();
     assert!(incoming.streamed, "streaming is what it does unless told otherwise");
-    assert_eq!(incoming.request.max_output, None);
+    assert_eq!(incoming.request.max_output_tokens, None);
     let shown = format!("{:?}", incoming.request.messages[0].parts);
     assert!(shown.contains("image/jpeg"), "{shown}");
 }
@@ -204,8 +205,8 @@ fn results_find_their_calls_without_ids() {
     let body = json!({"model": "m", "messages": messages}).to_string();
     let mut request = WIRE.decode_request("/api/chat", body.as_bytes()).unwrap().request;
     for wire in Wire::ALL {
-        let encoded = wire.encode_request(&request, &Form::default()).to_string();
-        request = wire.decode_request(&wire.endpoint("m", false), encoded.as_bytes()).unwrap().request;
+        let encoded = wire.encode_request(&request, &WireOptions::default()).to_string();
+        request = wire.decode_request(&wire.endpoint_path("m", false), encoded.as_bytes()).unwrap().request;
         check_pairs(&request, 6);
     }
 }
@@ -238,7 +239,7 @@ proptest! {
     #[test]
     fn any_lines_keep_the_contract(all in proptest::collection::vec(wild_line(), 0..9), sizes in proptest::collection::vec(1_usize..90, 1..9)) {
         let body = lines(&all);
-        for how in [Close::Clean, Close::Broken] {
+        for how in [BodyEnd::Clean, BodyEnd::Broken] {
             // `decode` holds the contract: one start and one end for each call, nothing outside of it.
             let expected = decode(WIRE, [body.as_bytes()], how);
             prop_assert_eq!(&decode(WIRE, split(body.as_bytes(), &sizes), how), &expected);

@@ -5,7 +5,7 @@ use sabir_wire::ProviderError;
 
 #[track_caller]
 fn check(who: &str, status: u16, body: &str, expected: Kind) {
-    let error = ProviderError::read(body.as_bytes()).unwrap_or_else(|| panic!("{who}: unread: {body}"));
+    let error = ProviderError::from_body(body.as_bytes()).unwrap_or_else(|| panic!("{who}: unread: {body}"));
     assert_eq!(error.clone().with_status(status).kind, expected, "{who}, by status: {body}");
     // The same as an event of a stream, which has no status, is at least no overflow where it was none.
     assert_eq!(error.kind == Kind::TooLong, expected == Kind::TooLong, "{who}, in a stream: {body}");

@@ -1,7 +1,7 @@
 //! Pictures of results: where each wire has room for them, and where they stand if it has none.
 
-use sabir_call::{Call, CallId, CallResult, Ending, Image, Message, Part, Request, Role};
-use sabir_wire::{Form, Wire};
+use sabir_call::{Call, CallId, CallResult, Image, Message, MessagePart, Request, Role, ToolResultStatus};
+use sabir_wire::{Wire, WireOptions};
 use serde_json::{Map, Value, json};
 
 use crate::histories::picture;
@@ -9,20 +9,24 @@ use crate::histories::picture;
 /// What the results of two calls become: one with a picture and without words, one with two pictures.
 #[track_caller]
 fn check(wire: Wire, model: &str, pointer: &str, expected: Value) {
-    let call =
-        |id: &str| Part::Call(Call { id: CallId::new(id), name: "look".into(), arguments: Map::new(), dialect: None });
+    let call = |id: &str| {
+        MessagePart::Call(Call { id: CallId::new(id), name: "look".into(), arguments: Map::new(), dialect: None })
+    };
     let result = |id: &str, content: &str, images: usize| {
         let images =
             (0..images).map(|number| Image { data: format!("iVBORw0KGgo{id}{number}"), ..picture(0) }).collect();
         let (id, name, content) = (CallId::new(id), "look".to_owned(), content.to_owned());
-        Part::Result(CallResult { id, name, ending: Ending::Done, content, images })
+        MessagePart::Result(CallResult { id, name, ending: ToolResultStatus::Done, content, images })
     };
     let messages = vec![
         Message { role: Role::Assistant, parts: vec![call("a"), call("b")] },
-        Message { role: Role::User, parts: vec![Part::text("go on"), result("a", "", 1), result("b", "two", 2)] },
+        Message {
+            role: Role::User,
+            parts: vec![MessagePart::text("go on"), result("a", "", 1), result("b", "two", 2)],
+        },
     ];
     let request = Request { model: model.into(), messages: messages.into(), ..Request::default() };
-    let body = wire.encode_request(&request, &Form::default());
+    let body = wire.encode_request(&request, &WireOptions::default());
     assert_eq!(body.pointer(pointer), Some(&expected), "{body:#}");
 }
 
@@ -81,7 +85,7 @@ fn pictures_of_a_clients_results_are_read() {
         let body = json!({"model": "m", "messages": messages}).to_string();
         let read = wire.decode_request("", body.as_bytes()).unwrap().request;
         let pictures = read.messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
-            Part::Result(result) => Some((result.content.as_str(), result.images.as_slice())),
+            MessagePart::Result(result) => Some((result.content.as_str(), result.images.as_slice())),
             _ => None,
         });
         assert_eq!(pictures.collect::<Vec<_>>(), [("x", [picture(1)].as_slice())]);

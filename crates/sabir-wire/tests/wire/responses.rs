@@ -1,7 +1,7 @@
 //! The rules of OpenAI Responses, one hand-written body each.
 
-use sabir_call::{Cut, DraftPart, DraftState, ModelErrorKind, StopReason};
-use sabir_wire::{Close, Encoder, Head, Report, Wire};
+use sabir_call::{DraftPart, DraftState, ModelErrorKind, StopReason, Truncation};
+use sabir_wire::{BodyEnd, DecodeReport, ResponseEncoder, ResponseMetadata, Wire};
 use serde_json::{Value, json};
 
 use crate::merged::{Merged, decode, decode_all, runnable};
@@ -39,7 +39,7 @@ fn completed() -> Value {
     json!({"type": "response.completed", "response": {"object": "response", "status": "completed", "output": []}})
 }
 
-fn read(events: &[Value]) -> (Merged, Report) {
+fn read(events: &[Value]) -> (Merged, DecodeReport) {
     decode_all(WIRE, &stream(events))
 }
 
@@ -322,10 +322,12 @@ fn a_phase_is_kept_before_its_words() {
     };
     assert_eq!(opaque.data, json!({"type": "message", "phase": "commentary"}));
     // It is written again as the client read it.
-    let (mut encoder, mut bytes) = (Encoder::new(WIRE, Head::default()), Vec::new());
-    sabir_wire::play(&merged.draft, 3, &mut |event: sabir_call::Event<'_>| encoder.event(event, &mut bytes));
+    let (mut encoder, mut bytes) = (ResponseEncoder::new(WIRE, ResponseMetadata::default()), Vec::new());
+    sabir_wire::replay_draft(&merged.draft, 3, &mut |event: sabir_call::Event<'_>| {
+        encoder.encode_event(event, &mut bytes)
+    });
     encoder.finish(&mut bytes);
-    assert_eq!(decode(WIRE, [&bytes[..]], Close::Clean).0.draft.parts, merged.draft.parts);
+    assert_eq!(decode(WIRE, [&bytes[..]], BodyEnd::Clean).0.draft.parts, merged.draft.parts);
 }
 
 #[test]
@@ -348,7 +350,7 @@ fn responses_end_in_many_ways() {
     let refusal = piece("refusal.delta", 0, "m", "delta", "I cannot.");
     assert_eq!(ending(&[refusal, completed()]), (Some(StopReason::Refused), None, true));
     // The limit inside a call, told at once and told of the item.
-    let cut = Some(DraftState::Cut(Cut::Limit));
+    let cut = Some(DraftState::Cut(Truncation::Limit));
     let limit = incomplete("max_output_tokens");
     assert_eq!(ending(&[open[0].clone(), open[1].clone(), limit.clone()]), (Some(StopReason::Length), cut, true));
     let mut short = item("done", 0, call("f", "c", "f", "{\"a\":1}"));
@@ -356,7 +358,7 @@ fn responses_end_in_many_ways() {
     assert_eq!(ending(&[open[0].clone(), short, limit]), (Some(StopReason::Length), cut, true));
     // No final response: what was done is done.
     assert_eq!(ending(&[done]), (None, Some(DraftState::Closed), false));
-    assert_eq!(ending(&open), (None, Some(DraftState::Cut(Cut::Broken)), false));
+    assert_eq!(ending(&open), (None, Some(DraftState::Cut(Truncation::Broken)), false));
     let body = stream(&[text]) + "data: [DONE]\n\n";
     assert!(decode_all(WIRE, &body).1.ended);
 }
@@ -372,7 +374,7 @@ fn errors_of_every_shape_are_errors() {
         let (merged, report) = read(&[open.clone(), error]);
         let found = report.error.unwrap();
         assert_eq!((found.kind, found.message.as_str()), (ModelErrorKind::Unavailable, "sorry"));
-        assert_eq!(merged.draft.calls().next().unwrap().state, DraftState::Cut(Cut::Broken));
+        assert_eq!(merged.draft.calls().next().unwrap().state, DraftState::Cut(Truncation::Broken));
     }
     let wordless = json!({"type": "response.failed", "response": {"status": "failed", "error": null}});
     assert!(read(&[open, wordless]).1.error.is_some());
@@ -411,7 +413,7 @@ fn whole_responses_decode_too() {
     // At the limit, the last call can only be trusted if it says that it is complete.
     let (merged, _) = decode_all(WIRE, &body("incomplete", last).to_string());
     assert_eq!(json!(runnable(&merged.draft)), json!([["f", {"a": 1}]]));
-    assert_eq!(merged.draft.call(1).unwrap().state, DraftState::Cut(Cut::Limit));
+    assert_eq!(merged.draft.call_by_index(1).unwrap().state, DraftState::Cut(Truncation::Limit));
     let (merged, _) = decode_all(WIRE, &body("incomplete", whole("f2", "c2", "g", "{}")).to_string());
     assert_eq!(runnable(&merged.draft).len(), 2);
 }

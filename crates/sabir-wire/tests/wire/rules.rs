@@ -1,7 +1,7 @@
 //! The merge rules, one hand-written body each.
 
-use sabir_call::{Cut, DraftPart, DraftState, Event, FaultKind, ModelErrorKind, StopReason};
-use sabir_wire::{BodyForm, Close, Encoder, Head, Wire};
+use sabir_call::{DraftPart, DraftState, Event, FaultKind, ModelErrorKind, StopReason, Truncation};
+use sabir_wire::{BodyEnd, BodyForm, ResponseEncoder, ResponseMetadata, Wire};
 use serde_json::{Value, json};
 
 use crate::merged::{decode, decode_all, runnable};
@@ -151,10 +151,10 @@ fn a_call_without_a_name_never_runs() {
 #[test]
 fn unfinished_arguments_are_cut_whatever_the_reason() {
     for (word, native, why) in [
-        ("length", N, Cut::Limit),
-        ("tool_calls", N, Cut::Ended),
+        ("length", N, Truncation::Limit),
+        ("tool_calls", N, Truncation::Ended),
         // OpenRouter's word hides the model's own reason.
-        ("tool_calls", json!("MAX_TOKENS"), Cut::Limit),
+        ("tool_calls", json!("MAX_TOKENS"), Truncation::Limit),
     ] {
         for arguments in ["{\"a\":\"x", ""] {
             let mut end = finish(word);
@@ -162,7 +162,7 @@ fn unfinished_arguments_are_cut_whatever_the_reason() {
             let body = chat(&[delta(json!([call(json!(0), "c".into(), "f".into(), arguments.into())])), end]);
             let (merged, _) = decode_all(Wire::OpenAiChat, &body);
             // No arguments at all are a whole call, unless the limit may have eaten them.
-            let whole = arguments.is_empty() && why == Cut::Ended;
+            let whole = arguments.is_empty() && why == Truncation::Ended;
             let expected = if whole { DraftState::Closed } else { DraftState::Cut(why) };
             assert_eq!(merged.draft.calls().next().unwrap().state, expected, "{word} {arguments}");
         }
@@ -231,14 +231,14 @@ fn errors_in_the_middle_cut_what_is_open() {
     let error =
         json!({"error": {"code": 502, "message": "upstream"}, "choices": [{"delta": {}, "finish_reason": "error"}]});
     let (merged, report) = decode_all(Wire::OpenAiChat, &chat(&[open, error, json!("[DONE]")]));
-    assert_eq!(merged.draft.calls().next().unwrap().state, DraftState::Cut(Cut::Broken));
+    assert_eq!(merged.draft.calls().next().unwrap().state, DraftState::Cut(Truncation::Broken));
     assert_eq!(report.error.unwrap().kind, ModelErrorKind::Unavailable);
     let body = anthropic(&[
         json!({"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t", "name": "f", "input": {}}}),
         json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
     ]);
     let (merged, report) = decode_all(Wire::Anthropic, &body);
-    assert_eq!(merged.draft.calls().next().unwrap().state, DraftState::Cut(Cut::Broken));
+    assert_eq!(merged.draft.calls().next().unwrap().state, DraftState::Cut(Truncation::Broken));
     assert_eq!(report.error.unwrap().kind, ModelErrorKind::Unavailable);
     assert!(!report.ended);
 }
@@ -250,7 +250,7 @@ fn an_unreadable_event_poisons_open_calls_and_nothing_else() {
     let text = json!({"choices": [{"delta": {"content": "still here"}}]});
     let (merged, report) =
         decode_all(Wire::OpenAiChat, &chat(&[open, json!("{oops"), rest, text, finish("tool_calls")]));
-    assert_eq!(merged.draft.calls().next().unwrap().state, DraftState::Cut(Cut::Broken));
+    assert_eq!(merged.draft.calls().next().unwrap().state, DraftState::Cut(Truncation::Broken));
     assert_eq!((merged.draft.text().as_str(), report.unreadable), ("still here", 1));
     assert_eq!(merged.draft.faults[0].kind, FaultKind::Provider);
 }
@@ -361,10 +361,10 @@ fn blocks_may_be_doubled_lost_or_never_stopped() {
     assert_eq!(states(&[start("a"), start("a"), json_delta("{}"), stop.clone(), end.clone()]), [DraftState::Closed]);
     assert_eq!(
         states(&[start("a"), json_delta("{}"), start("b"), json_delta("{}"), stop.clone(), end.clone()]),
-        [DraftState::Cut(Cut::Ended), DraftState::Closed]
+        [DraftState::Cut(Truncation::Ended), DraftState::Closed]
     );
     // Never stopped: whole or not, it is cut, and the message goes on.
-    assert_eq!(states(&[start("a"), json_delta("{}"), end.clone()]), [DraftState::Cut(Cut::Ended)]);
+    assert_eq!(states(&[start("a"), json_delta("{}"), end.clone()]), [DraftState::Cut(Truncation::Ended)]);
     // A delta for nothing is a fault.
     let (merged, report) = decode_all(Wire::Anthropic, &anthropic(&[json_delta("{}"), end.clone()]));
     assert_eq!((merged.draft.faults.len(), report.unreadable), (1, 1));
@@ -406,7 +406,7 @@ fn whole_bodies_decode_too() {
     // At the limit the last block cannot be trusted.
     let (merged, _) = decode_all(Wire::Anthropic, &body("max_tokens").to_string());
     assert_eq!(json!(runnable(&merged.draft)), json!([["f", {"a": 1}]]));
-    assert_eq!(merged.draft.call(1).unwrap().state, DraftState::Cut(Cut::Limit));
+    assert_eq!(merged.draft.call_by_index(1).unwrap().state, DraftState::Cut(Truncation::Limit));
 }
 
 #[test]
@@ -455,17 +455,17 @@ fn other_choices_are_left_out() {
 #[test]
 fn too_many_calls_are_told_once() {
     for wire in Wire::ALL {
-        let (mut encoder, mut body) = (Encoder::new(wire, Head::default()), Vec::new());
+        let (mut encoder, mut body) = (ResponseEncoder::new(wire, ResponseMetadata::default()), Vec::new());
         for index in 0..520 {
             let id = format!("c{index}");
-            encoder.event(
+            encoder.encode_event(
                 Event::CallStart { index, id: Some(&id), name: "f", dialect: None, at: 0, name_at: 0 },
                 &mut body,
             );
-            encoder.event(Event::CallEnd { index, at: 0 }, &mut body);
+            encoder.encode_event(Event::CallEnd { index, at: 0 }, &mut body);
         }
         encoder.finish(&mut body);
-        let (merged, report) = decode(wire, [&body[..]], Close::Clean);
+        let (merged, report) = decode(wire, [&body[..]], BodyEnd::Clean);
         let faults: Vec<_> = merged.draft.faults.iter().map(|fault| (fault.kind, fault.message.as_str())).collect();
         assert_eq!(faults, [(FaultKind::Limit, "more than 512 calls in one response")], "{wire}");
         assert_eq!((runnable(&merged.draft).len(), report.ended), (512, true), "{wire}");

@@ -1,9 +1,9 @@
 //! Law 1 and law 3: no split changes the events, no cut completes a call.
 
 use proptest::prelude::*;
-use sabir_call::{Cut, DraftState};
+use sabir_call::{DraftState, Truncation};
 use sabir_wire::sse::{self, MAX_EVENT, SseDecoder, SseEvent};
-use sabir_wire::{Close, Wire};
+use sabir_wire::{BodyEnd, Wire};
 use serde_json::{Value, json};
 
 use crate::merged::decode;
@@ -135,14 +135,14 @@ fn bodies() -> Vec<(Wire, String)> {
 #[test]
 fn no_split_changes_the_events() {
     for (wire, body) in bodies() {
-        let expected = decode(wire, [body.as_bytes()], Close::Clean);
+        let expected = decode(wire, [body.as_bytes()], BodyEnd::Clean);
         assert_eq!(expected.0.draft.faults, []);
         for size in 1..9 {
-            assert_eq!(decode(wire, body.as_bytes().chunks(size), Close::Clean), expected, "chunks of {size}");
+            assert_eq!(decode(wire, body.as_bytes().chunks(size), BodyEnd::Clean), expected, "chunks of {size}");
         }
         for split in 0..=body.len() {
             let (head, tail) = body.as_bytes().split_at(split);
-            assert_eq!(decode(wire, [head, tail], Close::Clean), expected, "{wire} split at {split}");
+            assert_eq!(decode(wire, [head, tail], BodyEnd::Clean), expected, "{wire} split at {split}");
         }
     }
 }
@@ -150,23 +150,23 @@ fn no_split_changes_the_events() {
 #[test]
 fn no_cut_completes_a_call() {
     for (wire, body) in bodies() {
-        let (whole, _) = decode(wire, [body.as_bytes()], Close::Clean);
+        let (whole, _) = decode(wire, [body.as_bytes()], BodyEnd::Clean);
         for cut in 0..body.len() {
             let head = &body.as_bytes()[..cut];
-            for how in [Close::Clean, Close::Broken, Close::Cancelled] {
+            for how in [BodyEnd::Clean, BodyEnd::Broken, BodyEnd::Cancelled] {
                 let (part, report) = decode(wire, [head], how);
                 assert!(whole.draft.text().starts_with(&part.draft.text()), "{wire} cut at {cut}: text");
                 for call in part.draft.calls().filter(|call| call.state == DraftState::Closed) {
-                    let known = whole.draft.call(call.index).unwrap();
+                    let known = whole.draft.call_by_index(call.index).unwrap();
                     assert_eq!(call, known, "{wire} cut at {cut}: a closed call is the whole call");
                     assert!(
                         end_was_seen(wire, &body[..floor(&body, cut)], &call.name),
                         "{wire} cut at {cut}: {call:?}"
                     );
                 }
-                if how == Close::Cancelled && !report.ended {
+                if how == BodyEnd::Cancelled && !report.ended {
                     let cut_calls = part.draft.calls().filter(|call| call.state != DraftState::Closed);
-                    assert!(cut_calls.into_iter().all(|call| call.state == DraftState::Cut(Cut::Cancelled)));
+                    assert!(cut_calls.into_iter().all(|call| call.state == DraftState::Cut(Truncation::Cancelled)));
                 }
             }
         }
@@ -219,7 +219,7 @@ proptest! {
             let at = at.index(body.len());
             body[at] = byte;
         }
-        prop_assert_eq!(decode(wire, split(&body, &sizes), Close::Clean), decode(wire, [&body[..]], Close::Clean));
+        prop_assert_eq!(decode(wire, split(&body, &sizes), BodyEnd::Clean), decode(wire, [&body[..]], BodyEnd::Clean));
     }
 
     #[test]
@@ -229,7 +229,7 @@ proptest! {
             (Wire::Anthropic, anthropic(&events.iter().map(|event| event.1.clone()).collect::<Vec<_>>())),
             (Wire::OpenAiResponses, anthropic(&events.iter().map(|event| event.2.clone()).collect::<Vec<_>>())),
         ] {
-            for how in [Close::Clean, Close::Broken] {
+            for how in [BodyEnd::Clean, BodyEnd::Broken] {
                 // `decode` holds the contract: one start and one end for each call, nothing outside of it.
                 let expected = decode(wire, [body.as_bytes()], how);
                 prop_assert_eq!(&decode(wire, split(body.as_bytes(), &sizes), how), &expected);
@@ -245,7 +245,7 @@ proptest! {
     #[test]
     fn what_is_encoded_is_decoded(name in "[a-z]{0,5}", data in "[a-ü\n :]{0,40}") {
         let mut bytes = Vec::new();
-        sse::encode(&name, &data, &mut bytes);
+        sse::encode_event(&name, &data, &mut bytes);
         prop_assert_eq!(events([&bytes[..]]), vec![message(&name, &data, "")]);
     }
 }

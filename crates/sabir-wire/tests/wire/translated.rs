@@ -2,13 +2,13 @@
 
 use proptest::prelude::*;
 use sabir_call::{
-    Cache, Call, CallId, CallResult, Ending, Format, Message, Opaque, Parallel, Part, Protocol, Request, Role,
-    Sampling, ToolChoice, ToolSet, ToolSpec, Wishes,
+    CacheControl, Call, CallId, CallResult, Message, MessagePart, OpaqueState, ParallelCalls, Request, RequestOptions,
+    ResponseFormat, Role, SamplingParams, ToolChoice, ToolProtocol, ToolResultStatus, ToolSet, ToolSpec,
 };
-use sabir_wire::{Form, Wire};
+use sabir_wire::{Wire, WireOptions};
 use serde_json::{Map, Value, json};
 
-fn sampling() -> impl Strategy<Value = Sampling> {
+fn sampling() -> impl Strategy<Value = SamplingParams> {
     let share = || proptest::option::of(prop_oneof![Just(0.25), Just(1.0)]);
     (
         (share(), share(), share(), share()),
@@ -16,23 +16,17 @@ fn sampling() -> impl Strategy<Value = Sampling> {
         proptest::option::of(any::<i64>()),
         proptest::collection::vec("[a-z]{1,3}", 0..3),
     )
-        .prop_map(|((temperature, top_p, presence_penalty, frequency_penalty), top_k, seed, stop)| Sampling {
-            temperature,
-            top_p,
-            top_k,
-            seed,
-            presence_penalty,
-            frequency_penalty,
-            stop,
+        .prop_map(|((temperature, top_p, presence_penalty, frequency_penalty), top_k, seed, stop)| {
+            SamplingParams { temperature, top_p, top_k, seed, presence_penalty, frequency_penalty, stop }
         })
 }
 
-fn wishes() -> impl Strategy<Value = Wishes> {
+fn wishes() -> impl Strategy<Value = RequestOptions> {
     let schema = || json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]});
     let format = prop_oneof![
-        Just(Format::Text),
-        Just(Format::Json),
-        any::<bool>().prop_map(move |strict| Format::Schema { name: "form".into(), schema: schema(), strict }),
+        Just(ResponseFormat::Text),
+        Just(ResponseFormat::Json),
+        any::<bool>().prop_map(move |strict| ResponseFormat::Schema { name: "form".into(), schema: schema(), strict }),
     ];
     let word = |words: &[&str]| {
         proptest::option::of(proptest::sample::select(words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()))
@@ -46,13 +40,13 @@ fn wishes() -> impl Strategy<Value = Wishes> {
         any::<bool>(),
         any::<bool>(),
     )
-        .prop_map(|(format, verbosity, user, tier, cache_key, marked, strict)| Wishes {
+        .prop_map(|(format, verbosity, user, tier, cache_key, marked, strict)| RequestOptions {
             format,
             verbosity,
             user,
             tier,
             cache_key,
-            cache: if marked { Cache::Marked } else { Cache::Unmarked },
+            cache: if marked { CacheControl::Marked } else { CacheControl::Unmarked },
             strict: if strict { vec!["f".to_owned()] } else { Vec::new() },
             native: Vec::new(),
         })
@@ -62,11 +56,11 @@ fn history() -> Vec<Message> {
     let arguments = Map::from_iter([("a".to_owned(), json!("ü\n\"x\""))]);
     let (id, name) = (CallId::new("call-1"), "f".to_owned());
     let call = Call { id: id.clone(), name: name.clone(), arguments, dialect: None };
-    let result = CallResult { id, name, ending: Ending::Done, content: "done".into(), images: Vec::new() };
+    let result = CallResult { id, name, ending: ToolResultStatus::Done, content: "done".into(), images: Vec::new() };
     vec![
         Message::user("hello"),
-        Message { role: Role::Assistant, parts: vec![Part::text("Look."), Part::Call(call)] },
-        Message { role: Role::User, parts: vec![Part::Result(result), Part::text("go on")] },
+        Message { role: Role::Assistant, parts: vec![MessagePart::text("Look."), MessagePart::Call(call)] },
+        Message { role: Role::User, parts: vec![MessagePart::Result(result), MessagePart::text("go on")] },
     ]
 }
 
@@ -76,17 +70,17 @@ fn request() -> impl Strategy<Value = Request> {
         |(sampling, wishes, choice, one, limit)| {
             let schema =
                 json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false});
-            let parallel = if one && choice != ToolChoice::None { Parallel::One } else { Parallel::Many };
+            let parallel = if one && choice != ToolChoice::None { ParallelCalls::One } else { ParallelCalls::Many };
             Request {
                 model: "anthropic.m".into(),
                 system: "Be brief.".into(),
                 messages: history().into(),
                 tools: ToolSet::new(vec![ToolSpec::new("f", "does f", schema)]).unwrap(),
-                choice,
-                parallel,
-                max_output: Some(limit),
+                tool_choice: choice,
+                parallel_calls: parallel,
+                max_output_tokens: Some(limit),
                 sampling,
-                wishes,
+                options: wishes,
                 ..Request::default()
             }
         },
@@ -94,10 +88,10 @@ fn request() -> impl Strategy<Value = Request> {
 }
 
 /// The request without what a wire says that it leaves out, and with the form of the answer as it has words for it.
-fn without(wire: Wire, form: &Form, request: &Request) -> Request {
+fn without(wire: Wire, form: &WireOptions, request: &Request) -> Request {
     let mut request = request.clone();
-    for note in wire.weigh(&request, form).unwrap() {
-        let (sampling, wishes) = (&mut request.sampling, &mut request.wishes);
+    for note in wire.check_support(&request, form).unwrap() {
+        let (sampling, wishes) = (&mut request.sampling, &mut request.options);
         match note.path.as_str() {
             "temperature" => sampling.temperature = None,
             "top_p" => sampling.top_p = None,
@@ -110,21 +104,21 @@ fn without(wire: Wire, form: &Form, request: &Request) -> Request {
             "user" => wishes.user = None,
             "service_tier" => wishes.tier = None,
             "prompt_cache_key" => wishes.cache_key = None,
-            "response_format" => wishes.format = Format::Text,
-            "cache_control" => wishes.cache = Cache::Unmarked,
+            "response_format" => wishes.format = ResponseFormat::Text,
+            "cache_control" => wishes.cache = CacheControl::Unmarked,
             "tools" => wishes.strict.clear(),
-            "tool_choice" => request.choice = ToolChoice::Auto,
-            "parallel_tool_calls" => request.parallel = Parallel::Many,
+            "tool_choice" => request.tool_choice = ToolChoice::Auto,
+            "parallel_tool_calls" => request.parallel_calls = ParallelCalls::Many,
             other => panic!("{other}: {note}"),
         }
     }
-    if let (Wire::Ollama, ToolChoice::None) = (wire, &request.choice) {
+    if let (Wire::Ollama, ToolChoice::None) = (wire, &request.tool_choice) {
         // No tool is offered then, which is the same.
-        request.choice = ToolChoice::Auto;
+        request.tool_choice = ToolChoice::Auto;
         request.tools = ToolSet::default();
-        request.wishes.strict.clear();
+        request.options.strict.clear();
     }
-    if let Format::Schema { name, strict, .. } = &mut request.wishes.format {
+    if let ResponseFormat::Schema { name, strict, .. } = &mut request.options.format {
         match wire {
             Wire::OpenAiChat | Wire::OpenAiResponses if name.is_empty() => *name = "answer".to_owned(),
             Wire::OpenAiChat | Wire::OpenAiResponses => {}
@@ -134,9 +128,9 @@ fn without(wire: Wire, form: &Form, request: &Request) -> Request {
     request
 }
 
-fn through(wire: Wire, form: &Form, request: &Request) -> Request {
+fn through(wire: Wire, form: &WireOptions, request: &Request) -> Request {
     let body = wire.encode_request(request, form).to_string();
-    let incoming = wire.decode_request(&wire.endpoint(&request.model, form.streamed), body.as_bytes());
+    let incoming = wire.decode_request(&wire.endpoint_path(&request.model, form.streamed), body.as_bytes());
     incoming.unwrap_or_else(|error| panic!("{wire}: {error}\n{body}")).request
 }
 
@@ -145,7 +139,7 @@ proptest! {
 
     #[test]
     fn what_is_not_noted_comes_back(request in request(), own in any::<bool>()) {
-        let form = Form { completion_limit: own, ..Form::default() };
+        let form = WireOptions { completion_limit: own, ..WireOptions::default() };
         for first in Wire::ALL {
             let (once, expected) = (through(first, &form, &request), without(first, &form, &request));
             prop_assert_eq!(format!("{once:#?}"), format!("{expected:#?}"), "{}", first);
@@ -159,7 +153,7 @@ proptest! {
     }
 }
 
-fn shown(part: Part) -> Request {
+fn shown(part: MessagePart) -> Request {
     Request {
         model: "m".into(),
         messages: vec![Message { role: Role::User, parts: vec![part] }].into(),
@@ -169,14 +163,14 @@ fn shown(part: Part) -> Request {
 
 #[test]
 fn what_the_user_showed_is_not_left_out() {
-    let picture = shown(Part::ImageUrl { url: "https://x/y.png".into() });
+    let picture = shown(MessagePart::ImageUrl { url: "https://x/y.png".into() });
     for wire in Wire::ALL {
         let takes = matches!(wire, Wire::Anthropic | Wire::OpenAiChat | Wire::OpenAiResponses);
-        assert_eq!(wire.weigh(&picture, &Form::default()).is_ok(), takes, "{wire}");
-        let body = wire.encode_request(&picture, &Form::default()).to_string();
+        assert_eq!(wire.check_support(&picture, &WireOptions::default()).is_ok(), takes, "{wire}");
+        let body = wire.encode_request(&picture, &WireOptions::default()).to_string();
         assert!(body.contains("https://x/y.png"), "{wire}: not even its address is lost: {body}");
         if takes {
-            assert_eq!(through(wire, &Form::default(), &picture).messages, picture.messages, "{wire}");
+            assert_eq!(through(wire, &WireOptions::default(), &picture).messages, picture.messages, "{wire}");
         }
     }
     let documents = [
@@ -188,13 +182,13 @@ fn what_the_user_showed_is_not_left_out() {
         (Wire::OpenAiResponses, json!({"type": "input_file", "filename": "a.pdf", "file_data": "x"})),
     ];
     for (own, data) in documents {
-        let mut document = shown(Part::Opaque(Opaque { wire: own.name().into(), data }));
+        let mut document = shown(MessagePart::Opaque(OpaqueState { wire: own.name().into(), data }));
         for wire in Wire::ALL {
-            assert_eq!(wire.weigh(&document, &Form::default()).is_ok(), wire == own, "{own} to {wire}");
+            assert_eq!(wire.check_support(&document, &WireOptions::default()).is_ok(), wire == own, "{own} to {wire}");
         }
-        assert_eq!(through(own, &Form::default(), &document).messages, document.messages, "{own}");
-        document.protocol = Protocol::Prompted("cline".into());
-        let error = own.weigh(&document, &Form::default()).unwrap_err();
+        assert_eq!(through(own, &WireOptions::default(), &document).messages, document.messages, "{own}");
+        document.protocol = ToolProtocol::Prompted("cline".into());
+        let error = own.check_support(&document, &WireOptions::default()).unwrap_err();
         assert_eq!(error.path, "messages[0], part 0");
         assert!(error.message.contains("send its text"), "{error}");
     }
@@ -204,13 +198,13 @@ fn what_the_user_showed_is_not_left_out() {
 fn own_tool(wire: Wire, data: Value, with: bool, choice: ToolChoice) -> Request {
     let tools = with
         .then(|| ToolSpec::new("f", "", json!({"type": "object", "properties": {}, "additionalProperties": false})));
-    let native = vec![Opaque { wire: wire.name().into(), data }];
+    let native = vec![OpaqueState { wire: wire.name().into(), data }];
     Request {
         model: "m".into(),
         messages: vec![Message::user("hi")].into(),
         tools: ToolSet::new(tools.into_iter().collect()).unwrap(),
-        choice,
-        wishes: Wishes { native, ..Wishes::default() },
+        tool_choice: choice,
+        options: RequestOptions { native, ..RequestOptions::default() },
         ..Request::default()
     }
 }
@@ -219,11 +213,11 @@ fn own_tool(wire: Wire, data: Value, with: bool, choice: ToolChoice) -> Request 
 fn a_providers_own_tools_go_to_it_alone() {
     let check = |wire: Wire, data: Value, with: bool, choice: ToolChoice, elsewhere: Result<&str, &str>| {
         let request = own_tool(wire, data.clone(), with, choice);
-        let body = wire.encode_request(&request, &Form::default());
+        let body = wire.encode_request(&request, &WireOptions::default());
         assert!(body["tools"].as_array().unwrap().contains(&data), "{body:#}");
-        assert_eq!(wire.weigh(&request, &Form::default()).unwrap(), [], "{wire}");
+        assert_eq!(wire.check_support(&request, &WireOptions::default()).unwrap(), [], "{wire}");
         let other = if wire == Wire::Anthropic { Wire::OpenAiChat } else { Wire::Anthropic };
-        let found = other.weigh(&request, &Form::default());
+        let found = other.check_support(&request, &WireOptions::default());
         let found = found.map(|notes| notes.iter().map(ToString::to_string).collect::<Vec<_>>().join("|"));
         let found = found.map_err(|error| error.to_string());
         match (&found, elsewhere) {

@@ -17,16 +17,16 @@ const MAX_COMPILED_BYTES: usize = 16 << 20;
 
 /// Some globs.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Globs {
+pub(crate) struct PathGlobs {
     written: Vec<String>,
     inside: Option<RegexMatcher>,
     /// Those that begin with `/`.
     absolute: Option<RegexMatcher>,
 }
 
-impl Globs {
+impl PathGlobs {
     /// These and more.
-    pub(crate) fn and(self, globs: impl IntoIterator<Item = String>) -> Result<Self, BoundsError> {
+    pub(crate) fn with_globs(self, globs: impl IntoIterator<Item = String>) -> Result<Self, BoundsError> {
         let mut written = self.written;
         for glob in globs {
             let fail = |reason: &str| Err(BoundsError { glob: glob.clone(), reason: reason.to_owned() });
@@ -41,7 +41,7 @@ impl Globs {
             }
         }
         let (absolute, inside): (Vec<&String>, Vec<&String>) = written.iter().partition(|glob| glob.starts_with('/'));
-        let (inside, absolute) = (compile(&inside)?, compile(&absolute)?);
+        let (inside, absolute) = (compile_globs(&inside)?, compile_globs(&absolute)?);
         Ok(Self { inside, absolute, written })
     }
 
@@ -50,7 +50,7 @@ impl Globs {
     }
 
     /// Whether a path from the workspace folder matches.
-    pub(crate) fn meet(&self, root: &Path, path: &Path) -> bool {
+    pub(crate) fn matches_path(&self, root: &Path, path: &Path) -> bool {
         let matches = |regex: &Option<RegexMatcher>, path: &Path| {
             let Some(regex) = regex else { return false };
             // An engine that gives up is taken at its most careful by no caller, so it must not: this one never does.
@@ -60,13 +60,13 @@ impl Globs {
     }
 
     /// Whether the path or a folder above it matches.
-    pub(crate) fn meet_or_above(&self, root: &Path, path: &Path) -> bool {
-        !self.is_empty() && path.ancestors().any(|path| !path.as_os_str().is_empty() && self.meet(root, path))
+    pub(crate) fn matches_path_or_above(&self, root: &Path, path: &Path) -> bool {
+        !self.is_empty() && path.ancestors().any(|path| !path.as_os_str().is_empty() && self.matches_path(root, path))
     }
 }
 
 /// "`a`, `b`".
-impl fmt::Display for Globs {
+impl fmt::Display for PathGlobs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, glob) in self.written.iter().enumerate() {
             write!(f, "{}`{glob}`", if index > 0 { ", " } else { "" })?;
@@ -75,11 +75,11 @@ impl fmt::Display for Globs {
     }
 }
 
-fn compile(globs: &[&String]) -> Result<Option<RegexMatcher>, BoundsError> {
+fn compile_globs(globs: &[&String]) -> Result<Option<RegexMatcher>, BoundsError> {
     if globs.is_empty() {
         return Ok(None);
     }
-    let all: Vec<String> = globs.iter().map(|glob| regex(glob)).collect();
+    let all: Vec<String> = globs.iter().map(|glob| glob_to_regex(glob)).collect();
     let built = RegexMatcherBuilder::new()
         .unicode(false)
         .size_limit(MAX_COMPILED_BYTES)
@@ -90,7 +90,7 @@ fn compile(globs: &[&String]) -> Result<Option<RegexMatcher>, BoundsError> {
     })
 }
 
-fn regex(glob: &str) -> String {
+fn glob_to_regex(glob: &str) -> String {
     let (mut regex, mut rest) = (String::new(), glob);
     while let Some(c) = rest.chars().next() {
         let (part, taken) = if rest.starts_with("**/") && rest.len() > 3 {
@@ -116,8 +116,8 @@ mod tests {
 
     #[track_caller]
     fn check(glob: &str, path: &str, expected: bool) {
-        let globs = Globs::default().and([glob.to_owned()]).unwrap();
-        assert_eq!(globs.meet_or_above(Path::new("/home/ada/app"), Path::new(path)), expected, "{glob} {path}");
+        let globs = PathGlobs::default().with_globs([glob.to_owned()]).unwrap();
+        assert_eq!(globs.matches_path_or_above(Path::new("/home/ada/app"), Path::new(path)), expected, "{glob} {path}");
     }
 
     #[test]
@@ -149,13 +149,13 @@ mod tests {
     #[test]
     fn globs_that_are_none() {
         for glob in ["", "./", "a\0b", &"x".repeat(5000)] {
-            assert!(Globs::default().and([glob.to_owned()]).is_err(), "{glob:?}");
+            assert!(PathGlobs::default().with_globs([glob.to_owned()]).is_err(), "{glob:?}");
         }
     }
 
     #[test]
     fn no_glob_takes_long() {
-        let globs = Globs::default().and(["**a".repeat(200) + "b"]).unwrap();
-        assert!(!globs.meet(Path::new("/"), Path::new(&"a".repeat(3000))));
+        let globs = PathGlobs::default().with_globs(["**a".repeat(200) + "b"]).unwrap();
+        assert!(!globs.matches_path(Path::new("/"), Path::new(&"a".repeat(3000))));
     }
 }

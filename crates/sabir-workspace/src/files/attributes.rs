@@ -12,7 +12,7 @@ const ACL: &[u8] = b"system.posix_acl_access";
 
 /// Mode, owner, access control list and the user's extended attributes.
 #[derive(Debug)]
-pub(super) struct Attributes {
+pub(super) struct FileAttributes {
     mode: u32,
     uid: u32,
     gid: u32,
@@ -20,16 +20,16 @@ pub(super) struct Attributes {
     extended: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Attributes {
+impl FileAttributes {
     /// Takes them from a file. Without a handle, which needs the right to read, the extended ones are not seen.
-    pub(super) fn of(found: &Stat, file: Option<BorrowedFd<'_>>) -> Self {
+    pub(super) fn from_stat(found: &Stat, file: Option<BorrowedFd<'_>>) -> Self {
         // Set-user-id and set-group-id do not pass to new content, as with any write.
         let mode = found.st_mode & 0o1777;
-        Self { mode, uid: found.st_uid, gid: found.st_gid, extended: file.map(extended).unwrap_or_default() }
+        Self { mode, uid: found.st_uid, gid: found.st_gid, extended: file.map(read_extended).unwrap_or_default() }
     }
 
     /// Gives them to a file.
-    pub(super) fn give(&self, file: &File) -> io::Result<()> {
+    pub(super) fn apply_to(&self, file: &File) -> io::Result<()> {
         // Only root may give files away, and for anyone else the file is already theirs or cannot be.
         let _ = rustix::fs::fchown(file, Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)));
         rustix::fs::fchmod(file, Mode::from_raw_mode(self.mode))?;
@@ -43,7 +43,7 @@ impl Attributes {
 
 /// The access control list, and what users set. Not the system's: a capability must not pass to new content, and a security
 /// label is given by its policy.
-fn extended(file: BorrowedFd<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn read_extended(file: BorrowedFd<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
     // Most files have none, and are not worth the buffers.
     if rustix::fs::flistxattr_query(file).unwrap_or_default() == 0 {
         return Vec::new();

@@ -14,22 +14,22 @@ use std::sync::Arc;
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::attributes::Attributes;
-use super::swap::{Done, Swap};
-use super::temp::Temp;
-use super::{Expect, Version, Workspace, read_whole};
-use crate::bounds::{Barred, Hiding};
+use super::attributes::FileAttributes;
+use super::swap::{FileSwap, SwapState};
+use super::temp::TempFile;
+use super::{FileVersion, Workspace, WritePrecondition, read_whole};
+use crate::bounds::{AccessError, HiddenRules};
 use crate::error::WorkspaceError;
 use crate::path::WorkPath;
 use crate::sandbox::masks::{is_mask, is_mask_itself};
 
-/// One file and what is to become of it. A move is a change that writes and one that deletes; see [`Change::moved`].
+/// One file and what is to become of it. A move is a change that writes and one that deletes; see [`FileChange::move_file`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct FileChange {
     /// The file, links resolved.
     pub path: WorkPath,
     /// What must be there now, or nothing is changed.
-    pub expect: Expect,
+    pub expect: WritePrecondition,
     /// What it is to hold; `None`: it is deleted.
     pub content: Option<Vec<u8>>,
     /// The file whose mode, owner and attributes a written file gets, in place of those of the file that it replaces. It may be
@@ -39,30 +39,31 @@ pub struct Change {
 
 /// A change, borrowed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct ChangeRequest<'a> {
     pub(super) path: &'a WorkPath,
-    pub(super) expect: Expect,
+    pub(super) expect: WritePrecondition,
     pub(super) content: Option<&'a [u8]>,
     pub(super) like: Option<&'a WorkPath>,
 }
 
-impl Change {
+impl FileChange {
     /// Writes a file.
     #[must_use]
-    pub fn write(path: WorkPath, content: Vec<u8>, expect: Expect) -> Self {
+    pub fn write(path: WorkPath, content: Vec<u8>, expect: WritePrecondition) -> Self {
         Self { path, expect, content: Some(content), like: None }
     }
 
     /// Deletes a file.
     #[must_use]
-    pub fn delete(path: WorkPath, expect: Expect) -> Self {
+    pub fn delete(path: WorkPath, expect: WritePrecondition) -> Self {
         Self { path, expect, content: None, like: None }
     }
 
     /// Moves a file to a name that is free, with its mode; `content` is what it holds from then on.
     #[must_use]
-    pub fn moved(from: WorkPath, expect: Expect, to: WorkPath, content: Vec<u8>) -> [Self; 2] {
-        let written = Self { path: to, expect: Expect::Missing, content: Some(content), like: Some(from.clone()) };
+    pub fn move_file(from: WorkPath, expect: WritePrecondition, to: WorkPath, content: Vec<u8>) -> [Self; 2] {
+        let written =
+            Self { path: to, expect: WritePrecondition::Missing, content: Some(content), like: Some(from.clone()) };
         [written, Self::delete(from, expect)]
     }
 }
@@ -77,115 +78,137 @@ impl Workspace {
     /// the first rename and the last leaves some files old and others new.
     ///
     /// # Errors
-    /// Those of [`write`](Self::write), of the first change that cannot be made;
+    /// Those of [`write_file`](Self::write_file), of the first change that cannot be made;
     /// [`WorkspaceError::Clash`] for two changes of one path, or of a path and something below it;
     /// [`NotRestored`](WorkspaceError::NotRestored) where putting back failed as well.
-    pub fn apply(&self, changes: &[Change]) -> Result<Vec<Option<Version>>, WorkspaceError> {
-        let wanted = changes.iter().map(|change| Wanted {
+    pub fn apply_changes(&self, changes: &[FileChange]) -> Result<Vec<Option<FileVersion>>, WorkspaceError> {
+        let wanted = changes.iter().map(|change| ChangeRequest {
             path: &change.path,
             expect: change.expect,
             content: change.content.as_deref(),
             like: change.like.as_ref(),
         });
-        self.change(&wanted.collect::<Vec<_>>())
+        self.make_changes(&wanted.collect::<Vec<_>>())
     }
 
-    pub(super) fn change(&self, wanted: &[Wanted<'_>]) -> Result<Vec<Option<Version>>, WorkspaceError> {
-        apart(wanted)?;
-        let looked: Vec<Option<Attributes>> = wanted.iter().map(|one| self.look(one)).collect::<Result<_, _>>()?;
-        let mut work = Work { workspace: self, folders: HashMap::new(), made: Vec::new(), swaps: Vec::new() };
+    pub(super) fn make_changes(
+        &self,
+        wanted: &[ChangeRequest<'_>],
+    ) -> Result<Vec<Option<FileVersion>>, WorkspaceError> {
+        check_distinct(wanted)?;
+        let looked: Vec<Option<FileAttributes>> =
+            wanted.iter().map(|one| self.check_change(one)).collect::<Result<_, _>>()?;
+        let mut work =
+            ChangeTransaction { workspace: self, folders: HashMap::new(), made: Vec::new(), swaps: Vec::new() };
         let result =
-            wanted.iter().zip(&looked).try_for_each(|(one, attributes)| work.prepare(one, attributes.as_ref()));
+            wanted.iter().zip(&looked).try_for_each(|(one, attributes)| work.prepare_change(one, attributes.as_ref()));
         match result.and_then(|()| work.commit()) {
             Ok(()) => Ok(work.swaps.into_iter().map(|swap| swap.version).collect()),
-            Err(error) => Err(work.undo(error)),
+            Err(error) => Err(work.roll_back(error)),
         }
     }
 
     /// Checks all that can be known before anything is changed, and takes the attributes that the new file is to have.
-    fn look(&self, wanted: &Wanted<'_>) -> Result<Option<Attributes>, WorkspaceError> {
+    fn check_change(&self, wanted: &ChangeRequest<'_>) -> Result<Option<FileAttributes>, WorkspaceError> {
         let path = wanted.path;
-        self.may_write(path)?;
-        let real = self.resolve(path)?;
+        self.check_writable(path)?;
+        let real = self.resolve_links(path)?;
         if real != *path {
             return Err(WorkspaceError::LinkPassed { path: path.to_string(), real: real.to_string() });
         }
         let fail = |error: Errno| WorkspaceError::from_io("write", path, error.into());
-        let (parent, name) = split(path)?;
+        let (parent, name) = split_path(path)?;
         let old = match self.open_folder(parent, |_, _| Err(Errno::NOENT)) {
-            Ok(folder) => look_at(&folder, name, path)?.map(|old| (folder, old)),
+            Ok(folder) => stat_regular(&folder, name, path)?.map(|old| (folder, old)),
             Err(Errno::NOENT) => None,
             Err(error) => return Err(fail(error)),
         };
         let Some((folder, old)) = old else {
-            let needed = matches!(wanted.expect, Expect::Version(_)) || wanted.content.is_none();
-            return if needed { Err(fail(Errno::NOENT)) } else { self.like(wanted) };
+            let needed = matches!(wanted.expect, WritePrecondition::Version(_)) || wanted.content.is_none();
+            return if needed { Err(fail(Errno::NOENT)) } else { self.template_attributes(wanted) };
         };
-        check(&folder, name, path, wanted.expect)?;
+        check_precondition(&folder, name, path, wanted.expect)?;
         if old.st_mode & 0o222 == 0 {
             return Err(WorkspaceError::ReadOnly { path: path.to_string() });
         }
         // A folder that may be written would let anyone replace this file; who may not write it does not mean to.
         rustix::fs::accessat(&folder, name, Access::WRITE_OK, AtFlags::EACCESS).map_err(fail)?;
-        if wanted.like.is_some() { self.like(wanted) } else { Ok(Some(attributes(&folder, name, &old))) }
+        if wanted.like.is_some() {
+            self.template_attributes(wanted)
+        } else {
+            Ok(Some(read_attributes(&folder, name, &old)))
+        }
     }
 
     /// The attributes of the file that the new one is to be like.
-    fn like(&self, wanted: &Wanted<'_>) -> Result<Option<Attributes>, WorkspaceError> {
+    fn template_attributes(&self, wanted: &ChangeRequest<'_>) -> Result<Option<FileAttributes>, WorkspaceError> {
         let Some(path) = wanted.like else { return Ok(None) };
-        self.may_read(path)?;
-        let (parent, name) = split(path)?;
+        self.check_readable(path)?;
+        let (parent, name) = split_path(path)?;
         let missing = |error: Errno| WorkspaceError::from_io("read", path, error.into());
         let folder = self.open_folder(parent, |_, _| Err(Errno::NOENT)).map_err(missing)?;
-        let found = look_at(&folder, name, path)?.ok_or_else(|| missing(Errno::NOENT))?;
-        Ok(Some(attributes(&folder, name, &found)))
+        let found = stat_regular(&folder, name, path)?.ok_or_else(|| missing(Errno::NOENT))?;
+        Ok(Some(read_attributes(&folder, name, &found)))
     }
 }
 
 /// Changes under way.
-struct Work<'a> {
+struct ChangeTransaction<'a> {
     workspace: &'a Workspace,
     /// The folders of the files, opened once each, and the user's ignore files that hold in them.
-    folders: HashMap<PathBuf, (Arc<OwnedFd>, Option<Arc<Hiding>>)>,
+    folders: HashMap<PathBuf, (Arc<OwnedFd>, Option<Arc<HiddenRules>>)>,
     /// The folders made on the way: where, and their names.
     made: Vec<(OwnedFd, PathBuf)>,
-    swaps: Vec<Swap<'a>>,
+    swaps: Vec<FileSwap<'a>>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> ChangeTransaction<'a> {
     /// Makes the new content ready, safe on the disk, beside its place.
-    fn prepare(&mut self, wanted: &Wanted<'a>, attributes: Option<&Attributes>) -> Result<(), WorkspaceError> {
+    fn prepare_change(
+        &mut self,
+        wanted: &ChangeRequest<'a>,
+        attributes: Option<&FileAttributes>,
+    ) -> Result<(), WorkspaceError> {
         let fail = |error: io::Error| WorkspaceError::from_io("write", wanted.path, error);
-        let (parent, name) = split(wanted.path)?;
-        let folder = self.folder(wanted.path.as_path(), parent).map_err(|barred| barred.at("write", wanted.path))?;
+        let (parent, name) = split_path(wanted.path)?;
+        let folder = self
+            .open_change_folder(wanted.path.as_path(), parent)
+            .map_err(|barred| barred.into_workspace_error("write", wanted.path))?;
         let (temp, version) = match wanted.content {
             Some(bytes) => {
-                let (temp, version) = Temp::filled(&folder, bytes, attributes).map_err(fail)?;
+                let (temp, version) = TempFile::create_with(&folder, bytes, attributes).map_err(fail)?;
                 (temp, Some(version))
             }
-            None => (Temp::name_in(&folder), None),
+            None => (TempFile::reserve_name(&folder), None),
         };
-        self.swaps.push(Swap { path: wanted.path, name, expect: wanted.expect, temp, version, done: Done::Nothing });
+        self.swaps.push(FileSwap {
+            path: wanted.path,
+            name,
+            expect: wanted.expect,
+            temp,
+            version,
+            done: SwapState::Nothing,
+        });
         Ok(())
     }
 
     /// The folder of a path that is not hidden in it.
-    fn folder(&mut self, path: &Path, parent: &Path) -> Result<Arc<OwnedFd>, Barred> {
+    fn open_change_folder(&mut self, path: &Path, parent: &Path) -> Result<Arc<OwnedFd>, AccessError> {
         if let Some((known, hiding)) = self.folders.get(parent) {
-            self.workspace.judge(hiding.as_deref(), path, false)?;
+            self.workspace.ensure_visible(hiding.as_deref(), path, false)?;
             return Ok(Arc::clone(known));
         }
         let made = &mut self.made;
-        let (opened, hiding) = self.workspace.descend(path, parent, |above, name| {
+        let (opened, hiding) = self.workspace.open_visible_folder(path, parent, |above, name| {
             match rustix::fs::mkdirat(above, name, Mode::from_raw_mode(0o777)) {
                 Ok(()) => made.push((above.try_clone().map_err(|_| Errno::MFILE)?, name.to_path_buf())),
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(error),
             }
-            sync(above)
+            sync_folder(above)
         })?;
-        self.workspace.sweep(parent, opened.as_fd());
-        self.workspace.judge(hiding.as_deref(), path, false)?;
+        self.workspace.sweep_temp_files(parent, opened.as_fd());
+        self.workspace.ensure_visible(hiding.as_deref(), path, false)?;
         let opened = Arc::new(opened);
         self.folders.insert(parent.to_path_buf(), (Arc::clone(&opened), hiding));
         Ok(opened)
@@ -194,22 +217,22 @@ impl<'a> Work<'a> {
     /// Changes the names, one after the other, and sees to it that they stay changed.
     fn commit(&mut self) -> Result<(), WorkspaceError> {
         for swap in &mut self.swaps {
-            let checked = check(&swap.temp.folder, swap.name, swap.path, swap.expect)?;
-            swap.make(checked.as_ref())?;
+            let checked = check_precondition(&swap.temp.folder, swap.name, swap.path, swap.expect)?;
+            swap.apply_swap(checked.as_ref())?;
         }
         for (parent, (folder, _)) in &self.folders {
-            sync(folder).map_err(|error| {
+            sync_folder(folder).map_err(|error| {
                 let named = WorkPath::from_inside(parent).unwrap_or_else(WorkPath::root);
                 WorkspaceError::from_io("sync the folder", named, error.into())
             })?;
         }
-        self.swaps.iter_mut().for_each(Swap::settle);
+        self.swaps.iter_mut().for_each(FileSwap::discard_old);
         Ok(())
     }
 
     /// Puts everything back, the last first, and tells what could not be.
-    fn undo(mut self, why: WorkspaceError) -> WorkspaceError {
-        let failed: Vec<String> = self.swaps.iter_mut().rev().filter_map(Swap::undo).collect();
+    fn roll_back(mut self, why: WorkspaceError) -> WorkspaceError {
+        let failed: Vec<String> = self.swaps.iter_mut().rev().filter_map(FileSwap::roll_back).collect();
         // The temporary files have to go before their folders can.
         self.swaps.clear();
         for (above, name) in self.made.iter().rev() {
@@ -217,7 +240,7 @@ impl<'a> Work<'a> {
             let _ = rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR);
         }
         for (folder, _) in self.folders.values() {
-            let _ = sync(folder);
+            let _ = sync_folder(folder);
         }
         if failed.is_empty() {
             why
@@ -228,7 +251,7 @@ impl<'a> Work<'a> {
 }
 
 /// Some file systems have no way to sync a folder, and say so.
-fn sync(folder: &OwnedFd) -> Result<(), Errno> {
+fn sync_folder(folder: &OwnedFd) -> Result<(), Errno> {
     match rustix::fs::fsync(folder) {
         Err(Errno::INVAL) => Ok(()),
         synced => synced,
@@ -236,7 +259,7 @@ fn sync(folder: &OwnedFd) -> Result<(), Errno> {
 }
 
 /// No path twice, and none below another.
-fn apart(wanted: &[Wanted<'_>]) -> Result<(), WorkspaceError> {
+fn check_distinct(wanted: &[ChangeRequest<'_>]) -> Result<(), WorkspaceError> {
     let mut paths: Vec<&WorkPath> = wanted.iter().map(|one| one.path).collect();
     paths.sort();
     for pair in paths.windows(2) {
@@ -250,7 +273,7 @@ fn apart(wanted: &[Wanted<'_>]) -> Result<(), WorkspaceError> {
 }
 
 /// The folder and the name of a path.
-fn split(path: &WorkPath) -> Result<(&Path, &OsStr), WorkspaceError> {
+fn split_path(path: &WorkPath) -> Result<(&Path, &OsStr), WorkspaceError> {
     match (path.as_path().parent(), path.as_path().file_name()) {
         (Some(parent), Some(name)) => Ok((parent, name)),
         _ => Err(WorkspaceError::NotAFile { path: path.to_string(), found: "a folder" }),
@@ -258,8 +281,8 @@ fn split(path: &WorkPath) -> Result<(&Path, &OsStr), WorkspaceError> {
 }
 
 /// The regular file of that name, if there is something.
-fn look_at(folder: &OwnedFd, name: &OsStr, path: &WorkPath) -> Result<Option<Stat>, WorkspaceError> {
-    let found = stat(folder, name).map_err(|error| WorkspaceError::from_io("look at", path, error.into()))?;
+fn stat_regular(folder: &OwnedFd, name: &OsStr, path: &WorkPath) -> Result<Option<Stat>, WorkspaceError> {
+    let found = stat_entry(folder, name).map_err(|error| WorkspaceError::from_io("look at", path, error.into()))?;
     if is_mask_itself(folder) {
         return Err(WorkspaceError::Masked { path: path.to_string() });
     }
@@ -275,28 +298,33 @@ fn look_at(folder: &OwnedFd, name: &OsStr, path: &WorkPath) -> Result<Option<Sta
     }
 }
 
-fn attributes(folder: &OwnedFd, name: &OsStr, found: &Stat) -> Attributes {
-    let file = rustix::fs::openat(folder, name, READING, Mode::empty()).ok();
-    Attributes::of(found, file.as_ref().map(AsFd::as_fd))
+fn read_attributes(folder: &OwnedFd, name: &OsStr, found: &Stat) -> FileAttributes {
+    let file = rustix::fs::openat(folder, name, READ_FLAGS, Mode::empty()).ok();
+    FileAttributes::from_stat(found, file.as_ref().map(AsFd::as_fd))
 }
 
 /// Never through a link, and never waiting for a FIFO.
-const READING: OFlags =
+const READ_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// Gives the file whose version was checked, as it was before that was read.
-fn check(folder: &OwnedFd, name: &OsStr, path: &WorkPath, expect: Expect) -> Result<Option<Stat>, WorkspaceError> {
+fn check_precondition(
+    folder: &OwnedFd,
+    name: &OsStr,
+    path: &WorkPath,
+    expect: WritePrecondition,
+) -> Result<Option<Stat>, WorkspaceError> {
     let fail = |error: io::Error| WorkspaceError::from_io("write", path, error);
     match expect {
-        Expect::Any => Ok(None),
-        Expect::Missing => match stat(folder, name).map_err(|error| fail(error.into()))? {
+        WritePrecondition::Any => Ok(None),
+        WritePrecondition::Missing => match stat_entry(folder, name).map_err(|error| fail(error.into()))? {
             Some(_) => Err(WorkspaceError::Exists { path: path.to_string() }),
             None => Ok(None),
         },
-        Expect::Version(version) => {
+        WritePrecondition::Version(version) => {
             // A link, FIFO or folder in its place is a change as well.
-            look_at(folder, name, path)?;
-            let file = rustix::fs::openat(folder, name, READING, Mode::empty()).map_err(|error| match error {
+            stat_regular(folder, name, path)?;
+            let file = rustix::fs::openat(folder, name, READ_FLAGS, Mode::empty()).map_err(|error| match error {
                 Errno::LOOP => WorkspaceError::Stale { path: path.to_string() },
                 error => fail(error.into()),
             })?;
@@ -311,7 +339,7 @@ fn check(folder: &OwnedFd, name: &OsStr, path: &WorkPath, expect: Expect) -> Res
     }
 }
 
-pub(super) fn stat(folder: &OwnedFd, name: impl rustix::path::Arg) -> Result<Option<Stat>, Errno> {
+pub(super) fn stat_entry(folder: &OwnedFd, name: impl rustix::path::Arg) -> Result<Option<Stat>, Errno> {
     match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => Ok(Some(found)),
         Err(Errno::NOENT) => Ok(None),

@@ -1,7 +1,7 @@
 //! Temporary names: where new content is made ready, and old content waits until a change is sure.
 //!
 //! A temporary file stands in the folder of the file it is for, because another folder may be another disk. It goes when its
-//! owner in this process goes; what a killed process left goes with the next write in that folder ([`Workspace::sweep`]).
+//! owner in this process goes; what a killed process left goes with the next write in that folder ([`Workspace::sweep_temp_files`]).
 
 use std::fs::File;
 use std::io::Write;
@@ -14,8 +14,8 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use super::attributes::Attributes;
-use super::{HASHED_BYTES, Version, Workspace};
+use super::attributes::FileAttributes;
+use super::{FileVersion, HASHED_BYTES, Workspace};
 
 /// The start of the names of temporary files; the process id and a number follow.
 pub const TEMP_START: &str = ".sabir-tmp-";
@@ -24,16 +24,16 @@ static NEXT_TEMP: AtomicU64 = AtomicU64::new(0);
 
 /// A temporary name in a folder, and whatever stands there: it is removed in the end, unless it is the only copy of something.
 #[derive(Debug)]
-pub(super) struct Temp {
+pub(super) struct TempFile {
     pub(super) folder: Arc<OwnedFd>,
     pub(super) name: String,
     /// Whether what stands there now is a file of the user's.
     pub(super) precious: bool,
 }
 
-impl Temp {
+impl TempFile {
     /// A name that nothing has yet.
-    pub(super) fn name_in(folder: &Arc<OwnedFd>) -> Self {
+    pub(super) fn reserve_name(folder: &Arc<OwnedFd>) -> Self {
         let number = NEXT_TEMP.fetch_add(1, Ordering::Relaxed);
         let name = format!("{TEMP_START}{}-{number}", std::process::id());
         Self { folder: Arc::clone(folder), name, precious: false }
@@ -44,7 +44,7 @@ impl Temp {
         let mode = Mode::from_raw_mode(if closed { 0o600 } else { 0o666 });
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
-            let mut temp = Self::name_in(folder);
+            let mut temp = Self::reserve_name(folder);
             match rustix::fs::openat(folder, &temp.name, flags, mode) {
                 Ok(file) => return Ok((temp, file.into())),
                 // Left by a process that had the same number; it is not ours to remove here.
@@ -55,25 +55,25 @@ impl Temp {
     }
 
     /// A file with that content and those attributes, safe on the disk, and the version it is.
-    pub(super) fn filled(
+    pub(super) fn create_with(
         folder: &Arc<OwnedFd>,
         bytes: &[u8],
-        attributes: Option<&Attributes>,
-    ) -> std::io::Result<(Self, Version)> {
+        attributes: Option<&FileAttributes>,
+    ) -> std::io::Result<(Self, FileVersion)> {
         let (temp, mut file) = Self::create(folder, attributes.is_some())?;
         file.write_all(bytes)?;
         if let Some(attributes) = attributes {
-            attributes.give(&file)?;
+            attributes.apply_to(&file)?;
         }
         file.sync_all()?;
         // Neither is changed by the rename to come.
         let large = bytes.len() as u64 > HASHED_BYTES;
-        let version = if large { Version::of_large(&file.metadata()?) } else { Version::of(bytes) };
+        let version = if large { FileVersion::of_large(&file.metadata()?) } else { FileVersion::of_content(bytes) };
         Ok((temp, version))
     }
 }
 
-impl Drop for Temp {
+impl Drop for TempFile {
     fn drop(&mut self) {
         if !self.precious {
             let _ = rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty());
@@ -83,7 +83,7 @@ impl Drop for Temp {
 
 impl Workspace {
     /// Removes temporary files of processes that are gone, once for each folder. What cannot be removed is left: it harms nobody.
-    pub fn sweep(&self, parent: &Path, folder: BorrowedFd<'_>) {
+    pub fn sweep_temp_files(&self, parent: &Path, folder: BorrowedFd<'_>) {
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         if swept.len() >= MAX_SWEPT {
             swept.clear();

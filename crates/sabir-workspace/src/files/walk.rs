@@ -14,10 +14,10 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 
-use super::ignored::{Present, Rules};
+use super::ignore_rules::{IgnoreFilesPresent, IgnoreRules};
 use super::temp::TEMP_START;
 use super::{EntryKind, Workspace};
-use crate::bounds::Hiding;
+use crate::bounds::HiddenRules;
 use crate::sandbox::masks::is_mask;
 
 const BUFFER_BYTES: usize = 32 << 10;
@@ -26,26 +26,26 @@ const MAX_TRIES: usize = 64;
 
 /// A folder to be read.
 #[derive(Debug, Clone)]
-pub(crate) struct Folder {
+pub(crate) struct PendingFolder {
     /// Its path from the workspace folder.
     pub(crate) path: PathBuf,
-    rules: Option<Arc<Rules>>,
+    rules: Option<Arc<IgnoreRules>>,
     /// The user's ignore files that hold in it.
-    hiding: Option<Arc<Hiding>>,
+    hiding: Option<Arc<HiddenRules>>,
 }
 
 /// What a folder shows.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct VisibleNames {
     /// The names that nothing hides, sorted.
-    pub(crate) names: Vec<Name>,
+    pub(crate) names: Vec<FolderEntry>,
     /// How many names the bounds hide that would be here otherwise.
     pub(crate) hidden: usize,
 }
 
 /// A name in a folder.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Name {
+pub(crate) struct FolderEntry {
     pub(crate) name: OsString,
     pub(crate) kind: EntryKind,
 }
@@ -59,17 +59,17 @@ pub(crate) struct FolderReader<'a> {
     most: usize,
 }
 
-impl Folder {
+impl PendingFolder {
     /// A folder in this one.
-    pub(crate) fn below(&self, path: PathBuf) -> Self {
+    pub(crate) fn child_folder(&self, path: PathBuf) -> Self {
         Self { path, rules: self.rules.clone(), hiding: self.hiding.clone() }
     }
 }
 
 impl Workspace {
     /// A folder to start from, its path resolved, and the user's ignore files above it.
-    pub(crate) fn folder(&self, path: &Path, hiding: Option<Arc<Hiding>>) -> Folder {
-        Folder { path: path.to_path_buf(), rules: self.rules_above(path), hiding }
+    pub(crate) fn start_folder(&self, path: &Path, hiding: Option<Arc<HiddenRules>>) -> PendingFolder {
+        PendingFolder { path: path.to_path_buf(), rules: self.rules_above(path), hiding }
     }
 
     /// Opens a folder beneath the workspace's handle, through no link.
@@ -95,9 +95,9 @@ impl<'a> FolderReader<'a> {
     }
 
     /// The names that nothing hides; the folder then knows the rules for what it holds.
-    pub(crate) fn read(&mut self, folder: &mut Folder) -> Result<Shown, Errno> {
+    pub(crate) fn read_folder(&mut self, folder: &mut PendingFolder) -> Result<VisibleNames, Errno> {
         let handle = self.workspace.open_beneath(&folder.path)?;
-        let (mut names, mut present) = (Vec::new(), Present::default());
+        let (mut names, mut present) = (Vec::new(), IgnoreFilesPresent::default());
         let bounds = self.workspace.bounds();
         let mut bound = false;
         let mut entries = RawDir::new(&handle, &mut self.buffer);
@@ -117,38 +117,38 @@ impl<'a> FolderReader<'a> {
                 _ => {}
             }
             bound |= bounds.is_ignore_file(name.as_bytes());
-            names.push(Name { name: name.to_os_string(), kind: kind(&handle, name, entry.file_type()) });
+            names.push(FolderEntry { name: name.to_os_string(), kind: entry_kind(&handle, name, entry.file_type()) });
         }
-        folder.rules = Rules::within(folder.rules.take(), handle.as_fd(), &folder.path, present);
+        folder.rules = IgnoreRules::within_folder(folder.rules.take(), handle.as_fd(), &folder.path, present);
         if let Some(rules) = &folder.rules {
             let mut path = folder.path.clone();
             names.retain(|name| {
                 path.push(&name.name);
-                let hidden = rules.hide(&path, name.kind == EntryKind::Folder);
+                let hidden = rules.is_hidden(&path, name.kind == EntryKind::Folder);
                 path.pop();
                 !hidden
             });
         }
         if bound {
-            folder.hiding = self.workspace.hiding_in(folder.hiding.take(), handle.as_fd(), &folder.path);
+            folder.hiding = self.workspace.hidden_rules_in(folder.hiding.take(), handle.as_fd(), &folder.path);
         }
-        let hidden = if bounds.hides() { self.leave_out(folder, &mut names) } else { 0 };
+        let hidden = if bounds.hides_anything() { self.remove_hidden(folder, &mut names) } else { 0 };
         if names.len() > self.most {
             names.select_nth_unstable(self.most);
             names.truncate(self.most);
         }
         names.sort_unstable();
-        Ok(Shown { names, hidden })
+        Ok(VisibleNames { names, hidden })
     }
 
     /// Leaves out what the bounds hide, and counts it.
-    fn leave_out(&self, folder: &Folder, names: &mut Vec<Name>) -> usize {
+    fn remove_hidden(&self, folder: &PendingFolder, names: &mut Vec<FolderEntry>) -> usize {
         let (before, root) = (names.len(), self.workspace.root());
         let mut path = folder.path.clone();
         names.retain(|name| {
             path.push(&name.name);
             let is_folder = name.kind == EntryKind::Folder;
-            let hider = self.workspace.bounds().hider(root, folder.hiding.as_deref(), &path, is_folder);
+            let hider = self.workspace.bounds().hidden_by(root, folder.hiding.as_deref(), &path, is_folder);
             path.pop();
             hider.is_none()
         });
@@ -157,7 +157,7 @@ impl<'a> FolderReader<'a> {
 }
 
 /// Links are not followed. File systems that do not say what an entry is are asked.
-pub(crate) fn kind(folder: &OwnedFd, name: &OsStr, said: FileType) -> EntryKind {
+pub(crate) fn entry_kind(folder: &OwnedFd, name: &OsStr, said: FileType) -> EntryKind {
     let found = match said {
         FileType::Unknown => rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.st_mode)),

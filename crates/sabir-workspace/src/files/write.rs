@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::change::Wanted;
-use super::{Version, Workspace};
+use super::change::ChangeRequest;
+use super::{FileVersion, Workspace};
 use crate::error::WorkspaceError;
 use crate::path::WorkPath;
 
 /// What a write takes for granted about the file it replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expect {
+pub enum WritePrecondition {
     /// Nothing: write whatever is there.
     Any,
     /// That there is no such file. Checked by the kernel in the moment of the rename.
@@ -25,7 +25,7 @@ pub enum Expect {
     /// That the file is still this version. Checked before anything is done, again right before the rename, and the file that
     /// was then taken away is the one that was checked, or it is put back. What another program writes into that same file
     /// within those microseconds is lost, as no file system offers to compare and rename at once.
-    Version(Version),
+    Version(FileVersion),
 }
 
 impl Workspace {
@@ -36,24 +36,29 @@ impl Workspace {
     /// # Errors
     /// [`WorkspaceError::Exists`], [`Stale`](WorkspaceError::Stale) and [`Missing`](WorkspaceError::Missing) when the
     /// expectation fails; [`Hidden`](WorkspaceError::Hidden) and [`Limited`](WorkspaceError::Limited) by the workspace's
-    /// [bounds](crate::Bounds); [`LinkPassed`](WorkspaceError::LinkPassed) when the path is not the [resolved](Self::resolve) one;
+    /// [bounds](crate::Bounds); [`LinkPassed`](WorkspaceError::LinkPassed) when the path is not the [resolved](Self::resolve_links) one;
     /// [`ReadOnly`](WorkspaceError::ReadOnly) for a file that nobody may write, also where the folder would let it be replaced,
     /// and also for root; [`LinkLeaves`](WorkspaceError::LinkLeaves), [`NotAFile`](WorkspaceError::NotAFile) and
     /// [`NotAFolder`](WorkspaceError::NotAFolder); [`Io`](WorkspaceError::Io) for anything else, such as a full disk. After an
     /// error the old file is in its place, and neither a temporary file nor a new folder is left; the one exception has an error
     /// of its own, [`NotRestored`](WorkspaceError::NotRestored).
-    pub fn write(&self, path: &WorkPath, bytes: &[u8], expect: Expect) -> Result<Version, WorkspaceError> {
-        let versions = self.change(&[Wanted { path, expect, content: Some(bytes), like: None }])?;
+    pub fn write_file(
+        &self,
+        path: &WorkPath,
+        bytes: &[u8],
+        expect: WritePrecondition,
+    ) -> Result<FileVersion, WorkspaceError> {
+        let versions = self.make_changes(&[ChangeRequest { path, expect, content: Some(bytes), like: None }])?;
         // One write has one version.
-        Ok(versions.into_iter().flatten().next().unwrap_or_else(|| Version::of(bytes)))
+        Ok(versions.into_iter().flatten().next().unwrap_or_else(|| FileVersion::of_content(bytes)))
     }
 
     /// Deletes a regular file. Its folder stays, also when nothing is left in it.
     ///
     /// # Errors
-    /// As [`write`](Self::write); [`WorkspaceError::Missing`] also when nothing was expected.
-    pub fn delete(&self, path: &WorkPath, expect: Expect) -> Result<(), WorkspaceError> {
-        self.change(&[Wanted { path, expect, content: None, like: None }]).map(drop)
+    /// As [`write_file`](Self::write_file); [`WorkspaceError::Missing`] also when nothing was expected.
+    pub fn delete_file(&self, path: &WorkPath, expect: WritePrecondition) -> Result<(), WorkspaceError> {
+        self.make_changes(&[ChangeRequest { path, expect, content: None, like: None }]).map(drop)
     }
 
     /// Opens a folder through folders of which none is a link; `missing` makes one that is not there, or gives an error.

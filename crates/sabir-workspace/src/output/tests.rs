@@ -6,13 +6,13 @@ fn pattern(from: u64, length: u64) -> Vec<u8> {
     (from..from + length).map(|at| (at % 251) as u8).collect()
 }
 
-fn collect(output: &Output) -> (Vec<u8>, Option<usize>) {
+fn collect(output: &StoredOutput) -> (Vec<u8>, Option<usize>) {
     let (mut bytes, mut gap) = (Vec::new(), None);
     output
-        .read(&mut |piece| {
+        .read_pieces(&mut |piece| {
             match piece {
-                Piece::Bytes(more) => bytes.extend_from_slice(more),
-                Piece::Gap => gap = Some(bytes.len()),
+                OutputPiece::Bytes(more) => bytes.extend_from_slice(more),
+                OutputPiece::Gap => gap = Some(bytes.len()),
             }
             ControlFlow::Continue(())
         })
@@ -20,15 +20,15 @@ fn collect(output: &Output) -> (Vec<u8>, Option<usize>) {
     (bytes, gap)
 }
 
-fn about(total: u64) -> About {
-    About { total, lines: 3, end: "exit code 0".to_owned(), command: "a\nb".to_owned() }
+fn about(total: u64) -> OutputMetadata {
+    OutputMetadata { total, lines: 3, end: "exit code 0".to_owned(), command: "a\nb".to_owned() }
 }
 
 #[track_caller]
 fn check(total: u64, piece: u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("outputs");
-    let mut output = Output::new(path.join("part-1"));
+    let mut output = StoredOutput::new(path.join("part-1"));
     let mut at = 0;
     while at < total {
         let length = piece.min(total - at);
@@ -43,13 +43,13 @@ fn check(total: u64, piece: u64) {
     };
     assert_eq!(path.exists(), total > MAX_MEMORY_BYTES as u64, "{total}");
     assert!(collect(&output) == expected, "{total} before it is kept");
-    output.keep(path.join("7"), &about(total));
-    assert!(output.fault().is_none());
+    output.keep_as(path.join("7"), &about(total));
+    assert!(output.write_error().is_none());
     assert!(collect(&output) == expected, "{total} afterwards");
-    assert_eq!(size(&path.join("7")), expected.0.len() as u64);
+    assert_eq!(disk_bytes(&path.join("7")), expected.0.len() as u64);
     drop(output);
-    assert_eq!(scan(&path), [(7, Some(about(total)))]);
-    remove(&path.join("7"));
+    assert_eq!(scan_outputs(&path), [(7, Some(about(total)))]);
+    remove_output(&path.join("7"));
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
 }
 
@@ -70,8 +70,8 @@ fn only_the_user_may_read_it() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("outputs");
-    let mut output = Output::new(path.join("1"));
-    output.keep(path.join("1"), &about(0));
+    let mut output = StoredOutput::new(path.join("1"));
+    output.keep_as(path.join("1"), &about(0));
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&path), mode(&path.join("1.head")), mode(&path.join("1.about"))), (0o700, 0o600, 0o600));
 }
@@ -79,7 +79,7 @@ fn only_the_user_may_read_it() {
 #[test]
 fn what_is_not_kept_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let mut output = Output::new(folder.path().join("part-1"));
+    let mut output = StoredOutput::new(folder.path().join("part-1"));
     output.push(&vec![b'x'; MAX_MEMORY_BYTES + 1]);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     drop(output);
@@ -90,9 +90,9 @@ fn what_is_not_kept_leaves_nothing() {
 fn a_disk_that_refuses_is_told_and_nothing_else_happens() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("file"), "").unwrap();
-    let mut output = Output::new(folder.path().join("file/part-1"));
+    let mut output = StoredOutput::new(folder.path().join("file/part-1"));
     output.push(&vec![b'x'; MAX_MEMORY_BYTES + 1]);
     output.push(b"more");
-    assert_eq!(output.total(), MAX_MEMORY_BYTES as u64 + 5);
-    assert!(output.fault().is_some());
+    assert_eq!(output.total_bytes(), MAX_MEMORY_BYTES as u64 + 5);
+    assert!(output.write_error().is_some());
 }

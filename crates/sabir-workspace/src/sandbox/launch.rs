@@ -19,12 +19,12 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits, set_no_new_privs,
 };
 
-use super::namespaces::{Role, enter};
-use super::rights::{Rights, restrict};
-use super::room::Program;
-use super::{Order, Stage, Tier, filter, system};
+use super::environment::LaunchProgram;
+use super::landlock_rules::{LandlockRights, restrict_process};
+use super::namespaces::{NamespaceRole, enter_namespaces};
+use super::{SandboxPlan, SandboxTier, SetupStage, syscall_filter, syscalls};
 use crate::kernel;
-use crate::supervise::Device;
+use crate::supervise::OutputDevice;
 
 /// A file may grow to this, in bytes.
 const LARGEST_FILE: u64 = 64 << 30;
@@ -33,73 +33,80 @@ const PROCESSES: u64 = 16_384;
 
 /// Goes on in the program, or tells `status` what failed. The answer is the exit code of a process that is done. `parent` is the
 /// supervisor.
-pub(super) fn go_on(order: &Order, tier: Tier, program: &Program<'_>, (parent, status): (Pid, OwnedFd)) -> i32 {
+pub(super) fn run_launcher(
+    order: &SandboxPlan,
+    tier: SandboxTier,
+    program: &LaunchProgram<'_>,
+    (parent, status): (Pid, OwnedFd),
+) -> i32 {
     let mut status = Some(status);
-    match launch(order, tier, program, (parent, &mut status)) {
+    match launch_program(order, tier, program, (parent, &mut status)) {
         Ok(code) => code,
         Err(error) => {
-            say(status.as_ref(), &format!("{}\n", error.raw_os_error().unwrap_or(0)));
+            write_status(status.as_ref(), &format!("{}\n", error.raw_os_error().unwrap_or(0)));
             1
         }
     }
 }
 
-fn launch(
-    order: &Order,
-    tier: Tier,
-    program: &Program<'_>,
+fn launch_program(
+    order: &SandboxPlan,
+    tier: SandboxTier,
+    program: &LaunchProgram<'_>,
     (parent, status): (Pid, &mut Option<OwnedFd>),
 ) -> io::Result<i32> {
-    settle(parent, program.device).map_err(|error| Stage::Launch.failed(&error))?;
-    if tier == Tier::Two {
-        match enter(order, status)? {
-            Role::Shell => {}
-            Role::Done(code) => return Ok(code),
+    prepare_process(parent, program.device).map_err(|error| SetupStage::Launch.to_error(&error))?;
+    if tier == SandboxTier::Two {
+        match enter_namespaces(order, status)? {
+            NamespaceRole::Shell => {}
+            NamespaceRole::Done(code) => return Ok(code),
         }
     }
-    let landlock = confine(order, tier)?;
-    say(status.as_ref(), &format!("ready {}\n", tier.report(landlock)));
+    let landlock = confine_process(order, tier)?;
+    write_status(status.as_ref(), &format!("ready {}\n", tier.report_number(landlock)));
     let mut command = Command::new(program.path);
-    command.args(program.arguments).envs(places(order, tier));
+    command.args(program.arguments).envs(temp_environment(order, tier));
     Err(command.exec())
 }
 
 /// What a fresh process would be: no input, or the terminal, a session of its own, signals as usual, and files in `/proc` that it
 /// may write.
-fn settle(parent: Pid, device: Device) -> io::Result<()> {
+fn prepare_process(parent: Pid, device: OutputDevice) -> io::Result<()> {
     match device {
-        Device::Pipe => dup2_stdin(rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)?,
-        Device::Terminal => dup2_stdin(stdout())?,
+        OutputDevice::Pipe => {
+            dup2_stdin(rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)?
+        }
+        OutputDevice::Terminal => dup2_stdin(stdout())?,
     }
-    kernel::detach(parent, device)?;
+    kernel::detach_process(parent, device)?;
     Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
 }
 
 /// Entries of the environment for temporary files and caches.
-fn places(order: &Order, tier: Tier) -> Vec<(String, PathBuf)> {
-    let tmp = if tier == Tier::Two { Path::new("/tmp") } else { &order.tmp };
+fn temp_environment(order: &SandboxPlan, tier: SandboxTier) -> Vec<(String, PathBuf)> {
+    let tmp = if tier == SandboxTier::Two { Path::new("/tmp") } else { &order.tmp };
     let caches = order.caches.iter().map(|name| (name.clone(), tmp.join(".cache").join(name.to_ascii_lowercase())));
     ["TMPDIR", "TMP", "TEMP"].map(|name| (name.to_owned(), tmp.to_path_buf())).into_iter().chain(caches).collect()
 }
 
 /// Everything that ends in this process and its children alone.
-fn confine(order: &Order, tier: Tier) -> io::Result<i32> {
-    limit().map_err(|error| Stage::Limits.failed(&error))?;
-    drop_privileges().map_err(|error| Stage::Privileges.failed(&error))?;
-    let write = order.writable(tier);
+fn confine_process(order: &SandboxPlan, tier: SandboxTier) -> io::Result<i32> {
+    lower_limits().map_err(|error| SetupStage::Limits.to_error(&error))?;
+    drop_privileges().map_err(|error| SetupStage::Privileges.to_error(&error))?;
+    let write = order.writable_folders(tier);
     // Only mounts hide what lies in a folder that may be written.
-    if tier == Tier::One && order.hide.iter().any(|path| write.iter().any(|folder| path.starts_with(folder))) {
-        return Err(Stage::Secrets.failed(&io::Error::from_raw_os_error(0)));
+    if tier == SandboxTier::One && order.hide.iter().any(|path| write.iter().any(|folder| path.starts_with(folder))) {
+        return Err(SetupStage::Secrets.to_error(&io::Error::from_raw_os_error(0)));
     }
-    let rights = Rights { tier, network: order.network, write: &write, read: &order.read, hide: &order.hide };
-    let landlock = restrict(&rights).map_err(|error| Stage::Landlock.failed(&cause(&error)))?;
-    let program = filter::program(tier, order.network);
-    system::install_filter(&program).map_err(|error| Stage::Filter.failed(&error))?;
+    let rights = LandlockRights { tier, network: order.network, write: &write, read: &order.read, hide: &order.hide };
+    let landlock = restrict_process(&rights).map_err(|error| SetupStage::Landlock.to_error(&root_cause(&error)))?;
+    let program = syscall_filter::build_filter(tier, order.network);
+    syscalls::install_filter(&program).map_err(|error| SetupStage::Filter.to_error(&error))?;
     Ok(landlock)
 }
 
 /// The system's error below another.
-fn cause(error: &(dyn Error + 'static)) -> io::Error {
+fn root_cause(error: &(dyn Error + 'static)) -> io::Error {
     let mut number = None;
     let mut next = Some(error);
     while let Some(error) = next {
@@ -110,7 +117,7 @@ fn cause(error: &(dyn Error + 'static)) -> io::Error {
 }
 
 /// Lowers limits; none is raised.
-fn limit() -> io::Result<()> {
+fn lower_limits() -> io::Result<()> {
     for (resource, most) in [(Resource::Core, 0), (Resource::Fsize, LARGEST_FILE), (Resource::Nproc, PROCESSES)] {
         let Rlimit { current, maximum } = getrlimit(resource);
         let lower = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
@@ -142,7 +149,7 @@ fn drop_privileges() -> io::Result<()> {
     Ok(set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
 }
 
-fn say(status: Option<&OwnedFd>, words: &str) {
+fn write_status(status: Option<&OwnedFd>, words: &str) {
     // A supervisor that is dead needs no words: this process ends with it.
     let _ = status.map(|status| rustix::io::write(status, words.as_bytes()));
 }

@@ -22,35 +22,35 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, flock, fstat, mkdir, statat};
 use rustix::process::umask;
 
-use super::Guarded;
-use crate::protect;
+use super::ProtectedPaths;
+use crate::protected_paths;
 
 /// Protected names that a command cannot make at the top of the workspace where they are missing, and what stands in their place
 /// meanwhile. Mostly an empty folder, also for the names of files: git does not see it, and so it cannot be committed.
-const MASKED: [(&str, Kind); 23] = [
-    (".git/hooks", Kind::Folder),
-    (".git/config", Kind::File),
-    (".git/config.worktree", Kind::File),
-    (".husky", Kind::Folder),
-    (".vscode", Kind::Folder),
-    (".idea", Kind::Folder),
-    (".zed", Kind::Folder),
-    (".devcontainer", Kind::Folder),
-    (".envrc", Kind::Folder),
-    (".npmrc", Kind::Folder),
-    (".yarnrc.yml", Kind::Folder),
-    (".cargo/config.toml", Kind::Nothing),
-    (".cargo/config", Kind::Nothing),
-    (".github/workflows", Kind::Folder),
-    (".gitlab-ci.yml", Kind::Folder),
-    (".circleci", Kind::Folder),
-    (".claude", Kind::Folder),
-    (".cursor", Kind::Folder),
-    (".codex", Kind::Folder),
-    (".mcp.json", Kind::Folder),
-    (".sabir", Kind::Folder),
-    ("AGENTS.md", Kind::Folder),
-    ("CLAUDE.md", Kind::Folder),
+const MASKED: [(&str, MaskKind); 23] = [
+    (".git/hooks", MaskKind::Folder),
+    (".git/config", MaskKind::File),
+    (".git/config.worktree", MaskKind::File),
+    (".husky", MaskKind::Folder),
+    (".vscode", MaskKind::Folder),
+    (".idea", MaskKind::Folder),
+    (".zed", MaskKind::Folder),
+    (".devcontainer", MaskKind::Folder),
+    (".envrc", MaskKind::Folder),
+    (".npmrc", MaskKind::Folder),
+    (".yarnrc.yml", MaskKind::Folder),
+    (".cargo/config.toml", MaskKind::Nothing),
+    (".cargo/config", MaskKind::Nothing),
+    (".github/workflows", MaskKind::Folder),
+    (".gitlab-ci.yml", MaskKind::Folder),
+    (".circleci", MaskKind::Folder),
+    (".claude", MaskKind::Folder),
+    (".cursor", MaskKind::Folder),
+    (".codex", MaskKind::Folder),
+    (".mcp.json", MaskKind::Folder),
+    (".sabir", MaskKind::Folder),
+    ("AGENTS.md", MaskKind::Folder),
+    ("CLAUDE.md", MaskKind::Folder),
 ];
 
 /// What of git's folder a command may write: everything that makes no program run.
@@ -66,7 +66,7 @@ const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum MaskKind {
     File,
     Folder,
     /// Cargo takes neither a folder nor, in a repository, should an empty file be seen: only a missing parent is masked.
@@ -75,15 +75,15 @@ enum Kind {
 
 /// The masks of one workspace, as long as a command needs them.
 #[derive(Debug)]
-pub(super) struct Masks {
+pub(super) struct WorkspaceMasks {
     top: PathBuf,
     /// Holds a part of the lock; the whole of it while removing.
     lock: File,
 }
 
-impl Masks {
+impl WorkspaceMasks {
     /// Finds the protected paths at the top of the workspace, and puts masks in the place of missing ones.
-    pub(super) fn put(top: &Path) -> io::Result<(Self, Guarded)> {
+    pub(super) fn put_masks(top: &Path) -> io::Result<(Self, ProtectedPaths)> {
         let masks = Self { top: top.to_path_buf(), lock: File::open(top)? };
         for _ in 0..TRIES {
             if flock(&masks.lock, FlockOperation::NonBlockingLockShared).is_ok() {
@@ -91,12 +91,12 @@ impl Masks {
             }
             sleep(PAUSE);
         }
-        let mut guarded = Guarded::default();
+        let mut guarded = ProtectedPaths::default();
         for entry in fs::read_dir(top)?.flatten() {
             let name = entry.file_name();
             // A link is covered where it leads, if that is protected.
             let plain = entry.file_type().is_ok_and(|kind| kind.is_file() || (kind.is_dir() && name != GIT));
-            if plain && protect::reason(Path::new(&name)).is_some() {
+            if plain && protected_paths::find_protection_reason(Path::new(&name)).is_some() {
                 guarded.existing.push(entry.path());
             }
         }
@@ -116,22 +116,22 @@ impl Masks {
 }
 
 /// Removes all masks, unless another command needs them.
-impl Drop for Masks {
+impl Drop for WorkspaceMasks {
     fn drop(&mut self) {
         if flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             return;
         }
         for (name, _) in MASKED {
             let path = self.top.join(name);
-            remove(&path);
+            remove_mask(&path);
             if let Some(parent) = path.parent().filter(|parent| *parent != self.top) {
-                remove(parent);
+                remove_mask(parent);
             }
         }
     }
 }
 
-fn guard_name(top: &Path, name: &str, kind: Kind, guarded: &mut Guarded) -> io::Result<()> {
+fn guard_name(top: &Path, name: &str, kind: MaskKind, guarded: &mut ProtectedPaths) -> io::Result<()> {
     let path = top.join(name);
     let parent = path.parent().filter(|parent| *parent != top);
     let exists = |path: &Path| fs::symlink_metadata(path).ok();
@@ -140,10 +140,10 @@ fn guard_name(top: &Path, name: &str, kind: Kind, guarded: &mut Guarded) -> io::
         // Covered as a whole, or the parent is a file or a link to elsewhere.
         (_, Some((parent, Some(found)))) if !found.is_dir() || covered(parent) => {}
         // Another command's mask for it.
-        (_, Some((parent, Some(found)))) if has_mark(&found) => guarded.missing.push(parent.to_path_buf()),
+        (_, Some((parent, Some(found)))) if has_mask_mode(&found) => guarded.missing.push(parent.to_path_buf()),
         // Who makes a repository makes its folder; what it then makes git run is looked for whenever git is to run.
         (_, Some((parent, None))) if parent.ends_with(GIT) => {}
-        (_, Some((parent, None))) => make(parent, Kind::Folder, guarded)?,
+        (_, Some((parent, None))) => make_mask(parent, MaskKind::Folder, guarded)?,
         (Some(found), parent) => {
             guarded.pinned.extend(parent.map(|(parent, _)| parent.to_path_buf()));
             if !found.is_symlink() {
@@ -152,17 +152,19 @@ fn guard_name(top: &Path, name: &str, kind: Kind, guarded: &mut Guarded) -> io::
         }
         (None, parent) => {
             guarded.pinned.extend(parent.map(|(parent, _)| parent.to_path_buf()));
-            make(&path, kind, guarded)?;
+            make_mask(&path, kind, guarded)?;
         }
     }
     Ok(())
 }
 
-fn make(path: &Path, kind: Kind, guarded: &mut Guarded) -> io::Result<()> {
+fn make_mask(path: &Path, kind: MaskKind, guarded: &mut ProtectedPaths) -> io::Result<()> {
     let made = match kind {
-        Kind::Folder => mkdir(path, Mode::from_raw_mode(FOLDER_MODE)).map_err(io::Error::from),
-        Kind::File => File::create_new(path).and_then(|_| fs::set_permissions(path, Permissions::from_mode(FILE_MODE))),
-        Kind::Nothing => return Ok(()),
+        MaskKind::Folder => mkdir(path, Mode::from_raw_mode(FOLDER_MODE)).map_err(io::Error::from),
+        MaskKind::File => {
+            File::create_new(path).and_then(|_| fs::set_permissions(path, Permissions::from_mode(FILE_MODE)))
+        }
+        MaskKind::Nothing => return Ok(()),
     };
     match made {
         Ok(()) => {}
@@ -175,9 +177,9 @@ fn make(path: &Path, kind: Kind, guarded: &mut Guarded) -> io::Result<()> {
 }
 
 /// Removes a mask. Where somebody outside made something of it, that stays, as if it had been made by them.
-fn remove(path: &Path) {
+fn remove_mask(path: &Path) {
     let Ok(found) = fs::symlink_metadata(path) else { return };
-    if !has_mark(&found) {
+    if !has_mask_mode(&found) {
         return;
     }
     let gone = if found.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
@@ -187,12 +189,12 @@ fn remove(path: &Path) {
     }
 }
 
-fn has_mark(found: &fs::Metadata) -> bool {
-    is_marked(found.mode(), found.len())
+fn has_mask_mode(found: &fs::Metadata) -> bool {
+    is_mask_mode(found.mode(), found.len())
 }
 
 /// Whether something of this mode and length is a mask, if it is empty and has the name of one.
-fn is_marked(mode: u32, length: u64) -> bool {
+fn is_mask_mode(mode: u32, length: u64) -> bool {
     match FileType::from_raw_mode(mode) {
         FileType::Directory => mode & MODE_BITS == FOLDER_MODE,
         FileType::RegularFile => mode & MODE_BITS == FILE_MODE && length == 0,
@@ -201,29 +203,29 @@ fn is_marked(mode: u32, length: u64) -> bool {
 }
 
 /// The names at the top of a workspace that a command may not make.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
+pub(super) fn masked_names() -> impl Iterator<Item = &'static str> {
     MASKED.iter().map(|(name, _)| *name)
 }
 
 /// Whether this name in a folder is a mask: nothing that belongs to the user, and gone when the command is.
 pub fn is_mask(folder: BorrowedFd<'_>, name: &OsStr) -> bool {
     // All but a few names are told apart without a look at the disk.
-    let is_name = |(masked, _): &(&str, Kind)| masked.split('/').any(|part| part.as_bytes() == name.as_bytes());
+    let is_name = |(masked, _): &(&str, MaskKind)| masked.split('/').any(|part| part.as_bytes() == name.as_bytes());
     MASKED.iter().any(is_name)
         && statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
-            .is_ok_and(|found| is_marked(found.st_mode, found.st_size.cast_unsigned()))
+            .is_ok_and(|found| is_mask_mode(found.st_mode, found.st_size.cast_unsigned()))
 }
 
 /// Whether a mask stands at this path, as seen from the top of a workspace: then nothing of the user's does.
-pub(crate) fn stands_at(top: BorrowedFd<'_>, path: &Path) -> bool {
+pub(crate) fn is_masked_at(top: BorrowedFd<'_>, path: &Path) -> bool {
     MASKED.iter().any(|(name, _)| Path::new(name).starts_with(path))
         && statat(top, path, AtFlags::SYMLINK_NOFOLLOW)
-            .is_ok_and(|found| is_marked(found.st_mode, found.st_size.cast_unsigned()))
+            .is_ok_and(|found| is_mask_mode(found.st_mode, found.st_size.cast_unsigned()))
 }
 
 /// Whether an open folder is a mask, whatever its name.
 pub(crate) fn is_mask_itself(folder: impl AsFd) -> bool {
-    fstat(folder).is_ok_and(|found| is_marked(found.st_mode, 0))
+    fstat(folder).is_ok_and(|found| is_mask_mode(found.st_mode, 0))
 }
 
 #[cfg(test)]
@@ -244,9 +246,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join(".git")).unwrap();
         fs::write(folder.path().join("CLAUDE.md"), "be good").unwrap();
-        let (first, guarded) = Masks::put(folder.path()).unwrap();
+        let (first, guarded) = WorkspaceMasks::put_masks(folder.path()).unwrap();
         assert!(guarded.missing.contains(&folder.path().join(".git/config")), "{guarded:?}");
-        let (second, _) = Masks::put(folder.path()).unwrap();
+        let (second, _) = WorkspaceMasks::put_masks(folder.path()).unwrap();
         drop(first);
         assert!(folder.path().join(".vscode").exists());
         let handle = File::open(folder.path()).unwrap();
@@ -262,11 +264,11 @@ mod tests {
     #[test]
     fn what_was_left_is_taken_over() {
         let folder = tempfile::tempdir().unwrap();
-        let (killed, _) = Masks::put(folder.path()).unwrap();
+        let (killed, _) = WorkspaceMasks::put_masks(folder.path()).unwrap();
         // What a kill does: the lock goes, the masks stay.
-        let Masks { top, lock } = &killed;
+        let WorkspaceMasks { top, lock } = &killed;
         flock(lock, FlockOperation::Unlock).unwrap();
-        let (next, guarded) = Masks::put(top).unwrap();
+        let (next, guarded) = WorkspaceMasks::put_masks(top).unwrap();
         assert!(guarded.missing.iter().chain(&guarded.existing).any(|path| path.ends_with(".idea")));
         fs::write(folder.path().join(".idea/made-by-the-user"), "").unwrap();
         drop(next);

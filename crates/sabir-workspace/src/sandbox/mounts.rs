@@ -17,9 +17,9 @@ use rustix::mount::{
     fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree,
 };
 
-use super::rights::DEVICES;
-use super::system::{Reach, add_mount_attributes};
-use super::{Guarded, Order};
+use super::landlock_rules::DEVICES;
+use super::syscalls::{MountScope, add_mount_attributes};
+use super::{ProtectedPaths, SandboxPlan};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 const ALL: u64 = READ_ONLY | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOSUID;
@@ -30,67 +30,67 @@ const EMPTY: [&str; 2] = ["/dev/.empty/folder", "/dev/.empty/file"];
 const CLOSED: [&str; 2] = ["/dev/.empty/closed-folder", "/dev/.empty/closed-file"];
 
 /// Builds the view. `guarded` are the protected paths of the workspace.
-pub(super) fn arrange(order: &Order, guarded: &Guarded) -> io::Result<()> {
+pub(super) fn arrange_mounts(order: &SandboxPlan, guarded: &ProtectedPaths) -> io::Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let mut temporary = Vec::new();
     for place in TEMPORARY {
         // A link to the other one, for instance, needs nothing.
         if fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
-            temporary.push((place, clone(&order.tmp)?));
+            temporary.push((place, clone_tree(&order.tmp)?));
         }
     }
     let mut devices = Vec::new();
     for device in DEVICES {
         if fs::exists(device)? {
-            devices.push((device, clone(Path::new(device))?));
+            devices.push((device, clone_tree(Path::new(device))?));
         }
     }
     let mut kept = Vec::new();
-    for path in order.kept() {
-        kept.push((path, clone(path)?, path.is_dir()));
+    for path in order.visible_paths() {
+        kept.push((path, clone_tree(path)?, path.is_dir()));
     }
     let writable = order.write.len();
     let root = open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    add_mount_attributes(root.as_fd(), ALL, Reach::Tree)?;
-    fresh(c"proc", &[], MountAttrFlags::MOUNT_ATTR_RDONLY, Path::new("/proc"))?;
+    add_mount_attributes(root.as_fd(), ALL, MountScope::Tree)?;
+    mount_fresh(c"proc", &[], MountAttrFlags::MOUNT_ATTR_RDONLY, Path::new("/proc"))?;
     arrange_devices(devices)?;
     for (place, tree) in temporary {
-        harden(&tree, 0)?;
-        attach(&tree, Path::new(place))?;
+        harden_tree(&tree, 0)?;
+        attach_tree(&tree, Path::new(place))?;
     }
     for (index, (path, tree, is_folder)) in kept.iter().enumerate() {
-        harden(tree, if index < writable { 0 } else { READ_ONLY })?;
-        make_place(path, *is_folder)?;
-        attach(tree, path)?;
+        harden_tree(tree, if index < writable { 0 } else { READ_ONLY })?;
+        make_mount_point(path, *is_folder)?;
+        attach_tree(tree, path)?;
     }
     for path in &order.hide {
-        mask(path, CLOSED)?;
+        cover_path(path, CLOSED)?;
     }
-    guard(guarded)
+    protect_paths(guarded)
 }
 
 /// Protected paths of the workspace: what exists becomes read-only, what was put there for it becomes a mask.
-fn guard(guarded: &Guarded) -> io::Result<()> {
+fn protect_paths(guarded: &ProtectedPaths) -> io::Result<()> {
     for path in &guarded.pinned {
         // A mount point cannot be renamed away, with what is mounted below.
-        attach(&clone(path)?, path)?;
+        attach_tree(&clone_tree(path)?, path)?;
     }
     for path in &guarded.existing {
-        let tree = clone(path)?;
-        harden(&tree, READ_ONLY)?;
-        attach(&tree, path)?;
+        let tree = clone_tree(path)?;
+        harden_tree(&tree, READ_ONLY)?;
+        attach_tree(&tree, path)?;
     }
-    guarded.missing.iter().try_for_each(|path| mask(path, EMPTY))
+    guarded.missing.iter().try_for_each(|path| cover_path(path, EMPTY))
 }
 
 /// Devices, pseudo-terminals and shared memory of the command's own.
 fn arrange_devices(devices: Vec<(&str, OwnedFd)>) -> io::Result<()> {
     let none = MountAttrFlags::empty();
-    fresh(c"tmpfs", &[(c"mode", c"0755"), (c"size", c"64k")], none, Path::new("/dev"))?;
+    mount_fresh(c"tmpfs", &[(c"mode", c"0755"), (c"size", c"64k")], none, Path::new("/dev"))?;
     for (device, tree) in devices {
         fs::write(device, "")?;
-        add_mount_attributes(tree.as_fd(), libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC, Reach::Mount)?;
-        attach(&tree, Path::new(device))?;
+        add_mount_attributes(tree.as_fd(), libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC, MountScope::Mount)?;
+        attach_tree(&tree, Path::new(device))?;
     }
     for folder in ["/dev/pts", "/dev/shm", "/dev/.empty", EMPTY[0], CLOSED[0]] {
         fs::create_dir(folder)?;
@@ -100,15 +100,15 @@ fn arrange_devices(devices: Vec<(&str, OwnedFd)>) -> io::Result<()> {
     for closed in CLOSED {
         fs::set_permissions(closed, fs::Permissions::from_mode(0o0))?;
     }
-    fresh(c"devpts", &[(c"newinstance", c""), (c"ptmxmode", c"0666")], none, Path::new("/dev/pts"))?;
-    fresh(c"tmpfs", &[(c"mode", c"1777")], MountAttrFlags::MOUNT_ATTR_NODEV, Path::new("/dev/shm"))?;
+    mount_fresh(c"devpts", &[(c"newinstance", c""), (c"ptmxmode", c"0666")], none, Path::new("/dev/pts"))?;
+    mount_fresh(c"tmpfs", &[(c"mode", c"1777")], MountAttrFlags::MOUNT_ATTR_NODEV, Path::new("/dev/shm"))?;
     let links =
         [("pts/ptmx", "ptmx"), ("/proc/self/fd", "fd"), ("fd/0", "stdin"), ("fd/1", "stdout"), ("fd/2", "stderr")];
     links.iter().try_for_each(|(target, name)| symlink(target, Path::new("/dev").join(name)))
 }
 
 /// Mounts a new file system.
-fn fresh(kind: &CStr, options: &[(&CStr, &CStr)], attributes: MountAttrFlags, at: &Path) -> io::Result<()> {
+fn mount_fresh(kind: &CStr, options: &[(&CStr, &CStr)], attributes: MountAttrFlags, at: &Path) -> io::Result<()> {
     let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (name, value) in options {
         match value.is_empty() {
@@ -118,25 +118,25 @@ fn fresh(kind: &CStr, options: &[(&CStr, &CStr)], attributes: MountAttrFlags, at
     }
     fsconfig_create(context.as_fd())?;
     let attributes = attributes | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    attach(&fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?, at)
+    attach_tree(&fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?, at)
 }
 
 /// The same files once more, not mounted anywhere yet.
-fn clone(path: &Path) -> io::Result<OwnedFd> {
+fn clone_tree(path: &Path) -> io::Result<OwnedFd> {
     let recursive = if path.is_dir() { OpenTreeFlags::AT_RECURSIVE } else { OpenTreeFlags::empty() };
     Ok(open_tree(CWD, path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive)?)
 }
 
-fn harden(tree: &OwnedFd, more: u64) -> io::Result<()> {
-    add_mount_attributes(tree.as_fd(), libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOSUID | more, Reach::Tree)
+fn harden_tree(tree: &OwnedFd, more: u64) -> io::Result<()> {
+    add_mount_attributes(tree.as_fd(), libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOSUID | more, MountScope::Tree)
 }
 
-fn attach(tree: &OwnedFd, at: &Path) -> io::Result<()> {
+fn attach_tree(tree: &OwnedFd, at: &Path) -> io::Result<()> {
     Ok(move_mount(tree.as_fd(), c"", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
 /// A place to mount on, where a fresh `/tmp` took it away; it goes with the private folder.
-fn make_place(path: &Path, is_folder: bool) -> io::Result<()> {
+fn make_mount_point(path: &Path, is_folder: bool) -> io::Result<()> {
     if !TEMPORARY.iter().any(|place| path.starts_with(place)) || fs::exists(path)? {
         return Ok(());
     }
@@ -148,16 +148,16 @@ fn make_place(path: &Path, is_folder: bool) -> io::Result<()> {
 }
 
 /// Covers a file or folder, if it can be seen at all, with one that cannot be written.
-fn mask(path: &Path, [folder, file]: [&str; 2]) -> io::Result<()> {
+fn cover_path(path: &Path, [folder, file]: [&str; 2]) -> io::Result<()> {
     let Ok(found) = fs::metadata(path) else { return Ok(()) };
-    let tree = clone(Path::new(if found.is_dir() { folder } else { file }))?;
-    add_mount_attributes(tree.as_fd(), ALL, Reach::Mount)?;
-    attach(&tree, path)
+    let tree = clone_tree(Path::new(if found.is_dir() { folder } else { file }))?;
+    add_mount_attributes(tree.as_fd(), ALL, MountScope::Mount)?;
+    attach_tree(&tree, path)
 }
 
 /// The folders that stay visible, the writable ones first.
-impl Order {
-    fn kept(&self) -> impl Iterator<Item = &PathBuf> {
+impl SandboxPlan {
+    fn visible_paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.write.iter().chain(&self.read)
     }
 }

@@ -19,15 +19,15 @@ use rustix::process::{
 };
 use rustix::thread::UnshareFlags;
 
-use super::system::{Kin, Side, fork, raise_interface, unshare};
-use super::{Network, Order, Stage, mounts};
+use super::syscalls::{ForkRelation, ForkSide, fork_process, raise_interface, unshare_namespaces};
+use super::{NetworkAccess, SandboxPlan, SetupStage, mounts};
 use crate::kernel;
 
 /// Who root is inside; any number but 0.
 const NOBODY_SPECIAL: u32 = 1000;
 
-/// Who goes on after [`enter`].
-pub(super) enum Role {
+/// Who goes on after [`enter_namespaces`].
+pub(super) enum NamespaceRole {
     /// The process that is to become the shell.
     Shell,
     /// A process that is done, with its exit code.
@@ -35,42 +35,42 @@ pub(super) enum Role {
 }
 
 /// Makes the namespaces and everything in them. `status` is the pipe to the supervisor.
-pub(super) fn enter(order: &Order, status: &mut Option<OwnedFd>) -> io::Result<Role> {
-    let failed = |stage: Stage| move |error: io::Error| stage.failed(&error);
-    let folder = rustix::process::getcwd(Vec::new()).map_err(|error| Stage::Folder.failed(&error.into()))?;
+pub(super) fn enter_namespaces(order: &SandboxPlan, status: &mut Option<OwnedFd>) -> io::Result<NamespaceRole> {
+    let failed = |stage: SetupStage| move |error: io::Error| stage.to_error(&error);
+    let folder = rustix::process::getcwd(Vec::new()).map_err(|error| SetupStage::Folder.to_error(&error.into()))?;
     map_user(order.network)?;
-    let (ends, end) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| Stage::Process.failed(&error.into()))?;
-    match fork(Kin::Sibling).map_err(failed(Stage::Process))? {
-        Side::Parent(_) => {
+    let (ends, end) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| SetupStage::Process.to_error(&error.into()))?;
+    match fork_process(ForkRelation::Sibling).map_err(failed(SetupStage::Process))? {
+        ForkSide::Parent(_) => {
             drop((status.take(), end));
-            return Ok(Role::Done(pass_on(ends)));
+            return Ok(NamespaceRole::Done(exit_like_shell(ends)));
         }
-        Side::Child => drop(ends),
+        ForkSide::Child => drop(ends),
     }
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| Stage::Process.failed(&error.into()))?;
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| SetupStage::Process.to_error(&error.into()))?;
     if is_deserted(status.as_ref()) {
-        return Ok(Role::Done(1));
+        return Ok(NamespaceRole::Done(1));
     }
-    mounts::arrange(order, &order.guarded).map_err(failed(Stage::Mounts))?;
-    if order.network == Network::Denied {
-        let socket = UdpSocket::bind("0.0.0.0:0").map_err(failed(Stage::Loopback))?;
-        raise_interface(socket.as_fd(), c"lo").map_err(failed(Stage::Loopback))?;
+    mounts::arrange_mounts(order, &order.guarded).map_err(failed(SetupStage::Mounts))?;
+    if order.network == NetworkAccess::Denied {
+        let socket = UdpSocket::bind("0.0.0.0:0").map_err(failed(SetupStage::Loopback))?;
+        raise_interface(socket.as_fd(), c"lo").map_err(failed(SetupStage::Loopback))?;
     }
     // Once more, by its name: the handle that was inherited leads around the mounts.
-    rustix::process::chdir(folder).map_err(|error| Stage::Folder.failed(&error.into()))?;
-    match fork(Kin::Child).map_err(failed(Stage::Process))? {
-        Side::Parent(shell) => {
+    rustix::process::chdir(folder).map_err(|error| SetupStage::Folder.to_error(&error.into()))?;
+    match fork_process(ForkRelation::Child).map_err(failed(SetupStage::Process))? {
+        ForkSide::Parent(shell) => {
             drop(status.take());
             // Nothing of this process is to be seen in /proc.
             let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-            Ok(Role::Done(reap(shell, end)))
+            Ok(NamespaceRole::Done(reap_until_empty(shell, end)))
         }
-        Side::Child => Ok(Role::Shell),
+        ForkSide::Child => Ok(NamespaceRole::Shell),
     }
 }
 
 /// Makes the namespaces, with this user as their only one.
-fn map_user(network: Network) -> io::Result<()> {
+fn map_user(network: NetworkAccess) -> io::Result<()> {
     let (user, group) = (getuid().as_raw(), getgid().as_raw());
     let mut flags = UnshareFlags::NEWUSER
         | UnshareFlags::NEWNS
@@ -78,17 +78,17 @@ fn map_user(network: Network) -> io::Result<()> {
         | UnshareFlags::NEWIPC
         | UnshareFlags::NEWUTS
         | UnshareFlags::NEWCGROUP;
-    if network == Network::Denied {
+    if network == NetworkAccess::Denied {
         flags |= UnshareFlags::NEWNET;
     }
-    unshare(flags).map_err(|error| Stage::Namespaces.failed(&error))?;
+    unshare_namespaces(flags).map_err(|error| SetupStage::Namespaces.to_error(&error))?;
     let inner = |number: u32| if number == 0 { NOBODY_SPECIAL } else { number };
     let map = || {
         fs::write("/proc/self/setgroups", "deny")?;
         fs::write("/proc/self/uid_map", format!("{} {user} 1", inner(user)))?;
         fs::write("/proc/self/gid_map", format!("{} {group} 1", inner(group)))
     };
-    map().map_err(|error: io::Error| Stage::Mapping.failed(&error))
+    map().map_err(|error: io::Error| SetupStage::Mapping.to_error(&error))
 }
 
 /// Whether the supervisor died before its death could be a signal.
@@ -99,14 +99,14 @@ fn is_deserted(status: Option<&OwnedFd>) -> bool {
 }
 
 /// The first process: reaps until there is nobody left, and says how the shell ended, as two bytes: what, and the number.
-fn reap(shell: Pid, end: OwnedFd) -> i32 {
+fn reap_until_empty(shell: Pid, end: OwnedFd) -> i32 {
     let mut end = Some(fs::File::from(end));
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == shell => {
                 if let Some(mut end) = end.take() {
                     // Without a reader there is nobody who wants to know.
-                    let _ = end.write_all(&bytes(status));
+                    let _ = end.write_all(&encode_status(status));
                 }
             }
             Ok(_) | Err(Errno::INTR) => {}
@@ -115,7 +115,7 @@ fn reap(shell: Pid, end: OwnedFd) -> i32 {
     }
 }
 
-fn bytes(status: WaitStatus) -> [u8; 2] {
+fn encode_status(status: WaitStatus) -> [u8; 2] {
     let low = |number: i32| u8::try_from(number).unwrap_or(u8::MAX);
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => [0, low(code)],
@@ -124,7 +124,7 @@ fn bytes(status: WaitStatus) -> [u8; 2] {
 }
 
 /// Ends as the shell ended.
-fn pass_on(ends: OwnedFd) -> i32 {
+fn exit_like_shell(ends: OwnedFd) -> i32 {
     // A key that interrupts is for the shell; this process only waits.
     let _ = kernel::block_signals();
     let mut end = [1, 9];

@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Network, Order, masks};
+use super::{NetworkAccess, SandboxPlan, masks};
 
 /// What every program needs, and gives nothing away.
 const BASE: &str = "\
@@ -32,54 +32,54 @@ const NETWORK: &str = "\
 ";
 
 /// The whole profile.
-pub(super) fn profile(order: &Order) -> String {
+pub(super) fn build_profile(order: &SandboxPlan) -> String {
     let mut text = BASE.to_owned();
-    text.push_str(&rule("deny file-read* file-write*", &order.hide));
-    text.push_str(&rule("allow file-read*", &order.read));
-    text.push_str(&rule("allow file-write*", order.write.iter().chain([&order.tmp])));
+    text.push_str(&profile_rule("deny file-read* file-write*", &order.hide));
+    text.push_str(&profile_rule("allow file-read*", &order.read));
+    text.push_str(&profile_rule("allow file-write*", order.write.iter().chain([&order.tmp])));
     if let Some(top) = order.write.first() {
-        let protected: Vec<PathBuf> = masks::names().map(|name| top.join(name)).collect();
-        text.push_str(&rule("deny file-write*", &protected));
+        let protected: Vec<PathBuf> = masks::masked_names().map(|name| top.join(name)).collect();
+        text.push_str(&profile_rule("deny file-write*", &protected));
         let inside: Vec<&PathBuf> = order.hide.iter().filter(|path| path.starts_with(top)).collect();
-        text.push_str(&rule("deny file-read* file-write*", inside));
+        text.push_str(&profile_rule("deny file-read* file-write*", inside));
     }
-    if order.network == Network::Allowed {
+    if order.network == NetworkAccess::Allowed {
         text.push_str(NETWORK);
     }
     text
 }
 
 /// One rule for some folders with all below; nothing for none.
-fn rule<'a>(what: &str, paths: impl IntoIterator<Item = &'a PathBuf>) -> String {
-    let places: String = paths.into_iter().map(|path| format!(" (subpath {})", quoted(path))).collect();
+fn profile_rule<'a>(what: &str, paths: impl IntoIterator<Item = &'a PathBuf>) -> String {
+    let places: String = paths.into_iter().map(|path| format!(" (subpath {})", quote_path(path))).collect();
     if places.is_empty() { String::new() } else { format!("({what}{places})\n") }
 }
 
-fn quoted(path: &Path) -> String {
+fn quote_path(path: &Path) -> String {
     format!("\"{}\"", path.display().to_string().replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::{Guarded, Level, Stay};
+    use crate::sandbox::{ProtectedPaths, SandboxLevel, TempDirLifetime};
 
     #[track_caller]
-    fn check(write: &[&str], network: Network, expected: &str) {
+    fn check(write: &[&str], network: NetworkAccess, expected: &str) {
         let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
-        let order = Order {
-            level: Level::Best,
+        let order = SandboxPlan {
+            level: SandboxLevel::Best,
             network,
             write: paths(write),
             read: paths(&["/w"]),
             hide: paths(&["/h/.ssh", "/w/.env"]),
             tmp: "/tmp/\"t".into(),
-            stay: Stay::Task,
+            stay: TempDirLifetime::Task,
             caches: Vec::new(),
             memory_mib: None,
-            guarded: Guarded::default(),
+            guarded: ProtectedPaths::default(),
         };
-        let text = profile(&order);
+        let text = build_profile(&order);
         assert_eq!(text.strip_prefix(BASE), Some(expected));
     }
 
@@ -87,19 +87,19 @@ mod tests {
     fn who_only_reads_writes_temporary_files() {
         let expected = "(deny file-read* file-write* (subpath \"/h/.ssh\") (subpath \"/w/.env\"))\n\
                         (allow file-read* (subpath \"/w\"))\n(allow file-write* (subpath \"/tmp/\\\"t\"))\n";
-        check(&[], Network::Denied, expected);
-        check(&[], Network::Allowed, &format!("{expected}{NETWORK}"));
+        check(&[], NetworkAccess::Denied, expected);
+        check(&[], NetworkAccess::Allowed, &format!("{expected}{NETWORK}"));
     }
 
     #[test]
     fn protected_names_are_denied_after_their_folder_was_allowed() {
-        let protected: String = masks::names().map(|name| format!(" (subpath \"/w/{name}\")")).collect();
+        let protected: String = masks::masked_names().map(|name| format!(" (subpath \"/w/{name}\")")).collect();
         let expected = format!(
             "(deny file-read* file-write* (subpath \"/h/.ssh\") (subpath \"/w/.env\"))\n(allow file-read* (subpath \"/w\"))\n\
              (allow file-write* (subpath \"/w\") (subpath \"/tmp/\\\"t\"))\n(deny file-write*{protected})\n\
              (deny file-read* file-write* (subpath \"/w/.env\"))\n"
         );
-        check(&["/w"], Network::Denied, &expected);
+        check(&["/w"], NetworkAccess::Denied, &expected);
         assert!(protected.contains("/w/.git/hooks") && protected.contains("/w/AGENTS.md"));
     }
 }

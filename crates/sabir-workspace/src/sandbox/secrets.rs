@@ -126,11 +126,11 @@ const HARMLESS: &[&str] = &["SSH_ASKPASS_REQUIRE"];
 
 /// The files and folders of a home folder that hold secrets, whether they exist or not.
 #[must_use]
-pub fn secrets(home: &Path) -> Vec<PathBuf> {
+pub fn home_secrets(home: &Path) -> Vec<PathBuf> {
     HOME.iter().map(|name| home.join(name)).collect()
 }
 
-pub(super) fn of_machine() -> Vec<PathBuf> {
+pub(super) fn machine_secrets() -> Vec<PathBuf> {
     MACHINE.iter().map(PathBuf::from).collect()
 }
 

@@ -12,11 +12,11 @@ use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch};
 use rustix::fs::{Mode, OFlags};
 
-use super::{Match, SearchOptions, meets};
-use crate::files::{EntryKind, Folder, FolderReader, Workspace};
-use crate::order::{Key, Next};
+use super::{SearchMatch, SearchOptions, glob_matches};
+use crate::files::{EntryKind, FolderReader, PendingFolder, Workspace};
+use crate::ordered_pool::{JobOutput, OrderKey};
 use crate::path::WorkPath;
-use crate::stop::Stop;
+use crate::stop_flag::StopFlag;
 
 /// A file with a longer line than this is skipped, so that one file cannot fill the memory.
 const MAX_LINE_BUFFER_BYTES: usize = 16 << 20;
@@ -24,31 +24,31 @@ const MAX_LINE_BUFFER_BYTES: usize = 16 << 20;
 const FILES_A_JOB: usize = 64;
 
 /// What there is to do.
-pub(super) enum Job {
-    Folder(Folder),
-    Files(Files),
+pub(super) enum SearchJob {
+    Folder(PendingFolder),
+    Files(FileBatch),
 }
 
 /// Files of one folder, in order.
-pub(super) struct Files {
+pub(super) struct FileBatch {
     pub(super) folder: PathBuf,
     pub(super) names: Vec<OsString>,
 }
 
 /// What came of one file.
 #[derive(Debug)]
-pub(super) struct Searched {
-    pub(super) skipped: Skipped,
+pub(super) struct FileResult {
+    pub(super) skipped: SkipReason,
     /// How much of it was read.
     pub(super) bytes: u64,
-    pub(super) matches: Vec<Match>,
+    pub(super) matches: Vec<SearchMatch>,
     /// Whether there are more matches than there was room for.
     pub(super) more: bool,
 }
 
 /// Whether a file was left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Skipped {
+pub(super) enum SkipReason {
     No,
     /// It could not be opened, or is no regular file.
     Unopened,
@@ -57,24 +57,24 @@ pub(super) enum Skipped {
 }
 
 /// One thread's tools.
-pub(super) struct Worker<'a> {
+pub(super) struct SearchWorker<'a> {
     workspace: &'a Workspace,
     options: &'a SearchOptions,
     matcher: &'a RegexMatcher,
     glob: Option<&'a GlobMatcher>,
     /// Set when enough is found.
-    over: &'a Stop,
+    over: &'a StopFlag,
     reader: FolderReader<'a>,
     searcher: Searcher,
 }
 
-impl<'a> Worker<'a> {
+impl<'a> SearchWorker<'a> {
     pub(super) fn new(
         workspace: &'a Workspace,
         options: &'a SearchOptions,
         matcher: &'a RegexMatcher,
         glob: Option<&'a GlobMatcher>,
-        over: &'a Stop,
+        over: &'a StopFlag,
     ) -> Self {
         let searcher = SearcherBuilder::new()
             .line_terminator(LineTerminator::crlf())
@@ -89,27 +89,31 @@ impl<'a> Worker<'a> {
     }
 
     /// Does a job. `room` tells how many matches are wanted at most.
-    pub(super) fn work(&mut self, job: Job, room: impl Fn() -> usize) -> Vec<(Key, Next<Job, Vec<Searched>>)> {
+    pub(super) fn run_job(
+        &mut self,
+        job: SearchJob,
+        room: impl Fn() -> usize,
+    ) -> Vec<(OrderKey, JobOutput<SearchJob, Vec<FileResult>>)> {
         match job {
-            Job::Folder(folder) => self.read(folder),
-            Job::Files(files) => {
-                let key = files.names.first().map(|name| Key::of(&files.folder.join(name)));
-                let searched = self.search(&files, room());
+            SearchJob::Folder(folder) => self.list_folder(folder),
+            SearchJob::Files(files) => {
+                let key = files.names.first().map(|name| OrderKey::for_path(&files.folder.join(name)));
+                let searched = self.search_batch(&files, room());
                 let count = searched.iter().map(|file| file.matches.len() + 1).sum();
-                key.map(|key| (key, Next::Part(searched, count))).into_iter().collect()
+                key.map(|key| (key, JobOutput::Part(searched, count))).into_iter().collect()
             }
         }
     }
 
     /// The files of a folder, so many at a time, with the folders below in between.
-    fn read(&mut self, mut folder: Folder) -> Vec<(Key, Next<Job, Vec<Searched>>)> {
-        let found = self.reader.read(&mut folder).unwrap_or_default().names;
+    fn list_folder(&mut self, mut folder: PendingFolder) -> Vec<(OrderKey, JobOutput<SearchJob, Vec<FileResult>>)> {
+        let found = self.reader.read_folder(&mut folder).unwrap_or_default().names;
         let (mut given, mut names) = (Vec::new(), Vec::new());
         let hand_over = |names: &mut Vec<OsString>, given: &mut Vec<_>| {
             if let Some(first) = names.first() {
-                let key = Key::of(&folder.path.join(first));
-                let files = Files { folder: folder.path.clone(), names: std::mem::take(names) };
-                given.push((key, Next::Job(Job::Files(files))));
+                let key = OrderKey::for_path(&folder.path.join(first));
+                let files = FileBatch { folder: folder.path.clone(), names: std::mem::take(names) };
+                given.push((key, JobOutput::Job(SearchJob::Files(files))));
             }
         };
         for found in found {
@@ -117,10 +121,13 @@ impl<'a> Worker<'a> {
                 EntryKind::Folder => {
                     hand_over(&mut names, &mut given);
                     let path = folder.path.join(found.name);
-                    given.push((Key::inside(&path), Next::Job(Job::Folder(folder.below(path)))));
+                    given.push((
+                        OrderKey::for_contents(&path),
+                        JobOutput::Job(SearchJob::Folder(folder.child_folder(path))),
+                    ));
                 }
                 EntryKind::File => {
-                    if self.glob.is_none_or(|glob| meets(glob, &folder.path.join(&found.name))) {
+                    if self.glob.is_none_or(|glob| glob_matches(glob, &folder.path.join(&found.name))) {
                         names.push(found.name);
                     }
                     if names.len() == FILES_A_JOB {
@@ -135,19 +142,19 @@ impl<'a> Worker<'a> {
     }
 
     /// Searches files until one more match is found than there is room for.
-    fn search(&mut self, files: &Files, mut room: usize) -> Vec<Searched> {
+    fn search_batch(&mut self, files: &FileBatch, mut room: usize) -> Vec<FileResult> {
         let mut searched = Vec::with_capacity(files.names.len());
         let Ok(folder) = self.workspace.open_beneath(&files.folder) else {
-            searched.resize_with(files.names.len(), Searched::unopened);
+            searched.resize_with(files.names.len(), FileResult::not_opened);
             return searched;
         };
         for name in &files.names {
-            if self.options.stop.is_asked() || self.over.is_asked() {
+            if self.options.stop.is_requested() || self.over.is_requested() {
                 break;
             }
-            let found = match open(&folder, name.as_ref()) {
+            let found = match open_file(&folder, name.as_ref()) {
                 Some((file, size)) => self.search_file(&file, size, &files.folder.join(name), room),
-                None => Searched::unopened(),
+                None => FileResult::not_opened(),
             };
             room = room.saturating_sub(found.matches.len());
             let more = found.more;
@@ -159,29 +166,29 @@ impl<'a> Worker<'a> {
         searched
     }
 
-    fn search_file(&mut self, file: &File, size: u64, path: &Path, room: usize) -> Searched {
-        let Some(path) = WorkPath::from_inside(path) else { return Searched::unopened() };
+    fn search_file(&mut self, file: &File, size: u64, path: &Path, room: usize) -> FileResult {
+        let Some(path) = WorkPath::from_inside(path) else { return FileResult::not_opened() };
         // A file that grows is searched as long as it was; those of the kernel have no size.
         let left = if size == 0 { u64::MAX } else { size };
         let stops = [&self.options.stop, self.over];
-        let mut watched = Watched { file, left, most: self.options.max_file_bytes, read: 0, stops };
+        let mut watched = LimitedReader { file, left, most: self.options.max_file_bytes, read: 0, stops };
         let (options, matches) = (self.options, Vec::new());
-        let mut sink = Collector { options, path: &path, room, before: Vec::new(), matches, more: false };
+        let mut sink = MatchCollector { options, path: &path, room, before: Vec::new(), matches, more: false };
         let result = self.searcher.search_reader(self.matcher, &mut watched, &mut sink);
-        let skipped = if result.is_err() { Skipped::Unread } else { Skipped::No };
-        Searched { skipped, bytes: watched.read, matches: sink.matches, more: sink.more }
+        let skipped = if result.is_err() { SkipReason::Unread } else { SkipReason::No };
+        FileResult { skipped, bytes: watched.read, matches: sink.matches, more: sink.more }
     }
 }
 
-impl Searched {
-    fn unopened() -> Self {
-        Self { skipped: Skipped::Unopened, bytes: 0, matches: Vec::new(), more: false }
+impl FileResult {
+    fn not_opened() -> Self {
+        Self { skipped: SkipReason::Unopened, bytes: 0, matches: Vec::new(), more: false }
     }
 }
 
 /// Opens a file that was regular when its folder was read, and still is, and gives its size. Never through a link, and never
 /// waiting: a FIFO in its place opens at once, and is refused.
-fn open(folder: &OwnedFd, name: &Path) -> Option<(File, u64)> {
+fn open_file(folder: &OwnedFd, name: &Path) -> Option<(File, u64)> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty()).ok()?);
     let found = file.metadata().ok()?;
@@ -189,19 +196,19 @@ fn open(folder: &OwnedFd, name: &Path) -> Option<(File, u64)> {
 }
 
 /// A file that is read no further than it is wanted.
-struct Watched<'a> {
+struct LimitedReader<'a> {
     file: &'a File,
     /// What it has left.
     left: u64,
     most: u64,
     read: u64,
-    stops: [&'a Stop; 2],
+    stops: [&'a StopFlag; 2],
 }
 
-impl Read for Watched<'_> {
+impl Read for LimitedReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         // One byte over the limit is what tells that it was reached.
-        if self.stops.iter().any(|stop| stop.is_asked()) || self.read > self.most {
+        if self.stops.iter().any(|stop| stop.is_requested()) || self.read > self.most {
             return Err(io::Error::other("no more is wanted"));
         }
         let wanted = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
@@ -216,16 +223,16 @@ impl Read for Watched<'_> {
 }
 
 /// Gathers the matches of one file.
-struct Collector<'a> {
+struct MatchCollector<'a> {
     options: &'a SearchOptions,
     path: &'a WorkPath,
     room: usize,
     before: Vec<String>,
-    matches: Vec<Match>,
+    matches: Vec<SearchMatch>,
     more: bool,
 }
 
-impl Sink for Collector<'_> {
+impl Sink for MatchCollector<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
@@ -233,10 +240,10 @@ impl Sink for Collector<'_> {
             self.more = true;
             return Ok(false);
         }
-        self.matches.push(Match {
+        self.matches.push(SearchMatch {
             path: self.path.clone(),
             line: found.line_number().unwrap_or_default(),
-            text: line(found.bytes(), self.options.max_line_bytes),
+            text: cut_line(found.bytes(), self.options.max_line_bytes),
             before: std::mem::take(&mut self.before),
             after: Vec::new(),
         });
@@ -244,7 +251,7 @@ impl Sink for Collector<'_> {
     }
 
     fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> Result<bool, io::Error> {
-        let text = line(found.bytes(), self.options.max_line_bytes);
+        let text = cut_line(found.bytes(), self.options.max_line_bytes);
         match found.kind() {
             SinkContextKind::After => {
                 if let Some(last) = self.matches.last_mut() {
@@ -264,7 +271,7 @@ impl Sink for Collector<'_> {
     }
 }
 
-fn line(bytes: &[u8], max_bytes: usize) -> String {
+fn cut_line(bytes: &[u8], max_bytes: usize) -> String {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
     let Some(start) = bytes.get(..max_bytes).filter(|start| start.len() < bytes.len()) else {

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use proptest::prelude::*;
-use sabir_workspace::{Bounds, Change, Expect, ListOptions, SearchOptions, Stop, Version, Workspace, WorkspaceError};
+use sabir_workspace::{
+    Bounds, FileChange, FileVersion, ListOptions, SearchOptions, StopFlag, Workspace, WorkspaceError, WritePrecondition,
+};
 
 use crate::Place;
 
@@ -13,7 +15,7 @@ const NAMES: [&str; 3] = [".sabirignore", ".clineignore", ".rooignore"];
 
 /// The place, bounded.
 fn bounded(place: Place, bounds: Bounds) -> Place {
-    let workspace = Workspace::open(place.root.path()).unwrap().bounded(bounds);
+    let workspace = Workspace::open(place.root.path()).unwrap().with_bounds(bounds);
     Place { workspace, ..place }
 }
 
@@ -39,25 +41,25 @@ fn check(place: &Place, path: &str, hidden_by: Option<&str>) {
     let (workspace, at) = (&place.workspace, place.path(path));
     let is_folder = place.inner(path).is_dir();
     let mut said: Vec<(&str, Option<WorkspaceError>)> = vec![
-        ("may_read", workspace.may_read(&at).err()),
-        ("may_write", workspace.may_write(&at).err()),
+        ("may_read", workspace.check_readable(&at).err()),
+        ("may_write", workspace.check_writable(&at).err()),
         ("metadata", workspace.metadata(&at).err()),
         ("exists", workspace.exists(&at).err()),
-        ("search", workspace.search(&SearchOptions { path: at.clone(), ..SearchOptions::new("TOKEN") }).err()),
+        ("search", workspace.search_files(&SearchOptions { path: at.clone(), ..SearchOptions::new("TOKEN") }).err()),
     ];
     if is_folder {
-        said.push(("list", workspace.list(&at, &all()).err()));
+        said.push(("list", workspace.list_folder(&at, &all()).err()));
     } else {
-        said.push(("read", workspace.read(&at, 100).err()));
-        let wrong = Expect::Version(Version::of(b"something else"));
-        let change = |change| workspace.apply(&[change]).err().filter(|error| !is_stale(error));
-        said.push(("write", workspace.write(&at, b"new", wrong).err().filter(|error| !is_stale(error))));
-        said.push(("add", change(Change::write(at.clone(), Vec::new(), Expect::Missing))));
-        said.push(("delete", change(Change::delete(at.clone(), wrong))));
-        let [written, deleted] = Change::moved(at.clone(), wrong, place.path("elsewhere"), Vec::new());
-        said.push(("move from", workspace.apply(&[written, deleted]).err().filter(|error| !is_stale(error))));
-        let [written, deleted] = Change::moved(place.path("mover"), wrong, at.clone(), Vec::new());
-        said.push(("move to", workspace.apply(&[written, deleted]).err().filter(|error| !is_stale(error))));
+        said.push(("read", workspace.read_file(&at, 100).err()));
+        let wrong = WritePrecondition::Version(FileVersion::of_content(b"something else"));
+        let change = |change| workspace.apply_changes(&[change]).err().filter(|error| !is_stale(error));
+        said.push(("write", workspace.write_file(&at, b"new", wrong).err().filter(|error| !is_stale(error))));
+        said.push(("add", change(FileChange::write(at.clone(), Vec::new(), WritePrecondition::Missing))));
+        said.push(("delete", change(FileChange::delete(at.clone(), wrong))));
+        let [written, deleted] = FileChange::move_file(at.clone(), wrong, place.path("elsewhere"), Vec::new());
+        said.push(("move from", workspace.apply_changes(&[written, deleted]).err().filter(|error| !is_stale(error))));
+        let [written, deleted] = FileChange::move_file(place.path("mover"), wrong, at.clone(), Vec::new());
+        said.push(("move to", workspace.apply_changes(&[written, deleted]).err().filter(|error| !is_stale(error))));
     }
     for (way, error) in said {
         let by = match &error {
@@ -75,9 +77,9 @@ fn is_stale(error: &WorkspaceError) -> bool {
 
 /// What is shown and found, as one text each.
 fn shown(place: &Place) -> (String, usize) {
-    let listing = place.workspace.list(&place.path("."), &all()).unwrap();
+    let listing = place.workspace.list_folder(&place.path("."), &all()).unwrap();
     let names: Vec<_> = listing.entries.iter().map(|entry| entry.path.to_string()).collect();
-    let found = place.workspace.search(&SearchOptions::new("TOKEN")).unwrap();
+    let found = place.workspace.search_files(&SearchOptions::new("TOKEN")).unwrap();
     for found in found.matches {
         assert!(names.contains(&found.path.to_string()), "{} is found and not listed", found.path);
     }
@@ -102,9 +104,9 @@ fn ignore_files_hide_at_every_way() {
         (".rooignore .sabirignore build build/keep build/keep/x mover plain.txt svc svc/main.rs".to_owned(), 4)
     );
     // What is not there is hidden all the same, and nothing is made.
-    let error = place.workspace.write(&place.path("secrets/new/x"), b"", Expect::Any).unwrap_err();
+    let error = place.workspace.write_file(&place.path("secrets/new/x"), b"", WritePrecondition::Any).unwrap_err();
     assert!(matches!(error, WorkspaceError::Hidden { .. }), "{error:?}");
-    let error = place.workspace.write(&place.path("new/secrets/.env"), b"", Expect::Any).unwrap_err();
+    let error = place.workspace.write_file(&place.path("new/secrets/.env"), b"", WritePrecondition::Any).unwrap_err();
     assert_eq!(error.to_string(), "`new/secrets/.env` is hidden by .sabirignore; work without it, or ask the user");
     assert!(!place.inner("secrets/new").exists() && !place.inner("new").exists());
 }
@@ -117,16 +119,16 @@ fn links_do_not_launder() {
     place.link("deeper", "through");
     place.link("shown-as", "plain.txt");
     for path in ["alias", "through/key", "through", "deeper/key", "shown-as"] {
-        let error = place.workspace.read(&place.path(path), 10).unwrap_err();
+        let error = place.workspace.read_file(&place.path(path), 10).unwrap_err();
         assert!(matches!(error, WorkspaceError::Hidden { .. }), "{path}: {error:?}");
-        let error = place.workspace.may_write(&place.path(path)).unwrap_err();
+        let error = place.workspace.check_writable(&place.path(path)).unwrap_err();
         assert!(matches!(error, WorkspaceError::Hidden { .. }), "{path}: {error:?}");
-        let error = place.workspace.write(&place.path(path), b"x", Expect::Any).unwrap_err();
+        let error = place.workspace.write_file(&place.path(path), b"x", WritePrecondition::Any).unwrap_err();
         assert!(matches!(error, WorkspaceError::Hidden { .. }), "{path}: {error:?}");
     }
     let options = SearchOptions { path: place.path("through"), ..SearchOptions::new("TOKEN") };
-    assert!(matches!(place.workspace.search(&options), Err(WorkspaceError::Hidden { .. })));
-    assert!(matches!(place.workspace.list(&place.path("deeper"), &all()), Err(WorkspaceError::Hidden { .. })));
+    assert!(matches!(place.workspace.search_files(&options), Err(WorkspaceError::Hidden { .. })));
+    assert!(matches!(place.workspace.list_folder(&place.path("deeper"), &all()), Err(WorkspaceError::Hidden { .. })));
 }
 
 #[test]
@@ -141,12 +143,12 @@ fn ignore_files_are_read_anew_and_nested() {
     place.put(".sabirignore", "*\n");
     check(&place, "plain.txt", Some(".sabirignore"));
     // The list itself is no secret, and changing it is no edit like another.
-    assert_eq!(place.workspace.read(&place.path(".sabirignore"), 10).unwrap().bytes, b"*\n");
-    assert!(place.workspace.protected(&place.path(".sabirignore")).is_some());
-    assert!(place.workspace.protected(&place.path("svc/.clineignore")).is_some());
+    assert_eq!(place.workspace.read_file(&place.path(".sabirignore"), 10).unwrap().bytes, b"*\n");
+    assert!(place.workspace.protection_reason(&place.path(".sabirignore")).is_some());
+    assert!(place.workspace.protection_reason(&place.path("svc/.clineignore")).is_some());
     let own = bounded(Place::new(), Bounds::new().ignore_files([".gitignore"]));
-    assert!(own.workspace.protected(&own.path("sub/.gitignore")).is_some());
-    assert!(Place::new().workspace.protected(&own.path("sub/.gitignore")).is_none());
+    assert!(own.workspace.protection_reason(&own.path("sub/.gitignore")).is_some());
+    assert!(Place::new().workspace.protection_reason(&own.path("sub/.gitignore")).is_none());
 }
 
 #[test]
@@ -177,72 +179,75 @@ fn hidden_globs() {
     let place = ignoring(&[]);
     let absolute = place.workspace.root().join("svc/.env").to_str().unwrap().to_owned();
     let globs = ["secrets/deep".to_owned(), absolute, ".env/".to_owned()];
-    let place = bounded(place, Bounds::new().hide(globs).unwrap());
+    let place = bounded(place, Bounds::new().hide_globs(globs).unwrap());
     check(&place, "secrets/deep/key", Some("a rule"));
     check(&place, "svc/.env", Some("a rule"));
     check(&place, ".env", Some("a rule"));
     check(&place, "svc/main.rs", None);
     assert_eq!(shown(&place).1, 3);
-    assert!(Bounds::new().hide(["".to_owned()]).is_err());
+    assert!(Bounds::new().hide_globs(["".to_owned()]).is_err());
 }
 
 #[test]
 fn limits_by_regular_expressions() {
     let both = |globs: &[&str], expressions: &[&str]| {
         let strings = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        Bounds::new().write_only(strings(globs)).unwrap().or_matching(strings(expressions))
+        Bounds::new().write_only(strings(globs)).unwrap().or_write_matching(strings(expressions))
     };
     let place = bounded(ignoring(&[]), both(&["docs"], &[r"\.(md|mdx)$", "^notes/"]).unwrap());
     for path in ["a.md", "deep/b.mdx", "notes/x.rs", "docs/x.html"] {
-        place.workspace.write(&place.path(path), b"x", Expect::Missing).unwrap();
+        place.workspace.write_file(&place.path(path), b"x", WritePrecondition::Missing).unwrap();
     }
     for path in ["a.mdz", "deep/notes/x.rs", "b.md.rs"] {
-        let error = place.workspace.apply(&[Change::write(place.path(path), Vec::new(), Expect::Any)]).unwrap_err();
+        let error = place
+            .workspace
+            .apply_changes(&[FileChange::write(place.path(path), Vec::new(), WritePrecondition::Any)])
+            .unwrap_err();
         let words = r"only `docs`, `/\.(md|mdx)$/`, `/^notes//` may be written now";
         assert_eq!(error.to_string(), format!("`{path}` cannot be written, and nothing was: {words}"));
     }
     assert!(both(&[], &["("]).is_err() && both(&[], &["(?!a)"]).is_err() && both(&[], &[r"\w{99}{99}{99}"]).is_err());
     // What is read only stays so.
-    let place = bounded(ignoring(&[]), Bounds::new().read_only().or_matching([".".to_owned()]).unwrap());
-    place.workspace.write(&place.path("c.md"), b"x", Expect::Missing).unwrap_err();
+    let place = bounded(ignoring(&[]), Bounds::new().read_only().or_write_matching([".".to_owned()]).unwrap());
+    place.workspace.write_file(&place.path("c.md"), b"x", WritePrecondition::Missing).unwrap_err();
 }
 
 #[test]
 fn limits_of_a_mode() {
     let only = Bounds::new().write_only(["**/*.md".to_owned(), "docs".to_owned()]).unwrap();
-    let place = bounded(ignoring(&[]), only.because("the mode `docs` writes only Markdown"));
+    let place = bounded(ignoring(&[]), only.with_limit_reason("the mode `docs` writes only Markdown"));
     for path in ["a.md", "deep/down/b.md", "docs/x.html"] {
-        place.workspace.write(&place.path(path), b"x", Expect::Missing).unwrap();
+        place.workspace.write_file(&place.path(path), b"x", WritePrecondition::Missing).unwrap();
     }
-    place.workspace.read(&place.path("plain.txt"), 10).unwrap();
-    let refused = |changes: &[Change]| {
-        let error = place.workspace.apply(changes).unwrap_err();
+    place.workspace.read_file(&place.path("plain.txt"), 10).unwrap();
+    let refused = |changes: &[FileChange]| {
+        let error = place.workspace.apply_changes(changes).unwrap_err();
         assert!(matches!(error, WorkspaceError::Limited { .. }), "{error:?}");
         error.to_string()
     };
     assert_eq!(
-        refused(&[Change::write(place.path("a.rs"), Vec::new(), Expect::Any)]),
+        refused(&[FileChange::write(place.path("a.rs"), Vec::new(), WritePrecondition::Any)]),
         "`a.rs` cannot be written, and nothing was: the mode `docs` writes only Markdown"
     );
-    refused(&[Change::delete(place.path("plain.txt"), Expect::Any)]);
-    refused(&Change::moved(place.path("a.md"), Expect::Any, place.path("a.rs"), Vec::new()));
-    refused(&Change::moved(place.path("plain.txt"), Expect::Any, place.path("b.md"), Vec::new()));
+    refused(&[FileChange::delete(place.path("plain.txt"), WritePrecondition::Any)]);
+    refused(&FileChange::move_file(place.path("a.md"), WritePrecondition::Any, place.path("a.rs"), Vec::new()));
+    refused(&FileChange::move_file(place.path("plain.txt"), WritePrecondition::Any, place.path("b.md"), Vec::new()));
     // All or nothing: the first is allowed.
     refused(&[
-        Change::write(place.path("new.md"), Vec::new(), Expect::Any),
-        Change::write(place.path("new.rs"), Vec::new(), Expect::Any),
+        FileChange::write(place.path("new.md"), Vec::new(), WritePrecondition::Any),
+        FileChange::write(place.path("new.rs"), Vec::new(), WritePrecondition::Any),
     ]);
     assert!(!place.inner("new.md").exists() && place.inner("a.md").exists());
     place.link("l.md", "plain.txt");
     refused_by_limit(&place, "l.md");
     let place = bounded(place, Bounds::new().read_only());
     refused_by_limit(&place, "a.md");
-    assert_eq!(place.workspace.read(&place.path("a.md"), 10).unwrap().bytes, b"x");
+    assert_eq!(place.workspace.read_file(&place.path("a.md"), 10).unwrap().bytes, b"x");
 }
 
 #[track_caller]
 fn refused_by_limit(place: &Place, path: &str) {
-    let error = place.workspace.may_write(&place.path(path)).unwrap_err();
+    let error = place.workspace.check_writable(&place.path(path)).unwrap_err();
     assert!(matches!(error, WorkspaceError::Limited { .. }), "{error:?}");
 }
 
@@ -259,15 +264,15 @@ fn hidden_paths_for_a_sandbox() {
     // Ignore files say nothing of what git keeps; globs may.
     let expected = [".env", "build/.env", "plain.txt", "secrets", "svc/.env"];
     let expected: Vec<PathBuf> = expected.iter().map(|path| root.join(path)).collect();
-    assert_eq!(place.workspace.hidden(&Stop::default()).unwrap(), expected);
-    let place = bounded(place, Bounds::new().hide(["**/.env".to_owned()]).unwrap());
+    assert_eq!(place.workspace.list_hidden_paths(&StopFlag::default()).unwrap(), expected);
+    let place = bounded(place, Bounds::new().hide_globs(["**/.env".to_owned()]).unwrap());
     let expected = [".env", ".git/.env", "build/.env", "svc/.env"].map(|path| root.join(path));
-    assert_eq!(place.workspace.hidden(&Stop::default()).unwrap(), expected);
-    let stopped = Stop::default();
-    stopped.ask();
-    assert!(matches!(place.workspace.hidden(&stopped), Err(WorkspaceError::Stopped { .. })));
+    assert_eq!(place.workspace.list_hidden_paths(&StopFlag::default()).unwrap(), expected);
+    let stopped = StopFlag::default();
+    stopped.request_stop();
+    assert!(matches!(place.workspace.list_hidden_paths(&stopped), Err(WorkspaceError::Stopped { .. })));
     let unbound = Workspace::open(place.root.path()).unwrap();
-    assert_eq!(unbound.hidden(&stopped).unwrap(), Vec::<PathBuf>::new());
+    assert_eq!(unbound.list_hidden_paths(&stopped).unwrap(), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -302,12 +307,12 @@ proptest! {
         if place.inner("a").is_dir() {
             place.put("a/.sabirignore", nested.join("\n"));
         }
-        let everything: BTreeSet<String> = place.workspace.list(&place.path("."), &all()).unwrap().entries.iter()
+        let everything: BTreeSet<String> = place.workspace.list_folder(&place.path("."), &all()).unwrap().entries.iter()
             .map(|entry| entry.path.to_string()).collect();
         let place = bounded(place, Bounds::new().ignore_files([".sabirignore"]));
-        let listed: BTreeSet<String> = place.workspace.list(&place.path("."), &all()).unwrap().entries.iter()
+        let listed: BTreeSet<String> = place.workspace.list_folder(&place.path("."), &all()).unwrap().entries.iter()
             .map(|entry| entry.path.to_string()).collect();
-        let hidden = place.workspace.hidden(&Stop::default()).unwrap();
+        let hidden = place.workspace.list_hidden_paths(&StopFlag::default()).unwrap();
         for path in &everything {
             let readable = place.workspace.metadata(&place.path(path)).is_ok();
             prop_assert_eq!(readable, listed.contains(path), "{}", path);

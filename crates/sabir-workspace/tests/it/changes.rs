@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use sabir_workspace::{Change, Expect, Version};
+use sabir_workspace::{FileChange, FileVersion, WritePrecondition};
 
 use crate::files::kind;
 use crate::{Place, skipped};
@@ -48,27 +48,29 @@ fn place() -> Place {
 
 /// A change as the probe reads it: `PATH=CONTENT`, `-PATH`, `FROM>PATH`; `PATH+CONTENT` expects no file, `PATH~CONTENT` an old
 /// version.
-fn changes(place: &Place, texts: &[&str]) -> Vec<Change> {
+fn changes(place: &Place, texts: &[&str]) -> Vec<FileChange> {
     let mut all = Vec::new();
     for text in texts {
         let at = text.find(['=', '>', '+', '~']).unwrap_or(text.len());
         let (path, rest) = text.split_at(at);
         let content = rest.get(1..).unwrap_or_default();
-        let (write, bytes) = (Change::write, content.as_bytes().to_vec());
+        let (write, bytes) = (FileChange::write, content.as_bytes().to_vec());
         match rest.chars().next() {
-            Some('=') => all.push(write(place.path(path), bytes, Expect::Any)),
-            Some('+') => all.push(write(place.path(path), bytes, Expect::Missing)),
-            Some('~') => all.push(write(place.path(path), bytes, Expect::Version(Version::of(b"older")))),
+            Some('=') => all.push(write(place.path(path), bytes, WritePrecondition::Any)),
+            Some('+') => all.push(write(place.path(path), bytes, WritePrecondition::Missing)),
+            Some('~') => {
+                all.push(write(place.path(path), bytes, WritePrecondition::Version(FileVersion::of_content(b"older"))))
+            }
             Some(_) => {
-                let old = place.workspace.read(&place.path(path), 100).unwrap();
-                all.extend(Change::moved(
+                let old = place.workspace.read_file(&place.path(path), 100).unwrap();
+                all.extend(FileChange::move_file(
                     place.path(path),
-                    Expect::Version(old.version),
+                    WritePrecondition::Version(old.version),
                     place.path(content),
                     old.bytes,
                 ));
             }
-            None => all.push(Change::delete(place.path(path.trim_start_matches('-')), Expect::Any)),
+            None => all.push(FileChange::delete(place.path(path.trim_start_matches('-')), WritePrecondition::Any)),
         }
     }
     all
@@ -79,7 +81,7 @@ fn changes(place: &Place, texts: &[&str]) -> Vec<Change> {
 fn check(texts: &[&str], expected: &str) {
     let place = place();
     let before = snapshot(place.root.path());
-    place.workspace.apply(&changes(&place, texts)).unwrap();
+    place.workspace.apply_changes(&changes(&place, texts)).unwrap();
     let after = snapshot(place.root.path());
     let mut shown = Vec::new();
     for (name, (mode, _, content)) in &after {
@@ -96,7 +98,7 @@ fn check(texts: &[&str], expected: &str) {
 fn check_refused(texts: &[&str], expected: &str, words: &str) {
     let place = place();
     let before = snapshot(place.root.path());
-    let error = place.workspace.apply(&changes(&place, texts)).unwrap_err();
+    let error = place.workspace.apply_changes(&changes(&place, texts)).unwrap_err();
     assert!(error.to_string().contains(words), "{error}");
     assert_eq!(kind::<()>(Err(error)), expected);
     assert_eq!(snapshot(place.root.path()), before);
@@ -140,20 +142,27 @@ fn all_or_none() {
 fn versions_come_in_the_order_of_the_changes() {
     let place = place();
     let all = changes(&place, &["a=one", "-b", "deep/c=two"]);
-    let versions = place.workspace.apply(&all).unwrap();
-    assert_eq!(versions, [Some(Version::of(b"one")), None, Some(Version::of(b"two"))]);
-    assert_eq!(place.workspace.read(&place.path("a"), 10).unwrap().version, Version::of(b"one"));
+    let versions = place.workspace.apply_changes(&all).unwrap();
+    assert_eq!(versions, [Some(FileVersion::of_content(b"one")), None, Some(FileVersion::of_content(b"two"))]);
+    assert_eq!(place.workspace.read_file(&place.path("a"), 10).unwrap().version, FileVersion::of_content(b"one"));
 }
 
 #[test]
 fn many_files_need_few_handles() {
     let place = Place::new();
-    let all: Vec<Change> = (0..3000)
-        .map(|number| Change::write(place.path(&format!("d{}/{number}", number % 7)), vec![b'x'; 10], Expect::Missing))
+    let all: Vec<FileChange> = (0..3000)
+        .map(|number| {
+            FileChange::write(
+                place.path(&format!("d{}/{number}", number % 7)),
+                vec![b'x'; 10],
+                WritePrecondition::Missing,
+            )
+        })
         .collect();
-    assert_eq!(place.workspace.apply(&all).unwrap().len(), 3000);
-    let all: Vec<Change> = all.into_iter().map(|change| Change::delete(change.path, Expect::Any)).collect();
-    place.workspace.apply(&all).unwrap();
+    assert_eq!(place.workspace.apply_changes(&all).unwrap().len(), 3000);
+    let all: Vec<FileChange> =
+        all.into_iter().map(|change| FileChange::delete(change.path, WritePrecondition::Any)).collect();
+    place.workspace.apply_changes(&all).unwrap();
     assert!(snapshot(place.root.path()).values().all(|(_, _, content)| content == "folder"));
 }
 
@@ -161,11 +170,14 @@ fn many_files_need_few_handles() {
 fn deleting() {
     let place = place();
     let path = place.path("deep/c");
-    assert_eq!(kind(place.workspace.delete(&path, Expect::Version(Version::of(b"other")))), "Stale");
-    place.workspace.delete(&path, Expect::Version(Version::of(b"old deep/c"))).unwrap();
-    assert_eq!(kind(place.workspace.delete(&path, Expect::Any)), "Missing");
+    assert_eq!(
+        kind(place.workspace.delete_file(&path, WritePrecondition::Version(FileVersion::of_content(b"other")))),
+        "Stale"
+    );
+    place.workspace.delete_file(&path, WritePrecondition::Version(FileVersion::of_content(b"old deep/c"))).unwrap();
+    assert_eq!(kind(place.workspace.delete_file(&path, WritePrecondition::Any)), "Missing");
     assert_eq!(std::fs::read_dir(place.inner("deep")).unwrap().count(), 0);
-    assert_eq!(kind(place.workspace.delete(&place.path("link"), Expect::Any)), "LinkPassed");
+    assert_eq!(kind(place.workspace.delete_file(&place.path("link"), WritePrecondition::Any)), "LinkPassed");
 }
 
 /// What the disk offers is kept; a disk without such attributes is no reason to fail.
@@ -184,9 +196,9 @@ fn attributes_of_the_user_pass_to_the_new_file() {
         let mut value = [0; 16];
         rustix::fs::getxattr(place.inner(name), "user.note", &mut value[..]).map(|count| value[..count].to_vec())
     };
-    place.workspace.write(&place.path("script"), b"new", Expect::Any).unwrap();
+    place.workspace.write_file(&place.path("script"), b"new", WritePrecondition::Any).unwrap();
     assert_eq!(note("script").unwrap(), b"kept");
-    place.workspace.apply(&changes(&place, &["script>moved", "a=x"])).unwrap();
+    place.workspace.apply_changes(&changes(&place, &["script>moved", "a=x"])).unwrap();
     assert_eq!(note("moved").unwrap(), b"kept");
     assert!(note("a").is_err());
 }
@@ -200,10 +212,10 @@ fn two_writers_lose_nothing() {
         let workspace = sabir_workspace::Workspace::open(place.root.path()).unwrap();
         let (path, mut written, mut left_behind) = (place.path("a"), Vec::new(), false);
         for number in 0..1000 {
-            let Ok(old) = workspace.read(&path, 1 << 20) else { continue };
+            let Ok(old) = workspace.read_file(&path, 1 << 20) else { continue };
             let word = format!("{letter}{number} ");
             let new = [old.bytes, word.clone().into_bytes()].concat();
-            match workspace.write(&path, &new, Expect::Version(old.version)) {
+            match workspace.write_file(&path, &new, WritePrecondition::Version(old.version)) {
                 Ok(_) => written.push(word),
                 // A third writer's time: the one who put back found another's file, and said so.
                 Err(error) => left_behind |= kind::<()>(Err(error)) == "NotRestored",

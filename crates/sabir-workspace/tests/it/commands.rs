@@ -2,47 +2,47 @@
 
 use std::time::{Duration, Instant};
 
-use sabir_workspace::{Command, CommandOutcome, End, Stream, WorkspaceError};
+use sabir_workspace::{CommandExit, CommandOutcome, OutputStream, ShellCommand, WorkspaceError};
 
 use crate::Place;
 
 pub(crate) const PROBE: &str = env!("CARGO_BIN_EXE_workspace-probe");
 
-pub(crate) fn command(text: &str) -> Command {
-    Command::new(text, PROBE).env([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())])
+pub(crate) fn command(text: &str) -> ShellCommand {
+    ShellCommand::new(text, PROBE).env([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())])
 }
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(future)
 }
 
-pub(crate) fn run(place: &Place, command: Command) -> CommandOutcome {
+pub(crate) fn run(place: &Place, command: ShellCommand) -> CommandOutcome {
     block_on(command.run(&place.workspace, |_, _| {})).unwrap()
 }
 
 #[track_caller]
-fn check(text: &str, end: End, output: &str) {
+fn check(text: &str, end: CommandExit, output: &str) {
     let outcome = run(&Place::new(), command(text));
     assert_eq!((outcome.end, outcome.output.text().as_str(), outcome.survivors), (end, output, 0), "{text}");
 }
 
 #[test]
 fn ends_and_output() {
-    check("echo hello", End::Exited(0), "hello\n");
-    check("printf 'é\\n'; exit 7", End::Exited(7), "é\n");
-    check("echo out; sleep 0.3; echo err >&2", End::Exited(0), "out\nerr\n");
-    check("kill -KILL $$", End::Signaled(9), "");
-    check("kill -TERM $$", End::Signaled(15), "");
-    check("no-such-program 2>/dev/null", End::Exited(127), "");
-    check("echo \"a  $((1+1))\" 'b\nc'", End::Exited(0), "a  2 b\nc\n");
+    check("echo hello", CommandExit::Exited(0), "hello\n");
+    check("printf 'é\\n'; exit 7", CommandExit::Exited(7), "é\n");
+    check("echo out; sleep 0.3; echo err >&2", CommandExit::Exited(0), "out\nerr\n");
+    check("kill -KILL $$", CommandExit::Signaled(9), "");
+    check("kill -TERM $$", CommandExit::Signaled(15), "");
+    check("no-such-program 2>/dev/null", CommandExit::Exited(127), "");
+    check("echo \"a  $((1+1))\" 'b\nc'", CommandExit::Exited(0), "a  2 b\nc\n");
 }
 
 #[test]
 fn nothing_asks_and_nothing_waits() {
-    check("read x; echo \"got $? '$x'\"", End::Exited(0), "got 1 ''\n");
-    check("cat", End::Exited(0), "");
-    check("(: < /dev/tty) 2>/dev/null; echo $?", End::Exited(0), "1\n");
-    check("echo $GIT_TERMINAL_PROMPT $PAGER $TERM", End::Exited(0), "0 cat dumb\n");
+    check("read x; echo \"got $? '$x'\"", CommandExit::Exited(0), "got 1 ''\n");
+    check("cat", CommandExit::Exited(0), "");
+    check("(: < /dev/tty) 2>/dev/null; echo $?", CommandExit::Exited(0), "1\n");
+    check("echo $GIT_TERMINAL_PROMPT $PAGER $TERM", CommandExit::Exited(0), "0 cat dumb\n");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn the_environment_is_the_callers() {
 
 #[test]
 fn no_descriptor_and_no_blocked_signal_is_inherited() {
-    check("ls /proc/self/fd | tr '\\n' ' '", End::Exited(0), "0 1 2 3 ");
+    check("ls /proc/self/fd | tr '\\n' ' '", CommandExit::Exited(0), "0 1 2 3 ");
     let outcome = run(&Place::new(), command("grep -E 'Sig(Blk|Ign)' /proc/self/status | cut -f2"));
     let masks: Vec<u64> = outcome.output.text().lines().map(|mask| u64::from_str_radix(mask, 16).unwrap()).collect();
     // Signals 32 and 33 belong to the C library, which lets nobody reset them.
@@ -73,10 +73,11 @@ fn folders() {
     place.link("out", place.outside.path());
     let root = place.root.path().canonicalize().unwrap();
     assert_eq!(run(&place, command("pwd")).output.text(), format!("{}\n", root.display()));
-    let outcome = run(&place, command("pwd; ls").folder(place.path("sub")));
+    let outcome = run(&place, command("pwd; ls").working_folder(place.path("sub")));
     assert_eq!(outcome.output.text(), format!("{}/sub\na\n", root.display()));
     for (folder, expected) in [("absent", "Missing"), ("sub/a", "NotAFolder"), ("out", "LinkLeaves")] {
-        let error = block_on(command("pwd").folder(place.path(folder)).run(&place.workspace, |_, _| {})).unwrap_err();
+        let error =
+            block_on(command("pwd").working_folder(place.path(folder)).run(&place.workspace, |_, _| {})).unwrap_err();
         assert!(format!("{error:?}").starts_with(expected), "{error:?}");
     }
     // A command may remove the folder it runs in; the next one is told.
@@ -99,7 +100,7 @@ fn what_cannot_be_run_is_explained() {
     assert_eq!(run(&place, command(&longest)).output.total_bytes(), 128 * 1024 - 5);
     let malformed = command("true").env([("A=B".to_owned(), String::new())]);
     assert!(matches!(block_on(malformed.run(&place.workspace, |_, _| {})), Err(WorkspaceError::Command { .. })));
-    for command in [Command::new("true", "/no/such/helper"), command("true").shell("/no/such/shell")] {
+    for command in [ShellCommand::new("true", "/no/such/helper"), command("true").shell("/no/such/shell")] {
         let error = block_on(command.run(&place.workspace, |_, _| {})).unwrap_err();
         assert!(error.to_string().contains("/no/such/"), "{error}");
         assert!(matches!(error, WorkspaceError::Start { .. }), "{error:?}");
@@ -116,8 +117,8 @@ fn output_streams_as_it_comes() {
         // Only this lets the command go on, so the first line came before the end.
         std::fs::write(place.inner("go"), "").unwrap();
     }));
-    assert_eq!(outcome.unwrap().end, End::Exited(0));
-    assert_eq!(seen, [(Stream::Stdout, "one\n".to_owned()), (Stream::Stderr, "two\n".to_owned())]);
+    assert_eq!(outcome.unwrap().end, CommandExit::Exited(0));
+    assert_eq!(seen, [(OutputStream::Stdout, "one\n".to_owned()), (OutputStream::Stderr, "two\n".to_owned())]);
 }
 
 #[test]
@@ -126,7 +127,7 @@ fn a_flood_stays_within_the_cap() {
     let mut largest = 0;
     let flood = command("echo first; head -c 200000000 /dev/zero | tr '\\0' x; echo last").captured_bytes(1000, 500);
     let outcome = block_on(flood.run(&place.workspace, |_, bytes| largest = largest.max(bytes.len()))).unwrap();
-    assert_eq!(outcome.end, End::Exited(0));
+    assert_eq!(outcome.end, CommandExit::Exited(0));
     assert_eq!((outcome.output.head.len(), outcome.output.tail.len()), (1000, 500));
     assert_eq!(outcome.output.total_bytes(), 200_000_011);
     assert!(outcome.output.head.starts_with(b"first\nxx") && outcome.output.tail.ends_with(b"xlast\n"));
@@ -136,7 +137,7 @@ fn a_flood_stays_within_the_cap() {
 #[test]
 fn an_endless_flood_meets_the_time_limit() {
     let outcome = run(&Place::new(), command("yes; echo never").timeout(Duration::from_millis(300)));
-    assert_eq!(outcome.end, End::TimedOut);
+    assert_eq!(outcome.end, CommandExit::TimedOut);
     assert!(outcome.output.text().starts_with("y\ny\n"));
 }
 
@@ -149,7 +150,7 @@ fn many_commands_leave_no_descriptor_and_no_zombie() {
         let (before, start) = (descriptors(), Instant::now());
         for number in 0..100 {
             let outcome = command(&format!("exit {number}")).run(&place.workspace, |_, _| {}).await.unwrap();
-            assert_eq!(outcome.end, End::Exited(number));
+            assert_eq!(outcome.end, CommandExit::Exited(number));
         }
         println!("{:?} a command", start.elapsed() / 100);
         // Other tests of this process run at the same time.
@@ -159,37 +160,41 @@ fn many_commands_leave_no_descriptor_and_no_zombie() {
 
 #[test]
 fn output_is_plain() {
-    check("printf '\\033[1;31mred\\033[0m\\n1 %%\\r2 %%\\r\\033[Kdone\\n'", End::Exited(0), "red\ndone\n");
+    check("printf '\\033[1;31mred\\033[0m\\n1 %%\\r2 %%\\r\\033[Kdone\\n'", CommandExit::Exited(0), "red\ndone\n");
 }
 
 /// In a terminal, without a second stream.
 #[track_caller]
-fn check_terminal(text: &str, end: End, output: &str) {
-    let outcome = run(&Place::new(), command(text).terminal().timeout(Duration::from_secs(60)));
+fn check_terminal(text: &str, end: CommandExit, output: &str) {
+    let outcome = run(&Place::new(), command(text).with_terminal().timeout(Duration::from_secs(60)));
     assert_eq!((outcome.end, outcome.output.text().as_str(), outcome.survivors), (end, output, 0), "{text}");
 }
 
 #[test]
 fn a_terminal() {
-    check_terminal("test -t 0 && test -t 1 && test -t 2 && tty | tr -d 0-9; exit 3", End::Exited(3), "/dev/pts/\n");
-    check_terminal("stty size; echo $TERM; echo err >&2", End::Exited(0), "40 120\nxterm-256color\nerr\n");
-    check_terminal("(: < /dev/tty) && echo controls", End::Exited(0), "controls\n");
-    check_terminal("printf '10 %%\\r20 %%\\r'; tput setaf 1; echo 30 %", End::Exited(0), "30 %\n");
-    check_terminal("echo to the screen > /dev/tty; kill -KILL $$", End::Signaled(9), "to the screen\n");
+    check_terminal(
+        "test -t 0 && test -t 1 && test -t 2 && tty | tr -d 0-9; exit 3",
+        CommandExit::Exited(3),
+        "/dev/pts/\n",
+    );
+    check_terminal("stty size; echo $TERM; echo err >&2", CommandExit::Exited(0), "40 120\nxterm-256color\nerr\n");
+    check_terminal("(: < /dev/tty) && echo controls", CommandExit::Exited(0), "controls\n");
+    check_terminal("printf '10 %%\\r20 %%\\r'; tput setaf 1; echo 30 %", CommandExit::Exited(0), "30 %\n");
+    check_terminal("echo to the screen > /dev/tty; kill -KILL $$", CommandExit::Signaled(9), "to the screen\n");
     let place = Place::new();
-    let outcome = run(&place, command("ls /proc/self/fd | tr '\\n' ' '").terminal());
+    let outcome = run(&place, command("ls /proc/self/fd | tr '\\n' ' '").with_terminal());
     assert_eq!(outcome.output.text(), "0 1 2 3 ");
-    let outcome = run(&place, command("seq 100000").terminal().captured_bytes(1 << 20, 0));
+    let outcome = run(&place, command("seq 100000").with_terminal().captured_bytes(1 << 20, 0));
     assert_eq!(outcome.output.lines, 100_000);
     assert!(outcome.output.text().ends_with("\n99999\n100000\n"));
 }
 
 #[test]
 fn nothing_waits_at_a_terminal() {
-    check_terminal("cat; read x; echo \"$? '$x'\"", End::Exited(0), "1 ''\n");
+    check_terminal("cat; read x; echo \"$? '$x'\"", CommandExit::Exited(0), "1 ''\n");
     check_terminal(
         "read -p 'Sure? ' x < /dev/tty; echo; sleep 1.5; head -n 1; echo end",
-        End::Exited(0),
+        CommandExit::Exited(0),
         "Sure? \nend\n",
     );
 }
@@ -202,5 +207,5 @@ fn what_was_left_running_is_counted() {
         assert_eq!(run(&Place::new(), command(text)).left_running, left, "{text}");
     }
     let outcome = run(&Place::new(), command("sleep 1000 & sleep 1000").timeout(Duration::from_millis(200)));
-    assert_eq!((outcome.end, outcome.left_running), (End::TimedOut, 0));
+    assert_eq!((outcome.end, outcome.left_running), (CommandExit::TimedOut, 0));
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use sabir_workspace::{Expect, Workspace};
+use sabir_workspace::{Workspace, WritePrecondition};
 
 use crate::changes::snapshot;
 use crate::commands::PROBE;
@@ -316,7 +316,7 @@ fn killed_at_any_moment() {
     assert!(met > 0, "no kill came in the middle of a change");
     let fresh = Workspace::open(root).unwrap();
     for name in ["a", "deep/b"] {
-        fresh.write(&fresh.path(name).unwrap(), b"last", Expect::Any).unwrap();
+        fresh.write_file(&fresh.parse_path(name).unwrap(), b"last", WritePrecondition::Any).unwrap();
     }
     assert_eq!(left_over(), Vec::<PathBuf>::new());
 }

@@ -32,7 +32,7 @@ fn check(script: &str, expected: &[&str]) {
     let found = match GitConfig::of(place.workspace.root(), &environment()) {
         GitConfig::Unknown(_) => vec!["?".to_owned()],
         GitConfig::NoRepository => vec!["no repository".to_owned()],
-        GitConfig::Repository(programs) => programs.keys(),
+        GitConfig::Repository(programs) => programs.running_keys(),
     };
     assert_eq!(found, expected, "{script}");
 }
@@ -143,7 +143,7 @@ fn where_git_looks() {
     let GitConfig::Repository(programs) = GitConfig::of(&place.workspace.root().join("more"), &environment()) else {
         panic!("a further work tree is one");
     };
-    assert_eq!(programs.keys(), ["alias.x"]);
+    assert_eq!(programs.running_keys(), ["alias.x"]);
     assert!(programs.top.ends_with("more"), "{:?}", programs.top);
 }
 
@@ -172,7 +172,7 @@ fn an_embedded_repository() {
 #[test]
 fn links_that_a_walk_may_meet() {
     let place = Place::new();
-    let stray = || place.workspace.stray_link().unwrap();
+    let stray = || place.workspace.find_escaping_link().unwrap();
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("notes"), "x").unwrap();
     place.put("a/b/c", "x");

@@ -50,7 +50,7 @@ impl Place {
     }
 
     fn path(&self, text: &str) -> WorkPath {
-        self.workspace.path(text).unwrap()
+        self.workspace.parse_path(text).unwrap()
     }
 
     fn put(&self, name: &str, content: impl AsRef<[u8]>) {

@@ -1,6 +1,6 @@
 //! Searching real files.
 
-use sabir_workspace::{Match, SearchOptions, WorkspaceError};
+use sabir_workspace::{SearchMatch, SearchOptions, WorkspaceError};
 
 use crate::Place;
 
@@ -20,8 +20,8 @@ fn place() -> Place {
 /// Each match as `path:line:text`, with context as `(before|after)`.
 #[track_caller]
 fn check(options: &SearchOptions, expected: &str) {
-    let result = place().workspace.search(options).unwrap();
-    let show = |found: &Match| {
+    let result = place().workspace.search_files(options).unwrap();
+    let show = |found: &SearchMatch| {
         let context = match (found.before.join(","), found.after.join(",")) {
             (before, after) if before.is_empty() && after.is_empty() => String::new(),
             (before, after) => format!("({before}|{after})"),
@@ -68,16 +68,16 @@ fn context_and_long_lines() {
 #[test]
 fn bad_patterns_are_explained() {
     let place = place();
-    let error = place.workspace.search(&SearchOptions::new("a(b")).unwrap_err();
+    let error = place.workspace.search_files(&SearchOptions::new("a(b")).unwrap_err();
     assert!(error.to_string().contains("unclosed group"), "{error}");
-    let error = place.workspace.search(&SearchOptions::new("a\\nb")).unwrap_err();
+    let error = place.workspace.search_files(&SearchOptions::new("a\\nb")).unwrap_err();
     assert!(error.to_string().contains("not allowed in a regex"), "{error}");
     let options = SearchOptions { glob: Some("a[".to_owned()), ..SearchOptions::new("a") };
-    assert!(matches!(place.workspace.search(&options), Err(WorkspaceError::Glob { .. })));
+    assert!(matches!(place.workspace.search_files(&options), Err(WorkspaceError::Glob { .. })));
     let options = SearchOptions { path: place.path("absent"), ..SearchOptions::new("a") };
-    assert!(matches!(place.workspace.search(&options), Err(WorkspaceError::Missing { .. })));
+    assert!(matches!(place.workspace.search_files(&options), Err(WorkspaceError::Missing { .. })));
     let options = SearchOptions { path: place.path("link"), ..SearchOptions::new("a") };
-    assert!(matches!(place.workspace.search(&options), Err(WorkspaceError::LinkLeaves { .. })));
+    assert!(matches!(place.workspace.search_files(&options), Err(WorkspaceError::LinkLeaves { .. })));
 }
 
 #[test]
@@ -85,8 +85,11 @@ fn no_expression_and_no_line_hangs_it() {
     let place = Place::new();
     place.put("a", "a".repeat(1 << 20));
     place.put("long", "b".repeat(40 << 20));
-    let result = place.workspace.search(&SearchOptions::new("(a+)+$")).unwrap();
+    let result = place.workspace.search_files(&SearchOptions::new("(a+)+$")).unwrap();
     assert_eq!((result.matches.len(), result.matches[0].text.len()), (1, 500 + "…".len()));
     assert_eq!(result.skipped, 1);
-    assert!(matches!(place.workspace.search(&SearchOptions::new("(a{999}){999}")), Err(WorkspaceError::Regex { .. })));
+    assert!(matches!(
+        place.workspace.search_files(&SearchOptions::new("(a{999}){999}")),
+        Err(WorkspaceError::Regex { .. })
+    ));
 }

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use sabir_workspace::{Command, End};
+use sabir_workspace::{CommandExit, ShellCommand};
 
 use crate::Place;
 use crate::commands::{PROBE, block_on, command, run};
@@ -42,10 +42,10 @@ pub(crate) fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
 }
 
 #[track_caller]
-fn check(command: Command, end: End) {
+fn check(command: ShellCommand, end: CommandExit) {
     let place = Place::new();
     let start = Instant::now();
-    let outcome = run(&place, command.grace(Duration::from_millis(300)));
+    let outcome = run(&place, command.grace_period(Duration::from_millis(300)));
     assert_eq!((outcome.end, outcome.survivors), (end, 0), "{}", outcome.output.text());
     assert_eq!(alive(&place), Vec::<String>::new());
     assert!(start.elapsed() < PATIENCE);
@@ -53,56 +53,59 @@ fn check(command: Command, end: End) {
 
 #[test]
 fn after_exit() {
-    check(command(&format!("{HIDERS} exit 3")), End::Exited(3));
-    check(command(&format!("{HIDERS} exit 3")).terminal(), End::Exited(3));
+    check(command(&format!("{HIDERS} exit 3")), CommandExit::Exited(3));
+    check(command(&format!("{HIDERS} exit 3")).with_terminal(), CommandExit::Exited(3));
 }
 
 #[test]
 fn after_a_time_out() {
-    check(command(&format!("{HIDERS} touch ready; sleep 1000")).timeout(Duration::from_secs(1)), End::TimedOut);
-    let in_terminal = command(&format!("{HIDERS} sleep 1000")).terminal();
-    check(in_terminal.timeout(Duration::from_secs(1)), End::TimedOut);
+    check(command(&format!("{HIDERS} touch ready; sleep 1000")).timeout(Duration::from_secs(1)), CommandExit::TimedOut);
+    let in_terminal = command(&format!("{HIDERS} sleep 1000")).with_terminal();
+    check(in_terminal.timeout(Duration::from_secs(1)), CommandExit::TimedOut);
 }
 
 #[test]
 fn after_a_time_out_of_a_deaf_shell() {
-    let deaf = command("trap '' TERM HUP; while :; do sleep 0.1; done").terminal();
-    check(deaf.timeout(Duration::from_millis(300)), End::TimedOut);
-    check(command("trap '' TERM; while :; do sleep 0.1; done").timeout(Duration::from_millis(300)), End::TimedOut);
+    let deaf = command("trap '' TERM HUP; while :; do sleep 0.1; done").with_terminal();
+    check(deaf.timeout(Duration::from_millis(300)), CommandExit::TimedOut);
+    check(
+        command("trap '' TERM; while :; do sleep 0.1; done").timeout(Duration::from_millis(300)),
+        CommandExit::TimedOut,
+    );
 }
 
 #[test]
 fn after_a_cancellation() {
     let token = async { tokio::time::sleep(Duration::from_secs(1)).await };
-    check(command(&format!("{HIDERS} sleep 1000")).cancel_when(token), End::Cancelled);
+    check(command(&format!("{HIDERS} sleep 1000")).cancel_when(token), CommandExit::Cancelled);
 }
 
 #[test]
 fn after_the_shell_was_killed() {
-    check(command(&format!("{HIDERS} kill -KILL $$")), End::Signaled(9));
+    check(command(&format!("{HIDERS} kill -KILL $$")), CommandExit::Signaled(9));
 }
 
 #[test]
 fn a_process_that_hops_from_pid_to_pid_is_caught() {
-    check(command("hop() { hop & }; hop; sleep 1000").timeout(Duration::from_millis(500)), End::TimedOut);
-    check(command("hop() { setsid bash -c \"$(declare -f hop); hop\" & }; hop; sleep 0.5"), End::Exited(0));
+    check(command("hop() { hop & }; hop; sleep 1000").timeout(Duration::from_millis(500)), CommandExit::TimedOut);
+    check(command("hop() { setsid bash -c \"$(declare -f hop); hop\" & }; hop; sleep 0.5"), CommandExit::Exited(0));
 }
 
 #[test]
 fn a_command_that_kills_its_supervisor_dies_too() {
     let text = "sleep 1000 & (setsid sleep 1000 &); sleep 0.3; kill -KILL $PPID; sleep 1000";
-    check(command(text), End::SupervisorLost);
-    check(command(text).terminal(), End::SupervisorLost);
+    check(command(text), CommandExit::SupervisorLost);
+    check(command(text).with_terminal(), CommandExit::SupervisorLost);
 }
 
 #[test]
 fn signals_do_not_reach_the_supervisor() {
-    check(command("kill -TERM $PPID; kill -INT $PPID; kill -HUP $PPID; sleep 0.2; exit 5"), End::Exited(5));
+    check(command("kill -TERM $PPID; kill -INT $PPID; kill -HUP $PPID; sleep 0.2; exit 5"), CommandExit::Exited(5));
 }
 
 #[test]
 fn a_command_that_stops_its_supervisor_meets_the_time_limit() {
-    check(command("kill -STOP $PPID; sleep 1000").timeout(Duration::from_millis(300)), End::TimedOut);
+    check(command("kill -STOP $PPID; sleep 1000").timeout(Duration::from_millis(300)), CommandExit::TimedOut);
 }
 
 #[test]
@@ -110,7 +113,7 @@ fn a_background_process_with_the_pipe_does_not_delay_the_result() {
     let place = Place::new();
     let start = Instant::now();
     let outcome = run(&place, command("sleep 1000 & echo done"));
-    assert_eq!((outcome.end, outcome.output.text().as_str()), (End::Exited(0), "done\n"));
+    assert_eq!((outcome.end, outcome.output.text().as_str()), (CommandExit::Exited(0), "done\n"));
     assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
 }
 

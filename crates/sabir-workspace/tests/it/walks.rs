@@ -5,7 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sabir_workspace::{Change, Entry, EntryKind, Expect, ListOptions, SearchOptions, Stop, WorkPath, Workspace};
+use sabir_workspace::{
+    EntryKind, FileChange, ListEntry, ListOptions, SearchOptions, StopFlag, WorkPath, Workspace, WritePrecondition,
+};
 
 use crate::Place;
 use crate::files::kind;
@@ -16,15 +18,15 @@ fn all() -> ListOptions {
 
 /// Files only, each with a space after it.
 fn files(workspace: &Workspace) -> String {
-    let listing = workspace.list(&WorkPath::root(), &all()).unwrap();
+    let listing = workspace.list_folder(&WorkPath::root(), &all()).unwrap();
     let files = listing.entries.iter().filter(|entry| entry.kind == EntryKind::File);
     files.map(|entry| format!("{} ", entry.path)).collect()
 }
 
 #[track_caller]
 fn check_list(place: &Place, folder: &str, options: &ListOptions, expected: &str) {
-    let listing = place.workspace.list(&place.path(folder), options).unwrap();
-    let show = |entry: &Entry| match entry.kind {
+    let listing = place.workspace.list_folder(&place.path(folder), options).unwrap();
+    let show = |entry: &ListEntry| match entry.kind {
         EntryKind::File => entry.path.to_string(),
         EntryKind::Folder => format!("{}/", entry.path),
         EntryKind::Link => format!("{}@", entry.path),
@@ -55,8 +57,8 @@ fn listings() {
         &ListOptions { max_entries: 9, ..all.clone() },
         ".gitignore .hidden a/ a/keep.log a/up@ a/x a/y b.rs out@",
     );
-    assert_eq!(kind(place.workspace.list(&place.path("b.rs"), &all)), "NotAFolder");
-    assert_eq!(kind(place.workspace.list(&place.path("absent"), &all)), "Missing");
+    assert_eq!(kind(place.workspace.list_folder(&place.path("b.rs"), &all)), "NotAFolder");
+    assert_eq!(kind(place.workspace.list_folder(&place.path("absent"), &all)), "Missing");
 }
 
 /// Puts files into a workspace, what is after a colon as the content with a line for each comma, and tells which are then listed.
@@ -97,7 +99,7 @@ fn a_hidden_folder_can_be_named() {
     place.put("target/x.o", "needle\n");
     check_list(&place, "target", &ListOptions::default(), "target/x.rs");
     let options = SearchOptions { path: place.path("target/x.o"), ..SearchOptions::new("needle") };
-    assert_eq!(place.workspace.search(&options).unwrap().matches.len(), 1);
+    assert_eq!(place.workspace.search_files(&options).unwrap().matches.len(), 1);
 }
 
 #[test]
@@ -125,7 +127,7 @@ fn odd_ignore_files_are_no_rules() {
     std::fs::write(place.outside.path().join("rules"), "*\n").unwrap();
     place.link("deep/.gitignore", place.outside.path().join("rules"));
     assert_eq!(files(&place.workspace), "a deep/a ");
-    assert_eq!(place.workspace.search(&SearchOptions::new("needle")).unwrap().matches.len(), 2);
+    assert_eq!(place.workspace.search_files(&SearchOptions::new("needle")).unwrap().matches.len(), 2);
 }
 
 /// A folder comes right before what it holds, in listings and in searches.
@@ -136,7 +138,7 @@ fn the_order_is_that_of_paths() {
         place.put(name, "needle");
     }
     check_list(&place, ".", &all(), "B a/ a/.y a/x a/x.d/ a/x.d/q a!/ a!/z a-b a.b aa");
-    let found = place.workspace.search(&SearchOptions::new("needle")).unwrap();
+    let found = place.workspace.search_files(&SearchOptions::new("needle")).unwrap();
     let found: Vec<String> = found.matches.iter().map(|found| found.path.to_string()).collect();
     assert_eq!(found.join(" "), "B a/.y a/x a/x.d/q a!/z a-b a.b aa");
 }
@@ -172,7 +174,7 @@ fn listings_are_whole_and_cut_at_the_same_place() {
     let mut expected = Vec::new();
     by_hand(place.root.path(), &mut expected);
     let listed = |max_entries| {
-        let listing = place.workspace.list(&WorkPath::root(), &ListOptions { max_entries, ..all() }).unwrap();
+        let listing = place.workspace.list_folder(&WorkPath::root(), &ListOptions { max_entries, ..all() }).unwrap();
         let paths: Vec<PathBuf> = listing.entries.iter().map(|entry| place.inner(&entry.path.to_string())).collect();
         (paths, listing.truncated)
     };
@@ -188,23 +190,26 @@ fn listings_are_whole_and_cut_at_the_same_place() {
 fn searches_are_whole_and_cut_at_the_same_place() {
     let place = tree();
     let options = SearchOptions { max_matches: 100_000, context_lines: 1, ..SearchOptions::new("needle") };
-    let whole = place.workspace.search(&options).unwrap();
+    let whole = place.workspace.search_files(&options).unwrap();
     let matching: usize = (0..1500).map(|number| number % 4).sum::<usize>() + 300;
     assert_eq!((whole.matches.len(), whole.files, whole.truncated), (matching, 1800, false));
     assert!(whole.matches.is_sorted_by_key(|found| (found.path.clone(), found.line)));
     for max_matches in [0, 1, 7, 500, matching - 1, matching] {
-        let part = place.workspace.search(&SearchOptions { max_matches, ..options.clone() }).unwrap();
+        let part = place.workspace.search_files(&SearchOptions { max_matches, ..options.clone() }).unwrap();
         assert_eq!(part.truncated, max_matches < matching);
         assert_eq!(part.matches[..], whole.matches[..max_matches]);
         for _ in 0..10 {
-            assert_eq!(place.workspace.search(&SearchOptions { max_matches, ..options.clone() }).unwrap(), part);
+            assert_eq!(place.workspace.search_files(&SearchOptions { max_matches, ..options.clone() }).unwrap(), part);
         }
     }
     for max_file_bytes in [0, 100, 5000] {
-        let part = place.workspace.search(&SearchOptions { max_file_bytes, ..options.clone() }).unwrap();
+        let part = place.workspace.search_files(&SearchOptions { max_file_bytes, ..options.clone() }).unwrap();
         assert!(part.truncated && whole.matches.starts_with(&part.matches));
         for _ in 0..10 {
-            assert_eq!(place.workspace.search(&SearchOptions { max_file_bytes, ..options.clone() }).unwrap(), part);
+            assert_eq!(
+                place.workspace.search_files(&SearchOptions { max_file_bytes, ..options.clone() }).unwrap(),
+                part
+            );
         }
     }
 }
@@ -214,7 +219,7 @@ fn searches_are_whole_and_cut_at_the_same_place() {
 fn check_bytes(bytes: &[u8], regex: &str, expected: &str) {
     let place = Place::new();
     place.put("a", bytes);
-    let result = place.workspace.search(&SearchOptions::new(regex)).unwrap();
+    let result = place.workspace.search_files(&SearchOptions::new(regex)).unwrap();
     let shown: Vec<String> = result.matches.iter().map(|found| format!("{}:{}", found.line, found.text)).collect();
     assert_eq!((shown.join(" "), result.skipped), (expected.to_owned(), 0));
 }
@@ -239,7 +244,7 @@ fn a_huge_binary_file_costs_nothing() {
     let place = Place::new();
     std::fs::File::create(place.inner("big")).unwrap().set_len(5 << 30).unwrap();
     place.put("last", "needle\n");
-    let result = place.workspace.search(&SearchOptions::new("needle")).unwrap();
+    let result = place.workspace.search_files(&SearchOptions::new("needle")).unwrap();
     assert_eq!((result.matches.len(), result.files, result.truncated), (1, 2, false));
 }
 
@@ -249,9 +254,9 @@ fn names_that_are_no_text() {
     let name = OsStr::from_bytes(b"caf\xe9");
     std::fs::create_dir(place.root.path().join(name)).unwrap();
     std::fs::write(place.root.path().join(name).join(name), "needle\n").unwrap();
-    let listing = place.workspace.list(&WorkPath::root(), &all()).unwrap();
+    let listing = place.workspace.list_folder(&WorkPath::root(), &all()).unwrap();
     assert_eq!(listing.entries[1].path.as_path(), Path::new(name).join(name));
-    let found = place.workspace.search(&SearchOptions::new("needle")).unwrap();
+    let found = place.workspace.search_files(&SearchOptions::new("needle")).unwrap();
     assert_eq!(found.matches[0].path, listing.entries[1].path);
 }
 
@@ -261,28 +266,28 @@ fn a_deep_tree_needs_few_handles() {
     let path: PathBuf = std::iter::repeat_n("d", 1500).collect();
     std::fs::create_dir_all(place.inner(path.to_str().unwrap())).unwrap();
     std::fs::write(place.root.path().join(&path).join("f"), "needle").unwrap();
-    assert_eq!(place.workspace.list(&WorkPath::root(), &all()).unwrap().entries.len(), 1501);
-    assert_eq!(place.workspace.search(&SearchOptions::new("needle")).unwrap().matches.len(), 1);
+    assert_eq!(place.workspace.list_folder(&WorkPath::root(), &all()).unwrap().entries.len(), 1501);
+    assert_eq!(place.workspace.search_files(&SearchOptions::new("needle")).unwrap().matches.len(), 1);
 }
 
 #[test]
 fn what_nobody_awaits_ends() {
     let place = tree();
-    let stop = Stop::default();
+    let stop = StopFlag::default();
     std::thread::scope(|scope| {
         let searching = scope.spawn(|| {
             let options = SearchOptions { stop: stop.clone(), ..SearchOptions::new("needle") };
             // Each is over soon, so it is asked for again, until one is stopped.
             loop {
-                if let Err(error) = place.workspace.search(&options) {
+                if let Err(error) = place.workspace.search_files(&options) {
                     return error.to_string();
                 }
             }
         });
-        drop(stop.on_drop());
+        drop(stop.stop_on_drop());
         assert_eq!(searching.join().unwrap(), "stopped in `.`, because the task was");
     });
-    assert_eq!(kind(place.workspace.list(&WorkPath::root(), &ListOptions { stop, ..all() })), "Stopped");
+    assert_eq!(kind(place.workspace.list_folder(&WorkPath::root(), &ListOptions { stop, ..all() })), "Stopped");
 }
 
 /// Only what was regular when it was named is opened.
@@ -291,7 +296,7 @@ fn a_search_in_a_fifo_finds_nothing() {
     let place = Place::new();
     assert!(std::process::Command::new("mkfifo").arg(place.inner("fifo")).status().unwrap().success());
     let options = SearchOptions { path: place.path("fifo"), ..SearchOptions::new("a") };
-    assert_eq!(place.workspace.search(&options).unwrap(), Default::default());
+    assert_eq!(place.workspace.search_files(&options).unwrap(), Default::default());
 }
 
 /// Exchanges two names, as nobody could in two moves.
@@ -320,17 +325,17 @@ fn a_swapped_link_never_leads_outside() {
         let (new, secret, outer) = (place.path("d/new"), place.path("d/secret"), place.path("d/outer"));
         let search = SearchOptions::new("secret");
         for round in 0..3000 {
-            let _ = place.workspace.write(&new, b"x", Expect::Any);
-            let _ = place.workspace.delete(&outer, Expect::Any);
-            if let Ok(content) = place.workspace.read(&secret, 100) {
+            let _ = place.workspace.write_file(&new, b"x", WritePrecondition::Any);
+            let _ = place.workspace.delete_file(&outer, WritePrecondition::Any);
+            if let Ok(content) = place.workspace.read_file(&secret, 100) {
                 assert_eq!(content.bytes, b"inside\n");
             }
             if round % 10 == 0 {
-                let change = |path| Change::write(place.path(path), vec![b'y'], Expect::Any);
-                let _ = place.workspace.apply(&["d/below/x", "d/new"].map(change));
+                let change = |path| FileChange::write(place.path(path), vec![b'y'], WritePrecondition::Any);
+                let _ = place.workspace.apply_changes(&["d/below/x", "d/new"].map(change));
                 let names = files(&place.workspace);
                 assert!(!names.contains("outer"), "{names}");
-                assert_eq!(place.workspace.search(&search).unwrap().matches, []);
+                assert_eq!(place.workspace.search_files(&search).unwrap().matches, []);
             }
         }
         done.store(true, Ordering::Relaxed);
@@ -360,20 +365,20 @@ fn a_file_that_becomes_something_else() {
         });
         let (a, f, new) = (place.path("a"), place.path("f"), vec![b'n'; 50]);
         for round in 0..1500 {
-            let expect = match place.workspace.read(&f, 100) {
+            let expect = match place.workspace.read_file(&f, 100) {
                 Ok(content) => {
                     assert_ne!(content.bytes, b"secret\n");
-                    if round % 2 == 0 { Expect::Version(content.version) } else { Expect::Any }
+                    if round % 2 == 0 { WritePrecondition::Version(content.version) } else { WritePrecondition::Any }
                 }
-                Err(_) => Expect::Any,
+                Err(_) => WritePrecondition::Any,
             };
-            let change = |path: &WorkPath, expect| Change::write(path.clone(), new.clone(), expect);
-            let _ = place.workspace.apply(&[change(&a, Expect::Any), change(&f, expect)]);
+            let change = |path: &WorkPath, expect| FileChange::write(path.clone(), new.clone(), expect);
+            let _ = place.workspace.apply_changes(&[change(&a, WritePrecondition::Any), change(&f, expect)]);
             let content = std::fs::read(place.inner("a")).unwrap();
             assert!(content == b"whole" || content == new);
             if round % 10 == 0 {
-                let _ = place.workspace.delete(&f, expect);
-                assert_eq!(place.workspace.search(&SearchOptions::new("secret")).unwrap().matches, []);
+                let _ = place.workspace.delete_file(&f, expect);
+                assert_eq!(place.workspace.search_files(&SearchOptions::new("secret")).unwrap().matches, []);
             }
         }
         done.store(true, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
 
-use sabir_workspace::{Change, Expect, ListOptions, SearchOptions, WorkPath, Workspace, WorkspaceError};
+use sabir_workspace::{FileChange, ListOptions, SearchOptions, WorkPath, Workspace, WorkspaceError, WritePrecondition};
 
 pub(crate) fn main(verb: &OsStr, mut args: impl Iterator<Item = std::ffi::OsString>) -> Option<ExitCode> {
     let workspace = Workspace::open(Path::new(&args.next()?)).ok()?;
@@ -36,24 +36,28 @@ fn change(workspace: &Workspace, changes: &[String]) -> Result<(), WorkspaceErro
     let mut all = Vec::new();
     for text in changes {
         if let Some((path, content)) = text.split_once('=') {
-            all.push(Change::write(workspace.path(path)?, content.as_bytes().to_vec(), Expect::Any));
+            all.push(FileChange::write(
+                workspace.parse_path(path)?,
+                content.as_bytes().to_vec(),
+                WritePrecondition::Any,
+            ));
         } else if let Some((from, to)) = text.split_once('>') {
-            let (from, to) = (workspace.path(from)?, workspace.path(to)?);
-            let old = workspace.read(&from, 1 << 20)?;
-            all.extend(Change::moved(from, Expect::Version(old.version), to, old.bytes));
+            let (from, to) = (workspace.parse_path(from)?, workspace.parse_path(to)?);
+            let old = workspace.read_file(&from, 1 << 20)?;
+            all.extend(FileChange::move_file(from, WritePrecondition::Version(old.version), to, old.bytes));
         } else {
-            all.push(Change::delete(workspace.path(text.trim_start_matches('-'))?, Expect::Any));
+            all.push(FileChange::delete(workspace.parse_path(text.trim_start_matches('-'))?, WritePrecondition::Any));
         }
     }
-    workspace.apply(&all).map(drop)
+    workspace.apply_changes(&all).map(drop)
 }
 
 fn look(workspace: &Workspace) -> Result<(), WorkspaceError> {
     let options = ListOptions { recursive: true, ..ListOptions::default() };
-    for entry in workspace.list(&WorkPath::root(), &options)?.entries {
+    for entry in workspace.list_folder(&WorkPath::root(), &options)?.entries {
         say(&entry.path.to_string());
     }
-    let found = workspace.search(&SearchOptions::new("needle"))?;
+    let found = workspace.search_files(&SearchOptions::new("needle"))?;
     found.matches.iter().for_each(|found| say(&format!("{}:{}", found.path, found.text)));
     say(&format!("{} searched, {} skipped", found.files, found.skipped));
     Ok(())
@@ -62,22 +66,22 @@ fn look(workspace: &Workspace) -> Result<(), WorkspaceError> {
 /// Writes numbered content to some files at once, and to one alone, and makes and deletes another. Each content says itself
 /// whether it is whole: a number, many times, and an end.
 fn storm(workspace: &Workspace) -> Result<(), WorkspaceError> {
-    let path = |name: &str| workspace.path(name);
+    let path = |name: &str| workspace.parse_path(name);
     for number in 0_u32.. {
         let mut content = format!("{number} ").repeat(1 + (number as usize * 7919) % 9000);
         content.push_str("end");
         let content = content.into_bytes();
         let mut changes = Vec::new();
         for name in ["a", "deep/b", "deep/c"] {
-            changes.push(Change::write(path(name)?, content.clone(), Expect::Any));
+            changes.push(FileChange::write(path(name)?, content.clone(), WritePrecondition::Any));
         }
         if workspace.exists(&path("deep/now and then")?)? {
-            changes.push(Change::delete(path("deep/now and then")?, Expect::Any));
+            changes.push(FileChange::delete(path("deep/now and then")?, WritePrecondition::Any));
         } else {
-            changes.push(Change::write(path("deep/now and then")?, content.clone(), Expect::Missing));
+            changes.push(FileChange::write(path("deep/now and then")?, content.clone(), WritePrecondition::Missing));
         }
-        workspace.apply(&changes)?;
-        workspace.write(&path("alone")?, &content, Expect::Any)?;
+        workspace.apply_changes(&changes)?;
+        workspace.write_file(&path("alone")?, &content, WritePrecondition::Any)?;
     }
     Ok(())
 }

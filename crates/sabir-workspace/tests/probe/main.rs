@@ -12,7 +12,7 @@ mod files;
 use std::path::Path;
 use std::process::ExitCode;
 
-use sabir_workspace::{Command, Workspace, supervise};
+use sabir_workspace::{ShellCommand, Workspace, supervise};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 
 fn agent(folder: Option<std::ffi::OsString>, text: Option<std::ffi::OsString>) -> Option<ExitCode> {
     let workspace = Workspace::open(Path::new(&folder?)).ok()?;
-    let command = Command::new(text?.into_string().ok()?, std::env::current_exe().ok()?)
+    let command = ShellCommand::new(text?.into_string().ok()?, std::env::current_exe().ok()?)
         .env([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     runtime.block_on(command.run(&workspace, |_, _| {})).ok()?;

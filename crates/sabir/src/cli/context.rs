@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Whole;
+use super::ReportFormat;
 
 #[derive(Debug, Args)]
 pub(crate) struct ContextArguments {
@@ -27,8 +27,8 @@ pub(crate) struct ContextArguments {
     #[arg(long)]
     pub(crate) config: Option<PathBuf>,
     /// How to print it.
-    #[arg(long, value_enum, default_value_t = Whole::Text)]
-    pub(crate) output: Whole,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
     /// The task's name, or the beginning of it.
     pub(crate) task: String,
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use sabir_session::LimitSpec;
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 
 /// How a task ends.
 #[derive(Debug, Clone, Default, Args)]
@@ -33,27 +33,27 @@ pub(crate) struct EndFlags {
 
 impl EndFlags {
     /// The limits of a session with these flags.
-    pub(crate) fn limit_spec(&self) -> Result<LimitSpec, Failure> {
+    pub(crate) fn limit_spec(&self) -> Result<LimitSpec, CommandError> {
         let cost = self.max_cost.as_deref().map(str::parse).transpose();
-        let time = self.max_time.as_deref().map(sabir_session::config::duration).transpose()?;
+        let time = self.max_time.as_deref().map(sabir_session::config::parse_duration).transpose()?;
         Ok(LimitSpec {
             max_turns: self.max_turns,
             max_tokens: self.max_tokens.as_deref().map(tokens).transpose()?,
-            max_cost: cost.map_err(|error| Failure::usage(format!("--max-cost: {error}")))?,
+            max_cost: cost.map_err(|error| CommandError::usage(format!("--max-cost: {error}")))?,
             max_seconds: time.map(|time| time.as_secs()),
         })
     }
 }
 
 /// `200000`, `500k` or `2M`.
-fn tokens(text: &str) -> Result<u64, Failure> {
+fn tokens(text: &str) -> Result<u64, CommandError> {
     let (digits, unit) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1000),
         None => text.strip_suffix(['m', 'M']).map_or((text, 1), |digits| (digits, 1_000_000)),
     };
     let count = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit)).filter(|count| *count > 0);
     count.ok_or_else(|| {
-        Failure::usage(format!("--max-tokens: `{text}` is no number of tokens: write 200000, 500k or 2M"))
+        CommandError::usage(format!("--max-tokens: `{text}` is no number of tokens: write 200000, 500k or 2M"))
     })
 }
 

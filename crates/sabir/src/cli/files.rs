@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::Whole;
+use super::ReportFormat;
 
 /// Which calls of which task.
 #[derive(Debug, Args)]
@@ -13,8 +13,8 @@ pub(crate) struct HistoryArguments {
     #[arg(long, short = 'C')]
     pub(crate) folder: Option<PathBuf>,
     /// How to print it.
-    #[arg(long, value_enum, default_value_t = Whole::Text)]
-    pub(crate) output: Whole,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
     /// The task's name, or the beginning of it; without it the newest task of this folder. A number of up to three digits alone
     /// is N.
     pub(crate) task: Option<String>,
@@ -27,7 +27,7 @@ pub(crate) struct UndoArguments {
     #[command(flatten)]
     pub(crate) history: HistoryArguments,
     #[command(flatten)]
-    pub(crate) consent: Consent,
+    pub(crate) consent: ConsentFlags,
 }
 
 #[derive(Debug, Args)]
@@ -36,10 +36,10 @@ pub(crate) struct RestoreArguments {
     #[arg(long, short = 'C')]
     pub(crate) folder: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) consent: Consent,
+    pub(crate) consent: ConsentFlags,
     /// How to print it.
-    #[arg(long, value_enum, default_value_t = Whole::Text)]
-    pub(crate) output: Whole,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
     /// The task's name, or the beginning of it, and the number of a call, as `sabir checkpoints` lists them; without a task the
     /// newest one of this folder: `@3`.
     #[arg(value_name = "TASK@N")]
@@ -50,7 +50,7 @@ pub(crate) struct RestoreArguments {
 
 /// What may be done without asking.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Consent {
+pub(crate) struct ConsentFlags {
     /// Do it without asking.
     #[arg(long, short)]
     pub(crate) yes: bool,
@@ -70,8 +70,8 @@ pub(crate) struct EditArguments {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// How to print it.
-    #[arg(long, value_enum, default_value_t = Whole::Text)]
-    pub(crate) output: Whole,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
 }
 
 /// How an edit is written.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use sabir_gateway::Mending;
+use sabir_gateway::RepairMode;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct GatewayArguments {
@@ -26,7 +26,7 @@ pub(crate) struct GatewayArguments {
     /// What is done about calls that are not right: `pass`, `heal`, or `retry N`, which tells the model and asks again, at most N
     /// times.
     #[arg(long, value_name = "WAY", requires = "models", default_value_t)]
-    pub(crate) mend: Mending,
+    pub(crate) mend: RepairMode,
     /// Answer for any other name too, with the first model.
     #[arg(long, requires = "models")]
     pub(crate) any_model: bool,
@@ -49,7 +49,7 @@ pub(crate) struct GatewayArguments {
     pub(crate) explain: bool,
     /// How requests are told of on standard error. Without it as `log` in the configuration says, else as text.
     #[arg(long, value_enum)]
-    pub(crate) log: Option<LogForm>,
+    pub(crate) log: Option<LogFormat>,
     /// Print only where it listens, and no settings for clients.
     #[arg(long)]
     pub(crate) quiet: bool,
@@ -60,7 +60,7 @@ pub(crate) struct GatewayArguments {
 
 /// How requests are told of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogForm {
+pub(crate) enum LogFormat {
     /// A line for people.
     #[default]
     Text,
@@ -70,7 +70,7 @@ pub(crate) enum LogForm {
     Off,
 }
 
-impl From<sabir_session::config::LogForm> for LogForm {
+impl From<sabir_session::config::LogForm> for LogFormat {
     fn from(form: sabir_session::config::LogForm) -> Self {
         match form {
             sabir_session::config::LogForm::Text => Self::Text,

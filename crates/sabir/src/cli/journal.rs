@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{CheckArguments, Output, TaskOptions};
+use super::{CheckArguments, OutputFormat, TaskOptions};
 
 #[derive(Debug, Args)]
 pub(crate) struct LogArguments {
     /// How to print it. `events` prints the records as they are, one a line.
-    #[arg(long, value_enum, default_value_t = Output::Text)]
-    pub(crate) output: Output,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
+    pub(crate) output: OutputFormat,
     /// Only these records: `3..7`, `3..`, `..7` or `5`.
     #[arg(long, value_name = "RANGE")]
     pub(crate) records: Option<String>,
@@ -24,8 +24,8 @@ pub(crate) struct LogArguments {
 #[derive(Debug, Args)]
 pub(crate) struct TasksArguments {
     /// How to print them.
-    #[arg(long, value_enum, default_value_t = Output::Text)]
-    pub(crate) output: Output,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
+    pub(crate) output: OutputFormat,
     /// Show subtasks below the tasks that began them, which are counted otherwise.
     #[arg(long)]
     pub(crate) all: bool,
@@ -39,7 +39,7 @@ pub(crate) struct ForkArguments {
     pub(crate) task: TaskOptions,
     /// How to print it; without it the new task goes on interactively.
     #[arg(long, value_enum)]
-    pub(crate) output: Option<Output>,
+    pub(crate) output: Option<OutputFormat>,
     /// First bring back what calls after record N changed, by the checkpoints of the other task.
     #[arg(long)]
     pub(crate) restore: bool,
@@ -54,7 +54,7 @@ pub(crate) struct ForkArguments {
 pub(crate) struct ExportArguments {
     /// The format; without it the ending of FILE says it, else it is Markdown.
     #[arg(long, value_enum)]
-    pub(crate) to: Option<ExportForm>,
+    pub(crate) to: Option<ExportFormat>,
     /// A new file, in place of standard output.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -64,7 +64,7 @@ pub(crate) struct ExportArguments {
 
 /// What a task is written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ExportForm {
+pub(crate) enum ExportFormat {
     /// Markdown.
     Md,
     /// One object with all records.
@@ -76,8 +76,8 @@ pub(crate) enum ExportForm {
 #[derive(Debug, Args)]
 pub(crate) struct ImportArguments {
     /// How to print what was made of it.
-    #[arg(long, value_enum, default_value_t = super::Whole::Text)]
-    pub(crate) output: super::Whole,
+    #[arg(long, value_enum, default_value_t = super::ReportFormat::Text)]
+    pub(crate) output: super::ReportFormat,
     /// The folder of a task of Cline's or Roo Code's, a file in it, or a `.jsonl` file of Claude Code's.
     pub(crate) path: PathBuf,
 }

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use sabir_session::RuleSpec;
 
-use super::Whole;
+use super::ReportFormat;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
     /// Judge a command line as if a model had asked for it in this folder, and say why, part by part. Nothing is run; the exit
     /// code is 0 whatever the verdict.
-    Explain(ExplainedArguments),
+    Explain(PolicyExplainArguments),
     /// Judge the calls of a task again, in its folder as it is now: what other rules would have asked about or denied.
     Simulate(SimulateArguments),
 }
@@ -70,8 +70,8 @@ pub(crate) struct ModesArguments {
     #[arg(long)]
     pub(crate) config: Option<PathBuf>,
     /// How to print them.
-    #[arg(long, value_enum, default_value_t = Whole::Text)]
-    pub(crate) output: Whole,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
 }
 
 #[derive(Debug, Args)]
@@ -86,22 +86,22 @@ pub(crate) struct TrustArguments {
     #[arg(long, conflicts_with = "yes")]
     pub(crate) revoke: bool,
     /// How to print it.
-    #[arg(long, value_enum, default_value_t = Whole::Text)]
-    pub(crate) output: Whole,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
     /// A folder of the repository; without it this one.
     pub(crate) folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ExplainedArguments {
+pub(crate) struct PolicyExplainArguments {
     #[command(flatten)]
     pub(crate) rules: RuleOptions,
     /// The shell that would get the line: `bash`, `sh` or `zsh`. Without it, `SABIR_SHELL` decides, then the one that tasks get.
     #[arg(long)]
     pub(crate) shell: Option<String>,
     /// How to print it.
-    #[arg(long, value_enum, default_value_t = Whole::Text)]
-    pub(crate) output: Whole,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
     /// The command line as one argument, or its words.
     #[arg(required = true, last = true)]
     pub(crate) command: Vec<String>,
@@ -112,8 +112,8 @@ pub(crate) struct SimulateArguments {
     #[command(flatten)]
     pub(crate) rules: RuleOptions,
     /// How to print it.
-    #[arg(long, value_enum, default_value_t = Whole::Text)]
-    pub(crate) output: Whole,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) output: ReportFormat,
     /// The task's name, the beginning of it, or the file of its journal.
     pub(crate) task: String,
 }
@@ -134,7 +134,7 @@ pub(crate) struct SandboxArguments {
     pub(crate) folder: Option<PathBuf>,
     /// Run nothing, and print what the sandbox would be as the profile of another system. It was never tried there.
     #[arg(long, value_enum)]
-    pub(crate) profile: Option<Profile>,
+    pub(crate) profile: Option<SandboxProfile>,
     /// The command: one word is a line for the shell, several are a program and its arguments.
     #[arg(required_unless_present = "profile", last = true)]
     pub(crate) words: Vec<String>,
@@ -142,7 +142,7 @@ pub(crate) struct SandboxArguments {
 
 /// How another system spells a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Profile {
+pub(crate) enum SandboxProfile {
     /// For `sandbox-exec` of macOS.
     Seatbelt,
 }

@@ -1,10 +1,10 @@
 //! The JSON object that says which string is replaced by which: the names of the common tools mean the same.
 
-use sabir_call::type_of;
-use sabir_edit::Replacement;
+use sabir_call::json_type_name;
+use sabir_edit::StringReplacement;
 use serde_json::{Map, Value};
 
-use super::Fault;
+use super::EditProblem;
 
 const OLD: [&str; 8] = ["old_string", "old_str", "old_text", "old", "search", "oldString", "oldStr", "oldText"];
 const NEW: [&str; 8] = ["new_string", "new_str", "new_text", "new", "replace", "newString", "newStr", "newText"];
@@ -18,34 +18,42 @@ pub(super) fn is_object(text: &str) -> bool {
 }
 
 /// Reads the object.
-pub(super) fn replacement(text: &str) -> Result<Replacement, Vec<Fault>> {
+pub(super) fn parse_replacement(text: &str) -> Result<StringReplacement, Vec<EditProblem>> {
     let object = match serde_json::from_str::<Value>(text) {
         Ok(Value::Object(object)) => object,
         Ok(other) => {
-            let message = format!("a JSON object was expected, but this is {}", type_of(&other));
-            return Err(vec![Fault::new("wrong_type", message, "give `old_string` and `new_string` in an object")]);
+            let message = format!("a JSON object was expected, but this is {}", json_type_name(&other));
+            return Err(vec![EditProblem::new(
+                "wrong_type",
+                message,
+                "give `old_string` and `new_string` in an object",
+            )]);
         }
         Err(error) => {
             let message = format!("this is no JSON: {error}");
-            return Err(vec![Fault::new("not_json", message, "give an object with `old_string` and `new_string`")]);
+            return Err(vec![EditProblem::new(
+                "not_json",
+                message,
+                "give an object with `old_string` and `new_string`",
+            )]);
         }
     };
-    let (old, new) = (string(&object, &OLD), string(&object, &NEW));
-    let count = field(&object, &COUNT).and_then(|found| match found {
+    let (old, new) = (string_field(&object, &OLD), string_field(&object, &NEW));
+    let count = find_field(&object, &COUNT).and_then(|found| match found {
         None => Ok(None),
         Some((name, value)) => match value.as_u64().and_then(|count| usize::try_from(count).ok()) {
             Some(count) if count > 0 => Ok(Some(count)),
-            _ => Err(mistyped(name, "a number from 1 on", value)),
+            _ => Err(wrong_type(name, "a number from 1 on", value)),
         },
     });
-    let all = field(&object, &ALL).and_then(|found| match found {
+    let all = find_field(&object, &ALL).and_then(|found| match found {
         None => Ok(false),
-        Some((name, value)) => value.as_bool().ok_or_else(|| mistyped(name, "true or false", value)),
+        Some((name, value)) => value.as_bool().ok_or_else(|| wrong_type(name, "true or false", value)),
     });
     match (old, new, count, all) {
         (Ok(old), Ok(new), Ok(count), Ok(all)) => {
             let count = count.or(if all { None } else { Some(1) });
-            Ok(Replacement { old, new, count })
+            Ok(StringReplacement { old, new, count })
         }
         (old, new, count, all) => {
             Err([old.err(), new.err(), count.err(), all.err()].into_iter().flatten().map(|fault| *fault).collect())
@@ -53,23 +61,23 @@ pub(super) fn replacement(text: &str) -> Result<Replacement, Vec<Fault>> {
     }
 }
 
-fn string(object: &Map<String, Value>, names: &[&'static str]) -> Result<String, Box<Fault>> {
-    match field(object, names)? {
+fn string_field(object: &Map<String, Value>, names: &[&'static str]) -> Result<String, Box<EditProblem>> {
+    match find_field(object, names)? {
         Some((_, Value::String(text))) => Ok(text.clone()),
-        Some((name, value)) => Err(mistyped(name, "a string", value)),
+        Some((name, value)) => Err(wrong_type(name, "a string", value)),
         None => {
             let name = names.first().copied().unwrap_or_default();
             let hint = if names == NEW { "give the text instead, \"\" to delete" } else { "give the text to replace" };
-            Err(Box::new(Fault::new("missing_field", format!("the field `{name}` is missing"), hint)))
+            Err(Box::new(EditProblem::new("missing_field", format!("the field `{name}` is missing"), hint)))
         }
     }
 }
 
 /// The one field of these names. `null` is none.
-fn field<'a>(
+fn find_field<'a>(
     object: &'a Map<String, Value>,
     names: &[&'static str],
-) -> Result<Option<(&'static str, &'a Value)>, Box<Fault>> {
+) -> Result<Option<(&'static str, &'a Value)>, Box<EditProblem>> {
     let mut found = names
         .iter()
         .filter_map(|name| object.get(*name).map(|value| (*name, value)))
@@ -77,13 +85,13 @@ fn field<'a>(
     match (found.next(), found.next()) {
         (Some((first, one)), Some((second, other))) if one != other => {
             let message = format!("`{first}` and `{second}` are the same field, with two values");
-            Err(Box::new(Fault::new("field_twice", message, "give one of them")))
+            Err(Box::new(EditProblem::new("field_twice", message, "give one of them")))
         }
         (first, _) => Ok(first),
     }
 }
 
-fn mistyped(name: &str, expected: &str, found: &Value) -> Box<Fault> {
-    let message = format!("the field `{name}` must be {expected}, but is {}", type_of(found));
-    Box::new(Fault::new("wrong_type", message, "send it in that form"))
+fn wrong_type(name: &str, expected: &str, found: &Value) -> Box<EditProblem> {
+    let message = format!("the field `{name}` must be {expected}, but is {}", json_type_name(found));
+    Box::new(EditProblem::new("wrong_type", message, "send it in that form"))
 }

@@ -2,30 +2,30 @@
 
 use std::path::{Path, PathBuf};
 
-use sabir_edit::{Encoding, FileAction, FilePatch, Patch, Update};
-use sabir_workspace::{Change, Expect, WorkPath};
+use sabir_edit::{FileAction, FilePatch, FileUpdate, Patch, TextEncoding};
+use sabir_workspace::{FileChange, WorkPath, WritePrecondition};
 
-use super::target::{Held, Target, failure};
-use super::{Fault, Plan, Refusal, Shown, encoded, expected, faults};
+use super::target::{EditTarget, LoadedFile, usage_refusal};
+use super::{EditPlan, EditProblem, EditRefusal, FileDiff, encode_content, expected_version, to_problems};
 
 /// Where the paths of a patch begin, and which section is about the file.
-struct Aim {
+struct PatchTarget {
     root: PathBuf,
     /// The index of the section, and the path that it has below the root.
     section: Option<(usize, String)>,
 }
 
 /// Works out what a patch makes of its files.
-pub(super) fn plan(file: &Path, text: &str) -> Result<Plan, Refusal> {
-    let patch = Patch::parse(text).map_err(|found| Refusal::Faults(faults(found)))?;
-    let aim = aim(file, &patch)?;
-    let target = Target::open(&aim.root)?;
+pub(super) fn plan_patch(file: &Path, text: &str) -> Result<EditPlan, EditRefusal> {
+    let patch = Patch::parse(text).map_err(|found| EditRefusal::Faults(to_problems(found)))?;
+    let aim = find_target(file, &patch)?;
+    let target = EditTarget::open(&aim.root)?;
     // A root that is not there yet lies below the folder that was opened.
     let below = aim.root.canonicalize().map_or_else(|_| Some(aim.root.clone()), |_| None);
-    let mut plan = Plan {
+    let mut plan = EditPlan {
         target,
         changes: Vec::new(),
-        shown: Vec::new(),
+        diffs: Vec::new(),
         content: String::new(),
         hunks: Vec::new(),
         moved_to: None,
@@ -37,104 +37,104 @@ pub(super) fn plan(file: &Path, text: &str) -> Result<Plan, Refusal> {
             _ => (false, section.path.as_str()),
         };
         let place = |path: &str| match &below {
-            Some(root) => plan.target.path(&root.join(path).to_string_lossy()),
-            None => plan.target.path(path),
+            Some(root) => plan.target.resolve_path(&root.join(path).to_string_lossy()),
+            None => plan.target.resolve_path(path),
         };
         let path = place(path)?;
         let moved = match &section.action {
-            FileAction::Update(Update { move_to: Some(to), .. }) => Some(place(to)?),
+            FileAction::Update(FileUpdate { move_to: Some(to), .. }) => Some(place(to)?),
             _ => None,
         };
-        match one(&mut plan, section, (path, moved), is_target) {
+        match plan_section(&mut plan, section, (path, moved), is_target) {
             Ok(()) => {}
-            Err(Refusal::Faults(more)) => found.extend(more),
+            Err(EditRefusal::Faults(more)) => found.extend(more),
             Err(failure) => return Err(failure),
         }
     }
-    if found.is_empty() { Ok(plan) } else { Err(Refusal::Faults(found)) }
+    if found.is_empty() { Ok(plan) } else { Err(EditRefusal::Faults(found)) }
 }
 
 /// Adds one section to the plan.
-fn one(
-    plan: &mut Plan,
+fn plan_section(
+    plan: &mut EditPlan,
     section: &FilePatch,
     (path, moved): (WorkPath, Option<WorkPath>),
     is_target: bool,
-) -> Result<(), Refusal> {
+) -> Result<(), EditRefusal> {
     let free = |path: &WorkPath| match plan.target.workspace.exists(path) {
         Ok(false) => Ok(()),
         Ok(true) => {
             let hint = "update it, or delete it first";
-            let fault = Fault::new("file_exists", format!("`{path}` exists already"), hint);
-            Err(Refusal::Faults(vec![fault.at(section.line)]))
+            let fault = EditProblem::new("file_exists", format!("`{path}` exists already"), hint);
+            Err(EditRefusal::Faults(vec![fault.at_line(section.line)]))
         }
-        Err(error) => Err(failure(error.to_string())),
+        Err(error) => Err(usage_refusal(error.to_string())),
     };
     if let FileAction::Add(content) = &section.action {
         // Who applies a patch to a file by hand means that file: the format's own program writes over it too.
-        let held = plan.target.read(&path)?;
-        let encoding = held.as_ref().map_or(Encoding::Utf8, |held| held.text.encoding);
-        let (bytes, expect) = (encoded(encoding, content)?, expected(held.as_ref()));
+        let held = plan.target.read_file(&path)?;
+        let encoding = held.as_ref().map_or(TextEncoding::Utf8, |held| held.text.encoding);
+        let (bytes, expect) = (encode_content(encoding, content)?, expected_version(held.as_ref()));
         let old = held.map(|held| held.text.content).unwrap_or_default();
-        add(plan, (path, old), Some((bytes, content.clone())), expect, is_target);
+        add_file(plan, (path, old), Some((bytes, content.clone())), expect, is_target);
         return Ok(());
     }
-    let Some(Held { text, version }) = plan.target.read(&path)? else {
-        return Err(failure(format!("`{path}`, which line {} of the patch names, does not exist", section.line)));
+    let Some(LoadedFile { text, version }) = plan.target.read_file(&path)? else {
+        return Err(usage_refusal(format!("`{path}`, which line {} of the patch names, does not exist", section.line)));
     };
     let update = match &section.action {
         FileAction::Update(update) => update,
         _ => {
-            add(plan, (path, text.content.clone()), None, Expect::Version(version), is_target);
+            add_file(plan, (path, text.content.clone()), None, WritePrecondition::Version(version), is_target);
             return Ok(());
         }
     };
-    let edited = update.apply(&text.content).map_err(|found| Refusal::Faults(faults(found)))?;
-    let bytes = encoded(text.encoding, &edited.content)?;
+    let edited = update.apply(&text.content).map_err(|found| EditRefusal::Faults(to_problems(found)))?;
+    let bytes = encode_content(text.encoding, &edited.content)?;
     if is_target {
         plan.hunks = edited.hunks;
     }
-    let held = Held { text, version };
-    let expect = expected(Some(&held));
+    let held = LoadedFile { text, version };
+    let expect = expected_version(Some(&held));
     match moved {
-        None => add(plan, (path, held.text.content), Some((bytes, edited.content)), expect, is_target),
+        None => add_file(plan, (path, held.text.content), Some((bytes, edited.content)), expect, is_target),
         Some(to) => {
             free(&to)?;
             plan.moved_to = plan.moved_to.take().or_else(|| is_target.then(|| to.to_string()));
             if is_target {
                 plan.content.clone_from(&edited.content);
             }
-            plan.shown.push(Shown { path: to.to_string(), old: held.text.content, new: edited.content });
-            plan.changes.extend(Change::moved(path, expect, to, bytes));
+            plan.diffs.push(FileDiff { path: to.to_string(), old: held.text.content, new: edited.content });
+            plan.changes.extend(FileChange::move_file(path, expect, to, bytes));
         }
     }
     Ok(())
 }
 
 /// Adds a file that is written or deleted.
-fn add(
-    plan: &mut Plan,
+fn add_file(
+    plan: &mut EditPlan,
     (path, old): (WorkPath, String),
     new: Option<(Vec<u8>, String)>,
-    expect: Expect,
+    expect: WritePrecondition,
     is_target: bool,
 ) {
     let (bytes, new) = new.map_or((None, String::new()), |(bytes, content)| (Some(bytes), content));
     if is_target {
         plan.content.clone_from(&new);
     }
-    plan.shown.push(Shown { path: path.to_string(), old, new });
+    plan.diffs.push(FileDiff { path: path.to_string(), old, new });
     plan.changes.push(match bytes {
-        Some(bytes) => Change::write(path, bytes, expect),
-        None => Change::delete(path, expect),
+        Some(bytes) => FileChange::write(path, bytes, expect),
+        None => FileChange::delete(path, expect),
     });
 }
 
 /// Which section is meant, and what the paths of the others are relative to.
-fn aim(file: &Path, patch: &Patch) -> Result<Aim, Refusal> {
-    let whole = std::path::absolute(file).map_err(|error| failure(format!("{}: {error}", file.display())))?;
+fn find_target(file: &Path, patch: &Patch) -> Result<PatchTarget, EditRefusal> {
+    let whole = std::path::absolute(file).map_err(|error| usage_refusal(format!("{}: {error}", file.display())))?;
     if whole.is_dir() {
-        return Ok(Aim { root: whole, section: None });
+        return Ok(PatchTarget { root: whole, section: None });
     }
     let named = patch.files.iter().enumerate().filter_map(|(index, section)| {
         let path = Path::new(section.path.strip_prefix("./").unwrap_or(&section.path));
@@ -144,15 +144,15 @@ fn aim(file: &Path, patch: &Patch) -> Result<Aim, Refusal> {
         let depth = if path.is_absolute() { 1 } else { path.components().count() };
         let root = whole.ancestors().nth(depth).unwrap_or(&whole).to_path_buf();
         let path = whole.strip_prefix(&root).unwrap_or(&whole).to_string_lossy().into_owned();
-        return Ok(Aim { root, section: Some((index, path)) });
+        return Ok(PatchTarget { root, section: Some((index, path)) });
     }
     if patch.files.len() == 1 {
         let root = whole.parent().unwrap_or(&whole).to_path_buf();
         let name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        return Ok(Aim { root, section: Some((0, name)) });
+        return Ok(PatchTarget { root, section: Some((0, name)) });
     }
     let names: Vec<_> = patch.files.iter().map(|section| format!("`{}`", section.path)).collect();
     let message = format!("no section of the patch is about {}: they name {}", file.display(), names.join(", "));
     let hint = "name one of these files, or the folder that their paths begin in";
-    Err(Refusal::Faults(vec![Fault::new("unknown_path", message, hint)]))
+    Err(EditRefusal::Faults(vec![EditProblem::new("unknown_path", message, hint)]))
 }

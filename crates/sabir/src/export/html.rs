@@ -2,7 +2,7 @@
 
 use crate::sanitizer::is_unseen;
 
-use super::{Document, Piece, Section};
+use super::{DocumentSection, ExportDocument, SectionPiece};
 
 const HEAD: &str = "<!doctype html>
 <html lang=\"en\">
@@ -26,11 +26,11 @@ dd { margin: 0; overflow-wrap: anywhere }
 ";
 
 /// The document.
-pub(super) fn write(document: &Document) -> String {
-    let title = escaped(&document.title);
+pub(super) fn render_html(document: &ExportDocument) -> String {
+    let title = escape_html(&document.title);
     let mut text = format!("{HEAD}<title>{title}</title>\n{STYLE}</head>\n<body>\n<h1>{title}</h1>\n<dl>\n");
     for (name, value) in &document.facts {
-        text.push_str(&format!("<dt>{name}</dt><dd>{}</dd>\n", escaped(value)));
+        text.push_str(&format!("<dt>{name}</dt><dd>{}</dd>\n", escape_html(value)));
     }
     text.push_str("</dl>\n");
     document.sections.iter().for_each(|section| write_section(section, &mut text));
@@ -38,31 +38,33 @@ pub(super) fn write(document: &Document) -> String {
     text
 }
 
-fn write_section(section: &Section, text: &mut String) {
+fn write_section(section: &DocumentSection, text: &mut String) {
     let number = section.number;
     text.push_str(&format!(
         "<section id=\"r{number}\">\n<h2><a href=\"#r{number}\">{number}</a> {}</h2>\n<time>{}</time>\n",
-        escaped(&section.title),
+        escape_html(&section.title),
         section.at
     ));
     for piece in &section.pieces {
         match piece {
-            Piece::Words(words) => text.push_str(&format!("<pre class=\"words\">\n{}</pre>\n", escaped(words))),
-            Piece::Exact { label, text: exact } => {
+            SectionPiece::Markdown(words) => {
+                text.push_str(&format!("<pre class=\"words\">\n{}</pre>\n", escape_html(words)))
+            }
+            SectionPiece::Exact { label, text: exact } => {
                 if !label.is_empty() {
-                    text.push_str(&format!("<div class=\"label\">{}</div>\n", escaped(label)));
+                    text.push_str(&format!("<div class=\"label\">{}</div>\n", escape_html(label)));
                 }
                 // A line feed right behind the tag is no part of the text.
-                text.push_str(&format!("<pre>\n{}</pre>\n", escaped(exact)));
+                text.push_str(&format!("<pre>\n{}</pre>\n", escape_html(exact)));
             }
-            Piece::Note(note) => text.push_str(&format!("<div class=\"label\">{}</div>\n", escaped(note))),
+            SectionPiece::Note(note) => text.push_str(&format!("<div class=\"label\">{}</div>\n", escape_html(note))),
         }
     }
     text.push_str("</section>\n");
 }
 
 /// Text that is nothing but text; characters that cannot be seen are named.
-fn escaped(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     // A browser makes one line end of both anyway.
     for c in text.replace("\r\n", "\n").chars() {
@@ -82,12 +84,12 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::escaped;
+    use super::escape_html;
 
     #[test]
     fn nothing_is_markup() {
-        assert_eq!(escaped("<script>&\"'</script>"), "&lt;script&gt;&amp;&quot;&#39;&lt;/script&gt;");
-        assert_eq!(escaped("x\r\n"), "x\n");
-        assert_eq!(escaped("a\r\0\u{202e}\n\té"), "a&lt;U+000D&gt;&lt;U+0000&gt;&lt;U+202E&gt;\n\té");
+        assert_eq!(escape_html("<script>&\"'</script>"), "&lt;script&gt;&amp;&quot;&#39;&lt;/script&gt;");
+        assert_eq!(escape_html("x\r\n"), "x\n");
+        assert_eq!(escape_html("a\r\0\u{202e}\n\té"), "a&lt;U+000D&gt;&lt;U+0000&gt;&lt;U+202E&gt;\n\té");
     }
 }

@@ -1,25 +1,30 @@
 //! A task as Markdown: nothing in it can end its own fence or quotation.
 
-use super::{Document, Piece};
+use super::{ExportDocument, SectionPiece};
 
 /// The document.
-pub(super) fn write(document: &Document) -> String {
-    let mut text = format!("# {}\n\n", plain(&document.title));
+pub(super) fn render_markdown(document: &ExportDocument) -> String {
+    let mut text = format!("# {}\n\n", escape_markdown(&document.title));
     for (name, value) in &document.facts {
-        text.push_str(&format!("- {name}: {}\n", plain(value)));
+        text.push_str(&format!("- {name}: {}\n", escape_markdown(value)));
     }
     for section in &document.sections {
-        text.push_str(&format!("\n## {}. {}\n\n<sub>{}</sub>\n", section.number, plain(&section.title), section.at));
+        text.push_str(&format!(
+            "\n## {}. {}\n\n<sub>{}</sub>\n",
+            section.number,
+            escape_markdown(&section.title),
+            section.at
+        ));
         for piece in &section.pieces {
             match piece {
-                Piece::Words(words) => text.push_str(&format!("\n{}", quoted(words))),
-                Piece::Exact { label, text: exact } => {
+                SectionPiece::Markdown(words) => text.push_str(&format!("\n{}", quote_lines(words))),
+                SectionPiece::Exact { label, text: exact } => {
                     if !label.is_empty() {
-                        text.push_str(&format!("\n{}:\n", plain(label)));
+                        text.push_str(&format!("\n{}:\n", escape_markdown(label)));
                     }
-                    text.push_str(&format!("\n{}", fenced(exact)));
+                    text.push_str(&format!("\n{}", fence_text(exact)));
                 }
-                Piece::Note(note) => text.push_str(&format!("\n{}\n", plain(note))),
+                SectionPiece::Note(note) => text.push_str(&format!("\n{}\n", escape_markdown(note))),
             }
         }
     }
@@ -27,7 +32,7 @@ pub(super) fn write(document: &Document) -> String {
 }
 
 /// A text in a fence that is longer than any run of backticks in it.
-fn fenced(text: &str) -> String {
+fn fence_text(text: &str) -> String {
     let (mut longest, mut run) = (0, 0);
     for c in text.chars() {
         run = if c == '`' { run + 1 } else { 0 };
@@ -39,12 +44,12 @@ fn fenced(text: &str) -> String {
 }
 
 /// A quotation, which also ends every fence that is open in it.
-fn quoted(text: &str) -> String {
+fn quote_lines(text: &str) -> String {
     text.lines().map(|line| format!("> {line}\n")).collect()
 }
 
 /// Text on one line that is no markup.
-fn plain(text: &str) -> String {
+fn escape_markdown(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -58,19 +63,19 @@ fn plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{fenced, plain, quoted};
+    use super::{escape_markdown, fence_text, quote_lines};
 
     #[test]
     fn a_fence_is_longer_than_what_it_holds() {
-        assert_eq!(fenced("a"), "```\na\n```\n");
-        assert_eq!(fenced("```sh\nls\n```\n"), "````\n```sh\nls\n```\n````\n");
-        assert_eq!(fenced("x `````` y"), "```````\nx `````` y\n```````\n");
-        assert_eq!(fenced(""), "```\n```\n");
+        assert_eq!(fence_text("a"), "```\na\n```\n");
+        assert_eq!(fence_text("```sh\nls\n```\n"), "````\n```sh\nls\n```\n````\n");
+        assert_eq!(fence_text("x `````` y"), "```````\nx `````` y\n```````\n");
+        assert_eq!(fence_text(""), "```\n```\n");
     }
 
     #[test]
     fn words_are_quoted_and_names_are_plain() {
-        assert_eq!(quoted("a\n\n```\nopen"), "> a\n> \n> ```\n> open\n");
-        assert_eq!(plain("# <b>*x*\n"), "\\# \\<b\\>\\*x\\* ");
+        assert_eq!(quote_lines("a\n\n```\nopen"), "> a\n> \n> ```\n> open\n");
+        assert_eq!(escape_markdown("# <b>*x*\n"), "\\# \\<b\\>\\*x\\* ");
     }
 }

@@ -3,110 +3,123 @@
 //! The main decision: **all of it or nothing.** A file that cannot be used changes nothing, and what only a start can change (the
 //! address, how many connections and answers there may be at once) is said to be left as it is.
 
-use sabir_gateway::{Gateway, Limits, Routes};
+use sabir_gateway::{Gateway, GatewayLimits, RouteTable};
 use sabir_model::Secret;
 use tokio::signal::unix::SignalKind;
 
-use super::log::{Dial, Manner};
-use super::{Token, place, routes, settings, token};
+use super::log::{LogOptions, SharedLogOptions};
+use super::{GatewayToken, gateway_settings, listen_address, resolve_token, routes};
 use crate::cli::GatewayArguments;
-use crate::exit::Failure;
+use crate::exit::CommandError;
 use crate::print;
 use crate::surroundings;
 use sabir_session::config::GatewayKeys;
 
 /// What runs, and what it was told at its start.
 #[derive(Clone)]
-pub(super) struct Serving {
+pub(super) struct RunningGateway {
     arguments: GatewayArguments,
     gateway: Gateway,
-    dial: Dial,
+    log_options: SharedLogOptions,
     /// Where it listens.
     listen: String,
     /// The token that was made, which nobody could know otherwise.
-    made: Option<Secret>,
+    generated_token: Option<Secret>,
     /// How many connections and answers there may be at once.
-    room: (usize, usize),
+    capacity: (usize, usize),
 }
 
 /// What a file says.
-struct Read {
-    routes: Routes,
-    settings: sabir_gateway::Settings,
-    manner: Manner,
+struct ReloadedConfig {
+    routes: RouteTable,
+    settings: sabir_gateway::GatewaySettings,
+    log_options: LogOptions,
     /// What only a start can change.
-    kept: Vec<String>,
+    unchanged_settings: Vec<String>,
 }
 
-impl Serving {
+impl RunningGateway {
     pub(super) fn new(
         arguments: &GatewayArguments,
         keys: &GatewayKeys,
         gateway: &Gateway,
-        dial: &Dial,
-        token: &Token,
+        dial: &SharedLogOptions,
+        token: &GatewayToken,
     ) -> Self {
-        let (listen, room) = (place(arguments, keys).to_owned(), room(&keys.limits()));
-        let made = if let Token::Made(token) = token { Some(token.clone()) } else { None };
-        Self { arguments: arguments.clone(), gateway: gateway.clone(), dial: dial.clone(), listen, made, room }
+        let (listen, room) = (listen_address(arguments, keys).to_owned(), capacity_of(&keys.gateway_limits()));
+        let made = if let GatewayToken::Generated(token) = token { Some(token.clone()) } else { None };
+        Self {
+            arguments: arguments.clone(),
+            gateway: gateway.clone(),
+            log_options: dial.clone(),
+            listen,
+            generated_token: made,
+            capacity: room,
+        }
     }
 
-    fn read(&self) -> Result<Read, Failure> {
+    fn read_config(&self) -> Result<ReloadedConfig, CommandError> {
         let arguments = &self.arguments;
         let config = surroundings::load_config(arguments.config.as_deref())?;
-        let keys = config.gateway();
-        let token = match (token(arguments, keys)?, &self.made) {
-            (Token::Made(_), Some(made)) => Some(made.clone()),
-            (Token::Made(_), None) => {
-                return Err(Failure::usage(
+        let keys = config.gateway_keys();
+        let token = match (resolve_token(arguments, keys)?, &self.generated_token) {
+            (GatewayToken::Generated(_), Some(made)) => Some(made.clone()),
+            (GatewayToken::Generated(_), None) => {
+                return Err(CommandError::usage(
                     "there is no token any more: write the new one, or start the gateway anew to have one made",
                 ));
             }
             (token, _) => token.secret().cloned(),
         };
-        let settings = settings(arguments, keys, token.as_ref(), 0);
+        let settings = gateway_settings(arguments, keys, token.as_ref(), 0);
         let mut kept = Vec::new();
-        let listen = place(arguments, keys);
+        let listen = listen_address(arguments, keys);
         if listen != self.listen {
             kept.push(format!("it still listens on {}: `listen = {listen:?}` needs a restart", self.listen));
         }
-        if room(&settings.limits) != self.room {
+        if capacity_of(&settings.limits) != self.capacity {
             kept.push("`connections` and `answers` under [gateway.limits] need a restart".to_owned());
         }
-        let manner = Manner::of(arguments, keys);
-        Ok(Read { routes: routes::routes(arguments, &config)?, settings, manner, kept })
+        let manner = LogOptions::from_flags(arguments, keys);
+        Ok(ReloadedConfig {
+            routes: routes::build_routes(arguments, &config)?,
+            settings,
+            log_options: manner,
+            unchanged_settings: kept,
+        })
     }
 
     /// Takes what the file says; the words about it.
-    fn take(&self) -> Vec<String> {
-        let Read { routes, settings, manner, kept } = match self.read() {
-            Ok(read) => read,
-            Err(failure) => return vec![format!("models and settings stay as they are: {}", failure.message)],
-        };
-        let names = routes.names().collect::<Vec<_>>().join(", ");
-        self.gateway.replace(routes);
-        self.gateway.reset(settings);
-        self.dial.set(manner);
+    fn apply_config(&self) -> Vec<String> {
+        let ReloadedConfig { routes, settings, log_options: manner, unchanged_settings: kept } =
+            match self.read_config() {
+                Ok(read) => read,
+                Err(failure) => return vec![format!("models and settings stay as they are: {}", failure.message)],
+            };
+        let names = routes.model_names().collect::<Vec<_>>().join(", ");
+        self.gateway.replace_routes(routes);
+        self.gateway.replace_settings(settings);
+        self.log_options.set(manner);
         let mut words = vec![format!("the configuration was read again; models: {names}")];
         words.extend(kept);
         words
     }
 }
 
-fn room(limits: &Limits) -> (usize, usize) {
+fn capacity_of(limits: &GatewayLimits) -> (usize, usize) {
     (limits.connections, limits.answers)
 }
 
 /// Reads the configuration again whenever the process is sent SIGHUP.
-pub(super) fn listen(serving: Serving) -> Result<(), Failure> {
-    let mut signals = super::listen(SignalKind::hangup())?;
+pub(super) fn reload_on_signal(serving: RunningGateway) -> Result<(), CommandError> {
+    let mut signals = super::signal_stream(SignalKind::hangup())?;
     tokio::spawn(async move {
         while signals.recv().await.is_some() {
             let serving = serving.clone();
-            let words = tokio::task::spawn_blocking(move || serving.take()).await;
+            let words = tokio::task::spawn_blocking(move || serving.apply_config()).await;
             let words = words.unwrap_or_else(|_| vec!["the configuration could not be read again".to_owned()]);
             for words in words {
-                print::err(&print::visible(&format!("sabir: {words}\n")));
+                print::write_stderr(&print::sanitize_text(&format!("sabir: {words}\n")));
             }
         }
     });

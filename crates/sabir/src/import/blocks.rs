@@ -1,18 +1,18 @@
 //! Content of messages: blocks as the Anthropic API has them, and those of later Roo Code, whose names differ.
 
-use sabir_call::{Image, Opaque};
+use sabir_call::{Image, OpaqueState};
 use serde_json::{Map, Value};
 
-use super::scribe::Notes;
-use super::string;
+use super::record_builder::ImportNotes;
+use super::string_field;
 
 /// A piece of a message.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Block {
+pub(super) enum ContentBlock {
     Text(String),
     Thought {
         text: String,
-        opaque: Option<Opaque>,
+        opaque: Option<OpaqueState>,
     },
     Image(Image),
     Call {
@@ -32,78 +32,85 @@ pub(super) enum Block {
 }
 
 /// The blocks of a message's content, which may also be a text alone.
-pub(super) fn blocks(content: &Value, notes: &mut Notes) -> Vec<Block> {
+pub(super) fn parse_blocks(content: &Value, notes: &mut ImportNotes) -> Vec<ContentBlock> {
     match content {
-        Value::String(text) => vec![Block::Text(text.clone())],
-        Value::Array(items) => items.iter().map(|item| block(item, notes)).collect(),
+        Value::String(text) => vec![ContentBlock::Text(text.clone())],
+        Value::Array(items) => items.iter().map(|item| parse_block(item, notes)).collect(),
         Value::Null => Vec::new(),
-        other => vec![unknown(other, notes)],
+        other => vec![unknown_block(other, notes)],
     }
 }
 
-fn block(item: &Value, notes: &mut Notes) -> Block {
-    let text = |name: &str| string(item, name).unwrap_or_default().to_owned();
+fn parse_block(item: &Value, notes: &mut ImportNotes) -> ContentBlock {
+    let text = |name: &str| string_field(item, name).unwrap_or_default().to_owned();
     match item.get("type").and_then(Value::as_str).unwrap_or_default() {
-        "text" => Block::Text(text("text")),
+        "text" => ContentBlock::Text(text("text")),
         "thinking" => {
-            let opaque = item.get("signature").is_some().then(|| anthropic(item));
-            Block::Thought { text: text("thinking"), opaque }
+            let opaque = item.get("signature").is_some().then(|| anthropic_opaque(item));
+            ContentBlock::Thought { text: text("thinking"), opaque }
         }
-        "redacted_thinking" => Block::Thought { text: String::new(), opaque: Some(anthropic(item)) },
-        "reasoning" => Block::Thought { text: text("text"), opaque: None },
-        "image" => image(item).map_or_else(|| unknown(item, notes), Block::Image),
-        "tool_use" => call(text("id"), text("name"), item.get("input"), notes),
-        "tool-call" => call(text("toolCallId"), text("toolName"), item.get("input").or(item.get("args")), notes),
+        "redacted_thinking" => ContentBlock::Thought { text: String::new(), opaque: Some(anthropic_opaque(item)) },
+        "reasoning" => ContentBlock::Thought { text: text("text"), opaque: None },
+        "image" => parse_image(item).map_or_else(|| unknown_block(item, notes), ContentBlock::Image),
+        "tool_use" => call_block(text("id"), text("name"), item.get("input"), notes),
+        "tool-call" => call_block(text("toolCallId"), text("toolName"), item.get("input").or(item.get("args")), notes),
         "tool_result" => {
-            let (content, images) = content(item.get("content"), notes);
+            let (content, images) = result_content(item.get("content"), notes);
             let failed = item.get("is_error").and_then(Value::as_bool).unwrap_or(false);
-            Block::Result { id: text("tool_use_id"), content, failed, images }
+            ContentBlock::Result { id: text("tool_use_id"), content, failed, images }
         }
         "tool-result" => {
             let output = item.get("output").or(item.get("result"));
-            let failed = output.and_then(|output| string(output, "type")).is_some_and(|kind| kind.starts_with("error"));
-            let (content, images) = content(output.and_then(|output| output.get("value")).or(output), notes);
-            Block::Result { id: text("toolCallId"), content, failed, images }
+            let failed =
+                output.and_then(|output| string_field(output, "type")).is_some_and(|kind| kind.starts_with("error"));
+            let (content, images) = result_content(output.and_then(|output| output.get("value")).or(output), notes);
+            ContentBlock::Result { id: text("toolCallId"), content, failed, images }
         }
-        _ => unknown(item, notes),
+        _ => unknown_block(item, notes),
     }
 }
 
-fn unknown(item: &Value, notes: &mut Notes) -> Block {
+fn unknown_block(item: &Value, notes: &mut ImportNotes) -> ContentBlock {
     let kind = item.get("type").and_then(Value::as_str).unwrap_or("none");
-    notes.add(&format!("blocks of the unknown type `{}`, which are kept as they are", super::scribe::short(kind)), 1);
-    Block::Other(item.clone())
+    notes.add_count(
+        &format!(
+            "blocks of the unknown type `{}`, which are kept as they are",
+            super::record_builder::short_name(kind)
+        ),
+        1,
+    );
+    ContentBlock::Other(item.clone())
 }
 
-fn anthropic(item: &Value) -> Opaque {
-    Opaque { wire: "anthropic".to_owned(), data: item.clone() }
+fn anthropic_opaque(item: &Value) -> OpaqueState {
+    OpaqueState { wire: "anthropic".to_owned(), data: item.clone() }
 }
 
-fn call(id: String, name: String, input: Option<&Value>, notes: &mut Notes) -> Block {
+fn call_block(id: String, name: String, input: Option<&Value>, notes: &mut ImportNotes) -> ContentBlock {
     let arguments = match input {
         Some(Value::Object(arguments)) => arguments.clone(),
         None | Some(Value::Null) => Map::new(),
         Some(other) => {
-            notes.add("calls whose arguments are no object; they are kept as `input`", 1);
+            notes.add_count("calls whose arguments are no object; they are kept as `input`", 1);
             Map::from_iter([("input".to_owned(), other.clone())])
         }
     };
-    Block::Call { id, name, arguments }
+    ContentBlock::Call { id, name, arguments }
 }
 
 /// The text of a result, and its pictures.
-fn content(value: Option<&Value>, notes: &mut Notes) -> (String, Vec<Image>) {
+fn result_content(value: Option<&Value>, notes: &mut ImportNotes) -> (String, Vec<Image>) {
     let (mut words, mut images) = (Vec::new(), Vec::new());
     match value {
         None | Some(Value::Null) => {}
         Some(Value::String(text)) => words.push(text.clone()),
         Some(Value::Array(items)) => {
             for item in items {
-                match block(item, notes) {
-                    Block::Text(text) => words.push(text),
-                    Block::Image(image) => images.push(image),
-                    Block::Other(value) => words.push(value.to_string()),
-                    _ => notes.add("blocks in results that are neither text nor pictures, which are left out", 1),
+                match parse_block(item, notes) {
+                    ContentBlock::Text(text) => words.push(text),
+                    ContentBlock::Image(image) => images.push(image),
+                    ContentBlock::Other(value) => words.push(value.to_string()),
+                    _ => notes.add_count("blocks in results that are neither text nor pictures, which are left out", 1),
                 }
             }
         }
@@ -112,8 +119,8 @@ fn content(value: Option<&Value>, notes: &mut Notes) -> (String, Vec<Image>) {
     (words.join("\n"), images)
 }
 
-fn image(item: &Value) -> Option<Image> {
+fn parse_image(item: &Value) -> Option<Image> {
     let source = item.get("source")?;
-    let (media_type, data) = (string(source, "media_type")?.to_owned(), string(source, "data")?.to_owned());
-    (string(source, "type")? == "base64").then_some(Image { media_type, data })
+    let (media_type, data) = (string_field(source, "media_type")?.to_owned(), string_field(source, "data")?.to_owned());
+    (string_field(source, "type")? == "base64").then_some(Image { media_type, data })
 }

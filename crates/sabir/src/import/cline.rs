@@ -10,24 +10,24 @@
 
 use std::path::Path;
 
-use sabir_agent::Speaker;
-use sabir_call::{Protocol, Usage};
+use sabir_agent::MessageAuthor;
+use sabir_call::{ToolProtocol, Usage};
 use serde_json::Value;
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 
-use super::blocks::{Block, blocks};
-use super::scribe::{Notes, Scribe};
-use super::{History, string, value, written_at};
+use super::blocks::{ContentBlock, parse_blocks};
+use super::record_builder::{ImportNotes, RecordBuilder};
+use super::{ImportedHistory, read_json, string_field, written_at};
 
 /// The file with what the model was asked and said.
-pub(super) const MESSAGES: &str = "api_conversation_history.json";
-const SCREEN: &str = "ui_messages.json";
-const ITEM: &str = "history_item.json";
+pub(super) const MESSAGES_FILE: &str = "api_conversation_history.json";
+const SCREEN_FILE: &str = "ui_messages.json";
+const ITEM_FILE: &str = "history_item.json";
 
 /// What the files beside the messages say.
 #[derive(Debug, Default)]
-struct Beside {
+struct SideFiles {
     roo: bool,
     prompt: Option<String>,
     workspace: Option<String>,
@@ -37,72 +37,71 @@ struct Beside {
 }
 
 /// Reads a folder.
-pub(super) fn read(folder: &Path) -> Result<History, Failure> {
-    let mut notes = Notes::default();
-    let whole = value(&folder.join(MESSAGES), &mut notes)?;
+pub(super) fn read_task_folder(folder: &Path) -> Result<ImportedHistory, CommandError> {
+    let mut notes = ImportNotes::default();
+    let whole = read_json(&folder.join(MESSAGES_FILE), &mut notes)?;
     let versioned = whole.get("messages").and_then(Value::as_array);
-    let messages = whole
-        .as_array()
-        .or(versioned)
-        .ok_or_else(|| Failure::usage(format!("{} holds no array of messages", folder.join(MESSAGES).display())))?;
-    let beside = beside(folder, &mut notes)?;
+    let messages = whole.as_array().or(versioned).ok_or_else(|| {
+        CommandError::usage(format!("{} holds no array of messages", folder.join(MESSAGES_FILE).display()))
+    })?;
+    let beside = read_side_files(folder, &mut notes)?;
     let native = messages.iter().any(|message| has_call(message.get("content")));
     let first = messages.first().and_then(|message| message.get("ts")).and_then(Value::as_u64);
-    let at = beside.at.or(first).unwrap_or_else(|| written_at(&folder.join(MESSAGES), &mut notes));
-    let mut scribe = Scribe::new(!native, at, notes);
-    let answers = messages.iter().filter(|message| string(message, "role") == Some("assistant")).count();
+    let at = beside.at.or(first).unwrap_or_else(|| written_at(&folder.join(MESSAGES_FILE), &mut notes));
+    let mut scribe = RecordBuilder::new(!native, at, notes);
+    let answers = messages.iter().filter(|message| string_field(message, "role") == Some("assistant")).count();
     let mut usages = beside.usages.into_iter();
     if usages.len() != answers && usages.len() > 0 {
-        scribe.notes.add("requests whose tokens cannot be told apart, and are left out", usages.len() as u64);
+        scribe.notes.add_count("requests whose tokens cannot be told apart, and are left out", usages.len() as u64);
         usages = Vec::new().into_iter();
     }
     let (mut prompt, mut model) = (beside.prompt, None);
     for (number, message) in messages.iter().enumerate() {
-        scribe.clock(message.get("ts").and_then(Value::as_u64));
-        model = model.or_else(|| string(message.get("modelInfo")?, "modelId").map(str::to_owned));
+        scribe.set_time(message.get("ts").and_then(Value::as_u64));
+        model = model.or_else(|| string_field(message.get("modelInfo")?, "modelId").map(str::to_owned));
         if message.get("isSummary").and_then(Value::as_bool) == Some(true) {
-            scribe.notes.add("messages that are summaries of others, which are taken over like any other", 1);
+            scribe.notes.add_count("messages that are summaries of others, which are taken over like any other", 1);
         }
-        let mut content = blocks(message.get("content").unwrap_or(&Value::Null), &mut scribe.notes);
-        match string(message, "role") {
-            Some("assistant") => scribe.assistant(content, usages.next().unwrap_or_default()),
+        let mut content = parse_blocks(message.get("content").unwrap_or(&Value::Null), &mut scribe.notes);
+        match string_field(message, "role") {
+            Some("assistant") => scribe.add_answer(content, usages.next().unwrap_or_default()),
             Some("user" | "tool") => {
                 if number == 0 {
-                    let first = first_words(&mut content);
+                    let first = take_prompt(&mut content);
                     prompt = prompt.or(first);
                 }
-                scribe.user(content, Speaker::User);
+                scribe.add_user(content, MessageAuthor::User);
             }
-            _ => scribe.notes.add("messages that are neither the user's nor the model's, which are left out", 1),
+            _ => scribe.notes.add_count("messages that are neither the user's nor the model's, which are left out", 1),
         }
     }
-    let prompt = prompt.ok_or_else(|| Failure::usage(format!("{} holds no words of a user", folder.display())))?;
-    Ok(History {
+    let prompt = prompt.ok_or_else(|| CommandError::usage(format!("{} holds no words of a user", folder.display())))?;
+    Ok(ImportedHistory {
         program: if beside.roo || versioned.is_some() { "roo" } else { "cline" },
         source: folder.to_owned(),
         prompt,
         workspace: beside.workspace.unwrap_or_default(),
         model: model.unwrap_or_else(|| "unknown".to_owned()),
-        protocol: if native { Protocol::Native } else { Protocol::Prompted("cline".to_owned()) },
+        protocol: if native { ToolProtocol::Native } else { ToolProtocol::Prompted("cline".to_owned()) },
         at,
-        scribe,
+        builder: scribe,
     })
 }
 
 fn has_call(content: Option<&Value>) -> bool {
-    let is_call = |block: &Value| matches!(string(block, "type"), Some("tool_use" | "tool-call"));
+    let is_call = |block: &Value| matches!(string_field(block, "type"), Some("tool_use" | "tool-call"));
     content.and_then(Value::as_array).is_some_and(|blocks| blocks.iter().any(is_call))
 }
 
 /// Takes the task's words out of the first message.
-fn first_words(content: &mut Vec<Block>) -> Option<String> {
-    let at = content.iter().position(|block| matches!(block, Block::Text(text) if !text.trim().is_empty()))?;
-    let Block::Text(text) = content.remove(at) else { return None };
+fn take_prompt(content: &mut Vec<ContentBlock>) -> Option<String> {
+    let at = content.iter().position(|block| matches!(block, ContentBlock::Text(text) if !text.trim().is_empty()))?;
+    let ContentBlock::Text(text) = content.remove(at) else { return None };
     let inner = text.trim().strip_prefix("<task>").and_then(|rest| rest.split_once("</task>"));
     Some(match inner {
         Some((words, rest)) => {
             if !rest.trim().is_empty() {
-                content.insert(at, Block::Text(rest.trim().to_owned()));
+                content.insert(at, ContentBlock::Text(rest.trim().to_owned()));
             }
             words.trim().to_owned()
         }
@@ -110,37 +109,39 @@ fn first_words(content: &mut Vec<Block>) -> Option<String> {
     })
 }
 
-fn beside(folder: &Path, notes: &mut Notes) -> Result<Beside, Failure> {
-    let mut beside = Beside::default();
-    let item = folder.join(ITEM);
+fn read_side_files(folder: &Path, notes: &mut ImportNotes) -> Result<SideFiles, CommandError> {
+    let mut beside = SideFiles::default();
+    let item = folder.join(ITEM_FILE);
     if item.is_file() {
-        let item = value(&item, notes)?;
+        let item = read_json(&item, notes)?;
         beside.roo = true;
-        beside.prompt = string(&item, "task").map(str::to_owned);
-        beside.workspace = string(&item, "workspace").map(str::to_owned);
+        beside.prompt = string_field(&item, "task").map(str::to_owned);
+        beside.workspace = string_field(&item, "workspace").map(str::to_owned);
         beside.at = item.get("ts").and_then(Value::as_u64);
         if let Some(cost) = item.get("totalCost").and_then(Value::as_f64).filter(|cost| *cost > 0.0) {
-            notes.add(&format!("costs that the program counted (${cost} in all) and are not taken over"), 1);
+            notes.add_count(&format!("costs that the program counted (${cost} in all) and are not taken over"), 1);
         }
     }
-    let screen = folder.join(SCREEN);
+    let screen = folder.join(SCREEN_FILE);
     if screen.is_file() {
-        let screen = value(&screen, notes)?;
+        let screen = read_json(&screen, notes)?;
         let lines = screen.as_array().map(Vec::as_slice).unwrap_or_default();
         let first = lines.first();
         beside.at = first.and_then(|line| line.get("ts")).and_then(Value::as_u64).or(beside.at);
-        let words = first.filter(|line| matches!(string(line, "say"), Some("task" | "text")));
-        beside.prompt = beside.prompt.or(words.and_then(|line| string(line, "text")).map(str::to_owned));
-        let requests = lines.iter().filter(|line| string(line, "say") == Some("api_req_started"));
-        beside.usages = requests.filter_map(|line| usage(string(line, "text")?)).collect();
-        notes
-            .add(&format!("entries of {SCREEN}, used for the first words, times and tokens alone"), lines.len() as u64);
+        let words = first.filter(|line| matches!(string_field(line, "say"), Some("task" | "text")));
+        beside.prompt = beside.prompt.or(words.and_then(|line| string_field(line, "text")).map(str::to_owned));
+        let requests = lines.iter().filter(|line| string_field(line, "say") == Some("api_req_started"));
+        beside.usages = requests.filter_map(|line| parse_usage(string_field(line, "text")?)).collect();
+        notes.add_count(
+            &format!("entries of {SCREEN_FILE}, used for the first words, times and tokens alone"),
+            lines.len() as u64,
+        );
     }
     Ok(beside)
 }
 
 /// What a request took, of the text of `api_req_started`; `None` where it never came to that.
-fn usage(text: &str) -> Option<Usage> {
+fn parse_usage(text: &str) -> Option<Usage> {
     let told: Value = serde_json::from_str(text).ok()?;
     let count = |name: &str| told.get(name).and_then(Value::as_u64);
     let (read, written) = (count("cacheReads"), count("cacheWrites"));

@@ -41,7 +41,7 @@ const TOOLS: &[(&str, &str)] = &[
 ];
 
 /// The tools as the reader of calls wants them.
-pub(super) fn known() -> ToolSet {
+pub(super) fn known_tools() -> ToolSet {
     let spec = |(name, arguments): &(&str, &str)| {
         let names = arguments.split_whitespace().chain(["task_progress"]);
         let properties: Map<_, _> = names.map(|name| (name.to_owned(), json!({"type": "string"}))).collect();
@@ -53,10 +53,10 @@ pub(super) fn known() -> ToolSet {
 
 #[cfg(test)]
 mod tests {
-    use super::{TOOLS, known};
+    use super::{TOOLS, known_tools};
 
     #[test]
     fn every_row_is_a_tool() {
-        assert_eq!(known().known().count(), TOOLS.len());
+        assert_eq!(known_tools().all_tools().count(), TOOLS.len());
     }
 }

@@ -17,7 +17,8 @@ fn asked(world: &World, way: Way, turns: &[Turn], arguments: &[&str]) -> Vec<Vec
     let provider = world.plays(way, turns);
     let output = world.run(&provider, way, arguments);
     assert_eq!(code(&output), 0, "{way:?}: {}", stderr(&output));
-    let bodies = provider.requests().into_iter().map(|request| request.body["messages"].as_array().cloned().unwrap());
+    let bodies =
+        provider.received_requests().into_iter().map(|request| request.body["messages"].as_array().cloned().unwrap());
     bodies.map(|mut messages| (messages.iter_mut().for_each(unmarked), messages).1).collect()
 }
 

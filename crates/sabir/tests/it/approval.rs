@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use sabir_agent::{Judge, Record, Store, TaskId};
+use sabir_agent::{DecisionMaker, Record, RecordStore, TaskId};
 use sabir_journal::Journal;
 use sabir_policy::Verdict;
 use sabir_testkit::ScriptedProvider;
@@ -111,7 +111,7 @@ fn done() -> Turn {
 
 /// What the model was told last.
 fn told(provider: &ScriptedProvider) -> Value {
-    provider.requests().last().unwrap().body.clone()
+    provider.received_requests().last().unwrap().body.clone()
 }
 
 /// APR-008: keys that were typed before the question stood there, with and without Enter, do not answer it.
@@ -277,7 +277,9 @@ fn a_closed_terminal_is_a_no() {
         _ => None,
     });
     let reason = "{\"approval\": \"always\", \"tool\": \"*\"}".to_owned();
-    journal.append(&Record::Judged { call: open.unwrap(), verdict: Verdict::Allow, by: Judge::User, reason }).unwrap();
+    journal
+        .append(&Record::Judged { call: open.unwrap(), verdict: Verdict::Allow, by: DecisionMaker::User, reason })
+        .unwrap();
     drop(journal);
     let resumed = world.sabir_with(&provider).args(["resume", "--output", "text", id.as_str()]).output().unwrap();
     assert_eq!(code(&resumed), 5, "{}", stderr(&resumed));
@@ -358,8 +360,8 @@ fn half_a_character_is_told() {
     let body = "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"type\":\"function\",\"function\":\
                 {\"name\":\"write_to_file\",\"arguments\":\"{\\\"path\\\": \\\"one\\\", \\\"content\\\": \\\"\\\\ud83d\\\"}\"}}]},\
                 \"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n";
-    let provider = world.provider(sabir_testkit::Script::by(move |at, _| match at {
-        0 => sabir_testkit::Reply::text("").but(sabir_testkit::Trouble::Body {
+    let provider = world.provider(sabir_testkit::ReplyScript::from_fn(move |at, _| match at {
+        0 => sabir_testkit::ProviderReply::text("").with_fault(sabir_testkit::ScriptedFault::Body {
             content_type: Some("text/event-stream".to_owned()),
             body: body.to_owned(),
         }),

@@ -41,10 +41,10 @@ fn keys_and_models() {
 
 #[test]
 fn an_unknown_model_at_the_provider() {
-    use sabir_testkit::{Reply, Script};
+    use sabir_testkit::{ProviderReply, ReplyScript};
     let world = World::new();
     let body = r#"{"error":{"message":"The model `gpt-9` does not exist","type":"invalid_request_error","code":"model_not_found"}}"#;
-    let provider = world.provider(Script::by(move |_, _| Reply::status(404).with_body(body)));
+    let provider = world.provider(ReplyScript::from_fn(move |_, _| ProviderReply::error_status(404).with_body(body)));
     let output = world.sabir_with(&provider).args(["run", "--model", "openai/gpt-9", "x"]).output().unwrap();
     assert_eq!(code(&output), 2, "{}", stderr(&output));
     assert!(stderr(&output).contains("gpt-9"), "{}", stderr(&output));

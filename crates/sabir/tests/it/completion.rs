@@ -4,7 +4,7 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use sabir_call::Usage;
-use sabir_testkit::{Reply, Script};
+use sabir_testkit::{ProviderReply, ReplyScript};
 use serde_json::{Value, json};
 
 use crate::world::{Turn, WAYS, Way, World, code, events, processes_with, stderr, stdout, turn};
@@ -57,7 +57,7 @@ fn a_check_decides_what_is_completed_in_every_way() {
             "{way:?}"
         );
         assert!(endings[0].1.contains("did not succeed") && endings[0].1.contains("nothing is made"), "{endings:?}");
-        let body = provider.requests()[1].body.to_string();
+        let body = provider.received_requests()[1].body.to_string();
         assert!(body.contains("nothing is made"), "the model reads what it printed: {body}");
         let kinds: Vec<_> = events(&output).iter().map(|event| event["kind"].as_str().unwrap().to_owned()).collect();
         assert_eq!(kinds.iter().filter(|kind| *kind == "running").count(), 3, "two checks and a write: {kinds:?}");
@@ -69,7 +69,7 @@ fn a_check_that_never_succeeds_ends_with_3() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[done(), done(), done(), done(), done(), done()]);
     let output = world.run(&provider, NATIVE, &["--check", "false", "go"]);
-    assert_eq!((code(&output), provider.requests().len()), (3, 5), "{}", stderr(&output));
+    assert_eq!((code(&output), provider.received_requests().len()), (3, 5), "{}", stderr(&output));
     assert!(stderr(&output).contains("the completion was refused 5 times"), "{}", stderr(&output));
 }
 
@@ -151,7 +151,7 @@ fn an_interrupted_check_leaves_nothing_and_is_run_again() {
     let mut resume = world.sabir_with(&provider);
     let output = resume.args(["resume", "--output", "events", "--check", "true", &world.only_task()]).output().unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    assert!(provider.requests()[0].body.to_string().contains("Not completed: this was interrupted."));
+    assert!(provider.received_requests()[0].body.to_string().contains("Not completed: this was interrupted."));
 }
 
 #[test]
@@ -166,8 +166,8 @@ fn a_check_runs_into_the_time_limit() {
 fn tokens_have_a_limit() {
     let used = |input, output| Usage { input: Some(input), output: Some(output), ..Usage::default() };
     let world = World::new();
-    let look = || Reply::default().call("c", "list_files", json!({"path": "."}));
-    let script = move || Script::by(move |_, _| Reply { usage: used(900, 100), ..look() });
+    let look = || ProviderReply::default().with_call("c", "list_files", json!({"path": "."}));
+    let script = move || ReplyScript::from_fn(move |_, _| ProviderReply { usage: used(900, 100), ..look() });
     let provider = world.provider(script());
     let output = world.run(&provider, NATIVE, &["--max-tokens", "2k", "--output", "json", "go"]);
     let end: Value = serde_json::from_str(&stdout(&output)).unwrap();

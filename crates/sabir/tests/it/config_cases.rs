@@ -141,7 +141,7 @@ fn rules_that_cannot_be_read_allow_nothing() {
         let output = world.run(&provider, WAYS[1], &["go"]);
         assert_eq!(code(&output), 2, "{text}");
         assert!(stderr(&output).contains(said), "{text}: {}", stderr(&output));
-        assert!(provider.requests().is_empty());
+        assert!(provider.received_requests().is_empty());
         assert!(!world.work.path().join("x").exists());
     }
 }

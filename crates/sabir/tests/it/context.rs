@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use sabir_testkit::{Reply, Script, ScriptedProvider, Trouble};
+use sabir_testkit::{ProviderReply, ReplyScript, ScriptedFault, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::world::{WAYS, World, code, events, stderr, stdout, turn};
@@ -24,14 +24,18 @@ fn write_notes(world: &World, count: usize, text: &str) {
 
 /// The messages of each request, the system prompt among them.
 fn messages(provider: &ScriptedProvider) -> Vec<Vec<Value>> {
-    provider.requests().iter().map(|request| request.body["messages"].as_array().cloned().unwrap_or_default()).collect()
+    provider
+        .received_requests()
+        .iter()
+        .map(|request| request.body["messages"].as_array().cloned().unwrap_or_default())
+        .collect()
 }
 
 fn system(provider: &ScriptedProvider) -> String {
     messages(provider)[0][0]["content"].to_string()
 }
 
-fn is_summary(request: &sabir_testkit::Recorded) -> bool {
+fn is_summary(request: &sabir_testkit::ReceivedRequest) -> bool {
     request.body.to_string().contains("You summarise the work")
 }
 
@@ -116,9 +120,9 @@ fn a_full_context_is_compacted_and_the_task_completes() {
     write_notes(&world, 16, &"a line of notes, long enough to matter\n".repeat(150));
     world.write("AGENTS.md", "Keep to the style.\n");
     world.configure("context_window = 16000\ncompact_at = 60\n");
-    let provider = world.provider(Script::by(|count, request| {
+    let provider = world.provider(ReplyScript::from_fn(|count, request| {
         if is_summary(request) {
-            return Reply::text(SUMMARY);
+            return ProviderReply::text(SUMMARY);
         }
         WAYS[1].reply(&if count < 16 { read(count) } else { done() }, count + 1)
     }));
@@ -130,7 +134,7 @@ fn a_full_context_is_compacted_and_the_task_completes() {
     assert!(compacted.iter().all(|one| one["kind"] == "context" && one["by"] == "model" && one["why"] == "threshold"));
     let shown: String = events.iter().filter_map(|event| event["text"].as_str()).collect();
     assert!(!shown.contains("Notes were read several times"), "a summary is no answer");
-    for request in provider.requests().iter().filter(|request| !is_summary(request)) {
+    for request in provider.received_requests().iter().filter(|request| !is_summary(request)) {
         let body = request.body.to_string();
         assert!(body.contains("Read the notes <often> & say so.") && body.contains("Keep to the style."), "{body}");
     }
@@ -146,11 +150,11 @@ fn a_request_that_is_too_long_is_asked_again_with_less() {
     write_notes(&world, 6, &"a line of notes\n".repeat(300));
     let refused = || {
         let body = json!({"error": {"code": "context_length_exceeded", "message": "too long"}}).to_string();
-        Reply::text("").but(Trouble::Status { status: 400, headers: Vec::new(), body })
+        ProviderReply::text("").with_fault(ScriptedFault::Status { status: 400, headers: Vec::new(), body })
     };
-    let provider = world.provider(Script::by(move |count, request| match count {
+    let provider = world.provider(ReplyScript::from_fn(move |count, request| match count {
         0..6 => WAYS[1].reply(&read(count), count + 1),
-        _ if is_summary(request) => Reply::text(SUMMARY),
+        _ if is_summary(request) => ProviderReply::text(SUMMARY),
         _ if request.body["messages"].as_array().is_some_and(|messages| messages.len() > 8) => refused(),
         _ => WAYS[1].reply(&done(), count + 1),
     }));
@@ -161,13 +165,13 @@ fn a_request_that_is_too_long_is_asked_again_with_less() {
     // One that never takes it is not asked for ever, and the task can go on another day.
     let world = World::new();
     write_notes(&world, 6, &"a line of notes\n".repeat(300));
-    let provider = world.provider(Script::by(move |count, _| match count {
+    let provider = world.provider(ReplyScript::from_fn(move |count, _| match count {
         0..6 => WAYS[1].reply(&read(count), count + 1),
         _ => refused(),
     }));
     let output = world.run(&provider, WAYS[1], &["Read."]);
     assert_eq!(code(&output), 7, "{}", stderr(&output));
-    let bodies: Vec<_> = provider.requests().iter().map(|request| request.body.to_string()).collect();
+    let bodies: Vec<_> = provider.received_requests().iter().map(|request| request.body.to_string()).collect();
     assert!(bodies.iter().all(|body| bodies.iter().filter(|other| *other == body).count() == 1), "{}", bodies.len());
     assert!(
         (6 + 4..=6 + 5).contains(&bodies.len()),
@@ -220,9 +224,9 @@ fn the_command_shows_compacts_and_goes_back() {
     let nothing = world.sabir().args(["context", &task, "--undo"]).output().unwrap();
     assert_eq!(code(&nothing), 2, "{}", stderr(&nothing));
 
-    let asked = world.provider(Script::by(|_, request| {
+    let asked = world.provider(ReplyScript::from_fn(|_, request| {
         assert!(is_summary(request));
-        Reply::text(SUMMARY)
+        ProviderReply::text(SUMMARY)
     }));
     let output = world.sabir_with(&asked).args(["context", &task, "--compact"]).output().unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
@@ -233,7 +237,7 @@ fn the_command_shows_compacts_and_goes_back() {
     let provider = world.plays(WAYS[1], &[done()]);
     let output = world.sabir_with(&provider).args(["resume", &task, "--output", "text"]).output().unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let body = provider.requests()[0].body.to_string();
+    let body = provider.received_requests()[0].body.to_string();
     assert!(body.contains(SUMMARY) && body.contains("Say please."), "{body}");
     assert!(!system(&provider).contains("Say please."), "the beginning stays");
 }
@@ -244,7 +248,7 @@ fn what_changes_during_a_task_is_told_once_at_the_end() {
     write_notes(&world, 4, "one\n");
     world.write("AGENTS.md", "Keep to the style.\n");
     let folder = world.work.path().to_owned();
-    let provider = world.provider(Script::by(move |count, _| {
+    let provider = world.provider(ReplyScript::from_fn(move |count, _| {
         // The user, while the model answers.
         match count {
             1 => std::fs::write(folder.join("CLAUDE.md"), "Say please.\n").unwrap(),

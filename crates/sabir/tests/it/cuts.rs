@@ -1,6 +1,6 @@
 //! A stream that is cut at every byte: nothing runs, nothing panics, the end is honest, and the task can be resumed.
 
-use sabir_testkit::{Reply, Script, Trouble};
+use sabir_testkit::{ProviderReply, ReplyScript, ScriptedFault};
 use serde_json::json;
 
 use crate::world::{Turn, WAYS, Way, World, code, stderr, turn};
@@ -15,9 +15,12 @@ fn done() -> Turn {
 
 /// The bytes of the answer that is cut.
 fn length(way: Way) -> usize {
-    let head =
-        sabir_wire::Head { id: "msg_scripted".to_owned(), model: "scripted".to_owned(), ..sabir_wire::Head::default() };
-    way.reply(&writing(), 1).stream(way.wire, head).len()
+    let head = sabir_wire::ResponseMetadata {
+        id: "msg_scripted".to_owned(),
+        model: "scripted".to_owned(),
+        ..sabir_wire::ResponseMetadata::default()
+    };
+    way.reply(&writing(), 1).encode_stream(way.wire, head).len()
 }
 
 /// Cuts the first answer at each byte that `offsets` names; then lets the task go on.
@@ -27,11 +30,11 @@ fn cut_at(way: Way, offsets: impl Iterator<Item = usize>) {
         let world = World::new();
         world.write_config();
         // Every attempt is cut at the same byte. Where the call had come whole, its result ends the test soon.
-        let provider = world.provider(Script::by(move |_, request| {
+        let provider = world.provider(ReplyScript::from_fn(move |_, request| {
             if request.body.to_string().contains("w.txt") {
-                return Reply::status(400);
+                return ProviderReply::error_status(400);
             }
-            way.reply(&writing(), 1).but(Trouble::CutAfter(offset))
+            way.reply(&writing(), 1).with_fault(ScriptedFault::CutAfter(offset))
         }));
         let output = world.run(
             &provider,
@@ -47,7 +50,7 @@ fn cut_at(way: Way, offsets: impl Iterator<Item = usize>) {
             assert_eq!(written, "", "{way:?} at {offset}");
         }
         assert_eq!(code(&output), 7, "{way:?} at {offset}: {errors}");
-        let provider = world.provider(Script::new([way.reply(&writing(), 1), way.reply(&done(), 2)]));
+        let provider = world.provider(ReplyScript::new([way.reply(&writing(), 1), way.reply(&done(), 2)]));
         let id = world.only_task();
         let resumed = world
             .sabir_with(&provider)
@@ -95,18 +98,18 @@ fn every_byte_invoke() {
 fn a_cut_stream_is_asked_again_and_runs_once() {
     for way in WAYS {
         let world = World::new();
-        let replies = move |count: usize| -> Reply {
+        let replies = move |count: usize| -> ProviderReply {
             match count {
-                0 => way.reply(&writing(), 1).but(Trouble::CutAfter(length(way) * 3 / 4)),
+                0 => way.reply(&writing(), 1).with_fault(ScriptedFault::CutAfter(length(way) * 3 / 4)),
                 1 => way.reply(&writing(), 1),
                 _ => way.reply(&done(), 2),
             }
         };
-        let provider = world.provider(Script::by(move |count, _| replies(count)));
+        let provider = world.provider(ReplyScript::from_fn(move |count, _| replies(count)));
         let output =
             world.run(&provider, way, &["--sandbox", "off", "--approve", "all", "--output", "events", "write it"]);
         assert_eq!(code(&output), 0, "{way:?}: {}", stderr(&output));
         let kinds = |kind: &str| crate::world::events(&output).iter().filter(|event| event["kind"] == kind).count();
-        assert_eq!((kinds("failed"), kinds("running"), provider.requests().len()), (1, 1, 3), "{way:?}");
+        assert_eq!((kinds("failed"), kinds("running"), provider.received_requests().len()), (1, 1, 3), "{way:?}");
     }
 }

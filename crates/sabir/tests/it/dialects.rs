@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use sabir_testkit::{Reply, Script};
+use sabir_testkit::{ProviderReply, ReplyScript};
 use serde_json::{Value, json};
 
 use crate::world::{Way, World, code, names, stderr, stdout};
@@ -196,11 +196,11 @@ fn a_task_in_a_dialect_of_ones_own() {
             format!("I look.\n\n{}", call("read_file", "src/main.rs", "a.txt")),
             format!("Done.\n\n{}", usage(&prompt, "attempt_completion")),
         ];
-        let provider = world.provider(Script::new(replies.map(Reply::text).to_vec()));
+        let provider = world.provider(ReplyScript::new(replies.map(ProviderReply::text).to_vec()));
         let arguments = [&flags[..], &["run", "--model", way.model(), "--protocol", name, "--output", "json", "do it"]];
         let output = world.sabir_with(&provider).args(arguments.concat()).output().unwrap();
         assert_eq!(code(&output), 0, "{name}: {}{}", stdout(&output), stderr(&output));
-        let requests = provider.requests();
+        let requests = provider.received_requests();
         assert_eq!(requests.len(), 2, "{name}");
         let (first, second) = (requests[0].body.to_string(), requests[1].body.to_string());
         assert!(requests[0].body.get("tools").is_none(), "{name} is prompted");

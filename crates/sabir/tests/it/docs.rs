@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use sabir_testkit::Script;
+use sabir_testkit::ReplyScript;
 use serde_json::json;
 
 use crate::world::{WAYS, World, turn};
@@ -29,7 +29,7 @@ fn the_documents_tell_the_truth() {
     let ci = read(".ci/run");
     let world = World::new();
     let done = || turn("", vec![("attempt_completion", json!({"result": "done"}))]);
-    let provider = world.provider(Script::by(move |_, request| {
+    let provider = world.provider(ReplyScript::from_fn(move |_, request| {
         // A prompted model gets words, a native one a call.
         let way = if request.body.get("tools").is_some() { WAYS[1] } else { WAYS[2] };
         // One document is about what a task changes.

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use sabir_testkit::{Pages, Reply, Say, Script, ScriptedProvider};
+use sabir_testkit::{PageServer, ProviderReply, ReplyPart, ReplyScript, ScriptedProvider};
 use sabir_wire::Wire;
 use serde_json::{Map, Value, json};
 
@@ -13,13 +13,13 @@ fn asked(request: &Value) -> String {
     request["messages"].as_array().into_iter().flatten().map(|message| message["content"].to_string()).collect()
 }
 
-fn words(text: &str) -> Reply {
-    Reply { say: vec![Say::Text { text: text.to_owned() }], delta: 3, ..Reply::default() }
+fn words(text: &str) -> ProviderReply {
+    ProviderReply { say: vec![ReplyPart::Text { text: text.to_owned() }], delta: 3, ..ProviderReply::default() }
 }
 
-fn note(id: usize, text: &str) -> Say {
+fn note(id: usize, text: &str) -> ReplyPart {
     let arguments = Map::from_iter([("text".to_owned(), Value::from(text))]);
-    Say::Call { id: format!("call_{id}"), name: "note".to_owned(), arguments }
+    ReplyPart::Call { id: format!("call_{id}"), name: "note".to_owned(), arguments }
 }
 
 /// The text that is to be passed on, out of the question.
@@ -29,11 +29,11 @@ fn wanted(question: &str) -> String {
 }
 
 /// A model that does what it is asked, natively; or in words of the hermes dialect.
-pub(crate) fn obedient(leaks: bool) -> Script {
-    Script::by(move |_, request| {
+pub(crate) fn obedient(leaks: bool) -> ReplyScript {
+    ReplyScript::from_fn(move |_, request| {
         let question = asked(&request.body);
         if question.contains("Count from") {
-            return Reply {
+            return ProviderReply {
                 usage: sabir_call::Usage { input: Some(20), output: Some(40), ..Default::default() },
                 ..words("1 2 3 4")
             };
@@ -42,7 +42,7 @@ pub(crate) fn obedient(leaks: bool) -> Script {
             return words("The number is 7341.");
         }
         if question.contains("twice") {
-            return Reply { say: vec![note(1, "one"), note(2, "two")], delta: 3, ..Reply::default() };
+            return ProviderReply { say: vec![note(1, "one"), note(2, "two")], delta: 3, ..ProviderReply::default() };
         }
         let last = request.body["messages"].as_array().unwrap().last().unwrap()["content"].to_string();
         let text = wanted(&last);
@@ -52,7 +52,7 @@ pub(crate) fn obedient(leaks: bool) -> Script {
                 json!({"name": "note", "arguments": {"text": text}})
             ));
         }
-        Reply { say: vec![note(1, &text)], delta: 3, ..Reply::default() }
+        ProviderReply { say: vec![note(1, &text)], delta: 3, ..ProviderReply::default() }
     })
 }
 
@@ -98,13 +98,13 @@ fn a_server_that_leaks_is_prompted_and_that_is_kept() {
 #[test]
 fn what_does_not_answer_or_call() {
     let world = World::new();
-    let mute = world.provider(Script::by(|_, _| words("I would rather not.")));
+    let mute = world.provider(ReplyScript::from_fn(|_, _| words("I would rather not.")));
     assert_eq!(examined(&world, &mute, &[]).0, 4);
-    let broken = Reply {
-        trouble: Some(sabir_testkit::Trouble::Status { status: 401, headers: vec![], body: String::new() }),
-        ..Reply::default()
+    let broken = ProviderReply {
+        trouble: Some(sabir_testkit::ScriptedFault::Status { status: 401, headers: vec![], body: String::new() }),
+        ..ProviderReply::default()
     };
-    let refusing = world.provider(Script::by(move |_, _| broken.clone()));
+    let refusing = world.provider(ReplyScript::from_fn(move |_, _| broken.clone()));
     let (code, found) = examined(&world, &refusing, &[]);
     assert_eq!((code, verdicts(&found).len()), (7, 1), "{found:#}");
 }
@@ -113,7 +113,8 @@ fn what_does_not_answer_or_call() {
 fn a_server_is_examined_by_its_address() {
     let world = World::new();
     let pages =
-        Pages::start(vec![("/v1/models", 200, Some(json!({"data": [{"id": "a"}, {"id": "b"}]}).to_string()))]).unwrap();
+        PageServer::start(vec![("/v1/models", 200, Some(json!({"data": [{"id": "a"}, {"id": "b"}]}).to_string()))])
+            .unwrap();
     let url = format!("http://{}/v1", pages.address());
     let output = world.sabir().args(["doctor", &url]).output().unwrap();
     assert_eq!(code(&output), 2);

@@ -27,7 +27,7 @@ fn check(model: &str, arguments: &[&str], config: &str, expected: &str) {
     command.args(["run", "--model", model, "--config", config.to_str().unwrap(), "--output", "events", "do it"]);
     let output = command.args(arguments).output().unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    assert_eq!(offered(&provider.requests()[0].body), [expected], "{model} {arguments:?} {config:?}");
+    assert_eq!(offered(&provider.received_requests()[0].body), [expected], "{model} {arguments:?} {config:?}");
     assert_eq!(events(&output)[0]["edit_tool"], expected);
 }
 
@@ -81,7 +81,7 @@ fn a_task_keeps_its_tool() {
     assert_eq!(code(&other), 2);
     assert!(stderr(&other).contains("locked to the edit tool `apply_patch`"), "{}", stderr(&other));
     assert_eq!(code(&resume(&["--model", "openai/scripted"])), 0);
-    assert_eq!(offered(&provider.requests()[1].body), ["apply_patch"]);
+    assert_eq!(offered(&provider.received_requests()[1].body), ["apply_patch"]);
 }
 
 /// Models call what they were trained on, offered or not.
@@ -96,7 +96,7 @@ fn a_tool_that_is_not_offered_runs() {
         let output = world.run(&provider, way, &["--approve", "all", "--edit-tool", "apply_patch", "do it"]);
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         assert_eq!(world.read("a.txt"), "one\n2\n", "{way:?}");
-        let first = provider.requests()[0].body.to_string();
+        let first = provider.received_requests()[0].body.to_string();
         assert!(first.contains("apply_patch") && !first.contains("replace_in_file"), "{first}");
     }
 }
@@ -129,7 +129,7 @@ fn a_first_request_is_small() {
             let provider = world.plays(way, &[end()]);
             let output = world.run(&provider, way, &["--edit-tool", tool, "do it"]);
             assert_eq!(code(&output), 0, "{}", stderr(&output));
-            let bytes = provider.requests()[0].body.to_string().len();
+            let bytes = provider.received_requests()[0].body.to_string().len();
             assert!(bytes <= most, "{tool}, {way:?}: {bytes} bytes");
         }
     }

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use sabir_testkit::{Reply, Script, Trouble};
+use sabir_testkit::{ProviderReply, ReplyScript, ScriptedFault};
 use serde_json::json;
 
 use crate::world::{WAYS, World, code, processes_with, stderr, stdout, turn};
@@ -68,7 +68,8 @@ fn a_limit_is_6() {
     let output = world.run(&provider, NATIVE, &["--approve", "commands", "--max-turns", "1", "do it"]);
     assert_eq!(code(&output), 6, "{}", stderr(&output));
     assert!(world.work.path().join("made").exists());
-    let provider = world.provider(Script::by(|_, _| Reply::text("x").but(Trouble::StallBeforeHeaders)));
+    let provider = world
+        .provider(ReplyScript::from_fn(|_, _| ProviderReply::text("x").with_fault(ScriptedFault::StallBeforeHeaders)));
     let output = world.run(&provider, NATIVE, &["--max-time", "1s", "do it"]);
     assert_eq!(code(&output), 6, "{}", stderr(&output));
 }
@@ -88,18 +89,23 @@ fn the_protocol_is_locked_for_the_task() {
     assert_eq!(code(&other), 2);
     assert!(stderr(&other).contains("locked to the protocol `cline`"), "{}", stderr(&other));
     assert_eq!(code(&resume(&[])), 0);
-    assert!(provider.requests()[1].body.get("tools").is_none(), "the journal's protocol goes on, not the catalogue's");
+    assert!(
+        provider.received_requests()[1].body.get("tools").is_none(),
+        "the journal's protocol goes on, not the catalogue's"
+    );
 }
 
 #[test]
 fn a_failing_provider_is_7() {
     let world = World::new();
-    let provider = world.provider(Script::by(|_, _| Reply::status(400)));
+    let provider = world.provider(ReplyScript::from_fn(|_, _| ProviderReply::error_status(400)));
     let output = world.run(&provider, NATIVE, &["do it"]);
     assert_eq!(code(&output), 7, "{}", stderr(&output));
-    let provider = world.provider(Script::by(|_, _| {
-        Reply::text("x")
-            .but(Trouble::Body { content_type: Some("text/html".to_owned()), body: "<html>proxy</html>".to_owned() })
+    let provider = world.provider(ReplyScript::from_fn(|_, _| {
+        ProviderReply::text("x").with_fault(ScriptedFault::Body {
+            content_type: Some("text/html".to_owned()),
+            body: "<html>proxy</html>".to_owned(),
+        })
     }));
     let output = world.run(&provider, NATIVE, &["do it"]);
     assert_eq!(code(&output), 7, "{}", stderr(&output));
@@ -137,7 +143,7 @@ fn interrupted_is_130_and_leaves_nothing() {
         .output()
         .unwrap();
     assert_eq!(code(&resumed), 0, "{}", stderr(&resumed));
-    let body = provider.requests()[0].body.to_string();
+    let body = provider.received_requests()[0].body.to_string();
     assert!(body.contains("interrupted"), "the model hears that the command may have run: {body}");
     assert!(body.contains("do not wait"), "and what the user says: {body}");
 }

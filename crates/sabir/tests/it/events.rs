@@ -6,16 +6,18 @@ use std::sync::LazyLock;
 
 use jsonschema::Validator;
 use sabir_agent::{
-    Answered, Author, Bound, Check, Compacted, Failed, Fragment, FragmentKind, Judge, Moment, Outcome, Proposal,
-    Question, Record, Seal, Shift, Speaker, Start, SubtaskEnd, TaskEvent, TaskId, When, Why,
+    AssistantTurn, CallCheck, CallDigest, CompactionReason, CompactionRecord, ContextChange, ContextFragment,
+    DecisionMaker, Delivery, FailedTurn, FragmentKind, MessageAuthor, Preconditions, Record, RuleProposal, SubtaskEnd,
+    SummaryAuthor, TaskEvent, TaskId, TaskOutcome, TaskStart, TransientEvent, UserQuestion,
 };
 use sabir_call::{
-    ArgForm, Call, CallId, CallResult, Certainty, Cost, Cut, Dollars, Ending, Event, Fault, FaultKind, Image, Mark,
-    MarkRole, ModelErrorKind, Opaque, Origin, Part, Protocol, Severity, Span, StopReason, Usage,
+    ArgForm, Call, CallId, CallResult, Certainty, Cost, Dollars, Event, Fault, FaultKind, Image, MarkupRole,
+    MarkupSpan, MessagePart, ModelErrorKind, OpaqueState, Severity, Span, SpanOrigin, StopReason, ToolProtocol,
+    ToolResultStatus, Truncation, Usage,
 };
 use sabir_check::Repair;
 use sabir_policy::Verdict;
-use sabir_testkit::{Reply, Script};
+use sabir_testkit::{ProviderReply, ReplyScript};
 use serde_json::{Value, json};
 
 use crate::world::{WAYS, World, code, events, stderr, stdout, turn};
@@ -38,21 +40,21 @@ fn usage() -> Usage {
     Usage { input: some, output: some, cache_read: some, cache_write: some, reasoning: some }
 }
 
-fn fault(severity: Severity, origin: Origin) -> Fault {
+fn fault(severity: Severity, origin: SpanOrigin) -> Fault {
     let (kind, span, text) = (FaultKind::MissingArgument, Span::new(1, 2), "x".to_owned());
     let (call, argument, hint) = (Some(0), Some(text.clone()), Some(text.clone()));
     Fault { kind, severity, call, argument, span, origin, message: text, hint }
 }
 
-fn opaque() -> Opaque {
-    Opaque { wire: "anthropic".to_owned(), data: json!({"x": 1}) }
+fn opaque() -> OpaqueState {
+    OpaqueState { wire: "anthropic".to_owned(), data: json!({"x": 1}) }
 }
 
 fn image() -> Image {
     Image { media_type: "image/png".to_owned(), data: "AA==".to_owned() }
 }
 
-fn result(ending: Ending) -> CallResult {
+fn result(ending: ToolResultStatus) -> CallResult {
     CallResult { id: CallId::new("c"), name: "n".into(), ending, content: "x".into(), images: vec![image()] }
 }
 
@@ -60,24 +62,29 @@ fn records() -> Vec<Record> {
     let text = || "x".to_owned();
     let call = CallId::new("c");
     let cost = Cost { known: "0.5".parse::<Dollars>().unwrap(), at_least: true, estimated: true };
-    let prompted = || Protocol::Prompted("cline".to_owned());
+    let prompted = || ToolProtocol::Prompted("cline".to_owned());
     let start = |protocol, more: Option<String>| {
         let (prompt, workspace, model, version) = (text(), text(), text(), text());
         let (task, edit_tool, from) = (TaskId::new("t"), more.clone(), more.is_some().then(fork));
-        Record::Started(Start { task, prompt, workspace, model, protocol, version, edit_tool, mode: more, from })
+        Record::Started(TaskStart { task, prompt, workspace, model, protocol, version, edit_tool, mode: more, from })
     };
     let parts = vec![
-        Part::Text { text: text() },
-        Part::Thought { text: text(), opaque: Some(opaque()) },
-        Part::Image(image()),
-        Part::ImageUrl { url: text() },
-        Part::Call(Call { id: call.clone(), name: text(), arguments: Default::default(), dialect: Some(text()) }),
-        Part::Result(result(Ending::Done)),
-        Part::Opaque(opaque()),
+        MessagePart::Text { text: text() },
+        MessagePart::Thought { text: text(), opaque: Some(opaque()) },
+        MessagePart::Image(image()),
+        MessagePart::ImageUrl { url: text() },
+        MessagePart::Call(Call {
+            id: call.clone(),
+            name: text(),
+            arguments: Default::default(),
+            dialect: Some(text()),
+        }),
+        MessagePart::Result(result(ToolResultStatus::Done)),
+        MessagePart::Opaque(opaque()),
     ];
     let repair = Repair { rule: "r".into(), span: Span::new(0, 1), before: text(), after: text() };
-    let faults = vec![fault(Severity::Error, Origin::Text), fault(Severity::Warning, Origin::Arguments)];
-    let check = Check {
+    let faults = vec![fault(Severity::Error, SpanOrigin::Text), fault(Severity::Warning, SpanOrigin::Arguments)];
+    let check = CallCheck {
         call: call.clone(),
         passed: false,
         repairs: vec![repair],
@@ -88,27 +95,47 @@ fn records() -> Vec<Record> {
     let stops = [End, Calls, Length, Sequence, Refused, Paused, Other].map(|stop| {
         let (parts, checks, faults) = (parts.clone(), vec![check.clone()], faults.clone());
         let (usage, estimate, feedback) = (usage(), usage(), Some(text()));
-        Record::Answered(Answered { turn: 1, parts, checks, faults, usage, estimate, cost, stop: Some(stop), feedback })
+        Record::Answered(AssistantTurn {
+            turn: 1,
+            parts,
+            checks,
+            faults,
+            usage,
+            estimate,
+            cost,
+            stop: Some(stop),
+            feedback,
+        })
     });
-    let said = [(Speaker::User, When::Later), (Speaker::Sabir, When::Next)];
+    let said = [(MessageAuthor::User, Delivery::Later), (MessageAuthor::Sabir, Delivery::Next)];
     let said = said.map(|(by, when)| Record::Said { by, text: text(), images: vec![image()], when });
-    let verdicts = [(Verdict::Allow, Judge::User), (Verdict::Ask, Judge::Policy), (Verdict::Deny, Judge::Policy)];
-    let verdicts = verdicts.map(|(verdict, by)| Record::Judged { call: call.clone(), verdict, by, reason: text() });
-    let endings = [Ending::Done, Ending::Failed, Ending::Rejected, Ending::Denied, Ending::Interrupted];
-    let outcomes = [
-        Outcome::Completed,
-        Outcome::Unfinished,
-        Outcome::Denied,
-        Outcome::Limit,
-        Outcome::ProviderFailed,
-        Outcome::Misconfigured,
-        Outcome::Cancelled,
-        Outcome::StoreFailed,
+    let verdicts = [
+        (Verdict::Allow, DecisionMaker::User),
+        (Verdict::Ask, DecisionMaker::Policy),
+        (Verdict::Deny, DecisionMaker::Policy),
     ];
-    let mut all = vec![start(Protocol::Native, None), start(prompted(), Some(text()))];
+    let verdicts = verdicts.map(|(verdict, by)| Record::Judged { call: call.clone(), verdict, by, reason: text() });
+    let endings = [
+        ToolResultStatus::Done,
+        ToolResultStatus::Failed,
+        ToolResultStatus::Rejected,
+        ToolResultStatus::Denied,
+        ToolResultStatus::Interrupted,
+    ];
+    let outcomes = [
+        TaskOutcome::Completed,
+        TaskOutcome::Unfinished,
+        TaskOutcome::Denied,
+        TaskOutcome::Limit,
+        TaskOutcome::ProviderFailed,
+        TaskOutcome::Misconfigured,
+        TaskOutcome::Cancelled,
+        TaskOutcome::StoreFailed,
+    ];
+    let mut all = vec![start(ToolProtocol::Native, None), start(prompted(), Some(text()))];
     all.extend(shifts());
     all.extend(said.into_iter().chain(stops).chain(failures()).chain(verdicts));
-    let seal = Seal::of("n", &Default::default(), &Bound::default());
+    let seal = CallDigest::for_call("n", &Default::default(), &Preconditions::default());
     all.push(Record::Running { call: call.clone(), seal: Some(seal) });
     all.extend(subtasks());
     all.extend(endings.map(|ending| Record::Result(result(ending))));
@@ -119,45 +146,47 @@ fn records() -> Vec<Record> {
 fn subtasks() -> Vec<Record> {
     let (call, task) = (CallId::new("c"), TaskId::new("t-0"));
     let cost = Cost { known: "0.5".parse::<Dollars>().unwrap(), ..Cost::default() };
-    let end = SubtaskEnd { outcome: Outcome::Completed, turns: 1, usage: usage(), estimate: usage(), cost };
+    let end = SubtaskEnd { outcome: TaskOutcome::Completed, turns: 1, usage: usage(), estimate: usage(), cost };
     let subtask = |ended| Record::Subtask { call: call.clone(), task: task.clone(), ended };
     let todos = Some("[ ] x".to_owned());
-    let from = sabir_agent::Origin::Subtask { task: TaskId::new("t"), call: call.clone(), depth: 1, todos };
+    let from = sabir_agent::TaskOrigin::Subtask { task: TaskId::new("t"), call: call.clone(), depth: 1, todos };
     let [prompt, workspace, model, version] = ["x"; 4].map(str::to_owned);
-    let (protocol, edit_tool, mode, from) = (Protocol::Native, None, None, Some(from));
-    let started = Start { task: task.clone(), prompt, workspace, model, protocol, version, edit_tool, mode, from };
+    let (protocol, edit_tool, mode, from) = (ToolProtocol::Native, None, None, Some(from));
+    let started = TaskStart { task: task.clone(), prompt, workspace, model, protocol, version, edit_tool, mode, from };
     vec![subtask(None), subtask(Some(end)), Record::Started(started)]
 }
 
-fn fork() -> sabir_agent::Origin {
-    sabir_agent::Origin::Fork { task: TaskId::new("t"), record: 1 }
+fn fork() -> sabir_agent::TaskOrigin {
+    sabir_agent::TaskOrigin::Fork { task: TaskId::new("t"), record: 1 }
 }
 
 fn shifts() -> Vec<Record> {
     let text = || "x".to_owned();
-    let (prompt, workspace, model, version, protocol) = (text(), text(), text(), text(), Protocol::Native);
-    let from = sabir_agent::Origin::Import { program: text(), source: text(), notes: vec![text()] };
+    let (prompt, workspace, model, version, protocol) = (text(), text(), text(), text(), ToolProtocol::Native);
+    let from = sabir_agent::TaskOrigin::Import { program: text(), source: text(), notes: vec![text()] };
     let (task, edit_tool, mode, from) = (TaskId::new("t"), None, None, Some(from));
-    let imported = Record::Started(Start { task, prompt, workspace, model, protocol, version, edit_tool, mode, from });
+    let imported =
+        Record::Started(TaskStart { task, prompt, workspace, model, protocol, version, edit_tool, mode, from });
     let kinds = [FragmentKind::Instructions, FragmentKind::Place, FragmentKind::Listing];
     let fragments: Vec<_> =
-        kinds.map(|kind| Fragment { kind, name: text(), text: text(), left_out: 1 }).into_iter().collect();
+        kinds.map(|kind| ContextFragment { kind, name: text(), text: text(), left_out: 1 }).into_iter().collect();
     let compacted = |why, by| {
         let (head, failure, cost) = (vec![text()], Some(text()), Cost::UNKNOWN);
         let (usage, estimate) = (usage(), usage());
-        let compacted = Compacted { why, by, failure, messages: 1, head, before: 2, after: 1, usage, estimate, cost };
-        Record::Context(Shift::Compacted(Box::new(compacted)))
+        let compacted =
+            CompactionRecord { why, by, failure, messages: 1, head, before: 2, after: 1, usage, estimate, cost };
+        Record::Context(ContextChange::Compacted(Box::new(compacted)))
     };
     vec![
         imported,
-        Record::Context(Shift::Begun { fragments: fragments.clone() }),
-        Record::Context(Shift::Changed { fragments, told: text() }),
-        compacted(Why::Threshold, Author::Model),
-        compacted(Why::Overflow, Author::Sabir),
-        compacted(Why::Asked, Author::Model),
-        Record::Context(Shift::Restored),
-        Record::Context(Shift::Moded { mode: text(), told: text(), when: When::Next }),
-        Record::Context(Shift::Moded { mode: text(), told: text(), when: When::Later }),
+        Record::Context(ContextChange::Begun { fragments: fragments.clone() }),
+        Record::Context(ContextChange::Changed { fragments, told: text() }),
+        compacted(CompactionReason::Threshold, SummaryAuthor::Model),
+        compacted(CompactionReason::Overflow, SummaryAuthor::Sabir),
+        compacted(CompactionReason::Asked, SummaryAuthor::Model),
+        Record::Context(ContextChange::Restored),
+        Record::Context(ContextChange::Moded { mode: text(), told: text(), when: Delivery::Next }),
+        Record::Context(ContextChange::Moded { mode: text(), told: text(), when: Delivery::Later }),
     ]
 }
 
@@ -169,7 +198,7 @@ fn failures() -> Vec<Record> {
         [Key, UnknownModel, Rejected, TooLong, RateLimited, Unavailable, Unreachable, Broken, Format, Cassette];
     errors
         .map(|error| {
-            Record::Failed(Failed {
+            Record::Failed(FailedTurn {
                 error,
                 message: "x".to_owned(),
                 usage: usage(),
@@ -184,10 +213,10 @@ fn deltas(show: &mut dyn FnMut(Event<'_>)) {
     let (index, at, text) = (0, 0, "x");
     show(Event::Text { text });
     show(Event::Thought { text });
-    let roles = [MarkRole::Call, MarkRole::Wrapper, MarkRole::Thought, MarkRole::Mention, MarkRole::Content];
+    let roles = [MarkupRole::Call, MarkupRole::Wrapper, MarkupRole::Thought, MarkupRole::Mention, MarkupRole::Content];
     let sure = [Certainty::Certain, Certainty::Likely, Certainty::Guess];
     for (role, sure) in roles.into_iter().zip(sure.into_iter().cycle()) {
-        show(Event::Mark(Mark { role, dialect: Some("cline"), span: Span::new(0, 1), sure, rule: "r" }));
+        show(Event::Mark(MarkupSpan { role, dialect: Some("cline"), span: Span::new(0, 1), sure, rule: "r" }));
     }
     show(Event::CallStart { index, id: Some("c"), name: "n", dialect: None, at, name_at: 0 });
     for form in [ArgForm::Raw, ArgForm::String, ArgForm::Json] {
@@ -196,24 +225,24 @@ fn deltas(show: &mut dyn FnMut(Event<'_>)) {
     show(Event::ArgDelta { index, text });
     show(Event::ArgEnd { index, lead: "\n", at });
     show(Event::CallEnd { index, at });
-    for why in [Cut::Ended, Cut::Limit, Cut::Broken, Cut::Cancelled] {
+    for why in [Truncation::Ended, Truncation::Limit, Truncation::Broken, Truncation::Cancelled] {
         show(Event::CallCut { index, why, at });
     }
-    show(Event::Fault(&fault(Severity::Error, Origin::Text)));
+    show(Event::Fault(&fault(Severity::Error, SpanOrigin::Text)));
     show(Event::Usage(usage()));
     show(Event::Stop { reason: StopReason::End, raw: "stop" });
     show(Event::Opaque(&opaque()));
 }
 
-fn questions() -> Vec<Question> {
+fn questions() -> Vec<UserQuestion> {
     let (text, call) = (|| "x".to_owned(), CallId::new("c"));
     let (tool, subject, detail, reason) = (text(), text(), text(), text());
-    let proposals = vec![Proposal { rule: text(), words: text() }];
+    let proposals = vec![RuleProposal { rule: text(), words: text() }];
     vec![
-        Question::Approval { call: call.clone(), tool, subject, detail, reason, proposals },
-        Question::Followup { call: call.clone(), question: text(), options: vec![text()] },
-        Question::Completion { call, result: text() },
-        Question::Next { reason: text() },
+        UserQuestion::Approval { call: call.clone(), tool, subject, detail, reason, proposals },
+        UserQuestion::Followup { call: call.clone(), question: text(), options: vec![text()] },
+        UserQuestion::Completion { call, result: text() },
+        UserQuestion::Next { reason: text() },
     ]
 }
 
@@ -221,12 +250,13 @@ fn questions() -> Vec<Question> {
 fn lines() -> Vec<String> {
     let mut lines: Vec<String> =
         records().iter().map(|record| serde_json::to_string(&TaskEvent::Record(record)).unwrap()).collect();
-    let mut moment = |moment: Moment<'_>| lines.push(serde_json::to_string(&TaskEvent::Moment(moment)).unwrap());
-    deltas(&mut |event| moment(Moment::Delta(event)));
-    questions().iter().for_each(|question| moment(Moment::Question(question)));
-    moment(Moment::Asking { turn: 1, full: Some(1) });
-    moment(Moment::Output { call: &CallId::new("c"), text: "x" });
-    moment(Moment::Waiting { reason: "x", milliseconds: 1 });
+    let mut moment =
+        |moment: TransientEvent<'_>| lines.push(serde_json::to_string(&TaskEvent::Moment(moment)).unwrap());
+    deltas(&mut |event| moment(TransientEvent::Delta(event)));
+    questions().iter().for_each(|question| moment(TransientEvent::Question(question)));
+    moment(TransientEvent::Asking { turn: 1, full: Some(1) });
+    moment(TransientEvent::Output { call: &CallId::new("c"), text: "x" });
+    moment(TransientEvent::Waiting { reason: "x", milliseconds: 1 });
     lines
 }
 
@@ -300,10 +330,12 @@ fn deltas_weigh_less_than_three_times_what_they_say() {
         (0..300_000 / 60).map(|n| format!("    let value_{n:05} = \"some text\".to_owned(); // and more\n")).collect();
     let say = text.clone();
     let world = World::new();
-    let provider = world.provider(Script::by(move |count, _| match count {
-        0 => Reply::text(say.clone()).in_deltas(16),
-        1 => Reply::text("").call("w", "write_to_file", json!({"path": "a", "content": say})).in_deltas(16),
-        _ => Reply::text("").call("d", "attempt_completion", json!({"result": "done"})),
+    let provider = world.provider(ReplyScript::from_fn(move |count, _| match count {
+        0 => ProviderReply::text(say.clone()).in_deltas(16),
+        1 => {
+            ProviderReply::text("").with_call("w", "write_to_file", json!({"path": "a", "content": say})).in_deltas(16)
+        }
+        _ => ProviderReply::text("").with_call("d", "attempt_completion", json!({"result": "done"})),
     }));
     let output = world.run(&provider, WAYS[1], &["--approve", "all", "--output", "events", "go"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));

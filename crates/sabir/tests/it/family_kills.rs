@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use sabir_testkit::{Reply, Script};
+use sabir_testkit::{ProviderReply, ReplyScript};
 use serde_json::{Value, json};
 
 use crate::subtasks::{NATIVE, done, journals, log, new_task, results, who};
@@ -28,8 +28,8 @@ struct Figures {
 }
 
 /// Two subtasks at once, of which one has a subtask of its own; then one more.
-fn script() -> Script {
-    Script::by(|_, request| -> Reply {
+fn script() -> ReplyScript {
+    ReplyScript::from_fn(|_, request| -> ProviderReply {
         let (who, done_so_far) = (who(request), results(request));
         let next = match (who.as_str(), done_so_far) {
             ("root", 0) => turn("", vec![new_task("alpha"), new_task("beta")]),

@@ -17,15 +17,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sabir_agent::{
-    Attended, Cancel, Driver, Instructions, Limits, Outcome, Question, Record, Registry, Reply as Answer, Settings,
-    Start, Store, StoreError, Task, TaskEvent, User,
+    CancelToken, FrontEnd, InstructionTemplate, Interactivity, Record, RecordStore, StoreError, Task, TaskDriver,
+    TaskEvent, TaskLimits, TaskOutcome, TaskSettings, TaskStart, ToolRegistry, UserQuestion, UserReply as Answer,
 };
 use sabir_call::StopReason;
 use sabir_model::{Cassette, HttpModel};
-use sabir_policy::Rules;
-use sabir_testkit::{Reply, Script, Trouble};
-use sabir_wire::Head;
-use sabir_workspace::{Jobs, Level, Lifetime, Sandbox, Workspace};
+use sabir_policy::PolicyRules;
+use sabir_testkit::{ProviderReply, ReplyScript, ScriptedFault};
+use sabir_wire::ResponseMetadata;
+use sabir_workspace::{JobManager, OutputLifetime, Sandbox, SandboxLevel, Workspace};
 use serde_json::{Value, json};
 
 use crate::world::{WAYS, Way, World, code, events, stderr, turn};
@@ -44,16 +44,20 @@ fn of_kind(output: &std::process::Output, kind: &str) -> Vec<Value> {
 fn what_breaks_off_is_asked_again_with_a_pause_and_runs_once() {
     for way in [WAYS[0], WAYS[1], WAYS[2]] {
         let append = || turn("I append.", vec![("execute_command", json!({"command": "echo x >> log.txt"}))]);
-        let whole = way.reply(&append(), 1).in_deltas(5).stream(way.wire, Head::default()).len();
-        let overloaded = Trouble::Error { code: "overloaded_error".into(), message: "Overloaded".into() };
+        let whole = way.reply(&append(), 1).in_deltas(5).encode_stream(way.wire, ResponseMetadata::default()).len();
+        let overloaded = ScriptedFault::Error { code: "overloaded_error".into(), message: "Overloaded".into() };
         // The second one after the call has come whole, in most cases.
-        let troubles =
-            [Trouble::CutAfter(whole / 2), Trouble::CutAfter(whole * 8 / 10), Trouble::EndAfter(whole / 2), overloaded];
+        let troubles = [
+            ScriptedFault::CutAfter(whole / 2),
+            ScriptedFault::CutAfter(whole * 8 / 10),
+            ScriptedFault::EndAfter(whole / 2),
+            overloaded,
+        ];
         for trouble in troubles {
             let world = World::new();
             let failing = trouble.clone();
-            let provider = world.provider(Script::by(move |count, request| match count {
-                0 => way.reply(&append(), 1).in_deltas(5).but(failing.clone()),
+            let provider = world.provider(ReplyScript::from_fn(move |count, request| match count {
+                0 => way.reply(&append(), 1).in_deltas(5).with_fault(failing.clone()),
                 _ if request.body.to_string().contains("Exit code") => way.reply(&done(), 2),
                 _ => way.reply(&append(), 1),
             }));
@@ -71,7 +75,8 @@ fn what_breaks_off_is_asked_again_with_a_pause_and_runs_once() {
 #[test]
 fn a_wait_is_shown_and_can_be_interrupted() {
     let world = World::new();
-    let provider = world.provider(Script::by(|_, _| Reply::status(429).with_header("retry-after", "50")));
+    let provider =
+        world.provider(ReplyScript::from_fn(|_, _| ProviderReply::error_status(429).with_header("retry-after", "50")));
     let shown = world.home.path().join("events");
     let mut command = world.sabir_with(&provider);
     command.args(["run", "--model", NATIVE.model(), "--output", "events", "do it"]);
@@ -92,9 +97,9 @@ fn a_wait_is_shown_and_can_be_interrupted() {
 fn a_history_that_is_too_long_ends_the_task_once_and_it_can_be_resumed() {
     let world = World::new();
     let body = json!({"error": {"code": "context_length_exceeded", "message": "too long"}}).to_string();
-    let provider = world.provider(Script::by(move |_, _| Reply::status(400).with_body(&body)));
+    let provider = world.provider(ReplyScript::from_fn(move |_, _| ProviderReply::error_status(400).with_body(&body)));
     let output = world.run(&provider, NATIVE, &["--output", "events", "do it"]);
-    assert_eq!((code(&output), provider.requests().len()), (7, 1), "{}", stderr(&output));
+    assert_eq!((code(&output), provider.received_requests().len()), (7, 1), "{}", stderr(&output));
     assert_eq!(of_kind(&output, "failed")[0]["error"], "too_long");
     let provider = world.plays(NATIVE, &[done()]);
     let id = world.only_task();
@@ -107,13 +112,15 @@ fn a_history_that_is_too_long_ends_the_task_once_and_it_can_be_resumed() {
 fn a_history_that_is_too_long_in_the_words_of_a_stream_is_asked_again_with_less() {
     let world = World::new();
     (0..6).for_each(|nth| _ = world.write(&format!("n{nth}.txt"), &"a line of notes\n".repeat(300)));
-    let too_long =
-        Trouble::Error { code: "context_length_exceeded".into(), message: "The prompt exceeds the context".into() };
-    let provider = world.provider(Script::by(move |count, request| match count {
+    let too_long = ScriptedFault::Error {
+        code: "context_length_exceeded".into(),
+        message: "The prompt exceeds the context".into(),
+    };
+    let provider = world.provider(ReplyScript::from_fn(move |count, request| match count {
         0..6 => NATIVE.reply(&turn("", vec![("read_file", json!({"path": format!("n{count}.txt")}))]), count + 1),
-        _ if request.body.to_string().contains("You summarise the work") => Reply::text("Notes were read."),
+        _ if request.body.to_string().contains("You summarise the work") => ProviderReply::text("Notes were read."),
         _ if request.body["messages"].as_array().is_some_and(|messages| messages.len() > 8) => {
-            Reply::text("I").but(too_long.clone())
+            ProviderReply::text("I").with_fault(too_long.clone())
         }
         _ => NATIVE.reply(&done(), count + 1),
     }));
@@ -121,7 +128,7 @@ fn a_history_that_is_too_long_in_the_words_of_a_stream_is_asked_again_with_less(
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let compacted = of_kind(&output, "context").iter().filter(|event| event["change"] == "compacted").count();
     assert_eq!(compacted, 1);
-    let requests = provider.requests();
+    let requests = provider.received_requests();
     let bodies: Vec<_> = requests.iter().map(|request| request.body.to_string()).collect();
     assert!(bodies.iter().all(|body| bodies.iter().filter(|other| *other == body).count() == 1), "none is sent twice");
 }
@@ -131,10 +138,10 @@ fn calls_of_one_id_or_none_have_one_result_each() {
     for way in [WAYS[0], WAYS[1]] {
         let world = World::new();
         world.write("a.txt", "a");
-        let read = |reply: Reply, id: &str| reply.call(id, "read_file", json!({"path": "a.txt"}));
-        let same = ["x", "x", "", ""].iter().fold(Reply::text("I read."), |reply, id| read(reply, id));
-        let again = read(Reply::text("Again."), "x");
-        let provider = world.provider(Script::new([same, again, way.reply(&done(), 3)]));
+        let read = |reply: ProviderReply, id: &str| reply.with_call(id, "read_file", json!({"path": "a.txt"}));
+        let same = ["x", "x", "", ""].iter().fold(ProviderReply::text("I read."), |reply, id| read(reply, id));
+        let again = read(ProviderReply::text("Again."), "x");
+        let provider = world.provider(ReplyScript::new([same, again, way.reply(&done(), 3)]));
         let output = world.run(&provider, way, &["--output", "events", "read"]);
         assert_eq!(code(&output), 0, "{way:?}: {}", stderr(&output));
         let results = of_kind(&output, "result");
@@ -156,12 +163,13 @@ fn the_output_limit_inside_a_call_runs_nothing_and_the_model_is_told() {
         "name": "write_to_file", "arguments": "{\"path\":\"a.txt\",\"content\":\"long"}}]}}]});
     let stop = json!({"choices": [{"delta": {}, "finish_reason": "length"}]});
     let body = format!("data: {call}\n\ndata: {stop}\n\ndata: [DONE]\n\n");
-    let cut = Reply::default().but(Trouble::Body { content_type: Some("text/event-stream".into()), body });
-    let provider = world.provider(Script::new([cut, NATIVE.reply(&done(), 2)]));
+    let cut = ProviderReply::default()
+        .with_fault(ScriptedFault::Body { content_type: Some("text/event-stream".into()), body });
+    let provider = world.provider(ReplyScript::new([cut, NATIVE.reply(&done(), 2)]));
     let output = world.run(&provider, NATIVE, &["--approve", "all", "--output", "events", "write"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert_eq!((of_kind(&output, "running").len(), world.read("a.txt").as_str()), (0, ""));
-    let told = provider.requests()[1].body["messages"].to_string();
+    let told = provider.received_requests()[1].body["messages"].to_string();
     assert!(told.contains("limit"), "{told}");
 }
 
@@ -169,10 +177,11 @@ fn the_output_limit_inside_a_call_runs_nothing_and_the_model_is_told() {
 fn a_refusal_ends_the_task_and_is_not_asked_again() {
     for way in [WAYS[0], WAYS[1]] {
         let world = World::new();
-        let refusal = Reply { stop: Some(StopReason::Refused), ..Reply::text("I cannot help with that.") };
-        let provider = world.provider(Script::by(move |_, _| refusal.clone()));
+        let refusal =
+            ProviderReply { stop: Some(StopReason::Refused), ..ProviderReply::text("I cannot help with that.") };
+        let provider = world.provider(ReplyScript::from_fn(move |_, _| refusal.clone()));
         let output = world.run(&provider, way, &["do it"]);
-        assert_eq!((code(&output), provider.requests().len()), (3, 1), "{way:?}: {}", stderr(&output));
+        assert_eq!((code(&output), provider.received_requests().len()), (3, 1), "{way:?}: {}", stderr(&output));
         assert!(stderr(&output).contains("refused"), "{}", stderr(&output));
     }
 }
@@ -180,12 +189,16 @@ fn a_refusal_ends_the_task_and_is_not_asked_again() {
 #[test]
 fn empty_answers_are_asked_again_at_most_three_times() {
     for way in [WAYS[0], WAYS[1]] {
-        for empty in [Reply::text(""), Reply::text(" \n\t\n"), Reply::default().thought("Hm.", Some("signed"))] {
+        for empty in [
+            ProviderReply::text(""),
+            ProviderReply::text(" \n\t\n"),
+            ProviderReply::default().with_thought("Hm.", Some("signed")),
+        ] {
             let world = World::new();
             let shown = format!("{way:?} {empty:?}");
-            let provider = world.provider(Script::by(move |_, _| empty.clone()));
+            let provider = world.provider(ReplyScript::from_fn(move |_, _| empty.clone()));
             let output = world.run(&provider, way, &["do it"]);
-            let requests = provider.requests();
+            let requests = provider.received_requests();
             assert_eq!(code(&output), 3, "{shown}: {}", stderr(&output));
             assert!(requests.len() <= 3, "{shown}: {} requests", requests.len());
             for message in requests.iter().flat_map(|request| request.body["messages"].as_array().unwrap()) {
@@ -205,12 +218,12 @@ fn empty_answers_are_asked_again_at_most_three_times() {
 struct Impatient {
     at: usize,
     seen: usize,
-    cancel: Cancel,
+    cancel: CancelToken,
     cancelled: Option<Instant>,
 }
 
-impl User for Impatient {
-    fn show(&mut self, _event: TaskEvent<'_>) {
+impl FrontEnd for Impatient {
+    fn on_event(&mut self, _event: TaskEvent<'_>) {
         if self.seen == self.at {
             self.cancel.cancel();
             self.cancelled = Some(Instant::now());
@@ -218,7 +231,7 @@ impl User for Impatient {
         self.seen += 1;
     }
 
-    fn ask<'a>(&'a mut self, _question: &'a Question) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+    fn request<'a>(&'a mut self, _question: &'a UserQuestion) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         Box::pin(std::future::ready(Answer::Leave))
     }
 }
@@ -226,7 +239,7 @@ impl User for Impatient {
 #[derive(Default)]
 struct Kept(Vec<Record>);
 
-impl Store for Kept {
+impl RecordStore for Kept {
     fn append(&mut self, record: &Record) -> Result<(), StoreError> {
         self.0.push(record.clone());
         Ok(())
@@ -243,47 +256,58 @@ fn cancel_at(at: usize, cassette: &Cassette, runtime: &tokio::runtime::Runtime) 
     .unwrap();
     let workspace = Arc::new(Workspace::open(folder.path()).unwrap());
     let environment = vec![("PATH".to_owned(), std::env::var("PATH").unwrap())];
-    let jobs = Arc::new(Jobs::new(folder.path().join("outputs"), Lifetime::Passing));
+    let jobs = Arc::new(JobManager::new(folder.path().join("outputs"), OutputLifetime::Temporary));
     let helper = PathBuf::from(env!("CARGO_BIN_EXE_sabir"));
     let edit_tool = sabir_tools::EditTool::default();
-    let (reach, sandbox) = (sabir_tools::Reach::Public, Sandbox::new(Level::Off));
-    let tools = sabir_tools::Settings { workspace, helper, environment, edit_tool, sandbox, jobs, reach };
-    let registry = Registry::new(sabir_tools::builtin(tools)).unwrap();
-    let mut rules = Rules::default();
-    rules.approve("all").unwrap();
-    let settings = || Settings {
-        system: Instructions { workspace: "/tour", system: std::env::consts::OS, attended: Attended::No }.text(),
+    let (reach, sandbox) = (sabir_tools::NetworkScope::Public, Sandbox::new(SandboxLevel::Off));
+    let tools = sabir_tools::ToolSettings { workspace, helper, environment, edit_tool, sandbox, jobs, reach };
+    let registry = ToolRegistry::new(sabir_tools::builtin_tools(tools)).unwrap();
+    let mut rules = PolicyRules::default();
+    rules.add_approval("all").unwrap();
+    let settings = || TaskSettings {
+        system: InstructionTemplate {
+            workspace: "/tour",
+            system: std::env::consts::OS,
+            interactivity: Interactivity::Headless,
+        }
+        .render_prompt(),
         model: "scripted".to_owned(),
-        tools: registry.set().clone(),
-        readers: registry.readers(),
+        tools: registry.tool_set().clone(),
+        read_only_tools: registry.read_only_names(),
         rules: rules.clone(),
-        attended: Attended::No,
-        completion: sabir_agent::Conditions::default(),
-        pollers: registry.pollers(),
-        limits: Limits::default(),
-        repairs: sabir_check::Repairs::all(),
+        interactivity: Interactivity::Headless,
+        completion: sabir_agent::CompletionConditions::default(),
+        polling_tools: registry.polling_names(),
+        limits: TaskLimits::default(),
+        repairs: sabir_check::RepairSet::all(),
         max_output: None,
-        prices: sabir_call::Prices::default(),
+        prices: sabir_call::TokenPrices::default(),
     };
-    let start: Start = serde_json::from_value(cassette.task["start"].clone()).unwrap();
+    let start: TaskStart = serde_json::from_value(cassette.task["start"].clone()).unwrap();
     let (mut task, first) = Task::new(start, settings());
-    let (model, _) = HttpModel::replay(cassette).unwrap();
-    let cancel = Cancel::default();
+    let (model, _) = HttpModel::from_cassette(cassette).unwrap();
+    let cancel = CancelToken::default();
     let mut user = Impatient { at, seen: 0, cancel: cancel.clone(), cancelled: None };
     let mut store = Kept::default();
-    let driver =
-        Driver { model: &model, registry: &registry, store: &mut store, user: &mut user, cancel, max_time: None };
+    let driver = TaskDriver {
+        model: &model,
+        registry: &registry,
+        store: &mut store,
+        front_end: &mut user,
+        cancel,
+        max_time: None,
+    };
     let (outcome, message) = runtime.block_on(driver.run(&mut task, Some(first), None));
-    let over = user.cancelled.is_none_or(|_| outcome == Outcome::Completed);
+    let over = user.cancelled.is_none_or(|_| outcome == TaskOutcome::Completed);
     if !over {
-        assert_eq!(outcome, Outcome::Cancelled, "at event {at}: {message}");
+        assert_eq!(outcome, TaskOutcome::Cancelled, "at event {at}: {message}");
         let took = user.cancelled.unwrap().elapsed();
         assert!(took < Duration::from_millis(500), "at event {at}: {took:?}");
         let again = Task::replay(store.0, settings()).unwrap();
         for task in [&task, &again] {
             for pair in task.history().windows(2) {
                 let results = |message: &sabir_call::Message| {
-                    let result = |part: &sabir_call::Part| matches!(part, sabir_call::Part::Result(_));
+                    let result = |part: &sabir_call::MessagePart| matches!(part, sabir_call::MessagePart::Result(_));
                     message.parts.iter().filter(|part| result(part)).count()
                 };
                 assert_eq!(pair[0].calls().count(), results(&pair[1]), "at event {at}: a call has no result");
@@ -298,7 +322,7 @@ fn cancel_at(at: usize, cassette: &Cassette, runtime: &tokio::runtime::Runtime) 
 #[test]
 fn a_task_can_be_cancelled_at_any_event() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let cassette = Cassette::read(include_bytes!("../../src/tour.jsonl")).unwrap();
+    let cassette = Cassette::parse(include_bytes!("../../src/tour.jsonl")).unwrap();
     let mut at = 0;
     while cancel_at(at, &cassette, &runtime) {
         at += 1;

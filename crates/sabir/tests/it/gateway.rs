@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use sabir_testkit::{Chunks, Reply, Script, ScriptedProvider, Trouble};
+use sabir_testkit::{ChunkSplit, ProviderReply, ReplyScript, ScriptedFault, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::world::{World, code, stderr};
@@ -125,7 +125,7 @@ fn before(world: &World, provider: &ScriptedProvider, arguments: &[&str]) -> Com
 #[test]
 fn it_listens_here_alone_and_says_how_to_reach_it() {
     let world = World::new();
-    let provider = world.provider(Script::by(|_, _| Reply::text("hello")));
+    let provider = world.provider(ReplyScript::from_fn(|_, _| ProviderReply::text("hello")));
     let mut command = world.sabir();
     command.args([
         "gateway",
@@ -156,7 +156,7 @@ fn it_listens_here_alone_and_says_how_to_reach_it() {
     }
     assert!(one.said.contains(&format!("http://{}/v1", one.address)));
     assert!(one.ask("POST", "/v1/messages", &message("qwen")).starts_with("HTTP/1.1 401"));
-    assert!(provider.requests().is_empty());
+    assert!(provider.received_requests().is_empty());
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn nobody_else_is_served_without_a_token() {
 fn a_model_that_only_writes_text_calls_natively() {
     let world = World::new();
     let text = "Let me look.\n<read_file>\n<path>a.rs</path>\n</read_file>";
-    let provider = world.provider(Script::by(move |_, _| Reply::text(text)));
+    let provider = world.provider(ReplyScript::from_fn(move |_, _| ProviderReply::text(text)));
     let running = Running::start(&mut before(&world, &provider, &["--protocol", "cline", "--explain"]));
     let got = running.ask("POST", "/v1/messages", &message("qwen"));
     assert!(
@@ -195,7 +195,7 @@ fn a_model_that_only_writes_text_calls_natively() {
     assert!(running.line("taught in cline").starts_with("sabir_"));
     let line = running.line("anthropic qwen 200");
     assert!(line.contains("1 call") && !line.contains("a.rs"), "{line}");
-    let asked = &provider.requests()[0];
+    let asked = &provider.received_requests()[0];
     assert_eq!((asked.path.as_str(), asked.body.get("tools")), ("/v1/chat/completions", None));
     assert!(asked.body.to_string().contains("<read_file>"));
 }
@@ -203,11 +203,11 @@ fn a_model_that_only_writes_text_calls_natively() {
 #[test]
 fn it_ends_in_time_and_says_so_to_its_clients() {
     let world = World::new();
-    let provider = world.provider(Script::by(|_, _| {
-        Reply::text("Let me look.")
-            .call("c", "read_file", json!({"path": "a"}))
+    let provider = world.provider(ReplyScript::from_fn(|_, _| {
+        ProviderReply::text("Let me look.")
+            .with_call("c", "read_file", json!({"path": "a"}))
             .in_deltas(3)
-            .but(Trouble::StallAfter(500))
+            .with_fault(ScriptedFault::StallAfter(500))
     }));
     let file = world.write(
         "gateway.toml",
@@ -239,9 +239,9 @@ fn it_ends_in_time_and_says_so_to_its_clients() {
 #[test]
 fn its_configuration_is_read_again_under_streams() {
     let world = World::new();
-    let provider = world.provider(Script::by(|_, _| Reply {
+    let provider = world.provider(ReplyScript::from_fn(|_, _| ProviderReply {
         pause: 60,
-        ..Reply::text("word ".repeat(40)).in_deltas(5).in_chunks(Chunks::Size(200))
+        ..ProviderReply::text("word ".repeat(40)).in_deltas(5).in_chunks(ChunkSplit::Size(200))
     }));
     let models = |names: &str| {
         names.split(' ').fold(String::new(), |text, name| {
@@ -267,7 +267,7 @@ fn its_configuration_is_read_again_under_streams() {
     assert!(running.ask("GET", "/v1/models", "").contains("three"));
     let rest = all(stream);
     assert!(rest.contains("message_stop"), "{rest}");
-    assert!(provider.requests().iter().all(|request| request.body["model"] == "behind"));
+    assert!(provider.received_requests().iter().all(|request| request.body["model"] == "behind"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use sabir_testkit::{Reply, Script};
+use sabir_testkit::{ProviderReply, ReplyScript};
 use serde_json::{Value, json};
 
 use crate::world::{World, code, stderr};
@@ -150,7 +150,7 @@ fn a_server_that_is_not_there_is_told_soon_in_the_clients_own_format() {
 #[test]
 fn each_request_is_told_with_its_time() {
     let world = World::new();
-    let provider = world.provider(Script::by(|_, _| Reply::text("hi")));
+    let provider = world.provider(ReplyScript::from_fn(|_, _| ProviderReply::text("hi")));
     let models = format!("[gateway.models.m]\nto = \"http://{}\"\nprotocol = \"cline\"\n", provider.address());
     let is_moment = |text: &str| {
         let pattern = "dddd-dd-ddTdd:dd:dd.dddZ";
@@ -173,7 +173,7 @@ fn each_request_is_told_with_its_time() {
 #[test]
 fn settings_are_read_again() {
     let world = World::new();
-    let provider = world.provider(Script::by(|_, _| Reply::text("hi")));
+    let provider = world.provider(ReplyScript::from_fn(|_, _| ProviderReply::text("hi")));
     let write = |keys: &str| {
         let models = format!("[gateway.models.m]\nto = \"http://{}\"\n", provider.address());
         let path = world.write("gateway.toml", &format!("[gateway]\n{keys}\n{models}"));

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use sabir_testkit::{Reply, Script, ScriptedProvider, Trouble};
+use sabir_testkit::{ProviderReply, ReplyScript, ScriptedFault, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::events::checked;
@@ -110,7 +110,7 @@ fn done() -> Turn {
 }
 
 fn last_request(provider: &ScriptedProvider) -> String {
-    provider.requests().last().unwrap().body.to_string()
+    provider.received_requests().last().unwrap().body.to_string()
 }
 
 #[test]
@@ -188,10 +188,12 @@ fn the_first_message_says_what_to_do() {
 #[test]
 fn messages_keep_their_order_behind_the_answer() {
     let world = World::new();
-    let slow =
-        NATIVE.reply(&turn("Thinking about it.", vec![]), 1).in_deltas(4).in_chunks(sabir_testkit::Chunks::Size(40));
-    let provider = world.provider(Script::by(move |count, _| match count {
-        0 => Reply { pause: 40, ..slow.clone() },
+    let slow = NATIVE
+        .reply(&turn("Thinking about it.", vec![]), 1)
+        .in_deltas(4)
+        .in_chunks(sabir_testkit::ChunkSplit::Size(40));
+    let provider = world.provider(ReplyScript::from_fn(move |count, _| match count {
+        0 => ProviderReply { pause: 40, ..slow.clone() },
         _ => NATIVE.reply(&done(), 2),
     }));
     let mut desk = Desk::begin(&world, &provider, &["go"]);
@@ -202,7 +204,7 @@ fn messages_keep_their_order_behind_the_answer() {
         assert_eq!((&said["text"], &said["when"]), (&json!(format!("word {n}")), &json!("later")));
     }
     assert_eq!(desk.end(), ended("completed", 0));
-    let requests = provider.requests();
+    let requests = provider.received_requests();
     let (first, second) = (&requests[0].body["messages"], &requests[1].body["messages"]);
     let (first, second) = (first.as_array().unwrap(), second.as_array().unwrap());
     assert_eq!(&second[..first.len()], first, "what was sent stays as it was");
@@ -214,8 +216,8 @@ fn messages_keep_their_order_behind_the_answer() {
 #[test]
 fn steering_gives_up_the_answer_that_does_not_end() {
     let world = World::new();
-    let provider = world.provider(Script::by(|count, _| match count {
-        0 => Reply::text("On and on. ".repeat(50)).in_deltas(16).but(Trouble::StallAfter(4000)),
+    let provider = world.provider(ReplyScript::from_fn(|count, _| match count {
+        0 => ProviderReply::text("On and on. ".repeat(50)).in_deltas(16).with_fault(ScriptedFault::StallAfter(4000)),
         _ => NATIVE.reply(&done(), 2),
     }));
     let mut desk = Desk::begin(&world, &provider, &["go"]);
@@ -231,11 +233,11 @@ fn steering_gives_up_the_answer_that_does_not_end() {
 fn a_cancel_ends_whatever_is_under_way() {
     let world = World::new();
     let sleeps = turn("", vec![("execute_command", json!({"command": "sleep 7413"}))]);
-    let stalls = Reply::text("x").but(Trouble::StallBeforeHeaders);
+    let stalls = ProviderReply::text("x").with_fault(ScriptedFault::StallBeforeHeaders);
     for (reply, until) in
         [(stalls, "asking"), (NATIVE.reply(&sleeps, 1), "running"), (NATIVE.reply(&write_one(), 1), "question")]
     {
-        let provider = world.provider(Script::new([reply]));
+        let provider = world.provider(ReplyScript::new([reply]));
         let mut desk = Desk::begin(&world, &provider, &["--approve", "commands", "go"]);
         desk.wait_for(until);
         desk.say(message("last words"));
@@ -287,10 +289,11 @@ fn no_answer_of_a_program_in_time_is_a_no() {
 #[test]
 fn a_resumed_task_reads_what_was_said() {
     let world = World::new();
-    let provider = world.provider(Script::by(|_, request| match request.body.to_string().contains("mind the gap") {
-        false => Reply::text("x").but(Trouble::StallBeforeHeaders),
-        true => NATIVE.reply(&done(), 2),
-    }));
+    let provider =
+        world.provider(ReplyScript::from_fn(|_, request| match request.body.to_string().contains("mind the gap") {
+            false => ProviderReply::text("x").with_fault(ScriptedFault::StallBeforeHeaders),
+            true => NATIVE.reply(&done(), 2),
+        }));
     let mut desk = Desk::begin(&world, &provider, &["go"]);
     desk.wait_for("asking");
     desk.say(message("mind the gap"));
@@ -303,7 +306,7 @@ fn a_resumed_task_reads_what_was_said() {
 }
 
 /// What happens, by which script, arguments and interruption; the outcome and the code.
-type End<'a> = (&'a str, Script, &'a [&'a str], Option<&'a str>, &'a str, i32);
+type End<'a> = (&'a str, ReplyScript, &'a [&'a str], Option<&'a str>, &'a str, i32);
 
 /// Every kind of end: how it comes about, its outcome in the last record, its code.
 #[test]
@@ -311,9 +314,9 @@ fn every_end_has_its_code() {
     let words = || turn("I think it is fine.", vec![]);
     let touch = || turn("", vec![("execute_command", json!({"command": "touch made"}))]);
     let play = |turns: Vec<Turn>| {
-        Script::new(turns.iter().enumerate().map(|(at, turn)| NATIVE.reply(turn, at + 1)).collect::<Vec<_>>())
+        ReplyScript::new(turns.iter().enumerate().map(|(at, turn)| NATIVE.reply(turn, at + 1)).collect::<Vec<_>>())
     };
-    let stall = || Script::by(|_, _| Reply::text("x").but(Trouble::StallBeforeHeaders));
+    let stall = || ReplyScript::from_fn(|_, _| ProviderReply::text("x").with_fault(ScriptedFault::StallBeforeHeaders));
     let priced = "[[models]]\npattern = \"scripted\"\nprices = { input = 1000, output = 1000 }\n";
     let ends: Vec<End<'_>> = vec![
         ("completed", play(vec![done()]), &[], None, "completed", 0),
@@ -322,8 +325,8 @@ fn every_end_has_its_code() {
         ("turns", play(vec![touch()]), &["--approve", "all", "--max-turns", "1"], None, "limit", 6),
         ("time", stall(), &["--max-time", "1s"], None, "limit", 6),
         ("cost", play(vec![touch()]), &["--approve", "all", "--max-cost", "0.01"], None, "limit", 6),
-        ("provider", Script::by(|_, _| Reply::status(400)), &[], None, "provider_failed", 7),
-        ("key", Script::by(|_, _| Reply::status(401)), &[], None, "misconfigured", 2),
+        ("provider", ReplyScript::from_fn(|_, _| ProviderReply::error_status(400)), &[], None, "provider_failed", 7),
+        ("key", ReplyScript::from_fn(|_, _| ProviderReply::error_status(401)), &[], None, "misconfigured", 2),
         ("SIGINT", stall(), &[], Some("-INT"), "cancelled", 130),
         ("SIGTERM", stall(), &[], Some("-TERM"), "cancelled", 130),
         ("SIGHUP", stall(), &[], Some("-HUP"), "cancelled", 130),
@@ -368,15 +371,19 @@ fn ends_without_a_record_have_their_codes() {
     std::fs::write(tasks.join("tasks"), "no folder").unwrap();
     let output = run(&["run", "--model", NATIVE.model(), "x"]);
     assert_eq!(code(&output), 1, "{}", stderr(&output));
-    assert!(provider.requests().is_empty(), "nothing is asked that cannot be kept");
+    assert!(provider.received_requests().is_empty(), "nothing is asked that cannot be kept");
 }
 
 /// A disk that is full in the middle of a task: what cannot be kept has no consequence.
 #[test]
 fn a_journal_that_cannot_be_written_ends_the_task() {
     let world = World::new();
-    let long = Reply::text("x".repeat(300_000)).call("c", "write_to_file", json!({"path": "one", "content": "1"}));
-    let provider = world.provider(Script::new([long]));
+    let long = ProviderReply::text("x".repeat(300_000)).with_call(
+        "c",
+        "write_to_file",
+        json!({"path": "one", "content": "1"}),
+    );
+    let provider = world.provider(ReplyScript::new([long]));
     let mut command = world.sabir_with(&provider);
     let environment: Vec<_> =
         command.get_envs().map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned))).collect();

@@ -319,7 +319,7 @@ fn an_imported_task_is_forked_not_resumed() {
         .output()
         .unwrap();
     assert_eq!((code(&forked), stdout(&forked).as_str()), (0, "done\n"), "{}", stderr(&forked));
-    let body = provider.requests()[0].body.to_string();
+    let body = provider.received_requests()[0].body.to_string();
     assert!(body.contains("parser.rs") && body.contains("go on") && body.contains("Bash"), "{body}");
 }
 

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use sabir_testkit::{Reply, Script, ScriptedProvider, Trouble};
+use sabir_testkit::{ProviderReply, ReplyScript, ScriptedFault, ScriptedProvider};
 use serde_json::json;
 
 use crate::world::{WAYS, Way, World, turn};
@@ -83,7 +83,7 @@ fn a_user_answers_approves_and_reviews() {
     talk.say("y");
     assert_eq!(talk.child.wait().unwrap().code(), Some(0));
     assert_eq!((world.read("two").as_str(), world.work.path().join("one").exists()), ("2", false));
-    let last = provider.requests().last().unwrap().body.to_string();
+    let last = provider.received_requests().last().unwrap().body.to_string();
     for words in ["Go on, please.", "I said two", "check it again"] {
         assert!(last.contains(words), "{words}");
     }
@@ -95,12 +95,12 @@ fn a_user_speaks_while_it_works() {
     let world = World::new();
     let way = WAYS[1];
     let done = || turn("", vec![("attempt_completion", json!({"result": "It is made."}))]);
-    let provider = world.provider(Script::by(move |_, request| {
+    let provider = world.provider(ReplyScript::from_fn(move |_, request| {
         let asked = request.body.to_string();
         if asked.contains("Shorter.") {
             return way.reply(&done(), 2);
         }
-        Reply::text("On and on. ".repeat(50)).in_deltas(16).but(Trouble::StallAfter(4000))
+        ProviderReply::text("On and on. ".repeat(50)).in_deltas(16).with_fault(ScriptedFault::StallAfter(4000))
     }));
     let mut talk = Talk::begin(&world, &provider, way);
     talk.wait_for("On and on.");
@@ -111,7 +111,7 @@ fn a_user_speaks_while_it_works() {
     talk.wait_for("is that right?");
     talk.say("y");
     assert_eq!(talk.child.wait().unwrap().code(), Some(0));
-    let last = provider.requests().last().unwrap().body.to_string();
+    let last = provider.received_requests().last().unwrap().body.to_string();
     assert!(last.find("And a test.") < last.find("Shorter.") && !last.contains("On and on"), "{last}");
 }
 
@@ -140,7 +140,7 @@ fn a_user_switches_the_mode() {
     talk.say("y");
     assert_eq!(talk.child.wait().unwrap().code(), Some(0));
     assert_eq!(crate::world::names(world.work.path()), ["b"]);
-    let last = provider.requests().last().unwrap().body.to_string();
+    let last = provider.received_requests().last().unwrap().body.to_string();
     let at = |words: &str| last.find(words).unwrap_or_else(|| panic!("{words}: {last}"));
     assert!(
         at("The mode is now `plan`") < at("The mode is now `code`") && at("The mode is now `code`") < at("Write b.")
@@ -174,7 +174,7 @@ fn a_question_outlives_a_switch() {
     talk.wait_for("is that right?");
     talk.say("y");
     assert_eq!(talk.child.wait().unwrap().code(), Some(0));
-    assert!(provider.requests()[1].body.to_string().contains("8080"));
+    assert!(provider.received_requests()[1].body.to_string().contains("8080"));
 }
 
 /// Commands are carried out whatever is asked, and say what became of them.
@@ -189,16 +189,16 @@ fn a_user_compacts_and_sees_what_fills_the_context() {
     let read = |name: &'static str| turn("I read.", vec![("read_file", json!({"path": name}))]);
     let turns = [read("a.txt"), read("b.txt"), read("c.txt"), turn("Read.", vec![]), turn("Again.", vec![])];
     let done = turn("", vec![("attempt_completion", json!({"result": "It is made."}))]);
-    let provider = world.provider(Script::by(move |_, request| {
+    let provider = world.provider(ReplyScript::from_fn(move |_, request| {
         let body = request.body.to_string();
         if body.contains("You summarise the work") {
-            return Reply::text(summary);
+            return ProviderReply::text(summary);
         }
         let answers = request.body["messages"].as_array().unwrap();
         let answered = answers.iter().filter(|message| message["role"] == "assistant").count();
         match () {
             () if body.contains("Finish.") => way.reply(&done, 9),
-            () if body.contains(summary) => Reply::text("I know it by heart.").in_deltas(4),
+            () if body.contains(summary) => ProviderReply::text("I know it by heart.").in_deltas(4),
             () => way.reply(&turns[answered.min(4)], answered + 1),
         }
     }));
@@ -226,7 +226,7 @@ fn a_user_compacts_and_sees_what_fills_the_context() {
     talk.wait_for("is that right?");
     talk.say("y");
     assert_eq!(talk.child.wait().unwrap().code(), Some(0));
-    let bodies: Vec<_> = provider.requests().iter().map(|request| request.body.to_string()).collect();
+    let bodies: Vec<_> = provider.received_requests().iter().map(|request| request.body.to_string()).collect();
     let compacted = bodies.iter().position(|body| body.contains("You summarise the work")).unwrap();
     assert!(bodies[compacted + 1].contains(summary) && bodies[compacted + 1].contains("And now?"));
     assert_eq!(bodies.iter().filter(|body| body.contains("You summarise the work")).count(), 1);
@@ -244,14 +244,14 @@ fn a_user_compacts_while_the_model_works() {
     let turns = [read("a.txt"), read("b.txt"), read("c.txt")];
     let write = turn("", vec![("write_to_file", json!({"path": "d.txt", "content": "d"}))]);
     let done = turn("", vec![("attempt_completion", json!({"result": "It is made."}))]);
-    let provider = world.provider(Script::by(move |count, request| {
+    let provider = world.provider(ReplyScript::from_fn(move |count, request| {
         let body = request.body.to_string();
         match count {
             0..3 => way.reply(&turns[count], count + 1),
             3 => way.reply(&write, 4),
             4 => {
                 assert!(body.contains("You summarise the work"), "{body}");
-                Reply::text(summary)
+                ProviderReply::text(summary)
             }
             _ => {
                 assert!(body.contains(summary), "{body}");
@@ -297,8 +297,8 @@ fn a_user_shows_pictures() {
     talk.wait_for("is that right?");
     talk.say("y");
     assert_eq!(talk.child.wait().unwrap().code(), Some(0));
-    let shown = |at: usize| provider.requests()[at].body.to_string().matches(gif).count();
+    let shown = |at: usize| provider.received_requests()[at].body.to_string().matches(gif).count();
     assert_eq!([shown(0), shown(1), shown(2), shown(3)], [0, 1, 2, 2]);
-    let said = provider.requests()[1].body["messages"].as_array().unwrap().last().unwrap().to_string();
+    let said = provider.received_requests()[1].body["messages"].as_array().unwrap().last().unwrap().to_string();
     assert!(said.contains("This one.") && said.contains(gif), "{said}");
 }

@@ -121,7 +121,7 @@ fn outputs_outlive_compactions_and_resumes() {
     let provider = world.plays(way, &turns);
     let output = world.sabir_with(&provider).args(["resume", "--output", "text"]).output().unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let last = provider.requests().pop().unwrap().body.to_string();
+    let last = provider.received_requests().pop().unwrap().body.to_string();
     assert!(!last.contains("99999"), "the result itself was left out: {last}");
     assert!(last.contains("seq 1 100000") && last.contains("54321 | 54321\\n54322 | 54322\\n54323 | 54323"), "{last}");
 

@@ -3,7 +3,7 @@
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
-use sabir_testkit::{Reply, Script, Trouble};
+use sabir_testkit::{ProviderReply, ReplyScript, ScriptedFault};
 use serde_json::{Value, json};
 
 use crate::world::{Turn, WAYS, World, code, events, stderr, stdout, turn};
@@ -144,9 +144,9 @@ fn tasks_are_found_by_their_words() {
 fn a_task_is_resumed_after_any_end_but_completion() {
     // Unfinished, denied, limit, provider failed, misconfigured.
     let words = || turn("I stop.", vec![]);
-    let failing = |status| Script::by(move |_, _| Reply::status(status));
+    let failing = |status| ReplyScript::from_fn(move |_, _| ProviderReply::error_status(status));
     let played = |turns: &[Turn]| {
-        Script::new(turns.iter().enumerate().map(|(at, turn)| NATIVE.reply(turn, at + 1)).collect::<Vec<_>>())
+        ReplyScript::new(turns.iter().enumerate().map(|(at, turn)| NATIVE.reply(turn, at + 1)).collect::<Vec<_>>())
     };
     let rows = [
         (played(&[words(), words(), words()]), &["--approve", "all"][..], 3, "unfinished"),
@@ -165,7 +165,7 @@ fn a_task_is_resumed_after_any_end_but_completion() {
         let provider = world.plays(NATIVE, &[done()]);
         let resumed = world.sabir_with(&provider).args(["resume", "--output", "text", &id, "go on"]).output().unwrap();
         assert_eq!(code(&resumed), 0, "{outcome}: {}", stderr(&resumed));
-        assert!(provider.requests()[0].body.to_string().contains("go on"), "{outcome}");
+        assert!(provider.received_requests()[0].body.to_string().contains("go on"), "{outcome}");
         let after = records(&world, &id);
         assert_eq!(after[..before.len()], before, "{outcome}: what was kept stays as it is");
         assert_eq!(after.last().unwrap()["outcome"], "completed");
@@ -277,7 +277,7 @@ fn a_fork_goes_on_from_any_record() {
         results.dedup();
         assert_eq!(results, calls, "@{number}");
         // Also of a completion that had no result yet: it was written before those words.
-        let asked: Vec<_> = provider.requests().iter().map(|request| request.body.to_string()).collect();
+        let asked: Vec<_> = provider.received_requests().iter().map(|request| request.body.to_string()).collect();
         assert!(asked[0].contains("and then"), "@{number}: {asked:?}");
         assert_eq!(std::fs::read(&file).unwrap(), bytes, "@{number}: the old task is as it was");
     }
@@ -307,7 +307,7 @@ fn a_fork_may_use_another_model_and_protocol() {
         let end: Value = serde_json::from_str(&stdout(&forked)).unwrap();
         let new = records(&world, end["task"].as_str().unwrap());
         assert_eq!(new[0]["model"], way.model());
-        let body = &provider.requests()[0].body;
+        let body = &provider.received_requests()[0].body;
         assert_eq!(body.get("tools").is_some(), way.protocol == "native", "{way:?}");
         assert!(body.to_string().contains("echo a >> log.txt"), "{way:?}: the call before is in the request");
         // It goes on in what it was forked to.
@@ -350,10 +350,11 @@ fn a_fork_can_bring_files_back() {
 #[test]
 fn a_fork_of_a_task_at_work_leaves_it_alone() {
     let world = World::new();
-    let provider = world.provider(Script::by(|_, _| Reply::text("x").but(Trouble::StallBeforeHeaders)));
+    let provider = world
+        .provider(ReplyScript::from_fn(|_, _| ProviderReply::text("x").with_fault(ScriptedFault::StallBeforeHeaders)));
     let mut command = world.sabir_with(&provider);
     let mut task = command.args(["run", "--model", NATIVE.model(), "say hello"]).spawn().unwrap();
-    wait_for("the model is not asked", || !provider.requests().is_empty());
+    wait_for("the model is not asked", || !provider.received_requests().is_empty());
     let id = world.only_task();
     let second = world.plays(NATIVE, &[done()]);
     let forked = world.sabir_with(&second).args(["fork", "--output", "text", &id]).output().unwrap();

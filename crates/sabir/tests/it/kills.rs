@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use sabir_call::Part;
-use sabir_testkit::{Recorded, Reply, Script};
+use sabir_call::MessagePart;
+use sabir_testkit::{ProviderReply, ReceivedRequest, ReplyScript};
 use serde_json::{Value, json};
 
 use crate::world::{WAYS, Way, World, code, processes_with, stderr, stdout, turn};
@@ -64,21 +64,21 @@ fn content(number: usize) -> String {
 }
 
 /// The number of the last turn that the history shows. Results before a compaction are not in it, the last ones always are.
-fn last_turn(request: &Recorded) -> usize {
+fn last_turn(request: &ReceivedRequest) -> usize {
     let Some(Ok(incoming)) = &request.incoming else { return 0 };
     let parts = incoming.request.messages.iter().flat_map(|message| &message.parts);
     let turns = parts.filter_map(|part| match part {
-        Part::Result(result) => result.id.as_str().strip_prefix("call_")?.split('_').next()?.parse().ok(),
+        MessagePart::Result(result) => result.id.as_str().strip_prefix("call_")?.split('_').next()?.parse().ok(),
         _ => None,
     });
     turns.max().unwrap_or(0)
 }
 
 /// The model of such a task. It goes by what it is told, as a model does.
-pub(crate) fn script(way: Way, mark: &'static str) -> Script {
-    Script::by(move |_, request| -> Reply {
+pub(crate) fn script(way: Way, mark: &'static str) -> ReplyScript {
+    ReplyScript::from_fn(move |_, request| -> ProviderReply {
         if request.body.to_string().contains("You summarise the work") {
-            return Reply::text("Numbers were written to several files, each once. More are to come.");
+            return ProviderReply::text("Numbers were written to several files, each once. More are to come.");
         }
         let number = last_turn(request) + 1;
         if number > TURNS {

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use sabir_testkit::Trouble;
+use sabir_testkit::ScriptedFault;
 use serde_json::{Value, json};
 
 use crate::world::{WAYS, Way, World, code, events, stderr, stdout, turn};
@@ -65,7 +65,7 @@ fn command(line: &str, seconds: u64) -> (String, u64) {
     sabir.args(["run", "--model", NATIVE.model(), "--approve", "all", "--output", "json", "go"]);
     let (output, most) = watched(&mut sabir, None);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let requests = provider.requests();
+    let requests = provider.received_requests();
     let body = &requests.last().unwrap().body;
     (body["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned(), most)
 }
@@ -90,16 +90,16 @@ fn res_002_noise_is_stopped_and_told_in_short() {
 fn answered(body: String) -> (Output, u64, usize) {
     let world = World::new();
     world.write("a.txt", "a\n");
-    let first =
-        sabir_testkit::Reply::default().but(Trouble::Body { content_type: Some("text/event-stream".into()), body });
-    let provider = world.provider(sabir_testkit::Script::by(move |count, _| match count {
+    let first = sabir_testkit::ProviderReply::default()
+        .with_fault(ScriptedFault::Body { content_type: Some("text/event-stream".into()), body });
+    let provider = world.provider(sabir_testkit::ReplyScript::from_fn(move |count, _| match count {
         0 => first.clone(),
         _ => NATIVE.reply(&done(), 2),
     }));
     let mut sabir = world.sabir_with(&provider);
     sabir.args(["run", "--model", NATIVE.model(), "--approve", "all", "--output", "json", "go"]);
     let (output, most) = watched(&mut sabir, None);
-    (output, most, provider.requests().len())
+    (output, most, provider.received_requests().len())
 }
 
 fn call_of(pieces: &[&str]) -> String {
@@ -237,6 +237,6 @@ fn res_022_a_file_of_instructions_of_50_mb_costs_nothing() {
     sabir.args(["run", "--model", NATIVE.model(), "--output", "json", "go"]);
     let (output, most) = watched(&mut sabir, None);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    assert!(provider.requests()[0].body.to_string().len() < 256 << 10, "RES-022: it is told whole");
+    assert!(provider.received_requests()[0].body.to_string().len() < 256 << 10, "RES-022: it is told whole");
     assert!(most < 200 * MIB, "RES-022: {most} bytes of memory");
 }

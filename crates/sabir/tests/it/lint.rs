@@ -59,7 +59,7 @@ fn exit_codes() {
 #[test]
 fn the_built_in_tools_are_clean() {
     let world = World::new();
-    let specs: Vec<_> = sabir_tools::specs().into_iter().chain(sabir_agent::control::specs()).collect();
+    let specs: Vec<_> = sabir_tools::builtin_specs().into_iter().chain(sabir_agent::control::control_specs()).collect();
     let (code, text, errors) = pipe(&world, &["lint", "-", "--deny", "warnings"], &json!(specs).to_string());
     let (sizes, counts) = text.split_once('\n').unwrap();
     let expected = format!("{} tools, 0 errors, 0 warnings\n", specs.len());

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use sabir_call::Usage;
-use sabir_testkit::{Pages, Reply, Script, ScriptedProvider};
+use sabir_testkit::{PageServer, ProviderReply, ReplyScript, ScriptedProvider};
 use sabir_wire::Wire;
 use serde_json::{Value, json};
 
@@ -60,20 +60,20 @@ fn sabir(world: &World, arguments: &[&str]) -> Output {
     output
 }
 
-fn done() -> Reply {
-    Reply::text("").call("c1", "attempt_completion", json!({"result": "done"}))
+fn done() -> ProviderReply {
+    ProviderReply::text("").with_call("c1", "attempt_completion", json!({"result": "done"}))
 }
 
 /// A provider that takes a key only if `good` says so, and quotes a bad one as some do.
 fn picky(world: &World, good: impl Fn(usize, &str) -> bool + Send + Sync + 'static) -> ScriptedProvider {
-    world.provider(Script::by(move |turn, request| {
-        let key = request.header("authorization").unwrap_or_default().trim_start_matches("Bearer ").to_owned();
+    world.provider(ReplyScript::from_fn(move |turn, request| {
+        let key = request.header_value("authorization").unwrap_or_default().trim_start_matches("Bearer ").to_owned();
         if good(turn, &key) {
-            return if turn < 2 { Reply::text("Hm.") } else { done() };
+            return if turn < 2 { ProviderReply::text("Hm.") } else { done() };
         }
         let body =
             json!({"error": {"message": format!("Incorrect API key provided: {key}"), "code": "invalid_api_key"}});
-        Reply::status(401).with_body(&body.to_string())
+        ProviderReply::error_status(401).with_body(&body.to_string())
     }))
 }
 
@@ -192,14 +192,14 @@ fn a_command_that_fails_is_told_without_its_output() {
 #[test]
 fn an_address_is_a_model() {
     let world = World::new();
-    let provider = world.provider(Script::by(|_, _| done()));
+    let provider = world.provider(ReplyScript::from_fn(|_, _| done()));
     let base = provider.base_url(Wire::OpenAiChat);
     let model = format!("{base}#some/model");
     let output =
         world.sabir().env("OPENAI_API_KEY", "sk-hush-1").args(["run", "--model", &model, "x"]).output().unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let asked = provider.requests();
-    assert_eq!((asked[0].body["model"].as_str(), asked[0].header("authorization")), (Some("some/model"), None));
+    let asked = provider.received_requests();
+    assert_eq!((asked[0].body["model"].as_str(), asked[0].header_value("authorization")), (Some("some/model"), None));
     for (model, expected) in [
         (base.as_str(), "needs a name"),
         ("http://me:sk-hush@127.0.0.1:1/v1#m", "without a password"),
@@ -216,10 +216,10 @@ fn an_address_is_a_model() {
 fn models_are_listed_with_the_servers_of_this_machine() {
     let world = World::new();
     let tags = r#"{"models":[{"name":"qwen3:8b"},{"name":"long-name-\u001b[31m-of-a-model-that-somebody-has-given-it-for-no-good-reason-at-all:latest"}]}"#;
-    let ollama = Pages::start(vec![("/api/tags", 200, Some(tags.to_owned()))]).unwrap();
+    let ollama = PageServer::start(vec![("/api/tags", 200, Some(tags.to_owned()))]).unwrap();
     let data = r#"{"data":[{"id":"m","owned_by":"vllm","max_model_len":32768}]}"#;
-    let own = Pages::start(vec![("/v1/models", 200, Some(data.to_owned()))]).unwrap();
-    let silent = Pages::start(vec![("/v1/models", 200, None)]).unwrap();
+    let own = PageServer::start(vec![("/v1/models", 200, Some(data.to_owned()))]).unwrap();
+    let silent = PageServer::start(vec![("/v1/models", 200, None)]).unwrap();
     let text = format!(
         "[providers.ollama]\nbase_url = \"http://{}/v1\"\n[providers.vllm]\nbase_url = \"http://{}\"\n\
          [providers.box]\nbase_url = \"http://{}\"\nkey_env = \"BOX_KEY\"\n\
@@ -262,9 +262,9 @@ fn models_are_listed_with_the_servers_of_this_machine() {
 
 /// Four turns of a thousand tokens in and a hundred out.
 fn costly(world: &World) -> ScriptedProvider {
-    world.provider(Script::by(|turn, _| {
+    world.provider(ReplyScript::from_fn(|turn, _| {
         let reply = match turn {
-            0..3 => Reply::text("").call(&format!("c{turn}"), "list_files", json!({"path": "."})),
+            0..3 => ProviderReply::text("").with_call(&format!("c{turn}"), "list_files", json!({"path": "."})),
             _ => done(),
         };
         let usage = Usage {
@@ -274,7 +274,7 @@ fn costly(world: &World) -> ScriptedProvider {
             reasoning: Some(60),
             ..Usage::default()
         };
-        Reply { usage, ..reply }
+        ProviderReply { usage, ..reply }
     }))
 }
 

@@ -1,6 +1,6 @@
 //! Modes and rules through the binary: what a task may do in them, on a resume too.
 
-use sabir_testkit::Script;
+use sabir_testkit::ReplyScript;
 use serde_json::{Value, json};
 
 use crate::world::{WAYS, Way, World, code, events, stderr, stdout, turn};
@@ -77,7 +77,7 @@ fn what_a_mode_lacks_is_not_offered() {
     let world = World::new();
     let provider = world.plays(WAY, &[turn("b", vec![done()])]);
     world.run(&provider, WAY, &["--mode", "ask", "go"]);
-    let body: Value = provider.requests()[0].body.clone();
+    let body: Value = provider.received_requests()[0].body.clone();
     let text = body.to_string();
     for name in ["read_file", "fetch_url", "Mode: ask."] {
         assert!(text.contains(name), "{name}");
@@ -284,7 +284,7 @@ fn a_mode_that_is_gone_stops_a_resume() {
     let provider = world.plays(WAY, &[turn("a", vec![])]);
     let own = ["--config", config.to_str().unwrap(), "--mode", "mine", "--max-turns", "1", "go"];
     world.run(&provider, WAY, &own);
-    let provider = world.provider(Script::new(Vec::new()));
+    let provider = world.provider(ReplyScript::new(Vec::new()));
     let output = world.sabir_with(&provider).args(["resume", "--output", "json", &world.only_task()]).output().unwrap();
     assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("there is no mode `mine`"), "{}", stderr(&output));

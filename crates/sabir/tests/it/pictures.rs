@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Output, Stdio};
 
-use sabir_testkit::{Reply, Script, ScriptedProvider};
+use sabir_testkit::{ProviderReply, ReplyScript, ScriptedProvider};
 use sabir_wire::Wire;
 use serde_json::{Value, json};
 
@@ -78,7 +78,7 @@ fn run(world: &World, provider: &ScriptedProvider, way: Way, arguments: &[&str])
 }
 
 fn bodies(provider: &ScriptedProvider) -> Vec<String> {
-    provider.requests().iter().map(|request| request.body.to_string()).collect()
+    provider.received_requests().iter().map(|request| request.body.to_string()).collect()
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn what_cannot_be_shown_is_refused_before_anything_is_asked() {
     let taped = ["run", "--image", "p.png", "--record", "tape", "Look."];
     let output = run(&world, &provider, WAYS[1], &taped);
     assert!(code(&output) == 2 && stderr(&output).contains("a recording holds no pictures"), "{}", stderr(&output));
-    assert!(provider.requests().is_empty());
+    assert!(provider.received_requests().is_empty());
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_model_without_eyes_is_told_so_and_asked_nothing() {
     let provider = world.plays(way, &[look(), done()]);
     let output = world.run(&provider, way, &["--image", "p.png", "Look."]);
     assert!(code(&output) == 2 && stderr(&output).contains("reads no pictures"), "{}", stderr(&output));
-    assert!(provider.requests().is_empty());
+    assert!(provider.received_requests().is_empty());
     // What a tool shows is told in words.
     let output = world.run(&provider, way, &["Look."]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
@@ -172,9 +172,9 @@ fn a_model_without_eyes_is_told_so_and_asked_nothing() {
 fn a_program_shows_pictures_by_lines() {
     let world = world();
     let way = WAYS[1];
-    let provider = world.provider(Script::by(move |count, request| {
+    let provider = world.provider(ReplyScript::from_fn(move |count, request| {
         let shown = request.body.to_string().contains(GIF);
-        if shown { way.reply(&done(), count + 1) } else { Reply::text("What else?") }
+        if shown { way.reply(&done(), count + 1) } else { ProviderReply::text("What else?") }
     }));
     let mut command = world.sabir_with(&provider);
     command.args(["run", "--model", way.model(), "--output", "events", "--control"]).stdin(Stdio::piped());

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use sabir_testkit::{Chunks, Reply, Script, ScriptedProvider, Trouble};
+use sabir_testkit::{ChunkSplit, ProviderReply, ReplyScript, ScriptedFault, ScriptedProvider};
 use sabir_wire::Wire;
 use serde_json::{Value, json};
 
@@ -102,18 +102,19 @@ fn the_same_events_in_another_folder_on_every_way() {
         let world = elsewhere();
         let folder = world.work.path().canonicalize().unwrap();
         let all = turns(&folder);
-        let chunks = [Chunks::Random(5), Chunks::Size(3), Chunks::Whole, Chunks::Size(1), Chunks::Whole];
+        let chunks =
+            [ChunkSplit::Random(5), ChunkSplit::Size(3), ChunkSplit::Whole, ChunkSplit::Size(1), ChunkSplit::Whole];
         // Refused, cut before anything came, cut in the middle, silent: then answered.
-        let provider = world.provider(Script::by(move |count, _| {
+        let provider = world.provider(ReplyScript::from_fn(move |count, _| {
             let reply = |at: usize| way.reply(&all[at], at + 1).in_chunks(chunks[at]).in_deltas(7);
             match count {
-                0 => Reply::status(429).with_header("retry-after-ms", "130"),
-                1 => reply(0).but(Trouble::CutAfter(0)),
+                0 => ProviderReply::error_status(429).with_header("retry-after-ms", "130"),
+                1 => reply(0).with_fault(ScriptedFault::CutAfter(0)),
                 2 => reply(0),
-                3 => reply(1).but(Trouble::CutAfter(500)),
+                3 => reply(1).with_fault(ScriptedFault::CutAfter(500)),
                 4 => reply(1),
                 5 => reply(2),
-                6 => Reply::status(503),
+                6 => ProviderReply::error_status(503),
                 7 => reply(3),
                 _ => reply(4),
             }
@@ -261,7 +262,9 @@ fn requests_too_many_and_too_few_are_told() {
 #[test]
 fn what_was_interrupted_is_interrupted_again() {
     let world = elsewhere();
-    let provider = world.provider(Script::by(|_, _| Reply::text("I think.").but(Trouble::StallAfter(200))));
+    let provider = world.provider(ReplyScript::from_fn(|_, _| {
+        ProviderReply::text("I think.").with_fault(ScriptedFault::StallAfter(200))
+    }));
     let recorded = record(&world, &provider, NATIVE, &["--max-time", "1s"]);
     assert_eq!(code(&recorded), 6, "{}", stderr(&recorded));
     check_same(&recorded, &replay(&elsewhere(), &tape(&world), &["--max-time", "1s"]));
@@ -272,7 +275,9 @@ fn what_was_interrupted_is_interrupted_again() {
 #[test]
 fn kill_9_leaves_a_recording_that_can_be_read() {
     let world = elsewhere();
-    let provider = world.provider(Script::by(|_, _| Reply::text("I think.").but(Trouble::StallAfter(200))));
+    let provider = world.provider(ReplyScript::from_fn(|_, _| {
+        ProviderReply::text("I think.").with_fault(ScriptedFault::StallAfter(200))
+    }));
     let mut command = world.sabir_with(&provider);
     command.args(["run", "--model", NATIVE.model(), "--record"]).arg(tape(&world)).arg("do it");
     let mut child = command.spawn().unwrap();
@@ -296,7 +301,7 @@ fn files_that_cannot_be_used_are_said_to_be_so() {
     let output = record(&world, &provider, NATIVE, &[]);
     assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("is there already"), "{}", stderr(&output));
-    assert_eq!(provider.requests().len(), 0);
+    assert_eq!(provider.received_requests().len(), 0);
     assert_eq!(std::fs::read_to_string(tape(&world)).unwrap(), "precious");
     let output = replay(&world, &tape(&world), &[]);
     assert_eq!(code(&output), 2);
@@ -311,13 +316,14 @@ fn files_that_cannot_be_used_are_said_to_be_so() {
 fn a_key_that_was_fetched_anew_is_fetched_anew_again() {
     let world = elsewhere();
     let count = std::sync::atomic::AtomicUsize::new(0);
-    let provider = world.provider(Script::by(move |_, request| {
-        if request.header("authorization") == Some("Bearer sk-second-key") {
+    let provider = world.provider(ReplyScript::from_fn(move |_, request| {
+        if request.header_value("authorization") == Some("Bearer sk-second-key") {
             let at = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let done = turn("", vec![("attempt_completion", json!({"result": "done"}))]);
             return if at == 0 { NATIVE.reply(&turn("Hm.", vec![]), 1) } else { NATIVE.reply(&done, 2) };
         }
-        Reply::status(401).with_body(r#"{"error":{"message":"no sk-first-key","code":"invalid_api_key"}}"#)
+        ProviderReply::error_status(401)
+            .with_body(r#"{"error":{"message":"no sk-first-key","code":"invalid_api_key"}}"#)
     }));
     let keys = world.home.path().join("keys.sh");
     let used = world.home.path().join("used").display().to_string();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use sabir_testkit::{Reply, Script, ScriptedProvider};
+use sabir_testkit::{ProviderReply, ReplyScript, ScriptedProvider};
 use sabir_wire::Wire;
 use serde_json::json;
 
@@ -100,7 +100,7 @@ fn sec_004_to_012_secrets_in_outputs_are_written_down_nowhere() {
     let arguments = ["--approve", "all", "--output", "events", "--record", &tape_path, &prompt];
     let output = world.run(&provider, NATIVE, &arguments);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let told = provider.requests().last().unwrap().body["messages"].to_string();
+    let told = provider.received_requests().last().unwrap().body["messages"].to_string();
     let id = world.only_task();
     let said = |arguments: &[&str]| world.sabir().args(arguments).output().unwrap().stdout;
     let written = [
@@ -181,7 +181,7 @@ fn a_resumed_task_goes_on_with_the_signs() {
     let resumed =
         world.sabir_with(&provider).args(["resume", "--output", "json", &world.only_task()]).output().unwrap();
     assert_eq!(code(&resumed), 0, "{}", stderr(&resumed));
-    let told = provider.requests()[0].body.to_string();
+    let told = provider.received_requests()[0].body.to_string();
     assert!(told.contains("[redacted: GitHub token]") && !told.contains(&secret), "{told}");
 }
 
@@ -193,7 +193,7 @@ fn printed(world: &World, command: &str, change: impl Fn(&mut Command)) -> Strin
     sabir.args(["run", "--model", NATIVE.model(), "--approve", "all", "--output", "json", "go"]);
     let output = sabir.output().unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let requests = provider.requests();
+    let requests = provider.received_requests();
     let body = &requests.last().unwrap().body;
     body["messages"].as_array().unwrap().last().unwrap()["content"].to_string()
 }
@@ -229,11 +229,13 @@ fn sec_001_and_002_commands_see_no_keys() {
 
 /// Waits until the provider was asked; what it answers never comes.
 fn asked(world: &World) -> (std::process::Child, ScriptedProvider) {
-    let provider = world.provider(Script::by(|_, _| Reply::default().but(sabir_testkit::Trouble::StallBeforeHeaders)));
+    let provider = world.provider(ReplyScript::from_fn(|_, _| {
+        ProviderReply::default().with_fault(sabir_testkit::ScriptedFault::StallBeforeHeaders)
+    }));
     let mut command = world.sabir_with(&provider);
     let child = command.args(["run", "--model", NATIVE.model(), "--output", "events", "go"]).spawn().unwrap();
     let begun = Instant::now();
-    while provider.requests().is_empty() {
+    while provider.received_requests().is_empty() {
         assert!(begun.elapsed() < Duration::from_secs(60), "nothing is asked");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -296,7 +298,7 @@ fn sec_017_to_025_files_of_secrets_are_asked_about_even_where_reads_are_approved
         let judged: Vec<_> = events(&output).into_iter().filter(|event| event["kind"] == "judged").collect();
         assert_eq!(judged[0]["verdict"], "deny", "{name}: {judged:?}");
         assert!(judged[0]["reason"].as_str().unwrap().contains("secrets"), "{name}: {judged:?}");
-        let told: String = provider.requests().iter().map(|request| request.body.to_string()).collect();
+        let told: String = provider.received_requests().iter().map(|request| request.body.to_string()).collect();
         assert!(!told.contains("hush-hush"), "{name}");
     }
 }
@@ -330,7 +332,7 @@ fn sec_026_a_redirect_does_not_get_the_key() {
     let mut command = world.sabir();
     command.env("OPENAI_BASE_URL", address).env("OPENAI_API_KEY", "sk-secret-test");
     let output = command.args(["run", "--model", NATIVE.model(), "go"]).output().unwrap();
-    assert_eq!((code(&output), other.requests().len()), (7, 0), "SEC-026: {}", stderr(&output));
+    assert_eq!((code(&output), other.received_requests().len()), (7, 0), "SEC-026: {}", stderr(&output));
     assert!(count.load(Ordering::SeqCst) > 0);
 }
 
@@ -365,7 +367,7 @@ fn sec_028_what_a_file_of_secrets_holds_is_folded_on_the_screen() {
     assert!(shown.contains("… 2 lines of a file that usually holds secrets; not shown"), "SEC-028: {shown}");
     assert!(!shown.contains("hush-"), "SEC-028: {shown}");
     assert!(
-        provider.requests().last().unwrap().body.to_string().contains("hush-2"),
+        provider.received_requests().last().unwrap().body.to_string().contains("hush-2"),
         "the model gets what was approved"
     );
 }

@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use sabir_call::{Part, Role};
-use sabir_testkit::{Recorded, Reply, Script, ScriptedProvider, Trouble};
+use sabir_call::{MessagePart, Role};
+use sabir_testkit::{ProviderReply, ReceivedRequest, ReplyScript, ScriptedFault, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::headless::Desk;
@@ -17,20 +17,23 @@ use crate::world::{Turn, WAYS, Way, World, code, events, names, stderr, stdout, 
 pub(crate) const NATIVE: Way = WAYS[1];
 
 /// The first word that a task was given: its name in these tests.
-pub(crate) fn who(request: &Recorded) -> String {
+pub(crate) fn who(request: &ReceivedRequest) -> String {
     let Some(Ok(incoming)) = &request.incoming else { return String::new() };
     let first = incoming.request.messages.iter().find(|message| message.role == Role::User);
     let text = first.and_then(|message| {
-        message.parts.iter().find_map(|part| if let Part::Text { text } = part { Some(text.clone()) } else { None })
+        message
+            .parts
+            .iter()
+            .find_map(|part| if let MessagePart::Text { text } = part { Some(text.clone()) } else { None })
     });
     text.unwrap_or_default().split_whitespace().next().unwrap_or_default().to_owned()
 }
 
 /// How many results the history of a request holds.
-pub(crate) fn results(request: &Recorded) -> usize {
+pub(crate) fn results(request: &ReceivedRequest) -> usize {
     let Some(Ok(incoming)) = &request.incoming else { return 0 };
     let parts = incoming.request.messages.iter().flat_map(|message| &message.parts);
-    parts.filter(|part| matches!(part, Part::Result(_))).count()
+    parts.filter(|part| matches!(part, MessagePart::Result(_))).count()
 }
 
 pub(crate) fn new_task(message: &str) -> (&'static str, Value) {
@@ -50,17 +53,20 @@ fn write(path: &str) -> Turn {
 }
 
 /// A provider that answers each task by its first word and the results that it has.
-fn family(world: &World, play: impl Fn(&str, usize, &Recorded) -> Reply + Send + Sync + 'static) -> ScriptedProvider {
-    world.provider(Script::by(move |_, request| play(&who(request), results(request), request)))
+fn family(
+    world: &World,
+    play: impl Fn(&str, usize, &ReceivedRequest) -> ProviderReply + Send + Sync + 'static,
+) -> ScriptedProvider {
+    world.provider(ReplyScript::from_fn(move |_, request| play(&who(request), results(request), request)))
 }
 
 /// The turn as the answer to a request with so many results.
-fn say(turn: &Turn, results: usize) -> Reply {
+fn say(turn: &Turn, results: usize) -> ProviderReply {
     NATIVE.reply(turn, results + 1)
 }
 
-fn stall() -> Reply {
-    Reply::text("x").but(Trouble::StallBeforeHeaders)
+fn stall() -> ProviderReply {
+    ProviderReply::text("x").with_fault(ScriptedFault::StallBeforeHeaders)
 }
 
 fn begin(world: &World, provider: &ScriptedProvider, arguments: &[&str]) -> Command {
@@ -215,7 +221,7 @@ fn three_work_at_once_and_the_fourth_waits() {
             (who, _) => {
                 seen.insert(who.to_owned());
                 // A request that fails is sent again in a while.
-                if seen.len() < 3 { Reply::status(503) } else { say(&done(who), results) }
+                if seen.len() < 3 { ProviderReply::error_status(503) } else { say(&done(who), results) }
             }
         }
     });
@@ -232,17 +238,17 @@ fn three_work_at_once_and_the_fourth_waits() {
     assert!(at("started", 3) < at("ended", 0), "three begin before one has ended");
     assert!(at("started", 4) > at("ended", 0), "the fourth begins behind the end of one");
     assert_eq!(outcome(&log(&world, &root)), "completed");
-    let last = provider.requests().pop().unwrap().incoming.unwrap().unwrap().request;
+    let last = provider.received_requests().pop().unwrap().incoming.unwrap().unwrap().request;
     let parts = last.messages.iter().flat_map(|message| &message.parts);
     let results: Vec<_> = parts
-        .filter_map(|part| if let Part::Result(result) = part { Some(result.content.as_str()) } else { None })
+        .filter_map(|part| if let MessagePart::Result(result) = part { Some(result.content.as_str()) } else { None })
         .collect();
     assert_eq!(results, ["alpha", "beta", "gamma", "delta"], "the model reads results in the order of its calls");
 }
 
 #[test]
 fn a_subtask_that_does_not_complete_is_a_failed_call() {
-    let check = |reply: fn(usize) -> Reply, words: &str, ended: &str| {
+    let check = |reply: fn(usize) -> ProviderReply, words: &str, ended: &str| {
         let world = World::new();
         let provider = family(&world, move |who, results, _| match (who, results) {
             ("root", 0) => say(&turn("", vec![new_task("alpha")]), results),
@@ -256,10 +262,10 @@ fn a_subtask_that_does_not_complete_is_a_failed_call() {
         assert!(ending == "failed" && content.contains(words) && content.contains(&children[0]), "{ending}: {content}");
         assert_eq!(outcome(&log(&world, &children[0])), ended);
     };
-    check(|_| Reply::status(400), "the provider failed", "provider_failed");
-    check(|_| Reply::status(401), "cannot be answered as things are set up", "misconfigured");
-    check(|_| Reply::text("I think so."), "ended without completing", "unfinished");
-    let denied = |results| if results == 0 { say(&command("touch x"), 0) } else { Reply::text("No.") };
+    check(|_| ProviderReply::error_status(400), "the provider failed", "provider_failed");
+    check(|_| ProviderReply::error_status(401), "cannot be answered as things are set up", "misconfigured");
+    check(|_| ProviderReply::text("I think so."), "ended without completing", "unfinished");
+    let denied = |results| if results == 0 { say(&command("touch x"), 0) } else { ProviderReply::text("No.") };
     check(denied, "calls were denied", "denied");
 }
 
@@ -274,7 +280,7 @@ fn limits_hold_for_the_whole_family() {
     let output = run(&world, &provider, &["--max-turns", "5"]);
     assert_eq!(code(&output), 6, "{}", stderr(&output));
     // What is under way when the limit is reached is finished.
-    let asked = provider.requests().len();
+    let asked = provider.received_requests().len();
     assert!((5..=6).contains(&asked), "{asked} requests");
     let (root, children) = journals(&world);
     for task in children.iter().chain([&root]) {
@@ -404,7 +410,7 @@ fn a_killed_family_goes_on() {
             _ => say(&done("alpha is done"), results),
         });
         let mut process = begin(&world, &provider, &["--approve", "all"]).spawn().unwrap();
-        wait_until("the subtask does not come so far", || provider.requests().len() >= 4);
+        wait_until("the subtask does not come so far", || provider.received_requests().len() >= 4);
         process.kill().unwrap();
         process.wait().unwrap();
         *killed.lock().unwrap() = true;
@@ -415,14 +421,14 @@ fn a_killed_family_goes_on() {
                 tear(&world, task);
             }
         }
-        let before = provider.requests().len();
+        let before = provider.received_requests().len();
         let output = resume(&world, &provider, &root, &["--approve", "all"]);
         assert_eq!(code(&output), 0, "{torn:?}: {}", stderr(&output));
         assert_eq!(world.read("log.txt"), "once\ntwice\n", "{torn:?}");
         assert_eq!(result(&log(&world, &root)), ("done".to_owned(), "alpha is done".to_owned()));
         assert_eq!((outcome(&log(&world, &root)), outcome(&log(&world, child))), ("completed", "completed"));
         // One answer of the subtask's, one of the task's: nothing was asked again.
-        assert_eq!(provider.requests().len() - before, 2, "{torn:?}");
+        assert_eq!(provider.received_requests().len() - before, 2, "{torn:?}");
     }
 }
 
@@ -438,7 +444,7 @@ fn a_subtask_can_be_gone_on_with_alone() {
         _ => say(&done(who), results),
     });
     let mut process = begin(&world, &provider, &[]).spawn().unwrap();
-    wait_until("the subtask is not asked for", || provider.requests().len() >= 2);
+    wait_until("the subtask is not asked for", || provider.received_requests().len() >= 2);
     let (root, children) = journals(&world);
     let output = resume(&world, &provider, &children[0], &[]);
     assert!(code(&output) == 2 && stderr(&output).contains("process"), "one works on it: {}", stderr(&output));
@@ -446,10 +452,10 @@ fn a_subtask_can_be_gone_on_with_alone() {
     process.wait().unwrap();
     *stopped.lock().unwrap() = true;
     assert_eq!(code(&resume(&world, &provider, &children[0], &[])), 0);
-    let before = provider.requests().len();
+    let before = provider.received_requests().len();
     assert_eq!(code(&resume(&world, &provider, &root, &[])), 0);
     assert_eq!(result(&log(&world, &root)), ("done".to_owned(), "alpha".to_owned()));
-    assert_eq!(provider.requests().len() - before, 1, "only the task itself is asked");
+    assert_eq!(provider.received_requests().len() - before, 1, "only the task itself is asked");
     assert!(text(&world, &["check", "--task", &root]).contains("call"));
 }
 
@@ -465,7 +471,7 @@ fn an_interrupt_ends_all_and_resume_brings_all_back() {
         _ => say(&done(who), results),
     });
     let process = begin(&world, &provider, &[]).spawn().unwrap();
-    wait_until("the subtasks are not asked for", || provider.requests().len() >= 3);
+    wait_until("the subtasks are not asked for", || provider.received_requests().len() >= 3);
     let pid = process.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let output = process.wait_with_output().unwrap();
@@ -591,7 +597,7 @@ fn a_fork_begins_an_open_subtask_anew() {
         _ => say(&done(who), results),
     });
     let mut process = begin(&world, &provider, &[]).spawn().unwrap();
-    wait_until("the subtask is not asked for", || provider.requests().len() >= 2);
+    wait_until("the subtask is not asked for", || provider.received_requests().len() >= 2);
     process.kill().unwrap();
     process.wait().unwrap();
     *stopped.lock().unwrap() = true;

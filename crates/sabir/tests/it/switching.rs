@@ -1,6 +1,6 @@
 //! Switching modes through the binary: by the model, by the user, with other models, and after whatever happens to a task.
 
-use sabir_testkit::{Script, ScriptedProvider};
+use sabir_testkit::{ReplyScript, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::headless::Desk;
@@ -34,7 +34,7 @@ fn asked(provider: &ScriptedProvider) -> Vec<(String, Vec<String>)> {
         let tools = body["tools"].as_array().map(|tools| tools.iter().map(name).collect()).unwrap_or_default();
         (body["model"].as_str().unwrap().to_owned(), tools)
     };
-    provider.requests().into_iter().map(|request| one(request.body)).collect()
+    provider.received_requests().into_iter().map(|request| one(request.body)).collect()
 }
 
 fn models(provider: &ScriptedProvider) -> Vec<String> {
@@ -68,7 +68,7 @@ fn a_switch_holds_for_all_that_comes_behind_it() {
     let asked = asked(&provider);
     assert!(asked[0].1.contains(&"write_to_file".to_owned()) && !asked[0].1.contains(&"switch_mode".to_owned()));
     assert!(!asked[1].1.contains(&"write_to_file".to_owned()) && asked[1].1.contains(&"switch_mode".to_owned()));
-    let bodies: Vec<Value> = provider.requests().into_iter().map(|request| request.body).collect();
+    let bodies: Vec<Value> = provider.received_requests().into_iter().map(|request| request.body).collect();
     let [first, second] = [&bodies[0], &bodies[1]].map(|body| body["messages"].as_array().unwrap());
     assert_eq!(first[..], second[..first.len()]);
 }
@@ -126,7 +126,7 @@ fn a_program_switches_by_a_line() {
     assert!(result["content"].as_str().unwrap().contains("the mode `plan` does not change files"), "{result}");
     assert_eq!(desk.end(), ("completed".to_owned(), 0));
     assert_eq!(crate::world::names(world.work.path()), [""; 0]);
-    let last = provider.requests().last().unwrap().body.to_string();
+    let last = provider.received_requests().last().unwrap().body.to_string();
     assert!(last.contains("The user has switched to another mode. The mode is now `plan`"), "{last}");
 }
 
@@ -149,7 +149,7 @@ fn a_mode_brings_its_model() {
         let words = [words, &["--approve", "all", "--output", "events"]].concat();
         let output = world.sabir_with(&provider).args(words).output().unwrap();
         assert_eq!(code(&output), 0, "{}", stderr(&output));
-        (models(&provider), results(&events(&output)), provider.requests()[0].body.to_string())
+        (models(&provider), results(&events(&output)), provider.received_requests()[0].body.to_string())
     };
     let (models, _, body) = again(&["fork", &id]);
     assert_eq!(models, ["writer", "writer"]);
@@ -261,7 +261,7 @@ fn a_mode_of_a_resume_is_remembered() {
         let provider = world.plays(WAY, &[turn("", vec![write("a")])]);
         let words = [&["resume", &id, "--max-turns", "1", "--approve", "all", "--output", "events"], flags].concat();
         let output = world.sabir_with(&provider).args(words).output().unwrap();
-        (results(&events(&output)).pop().unwrap_or_default(), provider.requests()[0].body.to_string())
+        (results(&events(&output)).pop().unwrap_or_default(), provider.received_requests()[0].body.to_string())
     };
     assert!(resume(&[]).0.contains("the mode `plan`"));
     let (result, body) = resume(&["--mode", "code"]);
@@ -319,9 +319,9 @@ fn a_summary_says_the_mode() {
     let id = world.only_task();
     let output = world.sabir_with(&provider).args(["context", &id, "--compact", "--plain"]).output().unwrap();
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let provider = world.provider(Script::new(vec![WAY.reply(&done(), 1)]));
+    let provider = world.provider(ReplyScript::new(vec![WAY.reply(&done(), 1)]));
     world.sabir_with(&provider).args(["resume", &id, "--output", "json"]).output().unwrap();
-    let body = &provider.requests()[0].body;
+    let body = &provider.received_requests()[0].body;
     let head =
         body["messages"].as_array().unwrap().iter().find(|message| message["role"] == "user").unwrap().to_string();
     assert!(head.contains("The mode is now `plan`: look and think"), "{head}");
@@ -341,6 +341,6 @@ fn an_orchestrator_changes_nothing_itself() {
     let does_not =
         ["done", "the mode `orchestrator` does not change files", "the mode `orchestrator` does not run commands"];
     has(&does_not, &results(&events(&output)));
-    let system = provider.requests()[0].body["messages"][0].to_string();
+    let system = provider.received_requests()[0].body["messages"][0].to_string();
     assert!(system.contains("Mode: orchestrator. Divide the task into parts"), "{system}");
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use sabir_testkit::Script;
+use sabir_testkit::ReplyScript;
 use serde_json::{Value, json};
 
 use crate::world::{Turn, WAYS, Way, World, events, stderr};
@@ -118,7 +118,7 @@ fn play(section: &Section, way: Way) -> Vec<(String, String)> {
     let bodies = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&bodies);
     let (inside, outside) = (folder.clone(), home.clone());
-    let provider = world.provider(Script::by(move |at, request| {
+    let provider = world.provider(ReplyScript::from_fn(move |at, request| {
         seen.lock().unwrap().push(request.body.to_string());
         let Some(planned) = turns.get(at) else {
             let done = Turn { words: "", calls: vec![("attempt_completion", json!({"result": "done"}))] };

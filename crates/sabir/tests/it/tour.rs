@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sabir_testkit::{Reply, Script};
+use sabir_testkit::{ProviderReply, ReplyScript};
 use serde_json::{Value, json};
 
 use crate::world::{WAYS, World, code, stderr, stdout};
@@ -37,7 +37,7 @@ fn recorded() -> String {
     world.write("greet.sh", "#!/bin/sh\n# Greets the people it is given.\necho \"Hello, $1!\"\n");
     // Facts of the day would make every day's recording another one.
     world.configure("place = false\n");
-    let provider = world.provider(Script::new(REPLIES.map(|text| Reply::text(text).in_deltas(16))));
+    let provider = world.provider(ReplyScript::new(REPLIES.map(|text| ProviderReply::text(text).in_deltas(16))));
     let tape = world.home.path().join("tour.jsonl");
     let path = tape.display().to_string();
     let approve = APPROVED.map(|rule| ["--approve", rule]);

@@ -95,7 +95,7 @@ fn the_same_task_in_four_ways() {
 
 /// The tools are sent natively or taught; results are paired; the history is what this way wants.
 fn check_requests(provider: &ScriptedProvider, way: Way) {
-    let requests = provider.requests();
+    let requests = provider.received_requests();
     assert_eq!(requests.len(), 5, "{way:?}");
     assert!(requests.iter().all(|request| request.connection == 0), "one connection serves the task");
     let bodies: Vec<_> = requests.iter().map(|request| request.body.to_string()).collect();

@@ -34,7 +34,11 @@ fn every_wire_writes_the_same_history() {
     let world = World::new();
     for wire in sabir_wire::Wire::ALL {
         let out = encoded(&world, &["--wire", wire.name()], &request());
-        assert_eq!((&out["wire"], &out["path"]), (&json!(wire.name()), &json!(wire.endpoint("m-1", true))), "{out}");
+        assert_eq!(
+            (&out["wire"], &out["path"]),
+            (&json!(wire.name()), &json!(wire.endpoint_path("m-1", true))),
+            "{out}"
+        );
         let body = out["body"].to_string();
         for words in ["read_file", "a.rs", "fn a() {}", "Read a.rs.", "iVBORw0KGgo="] {
             assert!(body.contains(words), "{wire}: no {words} in {body}");

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use sabir_call::dialect::dialect;
+use sabir_call::dialect::find_dialect;
 use sabir_call::{Call, CallId, ToolSet};
-use sabir_testkit::{Reply, Script, ScriptedProvider};
+use sabir_testkit::{ProviderReply, ReplyScript, ScriptedProvider};
 use sabir_wire::Wire;
 use serde_json::{Map, Value};
 use tempfile::TempDir;
@@ -56,23 +56,23 @@ impl Way {
     }
 
     /// The turn as this way spells it; `number` counts from 1.
-    pub(crate) fn reply(self, turn: &Turn, number: usize) -> Reply {
-        let Some(dialect) = dialect(self.protocol) else {
+    pub(crate) fn reply(self, turn: &Turn, number: usize) -> ProviderReply {
+        let Some(dialect) = find_dialect(self.protocol) else {
             let calls = turn.calls.iter().enumerate();
-            return calls.fold(Reply::text(turn.words), |reply, (index, (name, arguments))| {
-                reply.call(&format!("call_{number}_{index}"), name, arguments.clone())
+            return calls.fold(ProviderReply::text(turn.words), |reply, (index, (name, arguments))| {
+                reply.with_call(&format!("call_{number}_{index}"), name, arguments.clone())
             });
         };
         let calls: Vec<_> = turn.calls.iter().map(|(name, arguments)| call(name, arguments)).collect();
         let text = if calls.is_empty() { String::new() } else { dialect.render_calls(&calls, &offered()) };
-        Reply::text(format!("{}\n\n{text}", turn.words))
+        ProviderReply::text(format!("{}\n\n{text}", turn.words))
     }
 }
 
 /// The built-in tools, as the binary knows them.
 fn offered() -> ToolSet {
-    let specs = sabir_tools::specs().into_iter().chain(sabir_agent::control::specs()).collect();
-    let more = sabir_tools::unoffered_specs().into_iter().chain(sabir_agent::control::rare_specs()).collect();
+    let specs = sabir_tools::builtin_specs().into_iter().chain(sabir_agent::control::control_specs()).collect();
+    let more = sabir_tools::unoffered_specs().into_iter().chain(sabir_agent::control::mode_dependent_specs()).collect();
     ToolSet::with_unoffered(specs, more).unwrap()
 }
 
@@ -87,13 +87,13 @@ impl World {
         Self { home: TempDir::new().unwrap(), work: TempDir::new().unwrap(), runtime }
     }
 
-    pub(crate) fn provider(&self, script: Script) -> ScriptedProvider {
+    pub(crate) fn provider(&self, script: ReplyScript) -> ScriptedProvider {
         self.runtime.block_on(ScriptedProvider::start(script)).unwrap()
     }
 
     /// A provider that plays these turns in this way, whatever is asked.
     pub(crate) fn plays(&self, way: Way, turns: &[Turn]) -> ScriptedProvider {
-        self.provider(Script::new(
+        self.provider(ReplyScript::new(
             turns.iter().enumerate().map(|(at, turn)| way.reply(turn, at + 1)).collect::<Vec<_>>(),
         ))
     }

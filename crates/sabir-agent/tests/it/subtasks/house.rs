@@ -5,15 +5,17 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use sabir_agent::control::Delegation;
+use sabir_agent::control::SubtaskRequest;
 use sabir_agent::{
-    Arguments, Attended, Cancel, Child, Completed, Driver, Heard, Household, Limits, NewTask, Opened, Origin, Outcome,
-    Permit, Progress, Question, Record, Registry, Reply, Settings, Start, Store, StoreError, Task, TaskEvent, TaskId,
-    Tool, ToolOutput, ToolWork, User,
+    CallArguments, CallPermit, CancelToken, CompletedSubtask, FrontEnd, Interactivity, NewTaskTool, ProgressSink,
+    Record, RecordStore, StoreError, SubtaskHandle, SubtaskRun, SubtaskSpawner, Task, TaskDriver, TaskEvent, TaskId,
+    TaskLimits, TaskOrigin, TaskOutcome, TaskSettings, TaskStart, Tool, ToolOutput, ToolRegistry, ToolWork,
+    UserCommand, UserQuestion, UserReply,
 };
-use sabir_call::dialect::Selection;
+use sabir_call::dialect::DialectSelection;
 use sabir_call::{
-    Answer, CallId, Cut, Event, Message, Model, ModelError, ModelErrorKind, Part, Prompted, Request, Sink, ToolSpec,
+    CallId, Event, EventSink, Message, MessagePart, Model, ModelError, ModelErrorKind, PromptedSink, Request,
+    ResponseFuture, ToolSpec, Truncation,
 };
 use sabir_policy::Access;
 use serde_json::json;
@@ -43,7 +45,7 @@ pub(super) enum Entry {
 }
 
 /// A way to speak to the subtask of that prompt.
-pub(super) type Mouth = (String, UnboundedSender<Heard>);
+pub(super) type Mouth = (String, UnboundedSender<UserCommand>);
 
 /// What everybody in the house shares.
 #[derive(Clone)]
@@ -56,20 +58,20 @@ pub(super) struct House {
     pub(super) open: Arc<Mutex<Vec<String>>>,
     /// A way to speak to subtasks, by their prompts.
     pub(super) ears: Arc<Mutex<Vec<Mouth>>>,
-    pub(super) settings: Settings,
+    pub(super) settings: TaskSettings,
 }
 
 /// A member's view: whose subtasks it makes.
 struct Parent {
     house: House,
-    start: Start,
+    start: TaskStart,
 }
 
 struct Journal(House, TaskId);
 
 struct Scripted(House, String);
 
-struct Watcher(Option<UnboundedReceiver<Heard>>);
+struct Watcher(Option<UnboundedReceiver<UserCommand>>);
 
 /// Does something that can be seen.
 struct Touch(House, TaskId);
@@ -82,7 +84,7 @@ impl House {
             asked: Arc::default(),
             open: Arc::default(),
             ears: Arc::default(),
-            settings: settings(Attended::No),
+            settings: settings(Interactivity::Headless),
         }
     }
 
@@ -123,21 +125,26 @@ impl House {
     }
 
     /// Begins the root, or goes on with it.
-    pub(super) async fn run(&self, cancel: Cancel) -> (Outcome, String, Task) {
+    pub(super) async fn run(&self, cancel: CancelToken) -> (TaskOutcome, String, Task) {
         self.hear(cancel, Watcher(None)).await
     }
 
     /// As [`run`](Self::run), with other tools.
-    pub(super) async fn run_with(&self, registry: &Registry, cancel: Cancel) -> (Outcome, String, Task) {
+    pub(super) async fn run_with(&self, registry: &ToolRegistry, cancel: CancelToken) -> (TaskOutcome, String, Task) {
         self.drive(registry, cancel, Watcher(None)).await
     }
 
-    async fn hear(&self, cancel: Cancel, user: Watcher) -> (Outcome, String, Task) {
+    async fn hear(&self, cancel: CancelToken, user: Watcher) -> (TaskOutcome, String, Task) {
         self.drive(&self.registry(&start(), self.settings.limits), cancel, user).await
     }
 
-    async fn drive(&self, registry: &Registry, cancel: Cancel, mut user: Watcher) -> (Outcome, String, Task) {
-        let settings = Settings { tools: registry.set().clone(), ..self.settings.clone() };
+    async fn drive(
+        &self,
+        registry: &ToolRegistry,
+        cancel: CancelToken,
+        mut user: Watcher,
+    ) -> (TaskOutcome, String, Task) {
+        let settings = TaskSettings { tools: registry.tool_set().clone(), ..self.settings.clone() };
         let kept = self.records(&start().task);
         let (mut task, first) = match kept.is_empty() {
             true => Some(Task::new(start(), settings)).map(|(task, first)| (task, Some(first))).unwrap(),
@@ -146,22 +153,22 @@ impl House {
         let model = Scripted(self.clone(), start().prompt);
         let mut store = Journal(self.clone(), start().task);
         let max_time = None;
-        let driver = Driver { model: &model, registry, store: &mut store, user: &mut user, cancel, max_time };
+        let driver = TaskDriver { model: &model, registry, store: &mut store, front_end: &mut user, cancel, max_time };
         let (outcome, message) = driver.run(&mut task, first, None).await;
         (outcome, message, task)
     }
 
     /// As [`run`](Self::run), with somebody who can speak to the root.
-    pub(super) async fn spoken_to(&self, ears: UnboundedReceiver<Heard>) -> (Outcome, String, Task) {
-        self.hear(Cancel::default(), Watcher(Some(ears))).await
+    pub(super) async fn spoken_to(&self, ears: UnboundedReceiver<UserCommand>) -> (TaskOutcome, String, Task) {
+        self.hear(CancelToken::default(), Watcher(Some(ears))).await
     }
 
-    fn registry(&self, start: &Start, limits: Limits) -> Registry {
+    fn registry(&self, start: &TaskStart, limits: TaskLimits) -> ToolRegistry {
         let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(Touch(self.clone(), start.task.clone()))];
         if limits.subtasks.depth > 0 {
-            tools.push(Arc::new(NewTask::new(Arc::new(Parent { house: self.clone(), start: start.clone() }))));
+            tools.push(Arc::new(NewTaskTool::new(Arc::new(Parent { house: self.clone(), start: start.clone() }))));
         }
-        Registry::new(tools).unwrap()
+        ToolRegistry::new(tools).unwrap()
     }
 
     /// Waits until so many models are at it.
@@ -172,20 +179,20 @@ impl House {
     }
 }
 
-impl Household for Parent {
-    fn child(&self, call: &CallId, delegation: &Delegation, left: Limits) -> Result<Opened, String> {
+impl SubtaskSpawner for Parent {
+    fn spawn(&self, call: &CallId, delegation: &SubtaskRequest, left: TaskLimits) -> Result<SubtaskHandle, String> {
         if let Some(mode) = &delegation.mode {
             return Err(format!("There is no mode `{mode}`."));
         }
-        let (house, task) = (self.house.clone(), self.start.task.child(call));
+        let (house, task) = (self.house.clone(), self.start.task.child_id(call));
         let (depth, todos) = (self.start.depth() + 1, delegation.todos.as_ref().map(|todos| todos.text().to_owned()));
-        let from = Some(Origin::Subtask { task: self.start.task.clone(), call: call.clone(), depth, todos });
-        let start = Start { task: task.clone(), prompt: delegation.message.clone(), from, ..start() };
+        let from = Some(TaskOrigin::Subtask { task: self.start.task.clone(), call: call.clone(), depth, todos });
+        let start = TaskStart { task: task.clone(), prompt: delegation.message.clone(), from, ..start() };
         let registry = house.registry(&start, left);
-        let settings = Settings { tools: registry.set().clone(), limits: left, ..house.settings.clone() };
+        let settings = TaskSettings { tools: registry.tool_set().clone(), limits: left, ..house.settings.clone() };
         let kept = house.records(&task);
-        if let Some(completed) = Completed::of(&kept) {
-            return Ok(Opened::Completed(completed));
+        if let Some(completed) = CompletedSubtask::from_records(&kept) {
+            return Ok(SubtaskHandle::Completed(completed));
         }
         let prompt = start.prompt.clone();
         let (task, first) = match kept.is_empty() {
@@ -194,19 +201,19 @@ impl Household for Parent {
         };
         let (mouth, ears) = unbounded_channel();
         house.ears.lock().unwrap().push((prompt.clone(), mouth));
-        Ok(Opened::Working(Box::new(Child {
-            store: Box::new(Journal(house.clone(), task.start().task.clone())),
+        Ok(SubtaskHandle::Working(Box::new(SubtaskRun {
+            store: Box::new(Journal(house.clone(), task.start_record().task.clone())),
             task,
             first,
             registry,
             model: Arc::new(Scripted(house, prompt)),
-            user: Box::new(Watcher(Some(ears))),
+            front_end: Box::new(Watcher(Some(ears))),
             max_time: None,
         })))
     }
 }
 
-impl Store for Journal {
+impl RecordStore for Journal {
     fn append(&mut self, record: &Record) -> Result<(), StoreError> {
         self.0.entries.lock().unwrap().push(Entry::Kept(self.1.clone(), record.clone()));
         Ok(())
@@ -214,7 +221,7 @@ impl Store for Journal {
 }
 
 impl Model for Scripted {
-    fn answer<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn Sink + Send)) -> Answer<'a> {
+    fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
         let Self(house, prompt) = self;
         house.asked.fetch_add(1, Ordering::SeqCst);
         house.open.lock().unwrap().push(prompt.clone());
@@ -226,10 +233,10 @@ impl Model for Scripted {
                 Say::Hang => std::future::pending().await,
                 Say::Fail(kind) => Err(ModelError { kind, message: "no".to_owned() }),
                 Say::Text(text) => {
-                    let pass = |event: Event<'_>| sink.event(event);
-                    let mut prompted = Prompted::new(Selection::AUTO, &request.tools, pass);
-                    prompted.event(Event::Text { text: &text });
-                    let _ = prompted.finish(Cut::Ended);
+                    let pass = |event: Event<'_>| sink.push_event(event);
+                    let mut prompted = PromptedSink::new(DialectSelection::AUTO, &request.tools, pass);
+                    prompted.push_event(Event::Text { text: &text });
+                    let _ = prompted.finish(Truncation::Ended);
                     Ok(())
                 }
             };
@@ -239,15 +246,15 @@ impl Model for Scripted {
     }
 }
 
-impl User for Watcher {
-    fn show(&mut self, _: TaskEvent<'_>) {}
+impl FrontEnd for Watcher {
+    fn on_event(&mut self, _: TaskEvent<'_>) {}
 
-    fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
+    fn commands(&mut self) -> Option<UnboundedReceiver<UserCommand>> {
         self.0.take()
     }
 
-    fn ask<'a>(&'a mut self, _: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        Box::pin(std::future::ready(Reply::Leave))
+    fn request<'a>(&'a mut self, _: &'a UserQuestion) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
+        Box::pin(std::future::ready(UserReply::Leave))
     }
 }
 
@@ -257,15 +264,15 @@ impl Tool for Touch {
         ToolSpec::new("touch", "", schema)
     }
 
-    fn reads_only(&self) -> bool {
+    fn is_read_only(&self) -> bool {
         false
     }
 
-    fn access(&self, arguments: &Arguments) -> Access {
+    fn call_access(&self, arguments: &CallArguments) -> Access {
         Access::Write { path: arguments["path"].as_str().unwrap().to_owned(), protected: None }
     }
 
-    fn run<'a>(&'a self, _: &'a Permit, arguments: &'a Arguments, _: Progress<'a>) -> ToolWork<'a> {
+    fn run<'a>(&'a self, _: &'a CallPermit, arguments: &'a CallArguments, _: ProgressSink<'a>) -> ToolWork<'a> {
         let path = arguments["path"].as_str().unwrap().to_owned();
         Box::pin(async move {
             self.0.entries.lock().unwrap().push(Entry::Touched(self.1.clone(), path));
@@ -277,7 +284,7 @@ impl Tool for Touch {
 /// The results in a history, as `name ending: content`, in their order.
 pub(super) fn results(history: &[Message]) -> Vec<String> {
     let results = history.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
-        Part::Result(result) => {
+        MessagePart::Result(result) => {
             Some(format!("{} {}: {}", result.name, format!("{:?}", result.ending).to_lowercase(), result.content))
         }
         _ => None,

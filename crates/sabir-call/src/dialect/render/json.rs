@@ -6,19 +6,19 @@ use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::Pair;
+use super::NamedCall;
 use crate::dialect::grammar::JsonCalls;
 
 /// An object as JSON text.
-pub(super) fn object(map: &Map<String, Value>) -> String {
+pub(super) fn render_object(map: &Map<String, Value>) -> String {
     let mut bytes = Vec::new();
     // Writing JSON values to memory cannot fail.
-    let _ = map.serialize(&mut Serializer::with_formatter(&mut bytes, Spaced));
+    let _ = map.serialize(&mut Serializer::with_formatter(&mut bytes, SpacedFormatter));
     String::from_utf8(bytes).unwrap_or_default()
 }
 
 /// A call with its name inside.
-pub(super) fn named(table: &JsonCalls, at: usize, (name, arguments): &Pair<'_>) -> String {
+pub(super) fn render_named_call(table: &JsonCalls, at: usize, (name, arguments): &NamedCall<'_>) -> String {
     let (name_key, arguments_key, id_key) = table.keys;
     let mut call = Map::new();
     if let Some(key) = id_key {
@@ -26,12 +26,12 @@ pub(super) fn named(table: &JsonCalls, at: usize, (name, arguments): &Pair<'_>) 
     }
     call.insert(name_key.to_owned(), json!(name));
     call.insert(arguments_key.to_owned(), Value::Object((*arguments).clone()));
-    object(&call)
+    render_object(&call)
 }
 
-struct Spaced;
+struct SpacedFormatter;
 
-impl Formatter for Spaced {
+impl Formatter for SpacedFormatter {
     fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
         writer.write_all(if first { b"" } else { b", " })
     }

@@ -2,16 +2,16 @@
 
 use serde_json::{Map, Value};
 
-use crate::dialect::grammar::{NameIn, Notation, Tagged, Tags};
-use crate::dialect::{Dialect, Selection};
-use crate::draft::{Draft, DraftCall, DraftState};
-use crate::event::{ArgForm, Cut};
-use crate::reader::Reader;
-use crate::tool::{ToolSet, type_of};
+use crate::dialect::grammar::{NamePosition, TagNotation, TagScheme, TaggedCalls};
+use crate::dialect::{Dialect, DialectSelection};
+use crate::draft::{DraftCall, DraftResponse, DraftState};
+use crate::event::{ArgForm, Truncation};
+use crate::reader::CallReader;
+use crate::tool::{ToolSet, json_type_name};
 
 /// How strings are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Style {
+enum StringStyle {
     /// Raw; several lines on lines of their own.
     Lines,
     /// Raw, right between the tags.
@@ -21,23 +21,23 @@ enum Style {
 }
 
 /// An argument's text and how it is to be marked.
-struct Spelled {
+struct RenderedValue {
     text: String,
     json: bool,
 }
 
 /// One call, the `at`-th of its run, in the simplest style that reads back as it was.
-pub(super) fn call(
+pub(super) fn render_tagged_call(
     dialect: &Dialect,
-    tagged: &Tagged,
+    tagged: &TaggedCalls,
     (at, name): (usize, &str),
     arguments: &Map<String, Value>,
     tools: &ToolSet,
 ) -> String {
     let mut text = String::new();
-    for style in [Style::Lines, Style::Inline, Style::Json] {
-        text = write(tagged, (at, name), arguments, style);
-        if style == Style::Json || reads_back(dialect, &text, name, arguments, tools) {
+    for style in [StringStyle::Lines, StringStyle::Inline, StringStyle::Json] {
+        text = write_call(tagged, (at, name), arguments, style);
+        if style == StringStyle::Json || reads_back(dialect, &text, name, arguments, tools) {
             break;
         }
     }
@@ -45,15 +45,17 @@ pub(super) fn call(
 }
 
 /// One call without that proof.
-pub(super) fn example(tagged: &Tagged, name: &str, arguments: &Map<String, Value>) -> String {
-    write(tagged, (0, name), arguments, Style::Lines)
+pub(super) fn render_tagged_example(tagged: &TaggedCalls, name: &str, arguments: &Map<String, Value>) -> String {
+    write_call(tagged, (0, name), arguments, StringStyle::Lines)
 }
 
 /// Calls with their wrappers.
-pub(super) fn wrap(tagged: &Tagged, calls: &[String]) -> String {
-    let feed = tagged.feed();
+pub(super) fn wrap_calls(tagged: &TaggedCalls, calls: &[String]) -> String {
+    let feed = tagged.line_separator();
     let wrapped = |inner: &str| match tagged.wrappers.first() {
-        Some(name) => format!("{}{feed}{inner}{feed}{}", tagged.open(name, ""), tagged.close(name)),
+        Some(name) => {
+            format!("{}{feed}{inner}{feed}{}", tagged.render_open_tag(name, ""), tagged.render_close_tag(name))
+        }
         None => inner.to_owned(),
     };
     let section = |at: usize, inner: &str| match tagged.sections.get(at) {
@@ -67,42 +69,54 @@ pub(super) fn wrap(tagged: &Tagged, calls: &[String]) -> String {
     section(0, &if tagged.each { all } else { wrapped(&all) })
 }
 
-fn write(tagged: &Tagged, (at, name): (usize, &str), arguments: &Map<String, Value>, style: Style) -> String {
-    let feed = tagged.feed();
+fn write_call(
+    tagged: &TaggedCalls,
+    (at, name): (usize, &str),
+    arguments: &Map<String, Value>,
+    style: StringStyle,
+) -> String {
+    let feed = tagged.line_separator();
     let (open, close) = match tagged.tags {
-        Tags::Own => (tagged.open(name, ""), tagged.close(name)),
-        Tags::Fixed { call, call_name, .. } => {
+        TagScheme::Own => (tagged.render_open_tag(name, ""), tagged.render_close_tag(name)),
+        TagScheme::Fixed { call, call_name, .. } => {
             let number = match tagged.notation {
-                Notation::Delimited { .. } => format!(" index=\"{at}\""),
+                TagNotation::Delimited { .. } => format!(" index=\"{at}\""),
                 _ => String::new(),
             };
-            (tagged.open(call, &format!("{}{number}", call_name.spell(name))), tagged.close(call))
+            (
+                tagged.render_open_tag(call, &format!("{}{number}", call_name.render_name(name))),
+                tagged.render_close_tag(call),
+            )
         }
-        Tags::Keyed { call, .. } => (format!("{}{name}", tagged.open(call, "")), tagged.close(call)),
+        TagScheme::Keyed { call, .. } => {
+            (format!("{}{name}", tagged.render_open_tag(call, "")), tagged.render_close_tag(call))
+        }
     };
-    let arguments = arguments.iter().map(|(name, value)| argument(tagged, name, value, style) + feed);
+    let arguments = arguments.iter().map(|(name, value)| render_argument(tagged, name, value, style) + feed);
     format!("{open}{feed}{}{close}", arguments.collect::<String>())
 }
 
-fn argument(tagged: &Tagged, name: &str, value: &Value, style: Style) -> String {
-    let Spelled { text, json } = style.spell(value, tagged.pairs());
+fn render_argument(tagged: &TaggedCalls, name: &str, value: &Value, style: StringStyle) -> String {
+    let RenderedValue { text, json } = style.render_value(value, tagged.has_value_lines());
     let mark = if json { " encoding=\"json\"" } else { "" };
     match tagged.tags {
-        Tags::Own => format!("{}{text}{}", tagged.open(name, mark), tagged.close(name)),
-        Tags::Keyed { key, value, .. } => format!(
+        TagScheme::Own => format!("{}{text}{}", tagged.render_open_tag(name, mark), tagged.render_close_tag(name)),
+        TagScheme::Keyed { key, value, .. } => format!(
             "{}{name}{}{}{}{text}{}",
-            tagged.open(key, ""),
-            tagged.close(key),
-            tagged.feed(),
-            tagged.open(value, mark),
-            tagged.close(value)
+            tagged.render_open_tag(key, ""),
+            tagged.render_close_tag(key),
+            tagged.line_separator(),
+            tagged.render_open_tag(value, mark),
+            tagged.render_close_tag(value)
         ),
-        Tags::Fixed { argument: "", .. } => format!("{}{text}{}", tagged.open(name, mark), tagged.close(name)),
-        Tags::Fixed { argument, argument_name, typed, .. } => {
+        TagScheme::Fixed { argument: "", .. } => {
+            format!("{}{text}{}", tagged.render_open_tag(name, mark), tagged.render_close_tag(name))
+        }
+        TagScheme::Fixed { argument, argument_name, typed, .. } => {
             let mark = match typed {
                 // The type is told by its name where there are more than two.
                 Some((key, yes, "json")) => {
-                    let kind = if json || !value.is_string() { type_of(value) } else { yes };
+                    let kind = if json || !value.is_string() { json_type_name(value) } else { yes };
                     let kind = if json && value.is_string() { "json" } else { kind };
                     format!(" {key}=\"{kind}\"")
                 }
@@ -111,26 +125,26 @@ fn argument(tagged: &Tagged, name: &str, value: &Value, style: Style) -> String 
                 }
                 None => mark.to_owned(),
             };
-            let open = tagged.open(argument, &format!("{}{mark}", argument_name.spell(name)));
-            format!("{open}{text}{}", tagged.close(argument))
+            let open = tagged.render_open_tag(argument, &format!("{}{mark}", argument_name.render_name(name)));
+            format!("{open}{text}{}", tagged.render_close_tag(argument))
         }
     }
 }
 
-impl Tagged {
+impl TaggedCalls {
     /// What stands between tags: where tags are special tokens, nothing.
-    fn feed(&self) -> &'static str {
-        if matches!(self.notation, Notation::Angle) { "\n" } else { "" }
+    fn line_separator(&self) -> &'static str {
+        if matches!(self.notation, TagNotation::Angle) { "\n" } else { "" }
     }
 
     /// Every value stands on lines of its own.
-    fn pairs(&self) -> bool {
-        matches!(self.tags, Tags::Fixed { argument_name: NameIn::Equals, .. })
+    fn has_value_lines(&self) -> bool {
+        matches!(self.tags, TagScheme::Fixed { argument_name: NamePosition::Equals, .. })
     }
 }
 
-impl NameIn {
-    fn spell(self, name: &str) -> String {
+impl NamePosition {
+    fn render_name(self, name: &str) -> String {
         match self {
             Self::Attribute(key) => format!(" {key}=\"{name}\""),
             Self::Equals => format!("={name}"),
@@ -138,18 +152,18 @@ impl NameIn {
     }
 }
 
-impl Style {
-    fn spell(self, value: &Value, pairs: bool) -> Spelled {
-        let raw = |text: String| Spelled { text, json: false };
+impl StringStyle {
+    fn render_value(self, value: &Value, pairs: bool) -> RenderedValue {
+        let raw = |text: String| RenderedValue { text, json: false };
         match (value, self) {
             (Value::String(text), Self::Json) if text.contains(['<', '\r', ']']) => {
                 let text = Value::String(text.clone()).to_string().replace('<', "\\u003c").replace(']', "\\u005d");
-                Spelled { text, json: true }
+                RenderedValue { text, json: true }
             }
             (Value::String(text), Self::Inline) => raw(text.clone()),
             (Value::String(text), _) if pairs || text.contains('\n') => raw(format!("\n{text}\n")),
             (Value::String(text), _) => raw(text.clone()),
-            (other, Self::Json) => Spelled { text: other.to_string().replace('<', "\\u003c"), json: true },
+            (other, Self::Json) => RenderedValue { text: other.to_string().replace('<', "\\u003c"), json: true },
             (other, _) if pairs => raw(format!("\n{other}\n")),
             (other, _) => raw(other.to_string()),
         }
@@ -157,10 +171,10 @@ impl Style {
 }
 
 fn reads_back(dialect: &Dialect, text: &str, name: &str, arguments: &Map<String, Value>, tools: &ToolSet) -> bool {
-    let mut draft = Draft::default();
-    let mut reader = Reader::new(Selection(Some(dialect.name)), tools);
+    let mut draft = DraftResponse::default();
+    let mut reader = CallReader::new(DialectSelection(Some(dialect.name)), tools);
     reader.push(text, &mut draft);
-    reader.finish(Cut::Ended, &mut draft);
+    reader.finish(Truncation::Ended, &mut draft);
     let [call] = draft.calls().collect::<Vec<_>>()[..] else { return false };
     let whole = call.name == name && call.state == DraftState::Closed && draft.errors_of(call.index).next().is_none();
     whole && call.arguments.len() == arguments.len() && same_arguments(call, arguments)

@@ -2,18 +2,18 @@
 
 use proptest::prelude::*;
 
-use super::Gemma;
+use super::GemmaRegionParser;
 use crate::dialect::gemma::render_gemma;
 use crate::dialect::grammar::GemmaCalls;
-use crate::event::Cut;
-use crate::reader::python::harness::{any_arguments, chunks, cut_anywhere, drive, in_every_split};
+use crate::event::Truncation;
+use crate::reader::python::harness::{any_arguments, cut_anywhere, in_every_split, run_parser, split_chunks};
 
 static FOUR: GemmaCalls = GemmaCalls { open: "<|tool_call>", close: "<tool_call|>", quote: "<|\"|>" };
 static SMALL: GemmaCalls =
     GemmaCalls { open: "<start_function_call>", close: "<end_function_call>", quote: "<escape>" };
 
-fn new(grammar: &'static GemmaCalls) -> impl Fn() -> Gemma {
-    move || Gemma::new((grammar, false), "d", 3, 0)
+fn new(grammar: &'static GemmaCalls) -> impl Fn() -> GemmaRegionParser {
+    move || GemmaRegionParser::new((grammar, false), "d", 3, 0)
 }
 
 #[track_caller]
@@ -27,7 +27,7 @@ fn check(grammar: &'static GemmaCalls, text: &str, expected: &str) {
 #[track_caller]
 fn value(source: &str) -> String {
     let driven = in_every_split(&format!("call:f{{a:{source}}}<tool_call|>"), new(&FOUR));
-    let argument = driven.draft.call(3).and_then(|call| call.arguments.first());
+    let argument = driven.draft.call_by_index(3).and_then(|call| call.arguments.first());
     let mut line = argument.map_or(String::new(), |it| format!("{:?} {}", it.form, it.text));
     for fault in &driven.draft.faults {
         // The source stands behind `call:f{a:`.
@@ -143,8 +143,8 @@ fn what_is_cut_is_never_closed() {
 #[test]
 fn little_is_held() {
     let call = "call:ffffffffffffffffffffff{k:<|\"|>v<|v<|\"|>,kkkkkkkkkkkkkkkkkkk:[1.5,null]}\n<tool_call|>";
-    let driven = drive(&mut new(&FOUR)(), chunks(call, 1), Cut::Ended);
-    assert_eq!(driven.runnable().len(), 1);
+    let driven = run_parser(&mut new(&FOUR)(), split_chunks(call, 1), Truncation::Ended);
+    assert_eq!(driven.runnable_calls().len(), 1);
     assert!(driven.held < FOUR.close.len(), "{}", driven.held);
 }
 
@@ -199,6 +199,6 @@ proptest! {
         let text = render_gemma("srv.tool-2", &arguments, grammar.quote) + grammar.close;
         let driven = in_every_split(&text, new(grammar));
         prop_assert_eq!(driven.over, Some(text.len()));
-        prop_assert_eq!(driven.runnable(), [("srv.tool-2".to_owned(), arguments)], "{}", text);
+        prop_assert_eq!(driven.runnable_calls(), [("srv.tool-2".to_owned(), arguments)], "{}", text);
     }
 }

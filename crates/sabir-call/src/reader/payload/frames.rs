@@ -10,7 +10,7 @@ use crate::fault::Span;
 
 /// A bracket that is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Frame {
+pub(super) enum BracketFrame {
     /// An array of calls.
     List,
     /// A call's object.
@@ -23,19 +23,19 @@ pub(super) enum Frame {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Frames {
+pub(super) struct FrameStack {
     levels: u64,
     depth: u8,
     /// Strings in single quotes in wrappers, which the next call tells, with the level of each wrapper.
-    slips: Option<Box<Slips>>,
+    slips: Option<Box<QuoteSpans>>,
 }
 
 #[derive(Debug, Default)]
-struct Slips {
+struct QuoteSpans {
     all: Vec<(u8, Span)>,
 }
 
-impl Frames {
+impl FrameStack {
     pub(super) fn len(&self) -> usize {
         usize::from(self.depth)
     }
@@ -45,41 +45,41 @@ impl Frames {
     }
 
     /// The innermost bracket.
-    pub(super) fn last(&self) -> Option<Frame> {
-        self.outward().next()
+    pub(super) fn last(&self) -> Option<BracketFrame> {
+        self.innermost_first().next()
     }
 
     /// From the innermost bracket on.
-    pub(super) fn outward(&self) -> impl Iterator<Item = Frame> {
+    pub(super) fn innermost_first(&self) -> impl Iterator<Item = BracketFrame> {
         let levels = self.levels;
         (0..self.depth).map(move |up| match levels >> (2 * u32::from(up)) & 3 {
-            0 => Frame::List,
-            1 => Frame::Item,
-            2 => Frame::Inner,
-            _ => Frame::Wrapper,
+            0 => BracketFrame::List,
+            1 => BracketFrame::Item,
+            2 => BracketFrame::Inner,
+            _ => BracketFrame::Wrapper,
         })
     }
 
-    pub(super) fn push(&mut self, frame: Frame) {
+    pub(super) fn push(&mut self, frame: BracketFrame) {
         let kind = match frame {
-            Frame::List => 0,
-            Frame::Item => 1,
-            Frame::Inner => 2,
-            Frame::Wrapper => 3,
+            BracketFrame::List => 0,
+            BracketFrame::Item => 1,
+            BracketFrame::Inner => 2,
+            BracketFrame::Wrapper => 3,
         };
         self.levels = self.levels << 2 | kind;
         self.depth += 1;
     }
 
     /// Opens a wrapper with its string in single quotes.
-    pub(super) fn wrap(&mut self, slip: Option<Span>) {
-        self.push(Frame::Wrapper);
+    pub(super) fn push_wrapper(&mut self, slip: Option<Span>) {
+        self.push(BracketFrame::Wrapper);
         if let Some(slip) = slip {
             self.slips.get_or_insert_default().all.push((self.depth, slip));
         }
     }
 
-    pub(super) fn pop(&mut self) -> Option<Frame> {
+    pub(super) fn pop(&mut self) -> Option<BracketFrame> {
         let last = self.last()?;
         // What no call has told by then, none will.
         if let Some(slips) = &mut self.slips {
@@ -95,7 +95,7 @@ impl Frames {
     }
 
     /// The strings in single quotes that have not been told.
-    pub(super) fn take_slips(&mut self) -> impl Iterator<Item = Span> + use<> {
+    pub(super) fn take_quote_spans(&mut self) -> impl Iterator<Item = Span> + use<> {
         self.slips.take().into_iter().flat_map(|slips| slips.all).map(|(_, slip)| slip)
     }
 }

@@ -5,9 +5,9 @@ mod line;
 
 use proptest::prelude::*;
 
-use super::{Head, Markers, Payload};
-use crate::event::{Certainty, Cut};
-use crate::reader::region::{Region, Taken, View};
+use super::{JsonRegionParser, ParsedHeader, RegionMarkers};
+use crate::event::{Certainty, Truncation};
+use crate::reader::region::{RegionParser, RegionProgress, TextView};
 use line::Line;
 
 /// Where the text stands in the assistant text.
@@ -29,27 +29,27 @@ const LONE: Kind = Kind { close: "", stop: false, headed: true };
 const LIST: Kind = Kind { close: "[/TOOL_CALLS]", stop: true, headed: false };
 
 /// Does what the reader does: shows the machine what it has not taken. `cuts` are the ends of the chunks.
-fn read(kind: Kind, text: &str, cuts: impl Iterator<Item = usize>, why: Cut) -> String {
+fn read(kind: Kind, text: &str, cuts: impl Iterator<Item = usize>, why: Truncation) -> String {
     let mut out = Line::default();
-    let markers = Markers { dialect: "test", close: kind.close, stop: kind.stop, sure: Certainty::Certain };
-    let head = Head { index: 0, id: None, name: "f", at: OFFSET - 2, name_at: OFFSET - 1 };
+    let markers = RegionMarkers { dialect: "test", close: kind.close, stop: kind.stop, sure: Certainty::Certain };
+    let head = ParsedHeader { index: 0, id: None, name: "f", at: OFFSET - 2, name_at: OFFSET - 1 };
     let mut payload = match kind.headed {
-        true => Payload::arguments(markers, head, &mut out),
-        false => Payload::calls(markers, 0, OFFSET - 2),
+        true => JsonRegionParser::for_arguments(markers, head, &mut out),
+        false => JsonRegionParser::for_calls(markers, 0, OFFSET - 2),
     };
     let (mut from, mut shown) = (0, 0);
     for end in cuts.chain([text.len(), text.len()]).map(|end| text.ceil_char_boundary(end)) {
         let last = shown == text.len();
         let chunk = text.get(shown..end.max(shown)).unwrap();
         shown = end.max(shown);
-        if from + chunk.len() == shown && !chunk.is_empty() && payload.take(chunk, &mut out) {
+        if from + chunk.len() == shown && !chunk.is_empty() && payload.take_chunk(chunk, &mut out) {
             from = shown;
             continue;
         }
-        let view = View { text: text.get(from..shown).unwrap(), offset: OFFSET + from, last };
-        match payload.read(view, &mut out) {
-            Taken::More(taken) => from += taken,
-            Taken::Over(taken) => {
+        let view = TextView { text: text.get(from..shown).unwrap(), offset: OFFSET + from, last };
+        match payload.parse_view(view, &mut out) {
+            RegionProgress::More(taken) => from += taken,
+            RegionProgress::Over(taken) => {
                 from += taken;
                 assert!(!out.open.contains(&true), "{}: {text}", out.text);
                 out.text += &format!("over@{from} next{}", payload.next_index());
@@ -60,17 +60,17 @@ fn read(kind: Kind, text: &str, cuts: impl Iterator<Item = usize>, why: Cut) -> 
             break;
         }
     }
-    payload.cut(why, OFFSET + text.len(), &mut out);
+    payload.cut_region(why, OFFSET + text.len(), &mut out);
     assert!(!out.open.contains(&true), "{}: {text}", out.text);
     out.text.trim_end().to_owned()
 }
 
 fn check(kind: Kind, text: &str, expected: &str) {
-    assert_eq!(read(kind, text, std::iter::empty(), Cut::Ended), expected, "{text}");
-    let bytes = read(kind, text, 0..text.len(), Cut::Ended);
+    assert_eq!(read(kind, text, std::iter::empty(), Truncation::Ended), expected, "{text}");
+    let bytes = read(kind, text, 0..text.len(), Truncation::Ended);
     assert_eq!(bytes, expected, "byte by byte: {text}");
     for cut in 0..text.len() {
-        let split = read(kind, text, std::iter::once(cut), Cut::Ended);
+        let split = read(kind, text, std::iter::once(cut), Truncation::Ended);
         assert_eq!(split, expected, "cut at {cut}: {text}");
     }
 }
@@ -130,14 +130,15 @@ const KINDS: [Kind; 6] = [TAG, STOP, BARE, HEAD, LONE, LIST];
 /// Texts too long to be cut at every byte.
 fn check_long(kind: Kind, text: &str, expected: &str) {
     for size in [1000, 4096, text.len()] {
-        let line = read(kind, text, (1..).map(|count| count * size).take_while(|end| *end < text.len()), Cut::Ended);
+        let line =
+            read(kind, text, (1..).map(|count| count * size).take_while(|end| *end < text.len()), Truncation::Ended);
         assert_eq!(line, expected, "in chunks of {size}");
     }
 }
 
 #[test]
 fn a_machine_is_small() {
-    let size = size_of::<Payload>();
+    let size = size_of::<JsonRegionParser>();
     assert!(size <= 512, "{size} bytes");
 }
 
@@ -174,7 +175,7 @@ proptest! {
         text in texts(),
         kind in prop::sample::select(&KINDS[..]),
         cuts in prop::collection::vec(0usize..200, 0..6),
-        why in prop::sample::select(&[Cut::Ended, Cut::Limit][..]),
+        why in prop::sample::select(&[Truncation::Ended, Truncation::Limit][..]),
     ) {
         let mut cuts: Vec<usize> = cuts.into_iter().filter(|cut| *cut < text.len()).collect();
         cuts.sort_unstable();

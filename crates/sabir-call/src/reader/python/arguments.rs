@@ -1,110 +1,112 @@
 //! Inside a call: its arguments.
 
-use crate::event::Sink;
+use crate::event::EventSink;
 use crate::fault::{Fault, FaultKind, Span};
 
-use super::literal::{Reached, Scope};
-use super::word::in_name;
-use super::{Python, State, rest};
-use crate::reader::region::{Next, View};
+use super::literal::{LiteralProgress, ValueScope};
+use super::word_buffer::is_name_byte;
+use super::{PythonRegionParser, PythonState, rest_from};
+use crate::reader::region::{StepOutcome, TextView};
 
-impl Python {
+impl PythonRegionParser {
     /// Between names and values.
-    pub(super) fn inside(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
-        let text = rest(view, at);
+    pub(super) fn parse_arguments(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
+        let text = rest_from(view, at);
         let byte = text.as_bytes().first().copied().unwrap_or_default();
         let close = if self.call.spread { b'}' } else { b')' };
         let next = match (self.state, byte) {
-            (State::Argument | State::Comma, b')') if !self.call.spread => {
+            (PythonState::Argument | PythonState::Comma, b')') if !self.call.spread => {
                 self.call.end = view.offset + at + 1;
-                State::Closed
+                PythonState::Closed
             }
-            (State::Key | State::Comma, b'}') if self.call.spread => {
+            (PythonState::Key | PythonState::Comma, b'}') if self.call.spread => {
                 self.call.spread = false;
-                State::Comma
+                PythonState::Comma
             }
-            (State::Comma, b',') if self.call.spread => State::Key,
-            (State::Comma, b',') => State::Argument,
-            (State::Argument, b'*') => {
+            (PythonState::Comma, b',') if self.call.spread => PythonState::Key,
+            (PythonState::Comma, b',') => PythonState::Argument,
+            (PythonState::Argument, b'*') => {
                 if text.len() == 1 {
-                    return Next::Wait(at);
+                    return StepOutcome::Wait(at);
                 }
                 if !text.starts_with("**") {
-                    return self.positional(view, at, 1, out);
+                    return self.reject_positional(view, at, 1, out);
                 }
-                self.state = State::Spread;
-                return Next::To(at + 2);
+                self.state = PythonState::Spread;
+                return StepOutcome::To(at + 2);
             }
-            (State::Argument, _) if in_name(byte) => {
+            (PythonState::Argument, _) if is_name_byte(byte) => {
                 self.word.clear();
-                self.state = State::ArgumentName;
-                return Next::To(at);
+                self.state = PythonState::ArgumentName;
+                return StepOutcome::To(at);
             }
-            (State::Argument, _) => {
+            (PythonState::Argument, _) => {
                 let len = text.chars().next().map_or(0, char::len_utf8);
-                return self.positional(view, at, len, out);
+                return self.reject_positional(view, at, len, out);
             }
-            (State::Equals, b'=') | (State::Colon, b':') => return self.begin_value(view, at, out),
-            (State::Spread, b'{') => {
+            (PythonState::Equals, b'=') | (PythonState::Colon, b':') => return self.begin_value(view, at, out),
+            (PythonState::Spread, b'{') => {
                 self.call.spread = true;
-                State::Key
+                PythonState::Key
             }
-            (State::Key, _) => {
+            (PythonState::Key, _) => {
                 self.literal.begin_name();
-                self.state = State::KeyText;
-                return Next::To(at);
+                self.state = PythonState::KeyText;
+                return StepOutcome::To(at);
             }
-            (State::Equals, _) => {
+            (PythonState::Equals, _) => {
                 let end = self.call.end;
                 let span = Span::new(end.saturating_sub(self.word.len()), end);
-                return self.unnamed(span, view, at, out);
+                return self.reject_unnamed(span, view, at, out);
             }
-            (State::Colon, _) => return self.wrong(view, at, "`:` was expected behind the name", out),
-            (State::Spread, _) => return self.wrong(view, at, "`{` was expected behind `**`", out),
+            (PythonState::Colon, _) => {
+                return self.report_unexpected(view, at, "`:` was expected behind the name", out);
+            }
+            (PythonState::Spread, _) => return self.report_unexpected(view, at, "`{` was expected behind `**`", out),
             _ => {
                 let expected = format!("`,` or `{}` was expected behind the value", char::from(close));
-                return self.wrong(view, at, &expected, out);
+                return self.report_unexpected(view, at, &expected, out);
             }
         };
         self.state = next;
-        Next::To(at + 1)
+        StepOutcome::To(at + 1)
     }
 
     /// The name of an argument is known, and its value begins behind that byte.
-    fn begin_value(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
+    fn begin_value(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
         let span = Span::new(view.offset + at, view.offset + at + 1);
-        let name = if self.state == State::Colon { self.literal.name() } else { self.word.as_str() };
-        if !self.call.given.add(name, self.call.index, span, out) {
+        let name = if self.state == PythonState::Colon { self.literal.name() } else { self.word.as_str() };
+        if !self.call.given.add_name(name, self.call.index, span, out) {
             return self.give_up(view.offset, at, out);
         }
-        self.word.free();
+        self.word.release_memory();
         self.literal.begin_value();
-        self.state = State::Value;
-        Next::To(at + 1)
+        self.state = PythonState::Value;
+        StepOutcome::To(at + 1)
     }
 
     /// Inside a value or a quoted name.
-    pub(super) fn value(&mut self, view: View<'_>, from: usize, out: &mut dyn Sink) -> Next {
-        let name = if self.state == State::KeyText { "**" } else { self.call.given.last() };
-        let scope = Scope { view, index: self.call.index, name };
-        match self.literal.read(scope, from, out) {
-            Reached::More(at) => Next::Wait(at),
-            Reached::End(at) => {
-                self.state = if self.state == State::KeyText { State::Colon } else { State::Comma };
-                Next::To(at)
+    pub(super) fn read_value(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
+        let name = if self.state == PythonState::KeyText { "**" } else { self.call.given.current_name() };
+        let scope = ValueScope { view, index: self.call.index, name };
+        match self.literal.read_value(scope, from, out) {
+            LiteralProgress::More(at) => StepOutcome::Wait(at),
+            LiteralProgress::End(at) => {
+                self.state = if self.state == PythonState::KeyText { PythonState::Colon } else { PythonState::Comma };
+                StepOutcome::To(at)
             }
-            Reached::Wrong(at) => self.give_up(view.offset, at, out),
+            LiteralProgress::Wrong(at) => self.give_up(view.offset, at, out),
         }
     }
 
     /// A value without a name.
-    fn positional(&mut self, view: View<'_>, at: usize, len: usize, out: &mut dyn Sink) -> Next {
+    fn reject_positional(&mut self, view: TextView<'_>, at: usize, len: usize, out: &mut dyn EventSink) -> StepOutcome {
         let start = view.offset + at;
-        self.unnamed(Span::new(start, start + len), view, at, out)
+        self.reject_unnamed(Span::new(start, start + len), view, at, out)
     }
 
-    fn unnamed(&mut self, span: Span, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
+    fn reject_unnamed(&mut self, span: Span, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
         let fault = Fault::error(FaultKind::StrayText, span, "an argument has no name");
-        self.report(fault.hint("write `name=value`"), view, at, out)
+        self.report_and_skip(fault.with_hint("write `name=value`"), view, at, out)
     }
 }

@@ -2,26 +2,26 @@
 
 use serde_json::{Map, Value};
 
-use crate::draft::{Draft, DraftPart, DraftState};
-use crate::event::{ArgForm, Cut, Event, MarkRole, Sink};
+use crate::draft::{DraftPart, DraftResponse, DraftState};
+use crate::event::{ArgForm, Event, EventSink, MarkupRole, Truncation};
 use crate::fault::Severity;
-use crate::reader::region::{Region, Taken, View};
+use crate::reader::region::{RegionParser, RegionProgress, TextView};
 
 /// What a region did with a text.
 #[derive(Debug, Default)]
-pub(in crate::reader) struct Driven {
+pub(in crate::reader) struct ParsedRegion {
     /// The events, adjacent deltas merged, one in a line.
     pub(in crate::reader) events: Vec<String>,
-    pub(in crate::reader) draft: Draft,
+    pub(in crate::reader) draft: DraftResponse,
     /// Where the region was over.
     pub(in crate::reader) over: Option<usize>,
     /// The most bytes that were held between two chunks.
     pub(in crate::reader) held: usize,
 }
 
-impl Driven {
-    fn event(&mut self, event: Event<'_>) {
-        self.draft.event(event);
+impl ParsedRegion {
+    fn record_event(&mut self, event: Event<'_>) {
+        self.draft.push_event(event);
         let line = match event {
             Event::ArgDelta { index, text } => {
                 assert!(!text.is_empty());
@@ -33,7 +33,7 @@ impl Driven {
                 start + text
             }
             Event::Mark(mark) => {
-                assert_eq!((mark.role, mark.dialect), (MarkRole::Call, Some("d")));
+                assert_eq!((mark.role, mark.dialect), (MarkupRole::Call, Some("d")));
                 format!("mark {}..{}", mark.span.start, mark.span.end)
             }
             Event::CallStart { index, name, at, name_at, dialect, id } => {
@@ -56,7 +56,7 @@ impl Driven {
     }
 
     /// The calls that were closed and may run: names and arguments.
-    pub(in crate::reader) fn runnable(&self) -> Vec<(String, Map<String, Value>)> {
+    pub(in crate::reader) fn runnable_calls(&self) -> Vec<(String, Map<String, Value>)> {
         let calls = self.draft.parts.iter().filter_map(|part| match part {
             DraftPart::Call(call) if call.state == DraftState::Closed => Some(call),
             _ => None,
@@ -81,41 +81,43 @@ impl Driven {
 }
 
 /// Shows the chunks to the machine, and ends the text.
-pub(in crate::reader) fn drive<'t>(
-    region: &mut dyn Region,
+pub(in crate::reader) fn run_parser<'t>(
+    region: &mut dyn RegionParser,
     chunks: impl IntoIterator<Item = &'t str>,
-    why: Cut,
-) -> Driven {
-    let (mut driven, mut hold, mut offset) = (Driven::default(), String::new(), 0);
+    why: Truncation,
+) -> ParsedRegion {
+    let (mut driven, mut hold, mut offset) = (ParsedRegion::default(), String::new(), 0);
     for chunk in chunks {
-        if hold.is_empty() && region.take(chunk, &mut |event: Event<'_>| driven.event(event)) {
+        if hold.is_empty() && region.take_chunk(chunk, &mut |event: Event<'_>| driven.record_event(event)) {
             offset += chunk.len();
             continue;
         }
         hold.push_str(chunk);
-        let view = View { text: &hold, offset, last: false };
-        match region.read(view, &mut |event: Event<'_>| driven.event(event)) {
-            Taken::More(taken) => {
+        let view = TextView { text: &hold, offset, last: false };
+        match region.parse_view(view, &mut |event: Event<'_>| driven.record_event(event)) {
+            RegionProgress::More(taken) => {
                 offset += taken;
                 hold.drain(..taken);
                 driven.held = driven.held.max(hold.len());
             }
-            Taken::Over(taken) => {
+            RegionProgress::Over(taken) => {
                 driven.over = Some(offset + taken);
                 return driven;
             }
         }
     }
-    let view = View { text: &hold, offset, last: true };
-    match region.read(view, &mut |event: Event<'_>| driven.event(event)) {
-        Taken::More(_) => region.cut(why, offset + hold.len(), &mut |event: Event<'_>| driven.event(event)),
-        Taken::Over(taken) => driven.over = Some(offset + taken),
+    let view = TextView { text: &hold, offset, last: true };
+    match region.parse_view(view, &mut |event: Event<'_>| driven.record_event(event)) {
+        RegionProgress::More(_) => {
+            region.cut_region(why, offset + hold.len(), &mut |event: Event<'_>| driven.record_event(event))
+        }
+        RegionProgress::Over(taken) => driven.over = Some(offset + taken),
     }
     driven
 }
 
 /// The text in chunks of so many bytes, at least a character each.
-pub(in crate::reader) fn chunks(text: &str, size: usize) -> Vec<&str> {
+pub(in crate::reader) fn split_chunks(text: &str, size: usize) -> Vec<&str> {
     let (mut rest, mut chunks) = (text, Vec::new());
     while !rest.is_empty() {
         let (chunk, after) = rest.split_at(rest.ceil_char_boundary(size.min(rest.len())));
@@ -126,10 +128,10 @@ pub(in crate::reader) fn chunks(text: &str, size: usize) -> Vec<&str> {
 }
 
 /// The same events whatever the chunks: whole, in splits into two, and in pieces of one to nine bytes.
-pub(in crate::reader) fn in_every_split<R: Region>(text: &str, new: impl Fn() -> R) -> Driven {
-    let whole = drive(&mut new(), [text], Cut::Ended);
+pub(in crate::reader) fn in_every_split<R: RegionParser>(text: &str, new: impl Fn() -> R) -> ParsedRegion {
+    let whole = run_parser(&mut new(), [text], Truncation::Ended);
     let same = |chunks: Vec<&str>| {
-        let other = drive(&mut new(), chunks.iter().copied(), Cut::Ended);
+        let other = run_parser(&mut new(), chunks.iter().copied(), Truncation::Ended);
         assert_eq!(other.events, whole.events, "{chunks:?}");
         assert_eq!(other.over, whole.over, "{chunks:?}");
     };
@@ -139,18 +141,18 @@ pub(in crate::reader) fn in_every_split<R: Region>(text: &str, new: impl Fn() ->
         same(vec![head, tail]);
     }
     for size in 1..10 {
-        same(chunks(text, size));
+        same(split_chunks(text, size));
     }
     whole
 }
 
 /// A text cut anywhere closes no call but those that `whole` closed before.
-pub(in crate::reader) fn cut_anywhere<R: Region>(text: &str, new: impl Fn() -> R) {
+pub(in crate::reader) fn cut_anywhere<R: RegionParser>(text: &str, new: impl Fn() -> R) {
     for (at, _) in text.char_indices() {
         let (head, _) = text.split_at(at);
-        for why in [Cut::Limit, Cut::Ended] {
-            let driven = drive(&mut new(), [head], why);
-            assert_eq!(driven.runnable(), [], "{}", head);
+        for why in [Truncation::Limit, Truncation::Ended] {
+            let driven = run_parser(&mut new(), [head], why);
+            assert_eq!(driven.runnable_calls(), [], "{}", head);
             let starts = driven.events.iter().filter(|line| line.contains(" call ")).count();
             let cuts = driven.events.iter().filter(|line| line.contains(" cut ")).count();
             assert_eq!(starts, cuts, "{}", head);

@@ -25,14 +25,14 @@
 mod string;
 
 use crate::dialect::grammar::GemmaCalls;
-use crate::event::{ArgForm, Event, Sink};
+use crate::event::{ArgForm, Event, EventSink};
 use crate::fault::{Fault, FaultKind, Span};
 
-use super::super::region::View;
-use super::nest::{Bracket, LEVELS, Nest};
-use super::number::{Number, Took};
-use super::text::{Quote, Special, escape_json};
-use super::word::{WORD_CAP, Word, WordEnd, blank, found, in_name, in_word};
+use super::super::region::TextView;
+use super::bracket_stack::{BracketKind, BracketStack, LEVELS};
+use super::number::{NumberState, NumberStep};
+use super::text::{QuoteStyle, SpecialBytes, escape_json};
+use super::word_buffer::{WORD_CAP, WordBuffer, WordEnd, describe_found, is_name_byte, is_word_byte, whitespace_len};
 
 /// So much room is made for text at once, in bytes.
 const LONGEST: usize = 128;
@@ -41,7 +41,7 @@ const HINT: &str = "write values as literals: \"text\", 1, True, None, [1, 2], {
 
 /// How values are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::reader) enum Notation {
+pub(in crate::reader) enum LiteralNotation {
     Python,
     /// Gemma's.
     Gemma(&'static GemmaCalls),
@@ -49,8 +49,8 @@ pub(in crate::reader) enum Notation {
 
 /// Where a value stands.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::reader) struct Scope<'w> {
-    pub(in crate::reader) view: View<'w>,
+pub(in crate::reader) struct ValueScope<'w> {
+    pub(in crate::reader) view: TextView<'w>,
     /// The call, and the argument's name.
     pub(in crate::reader) index: u32,
     pub(in crate::reader) name: &'w str,
@@ -58,7 +58,7 @@ pub(in crate::reader) struct Scope<'w> {
 
 /// How far a value was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::reader) enum Reached {
+pub(in crate::reader) enum LiteralProgress {
     /// So far; more text must come.
     More(usize),
     /// To its end.
@@ -69,13 +69,13 @@ pub(in crate::reader) enum Reached {
 
 /// Reads one value, or the name of an argument where that is quoted.
 #[derive(Debug)]
-pub(in crate::reader) struct Literal {
-    notation: Notation,
-    state: State,
-    nest: Nest,
-    quote: Quote,
+pub(in crate::reader) struct LiteralReader {
+    notation: LiteralNotation,
+    state: LiteralState,
+    nest: BracketStack,
+    quote: QuoteStyle,
     /// A word so far, or the name of an argument.
-    word: Word,
+    word: WordBuffer,
     /// Text that has not gone out yet; empty between reads.
     text: String,
     /// Offset just past the last string.
@@ -88,7 +88,7 @@ pub(in crate::reader) struct Literal {
 
 /// What a string is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum StringRole {
     /// The name of an argument.
     Name,
     /// A whole argument.
@@ -100,7 +100,7 @@ enum Role {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum LiteralState {
     /// A string must start.
     Name,
     /// A value must start.
@@ -110,31 +110,31 @@ enum State {
     Colon,
     /// Behind an item.
     After,
-    Text(Role),
+    Text(StringRole),
     /// Behind a string, which another one may continue.
-    AfterText(Role),
-    Number(Role, Number),
+    AfterText(StringRole),
+    Number(StringRole, NumberState),
     /// In a literal or the prefix of a string.
-    Word(Role),
+    Word(StringRole),
     /// In a bare key.
     Key,
 }
 
-enum Next {
+enum LiteralStep {
     To(usize),
     Wait(usize),
     End(usize),
     Wrong(usize),
 }
 
-impl Literal {
-    pub(in crate::reader) fn new(notation: Notation) -> Self {
+impl LiteralReader {
+    pub(in crate::reader) fn new(notation: LiteralNotation) -> Self {
         Self {
             notation,
-            state: State::Value,
-            nest: Nest::new(),
-            quote: Quote::Json,
-            word: Word::default(),
+            state: LiteralState::Value,
+            nest: BracketStack::new(),
+            quote: QuoteStyle::Json,
+            word: WordBuffer::default(),
             text: String::new(),
             end: 0,
             lone: false,
@@ -149,14 +149,14 @@ impl Literal {
 
     /// A value is to be read next.
     pub(in crate::reader) fn begin_value(&mut self) {
-        self.state = State::Value;
-        self.word.free();
+        self.state = LiteralState::Value;
+        self.word.release_memory();
         self.nest.clear();
     }
 
     /// The quoted name of an argument is to be read next.
     pub(in crate::reader) fn begin_name(&mut self) {
-        self.state = State::Name;
+        self.state = LiteralState::Name;
         self.nest.clear();
         self.word.clear();
     }
@@ -173,320 +173,370 @@ impl Literal {
 
     /// Whether the last thing read is a word.
     pub(in crate::reader) fn in_word(&self) -> bool {
-        matches!(self.state, State::Word(_))
+        matches!(self.state, LiteralState::Word(_))
     }
 
     /// The hot path: takes a whole chunk that is nothing but a piece of a string.
     #[inline]
-    pub(in crate::reader) fn take(&mut self, index: u32, chunk: &str, out: &mut dyn Sink) -> bool {
-        let State::Text(role) = self.state else { return false };
-        if role == Role::Name || chunk.is_empty() {
+    pub(in crate::reader) fn take_chunk(&mut self, index: u32, chunk: &str, out: &mut dyn EventSink) -> bool {
+        let LiteralState::Text(role) = self.state else { return false };
+        if role == StringRole::Name || chunk.is_empty() {
             return false;
         }
-        let plain = Special::new(self.quote, role != Role::Argument).find(chunk.as_bytes(), 0) == chunk.len();
+        let plain =
+            SpecialBytes::new(self.quote, role != StringRole::Argument).find_first(chunk.as_bytes(), 0) == chunk.len();
         if plain {
-            out.event(Event::ArgDelta { index, text: chunk });
+            out.push_event(Event::ArgDelta { index, text: chunk });
         }
         plain
     }
 
     /// Goes on from that byte of the view.
-    pub(in crate::reader) fn read(&mut self, scope: Scope<'_>, from: usize, out: &mut dyn Sink) -> Reached {
+    pub(in crate::reader) fn read_value(
+        &mut self,
+        scope: ValueScope<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> LiteralProgress {
         let mut at = from;
-        if let State::Text(_) = self.state {
+        if let LiteralState::Text(_) = self.state {
             // Mostly no longer than what it is made of.
-            self.text.reserve_exact(scope.rest(from).len().min(LONGEST));
+            self.text.reserve_exact(scope.rest_from(from).len().min(LONGEST));
         }
         let reached = loop {
             let next = match self.state {
-                State::Text(role) => self.string(scope, at, role, out),
-                State::Number(role, number) => self.number(scope, at, (role, number), out),
-                State::Word(role) => self.word(scope, at, role, out),
-                State::Key => self.bare_key(scope, at, out),
-                _ => self.token(scope, at, out),
+                LiteralState::Text(role) => self.read_string(scope, at, role, out),
+                LiteralState::Number(role, number) => self.read_number(scope, at, (role, number), out),
+                LiteralState::Word(role) => self.read_word(scope, at, role, out),
+                LiteralState::Key => self.bare_key(scope, at, out),
+                _ => self.read_token(scope, at, out),
             };
             match next {
-                Next::To(next) => at = next,
-                Next::Wait(at) => break Reached::More(at),
-                Next::End(at) => break Reached::End(at),
-                Next::Wrong(at) => break Reached::Wrong(at),
+                LiteralStep::To(next) => at = next,
+                LiteralStep::Wait(at) => break LiteralProgress::More(at),
+                LiteralStep::End(at) => break LiteralProgress::End(at),
+                LiteralStep::Wrong(at) => break LiteralProgress::Wrong(at),
             }
         };
-        self.flush(scope, out);
+        self.flush_text(scope, out);
         reached
     }
 
     /// Between strings, numbers and words.
-    fn token(&mut self, scope: Scope<'_>, from: usize, out: &mut dyn Sink) -> Next {
-        let at = from + blank(scope.rest(from));
-        let rest = scope.rest(at);
-        let Some(&byte) = rest.as_bytes().first() else { return Next::Wait(at) };
-        match (self.state, self.nest.inner()) {
-            (State::Item(_) | State::After, Some(inner)) if byte == inner.close() => self.close(scope, at, inner, out),
-            (State::Item(first), Some(inner)) => {
+    fn read_token(&mut self, scope: ValueScope<'_>, from: usize, out: &mut dyn EventSink) -> LiteralStep {
+        let at = from + whitespace_len(scope.rest_from(from));
+        let rest = scope.rest_from(at);
+        let Some(&byte) = rest.as_bytes().first() else { return LiteralStep::Wait(at) };
+        match (self.state, self.nest.inner_bracket()) {
+            (LiteralState::Item(_) | LiteralState::After, Some(inner)) if byte == inner.closing_byte() => {
+                self.close_bracket(scope, at, inner, out)
+            }
+            (LiteralState::Item(first), Some(inner)) => {
                 if !first {
                     self.text.push(',');
                 }
-                self.state = if inner == Bracket::Map { State::Key } else { State::Value };
-                if inner == Bracket::Map { self.key(scope, at, out) } else { self.value(scope, at, out) }
-            }
-            (State::After, inner) if byte == b',' => {
-                if inner == Some(Bracket::Group) {
-                    self.nest.turn(Bracket::Tuple);
+                self.state = if inner == BracketKind::Map { LiteralState::Key } else { LiteralState::Value };
+                if inner == BracketKind::Map {
+                    self.start_key(scope, at, out)
+                } else {
+                    self.start_value(scope, at, out)
                 }
-                self.state = State::Item(false);
-                Next::To(at + 1)
             }
-            (State::Colon, _) if byte == b':' => {
+            (LiteralState::After, inner) if byte == b',' => {
+                if inner == Some(BracketKind::Group) {
+                    self.nest.replace_inner(BracketKind::Tuple);
+                }
+                self.state = LiteralState::Item(false);
+                LiteralStep::To(at + 1)
+            }
+            (LiteralState::Colon, _) if byte == b':' => {
                 self.text.push(':');
-                self.state = State::Value;
-                Next::To(at + 1)
+                self.state = LiteralState::Value;
+                LiteralStep::To(at + 1)
             }
-            (State::AfterText(role), _) => self.after_text(scope, at, role, out),
-            (State::Name, _) => match self.opening(rest) {
-                None => Next::Wait(at),
-                Some(Some((quote, len))) => self.open_string(scope, at, (Role::Name, quote, len), out),
-                Some(None) => self.unexpected(scope, at, "a name in quotes was expected", out),
+            (LiteralState::AfterText(role), _) => self.after_text(scope, at, role, out),
+            (LiteralState::Name, _) => match self.detect_quote(rest) {
+                None => LiteralStep::Wait(at),
+                Some(Some((quote, len))) => self.open_string(scope, at, (StringRole::Name, quote, len), out),
+                Some(None) => self.report_unexpected(scope, at, "a name in quotes was expected", out),
             },
-            (State::Value, _) => self.value(scope, at, out),
-            (State::Colon, _) => self.unexpected(scope, at, "`:` was expected behind the key", out),
+            (LiteralState::Value, _) => self.start_value(scope, at, out),
+            (LiteralState::Colon, _) => self.report_unexpected(scope, at, "`:` was expected behind the key", out),
             (_, inner) => {
-                let close = char::from(inner.map_or(b')', Bracket::close));
-                self.unexpected(scope, at, &format!("`,` or `{close}` was expected"), out)
+                let close = char::from(inner.map_or(b')', BracketKind::closing_byte));
+                self.report_unexpected(scope, at, &format!("`,` or `{close}` was expected"), out)
             }
         }
     }
 
     /// The first byte of a value.
-    fn value(&mut self, scope: Scope<'_>, at: usize, out: &mut dyn Sink) -> Next {
-        let rest = scope.rest(at);
-        let role = if self.nest.depth() == 0 { Role::Argument } else { Role::Element };
-        match self.opening(rest) {
-            None => return self.wait_at(State::Value, at),
+    fn start_value(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) -> LiteralStep {
+        let rest = scope.rest_from(at);
+        let role = if self.nest.depth() == 0 { StringRole::Argument } else { StringRole::Element };
+        match self.detect_quote(rest) {
+            None => return self.wait_at(LiteralState::Value, at),
             Some(Some((quote, len))) => return self.open_string(scope, at, (role, quote, len), out),
             Some(None) => {}
         }
         let bracket = match rest.as_bytes().first().copied().unwrap_or_default() {
-            b'[' => Bracket::List,
-            b'{' => Bracket::Map,
-            b'(' if self.notation == Notation::Python => Bracket::Group,
-            byte => return self.scalar(scope, at, (byte, role), out),
+            b'[' => BracketKind::List,
+            b'{' => BracketKind::Map,
+            b'(' if self.notation == LiteralNotation::Python => BracketKind::Group,
+            byte => return self.start_scalar(scope, at, (byte, role), out),
         };
-        if !self.nest.open(bracket) {
+        if !self.nest.push_bracket(bracket) {
             let message = format!("the value is nested deeper than {LEVELS} levels");
-            self.fault(
+            self.emit_fault(
                 scope,
-                Fault::error(FaultKind::Limit, scope.span(at, 1), message).hint("write a flatter value"),
+                Fault::error(FaultKind::Limit, scope.span_at(at, 1), message).with_hint("write a flatter value"),
                 out,
             );
-            return Next::Wrong(at);
+            return LiteralStep::Wrong(at);
         }
-        self.start(scope, (ArgForm::Json, at), role, out);
-        self.text.push(if bracket == Bracket::Map { '{' } else { '[' });
-        self.state = State::Item(true);
-        Next::To(at + 1)
+        self.emit_argument_start(scope, (ArgForm::Json, at), role, out);
+        self.text.push(if bracket == BracketKind::Map { '{' } else { '[' });
+        self.state = LiteralState::Item(true);
+        LiteralStep::To(at + 1)
     }
 
     /// The first byte of a number or a word.
-    fn scalar(&mut self, scope: Scope<'_>, at: usize, (byte, role): (u8, Role), out: &mut dyn Sink) -> Next {
-        if Number::starts(byte) {
-            self.start(scope, (ArgForm::Json, at), role, out);
-            if role == Role::Key {
+    fn start_scalar(
+        &mut self,
+        scope: ValueScope<'_>,
+        at: usize,
+        (byte, role): (u8, StringRole),
+        out: &mut dyn EventSink,
+    ) -> LiteralStep {
+        if NumberState::can_start(byte) {
+            self.emit_argument_start(scope, (ArgForm::Json, at), role, out);
+            if role == StringRole::Key {
                 self.text.push('"');
             }
-            self.state = State::Number(role, Number::Start);
-            return Next::To(at);
+            self.state = LiteralState::Number(role, NumberState::Start);
+            return LiteralStep::To(at);
         }
-        if in_word(byte) {
+        if is_word_byte(byte) {
             self.word.clear();
-            self.state = State::Word(role);
-            return Next::To(at);
+            self.state = LiteralState::Word(role);
+            return LiteralStep::To(at);
         }
-        let expected = if role == Role::Key { "a key was expected" } else { "a value was expected" };
-        self.unexpected(scope, at, expected, out)
+        let expected = if role == StringRole::Key { "a key was expected" } else { "a value was expected" };
+        self.report_unexpected(scope, at, expected, out)
     }
 
     /// The first byte of a key.
-    fn key(&mut self, scope: Scope<'_>, at: usize, out: &mut dyn Sink) -> Next {
-        let rest = scope.rest(at);
+    fn start_key(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) -> LiteralStep {
+        let rest = scope.rest_from(at);
         let byte = rest.as_bytes().first().copied().unwrap_or_default();
-        match self.opening(rest) {
+        match self.detect_quote(rest) {
             // The comma before it went out already.
-            None => self.wait_at(State::Item(true), at),
-            Some(Some((quote, len))) => self.open_string(scope, at, (Role::Key, quote, len), out),
-            Some(None) if self.notation == Notation::Python => self.scalar(scope, at, (byte, Role::Key), out),
-            Some(None) if in_name(byte) => {
-                self.word.clear();
-                self.state = State::Key;
-                Next::To(at)
+            None => self.wait_at(LiteralState::Item(true), at),
+            Some(Some((quote, len))) => self.open_string(scope, at, (StringRole::Key, quote, len), out),
+            Some(None) if self.notation == LiteralNotation::Python => {
+                self.start_scalar(scope, at, (byte, StringRole::Key), out)
             }
-            Some(None) => self.unexpected(scope, at, "a key was expected", out),
+            Some(None) if is_name_byte(byte) => {
+                self.word.clear();
+                self.state = LiteralState::Key;
+                LiteralStep::To(at)
+            }
+            Some(None) => self.report_unexpected(scope, at, "a key was expected", out),
         }
     }
 
-    fn wait_at(&mut self, state: State, at: usize) -> Next {
+    fn wait_at(&mut self, state: LiteralState, at: usize) -> LiteralStep {
         self.state = state;
-        Next::Wait(at)
+        LiteralStep::Wait(at)
     }
 
-    fn bare_key(&mut self, scope: Scope<'_>, at: usize, out: &mut dyn Sink) -> Next {
-        let (taken, end) = self.word.take(scope.rest(at), in_name);
+    fn bare_key(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) -> LiteralStep {
+        let (taken, end) = self.word.take_word(scope.rest_from(at), is_name_byte);
         let at = at + taken;
         match end {
-            WordEnd::Open => Next::Wait(at),
-            WordEnd::TooLong => self.too_long(scope, at, out),
+            WordEnd::Open => LiteralStep::Wait(at),
+            WordEnd::TooLong => self.report_long_word(scope, at, out),
             WordEnd::Here => {
                 self.text.push('"');
                 escape_json(self.word.as_str(), &mut self.text);
                 self.text.push('"');
-                self.state = State::Colon;
-                Next::To(at)
+                self.state = LiteralState::Colon;
+                LiteralStep::To(at)
             }
         }
     }
 
-    fn close(&mut self, scope: Scope<'_>, at: usize, inner: Bracket, out: &mut dyn Sink) -> Next {
-        if inner == Bracket::Group && self.state == State::After {
+    fn close_bracket(
+        &mut self,
+        scope: ValueScope<'_>,
+        at: usize,
+        inner: BracketKind,
+        out: &mut dyn EventSink,
+    ) -> LiteralStep {
+        if inner == BracketKind::Group && self.state == LiteralState::After {
             let message = "brackets around one value: a tuple has a comma, and a plain value no brackets";
             let hint = "write a list as `[1]`, or the value alone";
-            self.fault(scope, Fault::error(FaultKind::MalformedJson, scope.span(at, 1), message).hint(hint), out);
+            self.emit_fault(
+                scope,
+                Fault::error(FaultKind::MalformedJson, scope.span_at(at, 1), message).with_hint(hint),
+                out,
+            );
         }
-        self.text.push(if inner == Bracket::Map { '}' } else { ']' });
-        self.nest.close();
-        self.ended(scope, at + 1, out)
+        self.text.push(if inner == BracketKind::Map { '}' } else { ']' });
+        self.nest.pop_bracket();
+        self.end_value(scope, at + 1, out)
     }
 
     /// A value that is no string ended before that byte.
-    fn ended(&mut self, scope: Scope<'_>, at: usize, out: &mut dyn Sink) -> Next {
-        self.state = State::After;
+    fn end_value(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) -> LiteralStep {
+        self.state = LiteralState::After;
         if self.nest.depth() > 0 {
-            return Next::To(at);
+            return LiteralStep::To(at);
         }
         self.end_argument(scope, scope.view.offset + at, out);
-        Next::End(at)
+        LiteralStep::End(at)
     }
 
-    fn number(
+    fn read_number(
         &mut self,
-        scope: Scope<'_>,
+        scope: ValueScope<'_>,
         from: usize,
-        (role, mut number): (Role, Number),
-        out: &mut dyn Sink,
-    ) -> Next {
-        for (at, byte) in scope.rest(from).bytes().enumerate().map(|(at, byte)| (from + at, byte)) {
-            match number.take(byte, &mut self.text) {
-                Took::Yes => {}
-                Took::End if role == Role::Key => {
+        (role, mut number): (StringRole, NumberState),
+        out: &mut dyn EventSink,
+    ) -> LiteralStep {
+        for (at, byte) in scope.rest_from(from).bytes().enumerate().map(|(at, byte)| (from + at, byte)) {
+            match number.push_byte(byte, &mut self.text) {
+                NumberStep::Yes => {}
+                NumberStep::End if role == StringRole::Key => {
                     self.text.push('"');
-                    self.state = State::Colon;
-                    return Next::To(at);
+                    self.state = LiteralState::Colon;
+                    return LiteralStep::To(at);
                 }
-                Took::End => return self.ended(scope, at, out),
-                Took::Wrong => return self.unexpected(scope, at, "this is no number that can be read", out),
+                NumberStep::End => return self.end_value(scope, at, out),
+                NumberStep::Wrong => {
+                    return self.report_unexpected(scope, at, "this is no number that can be read", out);
+                }
             }
         }
-        self.state = State::Number(role, number);
-        Next::Wait(scope.view.text.len())
+        self.state = LiteralState::Number(role, number);
+        LiteralStep::Wait(scope.view.text.len())
     }
 
-    fn word(&mut self, scope: Scope<'_>, from: usize, role: Role, out: &mut dyn Sink) -> Next {
-        let (taken, end) = self.word.take(scope.rest(from), in_word);
+    fn read_word(
+        &mut self,
+        scope: ValueScope<'_>,
+        from: usize,
+        role: StringRole,
+        out: &mut dyn EventSink,
+    ) -> LiteralStep {
+        let (taken, end) = self.word.take_word(scope.rest_from(from), is_word_byte);
         let at = from + taken;
         match end {
-            WordEnd::Open => return Next::Wait(at),
-            WordEnd::TooLong => return self.too_long(scope, at, out),
+            WordEnd::Open => return LiteralStep::Wait(at),
+            WordEnd::TooLong => return self.report_long_word(scope, at, out),
             WordEnd::Here => {}
         }
-        let rest = scope.rest(at);
-        if self.notation == Notation::Python && rest.starts_with(['"', '\'']) {
-            return self.prefixed(scope, at, role, out);
+        let rest = scope.rest_from(at);
+        if self.notation == LiteralNotation::Python && rest.starts_with(['"', '\'']) {
+            return self.open_prefixed_string(scope, at, role, out);
         }
         let literal = match self.word.as_str() {
             "True" | "true" => "true",
             "False" | "false" => "false",
             "None" | "null" => "null",
-            _ => return self.unknown_word(scope, at, out),
+            _ => return self.report_unknown_word(scope, at, out),
         };
-        if role == Role::Argument {
-            let (Scope { index, name, .. }, at) = (scope, self.word_span(scope, at).start);
-            out.event(Event::ArgStart { index, name, form: ArgForm::Json, at });
+        if role == StringRole::Argument {
+            let (ValueScope { index, name, .. }, at) = (scope, self.word_span(scope, at).start);
+            out.push_event(Event::ArgStart { index, name, form: ArgForm::Json, at });
         }
-        let quote = if role == Role::Key { "\"" } else { "" };
+        let quote = if role == StringRole::Key { "\"" } else { "" };
         self.text.extend([quote, literal, quote]);
-        if role == Role::Key {
-            self.state = State::Colon;
-            return Next::To(at);
+        if role == StringRole::Key {
+            self.state = LiteralState::Colon;
+            return LiteralStep::To(at);
         }
-        self.ended(scope, at, out)
+        self.end_value(scope, at, out)
     }
 
-    fn unknown_word(&mut self, scope: Scope<'_>, at: usize, out: &mut dyn Sink) -> Next {
+    fn report_unknown_word(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) -> LiteralStep {
         let word = self.word.as_str();
-        let (message, hint) = if scope.rest(at).starts_with('(') {
+        let (message, hint) = if scope.rest_from(at).starts_with('(') {
             (format!("a call of `{word}` stands as a value"), "call one tool at a time, and write its values out")
         } else {
             (format!("a value was expected, found the word `{word}`"), "put strings in quotes")
         };
         let span = self.word_span(scope, at);
-        self.fault(scope, Fault::error(FaultKind::MalformedJson, span, message).hint(hint), out);
-        Next::Wrong(at)
+        self.emit_fault(scope, Fault::error(FaultKind::MalformedJson, span, message).with_hint(hint), out);
+        LiteralStep::Wrong(at)
     }
 
-    fn too_long(&mut self, scope: Scope<'_>, at: usize, out: &mut dyn Sink) -> Next {
+    fn report_long_word(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) -> LiteralStep {
         let message = format!("a word is longer than {WORD_CAP} bytes");
         let span = self.word_span(scope, at);
-        self.fault(scope, Fault::error(FaultKind::Limit, span, message).hint("put strings in quotes"), out);
-        Next::Wrong(at)
+        self.emit_fault(scope, Fault::error(FaultKind::Limit, span, message).with_hint("put strings in quotes"), out);
+        LiteralStep::Wrong(at)
     }
 
     /// Where the word stands that ends before that byte.
-    fn word_span(&self, scope: Scope<'_>, at: usize) -> Span {
+    fn word_span(&self, scope: ValueScope<'_>, at: usize) -> Span {
         let end = scope.view.offset + at;
         Span::new(end.saturating_sub(self.word.len()), end)
     }
 
     /// Opens the argument, if the value is a whole one.
-    fn start(&mut self, scope: Scope<'_>, (form, at): (ArgForm, usize), role: Role, out: &mut dyn Sink) {
-        if role == Role::Argument {
-            let (Scope { index, name, .. }, at) = (scope, scope.view.offset + at);
-            out.event(Event::ArgStart { index, name, form, at });
+    fn emit_argument_start(
+        &mut self,
+        scope: ValueScope<'_>,
+        (form, at): (ArgForm, usize),
+        role: StringRole,
+        out: &mut dyn EventSink,
+    ) {
+        if role == StringRole::Argument {
+            let (ValueScope { index, name, .. }, at) = (scope, scope.view.offset + at);
+            out.push_event(Event::ArgStart { index, name, form, at });
         }
     }
 
-    fn end_argument(&mut self, scope: Scope<'_>, at: usize, out: &mut dyn Sink) {
-        self.flush(scope, out);
-        out.event(Event::ArgEnd { index: scope.index, lead: "", at });
+    fn end_argument(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) {
+        self.flush_text(scope, out);
+        out.push_event(Event::ArgEnd { index: scope.index, lead: "", at });
     }
 
-    fn flush(&mut self, scope: Scope<'_>, out: &mut dyn Sink) {
+    fn flush_text(&mut self, scope: ValueScope<'_>, out: &mut dyn EventSink) {
         if !self.text.is_empty() {
-            out.event(Event::ArgDelta { index: scope.index, text: &self.text });
+            out.push_event(Event::ArgDelta { index: scope.index, text: &self.text });
             self.text.clear();
         }
     }
 
     /// Something else stands there than what was expected.
-    fn unexpected(&mut self, scope: Scope<'_>, at: usize, expected: &str, out: &mut dyn Sink) -> Next {
-        let (found, len) = found(scope.rest(at));
+    fn report_unexpected(
+        &mut self,
+        scope: ValueScope<'_>,
+        at: usize,
+        expected: &str,
+        out: &mut dyn EventSink,
+    ) -> LiteralStep {
+        let (found, len) = describe_found(scope.rest_from(at));
         let message = format!("in `{}`: {expected}, {found}", scope.name);
-        let span = scope.span(at, len);
-        self.fault(scope, Fault::error(FaultKind::MalformedJson, span, message).hint(HINT), out);
-        Next::Wrong(at)
+        let span = scope.span_at(at, len);
+        self.emit_fault(scope, Fault::error(FaultKind::MalformedJson, span, message).with_hint(HINT), out);
+        LiteralStep::Wrong(at)
     }
 
-    fn fault(&mut self, scope: Scope<'_>, fault: Fault, out: &mut dyn Sink) {
+    fn emit_fault(&mut self, scope: ValueScope<'_>, fault: Fault, out: &mut dyn EventSink) {
         // What was read before the mistake goes out before the fault, however the text was cut into chunks.
-        self.flush(scope, out);
-        out.event(Event::Fault(&fault.in_call(scope.index)));
+        self.flush_text(scope, out);
+        out.push_event(Event::Fault(&fault.in_call(scope.index)));
     }
 }
 
-impl<'w> Scope<'w> {
-    fn rest(self, at: usize) -> &'w str {
+impl<'w> ValueScope<'w> {
+    fn rest_from(self, at: usize) -> &'w str {
         self.view.text.get(at..).unwrap_or_default()
     }
 
-    fn span(self, at: usize, len: usize) -> Span {
+    fn span_at(self, at: usize, len: usize) -> Span {
         let start = self.view.offset + at;
         Span::new(start, start + len)
     }

@@ -16,30 +16,30 @@
 
 /// A number that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::reader) enum Number {
+pub(in crate::reader) enum NumberState {
     /// Before the sign.
     Start,
     /// Behind the sign.
     Signed,
     /// Behind a first zero, which has not gone out yet.
     Zero,
-    Whole(Digits),
+    Whole(DigitPosition),
     /// Behind the point; `true`: digits stand before it.
     Point(bool),
-    Fraction(Digits),
+    Fraction(DigitPosition),
     Exponent,
     ExponentSigned,
-    ExponentDigits(Digits),
+    ExponentDigits(DigitPosition),
     /// In a number of that base, with its value so far. `None`: too large.
-    Radix(u8, Digits, Option<Wide>),
+    Radix(u8, DigitPosition, Option<PackedU128>),
 }
 
 /// A number of 128 bits that takes no more room than that.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::reader) struct Wide([u32; 4]);
+pub(in crate::reader) struct PackedU128([u32; 4]);
 
-impl Wide {
-    fn value(self) -> u128 {
+impl PackedU128 {
+    fn to_u128(self) -> u128 {
         self.0.iter().fold(0, |value, word| value << 32 | u128::from(*word))
     }
 
@@ -51,7 +51,7 @@ impl Wide {
 
 /// What stands before the next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::reader) enum Digits {
+pub(in crate::reader) enum DigitPosition {
     None,
     Digit,
     Underscore,
@@ -59,7 +59,7 @@ pub(in crate::reader) enum Digits {
 
 /// What a number made of a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::reader) enum Took {
+pub(in crate::reader) enum NumberStep {
     /// It belongs to the number.
     Yes,
     /// The number ended before it.
@@ -68,14 +68,14 @@ pub(in crate::reader) enum Took {
     Wrong,
 }
 
-impl Number {
+impl NumberState {
     /// Whether a number may start with this byte.
-    pub(in crate::reader) fn starts(byte: u8) -> bool {
+    pub(in crate::reader) fn can_start(byte: u8) -> bool {
         byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.')
     }
 
     /// Takes the next byte and writes JSON.
-    pub(in crate::reader) fn take(&mut self, byte: u8, json: &mut String) -> Took {
+    pub(in crate::reader) fn push_byte(&mut self, byte: u8, json: &mut String) -> NumberStep {
         let lower = byte.to_ascii_lowercase();
         let next = match (*self, lower) {
             (Self::Start, b'-') => {
@@ -84,89 +84,94 @@ impl Number {
             }
             (Self::Start, b'+') => Self::Signed,
             (Self::Start | Self::Signed, b'0') => Self::Zero,
-            (Self::Start | Self::Signed, b'1'..=b'9') => Self::Whole(digit(byte, json)),
-            (Self::Start | Self::Signed, b'.') => point("0.", false, json),
-            (Self::Zero, b'x') => Self::Radix(16, Digits::None, Some(Wide::default())),
-            (Self::Zero, b'o') => Self::Radix(8, Digits::None, Some(Wide::default())),
-            (Self::Zero, b'b') => Self::Radix(2, Digits::None, Some(Wide::default())),
-            (Self::Zero, b'.') => point("0.", true, json),
-            (Self::Zero, b'e') => exponent("0e", json),
-            (Self::Zero, b'0'..=b'9' | b'_') => return Took::Wrong,
-            (Self::Whole(_), b'0'..=b'9') => Self::Whole(digit(byte, json)),
-            (Self::Whole(Digits::Digit), b'_') => Self::Whole(Digits::Underscore),
-            (Self::Whole(Digits::Digit), b'.') => point(".", true, json),
-            (Self::Whole(Digits::Digit) | Self::Fraction(Digits::Digit), b'e') => exponent("e", json),
-            (Self::Point(_) | Self::Fraction(_), b'0'..=b'9') => Self::Fraction(digit(byte, json)),
-            (Self::Point(true), b'e') => exponent("0e", json),
-            (Self::Fraction(Digits::Digit), b'_') => Self::Fraction(Digits::Underscore),
+            (Self::Start | Self::Signed, b'1'..=b'9') => Self::Whole(push_digit(byte, json)),
+            (Self::Start | Self::Signed, b'.') => push_point("0.", false, json),
+            (Self::Zero, b'x') => Self::Radix(16, DigitPosition::None, Some(PackedU128::default())),
+            (Self::Zero, b'o') => Self::Radix(8, DigitPosition::None, Some(PackedU128::default())),
+            (Self::Zero, b'b') => Self::Radix(2, DigitPosition::None, Some(PackedU128::default())),
+            (Self::Zero, b'.') => push_point("0.", true, json),
+            (Self::Zero, b'e') => push_exponent("0e", json),
+            (Self::Zero, b'0'..=b'9' | b'_') => return NumberStep::Wrong,
+            (Self::Whole(_), b'0'..=b'9') => Self::Whole(push_digit(byte, json)),
+            (Self::Whole(DigitPosition::Digit), b'_') => Self::Whole(DigitPosition::Underscore),
+            (Self::Whole(DigitPosition::Digit), b'.') => push_point(".", true, json),
+            (Self::Whole(DigitPosition::Digit) | Self::Fraction(DigitPosition::Digit), b'e') => {
+                push_exponent("e", json)
+            }
+            (Self::Point(_) | Self::Fraction(_), b'0'..=b'9') => Self::Fraction(push_digit(byte, json)),
+            (Self::Point(true), b'e') => push_exponent("0e", json),
+            (Self::Fraction(DigitPosition::Digit), b'_') => Self::Fraction(DigitPosition::Underscore),
             (Self::Exponent, b'-' | b'+') => {
                 json.push(char::from(byte));
                 Self::ExponentSigned
             }
             (Self::Exponent | Self::ExponentSigned | Self::ExponentDigits(_), b'0'..=b'9') => {
-                Self::ExponentDigits(digit(byte, json))
+                Self::ExponentDigits(push_digit(byte, json))
             }
-            (Self::ExponentDigits(Digits::Digit), b'_') => Self::ExponentDigits(Digits::Underscore),
-            (Self::Radix(base, before, value), _) => match radix(base, before, value, lower) {
+            (Self::ExponentDigits(DigitPosition::Digit), b'_') => Self::ExponentDigits(DigitPosition::Underscore),
+            (Self::Radix(base, before, value), _) => match push_radix_digit(base, before, value, lower) {
                 Some(next) => next,
-                None => return self.end(json),
+                None => return self.finish_number(json),
             },
-            _ => return self.end(json),
+            _ => return self.finish_number(json),
         };
         *self = next;
-        Took::Yes
+        NumberStep::Yes
     }
 
     /// The number ends here.
-    fn end(self, json: &mut String) -> Took {
+    fn finish_number(self, json: &mut String) -> NumberStep {
         match self {
             Self::Zero => json.push('0'),
             Self::Point(true) => json.push('0'),
-            Self::Whole(Digits::Digit) | Self::Fraction(Digits::Digit) | Self::ExponentDigits(Digits::Digit) => {}
-            Self::Radix(_, Digits::Digit, Some(value)) => json.push_str(&value.value().to_string()),
-            _ => return Took::Wrong,
+            Self::Whole(DigitPosition::Digit)
+            | Self::Fraction(DigitPosition::Digit)
+            | Self::ExponentDigits(DigitPosition::Digit) => {}
+            Self::Radix(_, DigitPosition::Digit, Some(value)) => json.push_str(&value.to_u128().to_string()),
+            _ => return NumberStep::Wrong,
         }
-        Took::End
+        NumberStep::End
     }
 }
 
-fn digit(byte: u8, json: &mut String) -> Digits {
+fn push_digit(byte: u8, json: &mut String) -> DigitPosition {
     json.push(char::from(byte));
-    Digits::Digit
+    DigitPosition::Digit
 }
 
-fn point(text: &str, whole: bool, json: &mut String) -> Number {
+fn push_point(text: &str, whole: bool, json: &mut String) -> NumberState {
     json.push_str(text);
-    Number::Point(whole)
+    NumberState::Point(whole)
 }
 
-fn exponent(text: &str, json: &mut String) -> Number {
+fn push_exponent(text: &str, json: &mut String) -> NumberState {
     json.push_str(text);
-    Number::Exponent
+    NumberState::Exponent
 }
 
-fn radix(base: u8, before: Digits, value: Option<Wide>, byte: u8) -> Option<Number> {
-    if byte == b'_' && before != Digits::Underscore {
-        return Some(Number::Radix(base, Digits::Underscore, value));
+fn push_radix_digit(base: u8, before: DigitPosition, value: Option<PackedU128>, byte: u8) -> Option<NumberState> {
+    if byte == b'_' && before != DigitPosition::Underscore {
+        return Some(NumberState::Radix(base, DigitPosition::Underscore, value));
     }
     let digit = char::from(byte).to_digit(base.into())?;
-    let value =
-        value.and_then(|value| value.value().checked_mul(base.into())?.checked_add(digit.into())).map(Wide::new);
-    Some(Number::Radix(base, Digits::Digit, value))
+    let value = value
+        .and_then(|value| value.to_u128().checked_mul(base.into())?.checked_add(digit.into()))
+        .map(PackedU128::new);
+    Some(NumberState::Radix(base, DigitPosition::Digit, value))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Number, Took};
+    use super::{NumberState, NumberStep};
 
     /// The JSON for a number, up to a `,` that ends it.
     fn json(text: &str) -> Option<String> {
-        let (mut number, mut json) = (Number::Start, String::new());
+        let (mut number, mut json) = (NumberState::Start, String::new());
         for (at, byte) in text.bytes().chain([b',']).enumerate() {
-            match number.take(byte, &mut json) {
-                Took::Yes => {}
-                Took::End => return (at == text.len()).then_some(json),
-                Took::Wrong => return None,
+            match number.push_byte(byte, &mut json) {
+                NumberStep::Yes => {}
+                NumberStep::End => return (at == text.len()).then_some(json),
+                NumberStep::Wrong => return None,
             }
         }
         None

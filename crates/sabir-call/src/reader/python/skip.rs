@@ -4,11 +4,11 @@
 //! marker closes the region, that marker ends it. Elsewhere its brackets do, with strings left out: a double quote opens
 //! one, and a single quote does where it is no apostrophe.
 
-use super::text::starts;
+use super::text::starts_with_marker;
 
 /// Passes over the rest.
 #[derive(Debug)]
-pub(in crate::reader) struct Skip {
+pub(in crate::reader) struct RegionSkipper {
     close: &'static str,
     /// Brackets that are still open.
     depth: usize,
@@ -20,7 +20,7 @@ pub(in crate::reader) struct Skip {
     before: u8,
 }
 
-impl Skip {
+impl RegionSkipper {
     /// Up to the marker, or where there is none up to the end of so many brackets. Whether a word stands before it says
     /// what a single quote right there means.
     pub(in crate::reader) fn new(close: &'static str, depth: usize, word: bool) -> Self {
@@ -28,11 +28,11 @@ impl Skip {
     }
 
     /// How many bytes to take, and whether the region is over there.
-    pub(in crate::reader) fn read(&mut self, text: &str) -> (usize, bool) {
-        if self.close.is_empty() { self.brackets(text) } else { self.marker(text) }
+    pub(in crate::reader) fn skip_text(&mut self, text: &str) -> (usize, bool) {
+        if self.close.is_empty() { self.skip_brackets(text) } else { self.skip_to_marker(text) }
     }
 
-    fn marker(&self, text: &str) -> (usize, bool) {
+    fn skip_to_marker(&self, text: &str) -> (usize, bool) {
         if let Some(at) = text.find(self.close) {
             return (at + self.close.len(), true);
         }
@@ -40,7 +40,7 @@ impl Skip {
         (text.len() - held.unwrap_or(0), false)
     }
 
-    fn brackets(&mut self, text: &str) -> (usize, bool) {
+    fn skip_brackets(&mut self, text: &str) -> (usize, bool) {
         let mut at = 0;
         while let Some(&byte) = text.as_bytes().get(at) {
             let rest = text.get(at..).unwrap_or_default();
@@ -48,7 +48,7 @@ impl Skip {
             match self.quote {
                 Some(_) if self.escaped => self.escaped = false,
                 Some(_) if byte == b'\\' => self.escaped = true,
-                Some((quote, triple)) if byte == quote => match ends(rest, quote, triple) {
+                Some((quote, triple)) if byte == quote => match closing_quote_len(rest, quote, triple) {
                     None => return (at, false),
                     Some(0) => {}
                     Some(whole) => (self.quote, len) = (None, whole),
@@ -57,7 +57,7 @@ impl Skip {
                 None if byte == b'"'
                     || (byte == b'\'' && !self.before.is_ascii_alphanumeric() && self.before < 0x80) =>
                 {
-                    match ends(rest, byte, true) {
+                    match closing_quote_len(rest, byte, true) {
                         None => return (at, false),
                         Some(0) => self.quote = Some((byte, false)),
                         Some(whole) => (self.quote, len) = (Some((byte, true)), whole),
@@ -84,11 +84,11 @@ impl Skip {
 }
 
 /// The length of the quote that ends a string here; 0: none does.
-fn ends(rest: &str, quote: u8, triple: bool) -> Option<usize> {
+fn closing_quote_len(rest: &str, quote: u8, triple: bool) -> Option<usize> {
     let marker = match (triple, quote) {
         (false, _) => return Some(1),
         (true, b'"') => "\"\"\"",
         (true, _) => "'''",
     };
-    starts(rest, marker).map(|yes| if yes { marker.len() } else { 0 })
+    starts_with_marker(rest, marker).map(|yes| if yes { marker.len() } else { 0 })
 }

@@ -2,17 +2,17 @@
 
 use proptest::prelude::*;
 
-use super::Python;
-use super::harness::{any_arguments, cut_anywhere, drive, in_every_split};
+use super::PythonRegionParser;
+use super::harness::{any_arguments, cut_anywhere, in_every_split, run_parser};
 use crate::dialect::grammar::PythonCalls;
 use crate::dialect::python::render_python;
-use crate::event::Cut;
+use crate::event::Truncation;
 
 const BARE: PythonCalls = PythonCalls { open: "", close: "" };
 const MARKED: PythonCalls = PythonCalls { open: "<start>", close: "<end>" };
 
 fn events(grammar: PythonCalls, text: &str) -> (String, Option<usize>) {
-    let driven = in_every_split(text, || Python::new(grammar, "d", 0, 0));
+    let driven = in_every_split(text, || PythonRegionParser::new(grammar, "d", 0, 0));
     (driven.events.join("\n"), driven.over)
 }
 
@@ -27,8 +27,8 @@ fn check(grammar: PythonCalls, text: &str, expected: &str) {
 /// The value of the one argument of a call, as `form text`, or the fault.
 #[track_caller]
 fn value(source: &str) -> String {
-    let driven = in_every_split(&format!("[f(a={source})]"), || Python::new(BARE, "d", 0, 0));
-    let argument = driven.draft.call(0).and_then(|call| call.arguments.first());
+    let driven = in_every_split(&format!("[f(a={source})]"), || PythonRegionParser::new(BARE, "d", 0, 0));
+    let argument = driven.draft.call_by_index(0).and_then(|call| call.arguments.first());
     let mut line = argument.map_or(String::new(), |it| format!("{:?} {}", it.form, it.text));
     for fault in &driven.draft.faults {
         // The source stands behind `[f(a=`.
@@ -181,10 +181,12 @@ fn mistakes_in_values() {
         assert_eq!(value(source), expected, "{source}");
     }
     let deep = "[".repeat(257);
-    let driven = in_every_split(&format!("[f(a={deep}1{}), g()]!", "]".repeat(257)), || Python::new(BARE, "d", 0, 0));
+    let driven = in_every_split(&format!("[f(a={deep}1{}), g()]!", "]".repeat(257)), || {
+        PythonRegionParser::new(BARE, "d", 0, 0)
+    });
     assert_eq!(driven.draft.faults[0].kind.name(), "limit");
     assert_eq!(driven.over, Some(5 + 2 * 257 + 1 + 7));
-    assert_eq!(driven.runnable(), []);
+    assert_eq!(driven.runnable_calls(), []);
 }
 
 #[test]
@@ -232,25 +234,25 @@ fn behind_a_mistake_nothing_runs() {
 
 #[test]
 fn what_is_cut_is_never_closed() {
-    let new = |grammar| move || Python::new(grammar, "d", 0, 0);
+    let new = |grammar| move || PythonRegionParser::new(grammar, "d", 0, 0);
     let call = "[f(a=\"x\\u00e9\", b={'k': ['''t''', 1.5, None]}, **{'c d': (1, 2)})]";
     cut_anywhere(call, new(BARE));
     cut_anywhere(&format!("{call}\n<end>"), new(MARKED));
     cut_anywhere("f(a='x', b=[0x1f, {}])<end>", new(MARKED));
     let bare = "f(a='x')";
     cut_anywhere(bare, new(BARE));
-    assert_eq!(drive(&mut new(BARE)(), [bare], Cut::Limit).runnable(), []);
-    assert_eq!(drive(&mut new(BARE)(), [bare], Cut::Ended).runnable().len(), 1);
+    assert_eq!(run_parser(&mut new(BARE)(), [bare], Truncation::Limit).runnable_calls(), []);
+    assert_eq!(run_parser(&mut new(BARE)(), [bare], Truncation::Ended).runnable_calls().len(), 1);
 }
 
 #[test]
 fn little_is_held() {
     let call = "[f(a='x \\U0001f30d', b=[1, '''y''', None, \"\"\"\"\"\"], ccccccccccccccccccc=0x1f)]<end>";
-    let chunks = super::harness::chunks(call, 1);
-    let driven = drive(&mut Python::new(MARKED, "d", 0, 0), chunks, Cut::Ended);
-    assert_eq!(driven.runnable().len(), 1);
+    let chunks = super::harness::split_chunks(call, 1);
+    let driven = run_parser(&mut PythonRegionParser::new(MARKED, "d", 0, 0), chunks, Truncation::Ended);
+    assert_eq!(driven.runnable_calls().len(), 1);
     assert!(driven.held < 10, "{}", driven.held);
-    assert!(size_of::<Python>() <= 512, "{}", size_of::<Python>());
+    assert!(size_of::<PythonRegionParser>() <= 512, "{}", size_of::<PythonRegionParser>());
 }
 
 /// Pieces that make trouble in every order.
@@ -269,15 +271,15 @@ proptest! {
     #[test]
     fn any_text_in_any_split(text in text(), opening in prop_oneof![Just(""), Just("[f(a="), Just("f(")], marked: bool) {
         let grammar = if marked { MARKED } else { BARE };
-        in_every_split(&format!("{opening}{text}"), || Python::new(grammar, "d", 0, 0));
+        in_every_split(&format!("{opening}{text}"), || PythonRegionParser::new(grammar, "d", 0, 0));
     }
 
     #[test]
     fn what_is_rendered_reads_back(first in any_arguments(), second in any_arguments(), marked: bool) {
         let grammar = if marked { MARKED } else { BARE };
         let text = render_python(&[("f", &first), ("srv.tool-2", &second)]) + grammar.close;
-        let driven = in_every_split(&text, || Python::new(grammar, "d", 0, 0));
+        let driven = in_every_split(&text, || PythonRegionParser::new(grammar, "d", 0, 0));
         prop_assert_eq!(driven.over, Some(text.len()));
-        prop_assert_eq!(driven.runnable(), [("f".to_owned(), first), ("srv.tool-2".to_owned(), second)], "{}", text);
+        prop_assert_eq!(driven.runnable_calls(), [("f".to_owned(), first), ("srv.tool-2".to_owned(), second)], "{}", text);
     }
 }

@@ -1,11 +1,11 @@
 //! Strings: how they are quoted, what in them is more than itself, and how JSON writes them.
 
 use crate::dialect::grammar::GemmaCalls;
-use crate::lanes::{LANES, below, first, lanes};
+use crate::swar::{LANES, first_lane, lanes_below, lanes_equal};
 
 /// How a string is quoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::reader) enum Quote {
+pub(in crate::reader) enum QuoteStyle {
     /// As Python does.
     Python {
         /// `'` or `"`.
@@ -23,7 +23,7 @@ pub(in crate::reader) enum Quote {
 
 /// What a backslash and what follows it stand for. Numbers are lengths in bytes, the backslash included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::reader) enum Escape {
+pub(in crate::reader) enum EscapeMeaning {
     /// More text must come.
     Wait,
     /// A character.
@@ -38,9 +38,9 @@ pub(in crate::reader) enum Escape {
     Wrong(usize),
 }
 
-impl Quote {
+impl QuoteStyle {
     /// The same without escapes.
-    pub(in crate::reader) fn raw(self) -> Self {
+    pub(in crate::reader) fn without_escapes(self) -> Self {
         match self {
             Self::Python { byte, triple, .. } => Self::Python { byte, triple, raw: true },
             other => other,
@@ -48,7 +48,7 @@ impl Quote {
     }
 
     /// The first byte of what ends the string.
-    pub(in crate::reader) fn byte(self) -> u8 {
+    pub(in crate::reader) fn closing_byte(self) -> u8 {
         match self {
             Self::Python { byte, .. } => byte,
             Self::Json => b'"',
@@ -56,19 +56,19 @@ impl Quote {
         }
     }
 
-    /// Whether and how far `rest`, which starts with [`Self::byte`], ends the string. `None`: more text must come.
-    pub(in crate::reader) fn ends(self, rest: &str) -> Option<Option<usize>> {
+    /// Whether and how far `rest`, which starts with [`Self::closing_byte`], ends the string. `None`: more text must come.
+    pub(in crate::reader) fn closing_len(self, rest: &str) -> Option<Option<usize>> {
         let marker = match self {
             Self::Python { triple: false, .. } | Self::Json => return Some(Some(1)),
             Self::Python { byte: b'"', .. } => "\"\"\"",
             Self::Python { .. } => "'''",
             Self::Marker(table) => table.quote,
         };
-        starts(rest, marker).map(|yes| yes.then_some(marker.len()))
+        starts_with_marker(rest, marker).map(|yes| yes.then_some(marker.len()))
     }
 
     /// Whether a line may end inside the string.
-    pub(in crate::reader) fn takes_lines(self) -> bool {
+    pub(in crate::reader) fn allows_newlines(self) -> bool {
         match self {
             Self::Python { triple, .. } => triple,
             Self::Json => false,
@@ -77,28 +77,28 @@ impl Quote {
     }
 
     /// What the backslash at the start of `rest` means.
-    pub(in crate::reader) fn escape(self, rest: &str) -> Escape {
+    pub(in crate::reader) fn decode_escape(self, rest: &str) -> EscapeMeaning {
         let bytes = rest.as_bytes();
         let Some(&letter) = bytes.get(1) else {
-            return if matches!(self, Self::Marker(_)) { Escape::Itself(1) } else { Escape::Wait };
+            return if matches!(self, Self::Marker(_)) { EscapeMeaning::Itself(1) } else { EscapeMeaning::Wait };
         };
         match self {
-            Self::Marker(_) => Escape::Itself(1),
+            Self::Marker(_) => EscapeMeaning::Itself(1),
             // The backslash stays, and so does what it protects.
-            Self::Python { raw: true, byte, .. } if letter == byte || letter == b'\\' => Escape::Itself(2),
-            Self::Python { raw: true, .. } => Escape::Itself(1),
-            Self::Python { .. } => python(rest, letter),
-            Self::Json => json(rest, letter),
+            Self::Python { raw: true, byte, .. } if letter == byte || letter == b'\\' => EscapeMeaning::Itself(2),
+            Self::Python { raw: true, .. } => EscapeMeaning::Itself(1),
+            Self::Python { .. } => python_escape(rest, letter),
+            Self::Json => json_escape(rest, letter),
         }
     }
 }
 
 /// Whether `rest` starts with the marker. `None`: it may, when more has come.
-pub(in crate::reader) fn starts(rest: &str, marker: &str) -> Option<bool> {
+pub(in crate::reader) fn starts_with_marker(rest: &str, marker: &str) -> Option<bool> {
     if rest.len() < marker.len() && marker.starts_with(rest) { None } else { Some(rest.starts_with(marker)) }
 }
 
-fn python(rest: &str, letter: u8) -> Escape {
+fn python_escape(rest: &str, letter: u8) -> EscapeMeaning {
     let c = match letter {
         b'n' => '\n',
         b't' => '\t',
@@ -108,22 +108,22 @@ fn python(rest: &str, letter: u8) -> Escape {
         b'f' => '\u{c}',
         b'v' => '\u{b}',
         b'\\' | b'\'' | b'"' => char::from(letter),
-        b'\n' => return Escape::Nothing(2),
+        b'\n' => return EscapeMeaning::Nothing(2),
         b'\r' => match rest.as_bytes().get(2) {
-            None => return Escape::Wait,
-            Some(b'\n') => return Escape::Nothing(3),
-            Some(_) => return Escape::Nothing(2),
+            None => return EscapeMeaning::Wait,
+            Some(b'\n') => return EscapeMeaning::Nothing(3),
+            Some(_) => return EscapeMeaning::Nothing(2),
         },
-        b'0'..=b'7' => return octal(rest),
-        b'x' => return hexadecimal(rest, 2),
-        b'u' => return hexadecimal(rest, 4),
-        b'U' => return hexadecimal(rest, 8),
-        _ => return Escape::Itself(1),
+        b'0'..=b'7' => return octal_escape(rest),
+        b'x' => return hex_escape(rest, 2),
+        b'u' => return hex_escape(rest, 4),
+        b'U' => return hex_escape(rest, 8),
+        _ => return EscapeMeaning::Itself(1),
     };
-    Escape::Char(c, 2)
+    EscapeMeaning::Char(c, 2)
 }
 
-fn json(rest: &str, letter: u8) -> Escape {
+fn json_escape(rest: &str, letter: u8) -> EscapeMeaning {
     let c = match letter {
         b'n' => '\n',
         b't' => '\t',
@@ -131,85 +131,85 @@ fn json(rest: &str, letter: u8) -> Escape {
         b'b' => '\u{8}',
         b'f' => '\u{c}',
         b'\\' | b'/' | b'"' => char::from(letter),
-        b'u' => return hexadecimal(rest, 4),
-        _ => return Escape::Wrong(1),
+        b'u' => return hex_escape(rest, 4),
+        _ => return EscapeMeaning::Wrong(1),
     };
-    Escape::Char(c, 2)
+    EscapeMeaning::Char(c, 2)
 }
 
 /// Up to three digits.
-fn octal(rest: &str) -> Escape {
+fn octal_escape(rest: &str) -> EscapeMeaning {
     let digits = rest.bytes().skip(1).take(3).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
     if digits < 3 && rest.len() == 1 + digits {
-        return Escape::Wait;
+        return EscapeMeaning::Wait;
     }
-    let value = number(rest, 1, digits, 8);
-    value.and_then(char::from_u32).map_or(Escape::Wrong(1), |c| Escape::Char(c, 1 + digits))
+    let value = parse_digits(rest, 1, digits, 8);
+    value.and_then(char::from_u32).map_or(EscapeMeaning::Wrong(1), |c| EscapeMeaning::Char(c, 1 + digits))
 }
 
 /// So many digits behind a letter; two halves of a surrogate pair are one character.
-fn hexadecimal(rest: &str, count: usize) -> Escape {
+fn hex_escape(rest: &str, count: usize) -> EscapeMeaning {
     let digits = rest.bytes().skip(2).take(count).take_while(u8::is_ascii_hexdigit).count();
     let len = 2 + count;
     if digits < count {
-        return if rest.len() == 2 + digits { Escape::Wait } else { Escape::Wrong(2) };
+        return if rest.len() == 2 + digits { EscapeMeaning::Wait } else { EscapeMeaning::Wrong(2) };
     }
-    let Some(value) = number(rest, 2, count, 16) else { return Escape::Wrong(2) };
+    let Some(value) = parse_digits(rest, 2, count, 16) else { return EscapeMeaning::Wrong(2) };
     if let Some(c) = char::from_u32(value) {
-        return Escape::Char(c, len);
+        return EscapeMeaning::Char(c, len);
     }
     if value > 0x10_ffff {
-        return Escape::Wrong(len);
+        return EscapeMeaning::Wrong(len);
     }
     if value >= 0xdc00 || count != 4 {
-        return Escape::Lone(len);
+        return EscapeMeaning::Lone(len);
     }
     let second = rest.get(len..).unwrap_or_default();
     let shown = second.bytes().skip(2).take(4).take_while(u8::is_ascii_hexdigit).count();
     if second.len() < 6 && ("\\u".starts_with(second) || (second.starts_with("\\u") && second.len() == 2 + shown)) {
-        return Escape::Wait;
+        return EscapeMeaning::Wait;
     }
-    let low = if second.starts_with("\\u") && shown == 4 { number(second, 2, 4, 16) } else { None };
+    let low = if second.starts_with("\\u") && shown == 4 { parse_digits(second, 2, 4, 16) } else { None };
     match low.filter(|low| (0xdc00..0xe000).contains(low)) {
         Some(low) => {
             let c = char::from_u32(0x1_0000 + ((value - 0xd800) << 10) + (low - 0xdc00));
-            c.map_or(Escape::Lone(len), |c| Escape::Char(c, len + 6))
+            c.map_or(EscapeMeaning::Lone(len), |c| EscapeMeaning::Char(c, len + 6))
         }
-        None => Escape::Lone(len),
+        None => EscapeMeaning::Lone(len),
     }
 }
 
-fn number(rest: &str, from: usize, count: usize, base: u32) -> Option<u32> {
+fn parse_digits(rest: &str, from: usize, count: usize, base: u32) -> Option<u32> {
     u32::from_str_radix(rest.get(from..from + count)?, base).ok()
 }
 
 /// Bytes that are more than themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::reader) struct Special {
+pub(in crate::reader) struct SpecialBytes {
     bytes: [u8; 3],
     /// Control characters too, if this is 32.
     below: u8,
 }
 
-impl Special {
+impl SpecialBytes {
     /// In a string that is quoted like this, and written as JSON or not.
-    pub(in crate::reader) fn new(quote: Quote, json: bool) -> Self {
-        let end = quote.byte();
-        let slash = if json || !matches!(quote, Quote::Marker(_)) { b'\\' } else { end };
+    pub(in crate::reader) fn new(quote: QuoteStyle, json: bool) -> Self {
+        let end = quote.closing_byte();
+        let slash = if json || !matches!(quote, QuoteStyle::Marker(_)) { b'\\' } else { end };
         let bytes = [end, slash, if json { b'"' } else { end }];
-        Self { bytes, below: if json || !quote.takes_lines() { 0x20 } else { 0 } }
+        Self { bytes, below: if json || !quote.allows_newlines() { 0x20 } else { 0 } }
     }
 
     /// Where it first finds one behind `from`; else the length of the text.
-    pub(in crate::reader) fn find(self, bytes: &[u8], from: usize) -> usize {
+    pub(in crate::reader) fn find_first(self, bytes: &[u8], from: usize) -> usize {
         let ([a, b, c], limit) = (self.bytes, self.below);
         let (words, tail) = bytes.get(from..).unwrap_or_default().as_chunks::<LANES>();
         let mut at = from;
         for word in words {
             let word = u64::from_le_bytes(*word);
-            let marks = lanes(word, a) | lanes(word, b) | lanes(word, c) | below(word, limit);
+            let marks = lanes_equal(word, a) | lanes_equal(word, b) | lanes_equal(word, c) | lanes_below(word, limit);
             if marks != 0 {
-                return at + first(marks);
+                return at + first_lane(marks);
             }
             at += LANES;
         }
@@ -239,55 +239,55 @@ pub(in crate::reader) fn escape_json(text: &str, json: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Escape, GemmaCalls, Quote, Special};
+    use super::{EscapeMeaning, GemmaCalls, QuoteStyle, SpecialBytes};
 
     #[test]
     fn escapes() {
-        let python = Quote::Python { byte: b'"', triple: false, raw: false };
-        let raw = Quote::Python { byte: b'"', triple: false, raw: true };
+        let python = QuoteStyle::Python { byte: b'"', triple: false, raw: false };
+        let raw = QuoteStyle::Python { byte: b'"', triple: false, raw: true };
         for (quote, text, expected) in [
-            (python, "\\n", Escape::Char('\n', 2)),
-            (python, "\\", Escape::Wait),
-            (python, "\\d", Escape::Itself(1)),
-            (python, "\\é", Escape::Itself(1)),
-            (python, "\\N{DIGIT ONE}", Escape::Itself(1)),
-            (python, "\\/", Escape::Itself(1)),
-            (python, "\\\nx", Escape::Nothing(2)),
-            (python, "\\\r", Escape::Wait),
-            (python, "\\\r\nx", Escape::Nothing(3)),
-            (python, "\\0", Escape::Wait),
-            (python, "\\0x", Escape::Char('\0', 2)),
-            (python, "\\1012", Escape::Char('A', 4)),
-            (python, "\\777", Escape::Char('\u{1ff}', 4)),
-            (python, "\\x4", Escape::Wait),
-            (python, "\\x41", Escape::Char('A', 4)),
-            (python, "\\x4g", Escape::Wrong(2)),
-            (python, "\\u00e9", Escape::Char('é', 6)),
-            (python, "\\ud83c", Escape::Wait),
-            (python, "\\ud83c\\", Escape::Wait),
-            (python, "\\ud83c\\udf0", Escape::Wait),
-            (python, "\\ud83c\\udf0d", Escape::Char('🌍', 12)),
-            (python, "\\ud83cx", Escape::Lone(6)),
-            (python, "\\ud83c\\n", Escape::Lone(6)),
-            (python, "\\ud83c\\u0041", Escape::Lone(6)),
-            (python, "\\udf0d", Escape::Lone(6)),
-            (python, "\\U0001f30d", Escape::Char('🌍', 10)),
-            (python, "\\U00110000", Escape::Wrong(10)),
-            (raw, "\\n", Escape::Itself(1)),
-            (raw, "\\\"", Escape::Itself(2)),
-            (Quote::Json, "\\/", Escape::Char('/', 2)),
-            (Quote::Json, "\\x41", Escape::Wrong(1)),
-            (Quote::Marker(&GemmaCalls { open: "", close: "", quote: "<q>" }), "\\", Escape::Itself(1)),
+            (python, "\\n", EscapeMeaning::Char('\n', 2)),
+            (python, "\\", EscapeMeaning::Wait),
+            (python, "\\d", EscapeMeaning::Itself(1)),
+            (python, "\\é", EscapeMeaning::Itself(1)),
+            (python, "\\N{DIGIT ONE}", EscapeMeaning::Itself(1)),
+            (python, "\\/", EscapeMeaning::Itself(1)),
+            (python, "\\\nx", EscapeMeaning::Nothing(2)),
+            (python, "\\\r", EscapeMeaning::Wait),
+            (python, "\\\r\nx", EscapeMeaning::Nothing(3)),
+            (python, "\\0", EscapeMeaning::Wait),
+            (python, "\\0x", EscapeMeaning::Char('\0', 2)),
+            (python, "\\1012", EscapeMeaning::Char('A', 4)),
+            (python, "\\777", EscapeMeaning::Char('\u{1ff}', 4)),
+            (python, "\\x4", EscapeMeaning::Wait),
+            (python, "\\x41", EscapeMeaning::Char('A', 4)),
+            (python, "\\x4g", EscapeMeaning::Wrong(2)),
+            (python, "\\u00e9", EscapeMeaning::Char('é', 6)),
+            (python, "\\ud83c", EscapeMeaning::Wait),
+            (python, "\\ud83c\\", EscapeMeaning::Wait),
+            (python, "\\ud83c\\udf0", EscapeMeaning::Wait),
+            (python, "\\ud83c\\udf0d", EscapeMeaning::Char('🌍', 12)),
+            (python, "\\ud83cx", EscapeMeaning::Lone(6)),
+            (python, "\\ud83c\\n", EscapeMeaning::Lone(6)),
+            (python, "\\ud83c\\u0041", EscapeMeaning::Lone(6)),
+            (python, "\\udf0d", EscapeMeaning::Lone(6)),
+            (python, "\\U0001f30d", EscapeMeaning::Char('🌍', 10)),
+            (python, "\\U00110000", EscapeMeaning::Wrong(10)),
+            (raw, "\\n", EscapeMeaning::Itself(1)),
+            (raw, "\\\"", EscapeMeaning::Itself(2)),
+            (QuoteStyle::Json, "\\/", EscapeMeaning::Char('/', 2)),
+            (QuoteStyle::Json, "\\x41", EscapeMeaning::Wrong(1)),
+            (QuoteStyle::Marker(&GemmaCalls { open: "", close: "", quote: "<q>" }), "\\", EscapeMeaning::Itself(1)),
         ] {
-            assert_eq!(quote.escape(text), expected, "{text}");
+            assert_eq!(quote.decode_escape(text), expected, "{text}");
         }
     }
 
     #[test]
     fn plain_text_ends_at_the_first_special_byte() {
-        let single = Quote::Python { byte: b'\'', triple: false, raw: false };
-        let triple = Quote::Python { byte: b'\'', triple: true, raw: false };
-        let marker = Quote::Marker(&GemmaCalls { open: "", close: "", quote: "'>" });
+        let single = QuoteStyle::Python { byte: b'\'', triple: false, raw: false };
+        let triple = QuoteStyle::Python { byte: b'\'', triple: true, raw: false };
+        let marker = QuoteStyle::Marker(&GemmaCalls { open: "", close: "", quote: "'>" });
         for (quote, json, expected) in [
             (single, false, &b"'\\\n"[..]),
             (single, true, b"'\\\"\n"),
@@ -302,7 +302,11 @@ mod tests {
                 let mut bytes = vec![0xc3; length];
                 bytes[at] = *special;
                 let found = if expected.contains(special) { at } else { length };
-                assert_eq!(Special::new(quote, json).find(&bytes, 0), found, "{quote:?} {json} {special} {at}");
+                assert_eq!(
+                    SpecialBytes::new(quote, json).find_first(&bytes, 0),
+                    found,
+                    "{quote:?} {json} {special} {at}"
+                );
             }
         }
     }

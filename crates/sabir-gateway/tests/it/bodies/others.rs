@@ -1,8 +1,8 @@
 //! Gemini, Ollama, and the frames of Bedrock.
 
 use sabir_call::StopReason;
-use sabir_testkit::{Reply, Trouble};
-use sabir_wire::{Head, Wire};
+use sabir_testkit::{ProviderReply, ScriptedFault};
+use sabir_wire::{ResponseMetadata, Wire};
 use serde_json::{Value, json};
 
 use super::{LEAK, Recording, events, row};
@@ -150,9 +150,11 @@ fn ollama() -> Vec<Recording> {
 /// Frames are binary: the provider of the tests writes them.
 fn bedrock() -> Vec<Recording> {
     let answer = || {
-        Reply::text("Wörter 😀").call("c1", "read_file", json!({"path": "ä.rs", "n": [1, 7_006_652.0]})).in_deltas(3)
+        ProviderReply::text("Wörter 😀")
+            .with_call("c1", "read_file", json!({"path": "ä.rs", "n": [1, 7_006_652.0]}))
+            .in_deltas(3)
     };
-    let bytes = |reply: Reply| reply.stream(Wire::Bedrock, Head::default());
+    let bytes = |reply: ProviderReply| reply.encode_stream(Wire::Bedrock, ResponseMetadata::default());
     let whole = bytes(answer());
     let (cut, flipped) = (whole[..whole.len() * 2 / 3].to_vec(), whole.len() / 2);
     let mut broken = whole.clone();
@@ -163,20 +165,29 @@ fn bedrock() -> Vec<Recording> {
         row(
             "thinking and two calls",
             [2, 2],
-            bytes(Reply::default().thought("hmm ü", None).call("c1", "now", json!({})).call(
+            bytes(ProviderReply::default().with_thought("hmm ü", None).with_call("c1", "now", json!({})).with_call(
                 "c2",
                 "read_file",
                 json!({"path": "a"}),
             )),
         ),
-        row("a leaked call", [0, 1], bytes(Reply::text(LEAK).in_deltas(7))),
+        row("a leaked call", [0, 1], bytes(ProviderReply::text(LEAK).in_deltas(7))),
         row("frames that are cut", [0, 0], cut),
         row("a frame that is damaged", [0, 0], broken),
         row(
             "an error behind a call",
             [1, 1],
-            bytes(answer().but(Trouble::Error { code: "throttlingException".into(), message: "slow down".into() })),
+            bytes(
+                answer().with_fault(ScriptedFault::Error {
+                    code: "throttlingException".into(),
+                    message: "slow down".into(),
+                }),
+            ),
         ),
-        row("a call that is cut by the limit", [1, 1], bytes(Reply { stop: Some(StopReason::Length), ..answer() })),
+        row(
+            "a call that is cut by the limit",
+            [1, 1],
+            bytes(ProviderReply { stop: Some(StopReason::Length), ..answer() }),
+        ),
     ]
 }

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use sabir_call::{Effort, Part, Request, Thinking, ToolChoice, ToolSet, ToolSpec};
-use sabir_wire::{Form, Wire};
+use sabir_call::{MessagePart, ReasoningConfig, ReasoningEffort, Request, ToolChoice, ToolSet, ToolSpec};
+use sabir_wire::{Wire, WireOptions};
 use serde_json::{Value, json};
 
 use super::WIRE;
@@ -17,10 +17,10 @@ fn requests_have_what_the_api_insists_on() {
         model: "models/gemini-3-pro".into(),
         messages: history().into(),
         tools: ToolSet::new(vec![ToolSpec::new("f", "does f", schema)]).unwrap(),
-        choice: ToolChoice::Tool("f".into()),
+        tool_choice: ToolChoice::Tool("f".into()),
         ..Request::default()
     };
-    let body = WIRE.encode_request(&request, &Form::default());
+    let body = WIRE.encode_request(&request, &WireOptions::default());
     let contents = body["contents"].as_array().unwrap();
     let roles: Vec<_> = contents.iter().map(|content| content["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["model", "user"], "one content for each role in turn: {body:#}");
@@ -45,7 +45,10 @@ fn requests_have_what_the_api_insists_on() {
     assert_eq!(contents[0]["parts"][2]["thoughtSignature"], Value::Null);
     for model in ["gemini-2.5-pro", "gemma-4"] {
         let old = Request { model: model.into(), messages: history().into(), ..Request::default() };
-        assert!(!WIRE.encode_request(&old, &Form::default()).to_string().contains("thoughtSignature"), "{model}");
+        assert!(
+            !WIRE.encode_request(&old, &WireOptions::default()).to_string().contains("thoughtSignature"),
+            "{model}"
+        );
     }
     let declared = &body["tools"][0]["functionDeclarations"][0];
     assert_eq!(
@@ -62,19 +65,26 @@ fn requests_have_what_the_api_insists_on() {
 
 #[test]
 fn thinking_is_said_as_the_model_knows_it() {
-    let check = |model: &str, thinking: Thinking, expected: Value| {
-        let request = Request { model: model.into(), thinking, ..Request::default() };
-        assert_eq!(WIRE.encode_request(&request, &Form::default())["generationConfig"]["thinkingConfig"], expected);
+    let check = |model: &str, thinking: ReasoningConfig, expected: Value| {
+        let request = Request { model: model.into(), reasoning: thinking, ..Request::default() };
+        assert_eq!(
+            WIRE.encode_request(&request, &WireOptions::default())["generationConfig"]["thinkingConfig"],
+            expected
+        );
     };
-    check("gemini-3-pro", Thinking::Default, Value::Null);
-    check("gemini-3-pro", Thinking::Effort(Effort::Low), json!({"includeThoughts": true, "thinkingLevel": "LOW"}));
+    check("gemini-3-pro", ReasoningConfig::Default, Value::Null);
+    check(
+        "gemini-3-pro",
+        ReasoningConfig::Effort(ReasoningEffort::Low),
+        json!({"includeThoughts": true, "thinkingLevel": "LOW"}),
+    );
     check(
         "models/gemini-2.5-pro",
-        Thinking::Effort(Effort::Low),
+        ReasoningConfig::Effort(ReasoningEffort::Low),
         json!({"includeThoughts": true, "thinkingBudget": 1024}),
     );
-    check("gemini-2.5-flash", Thinking::Off, json!({"thinkingBudget": 0}));
-    check("gemini-2.5-flash", Thinking::Tokens(5), json!({"includeThoughts": true, "thinkingBudget": 5}));
+    check("gemini-2.5-flash", ReasoningConfig::Off, json!({"thinkingBudget": 0}));
+    check("gemini-2.5-flash", ReasoningConfig::Tokens(5), json!({"includeThoughts": true, "thinkingBudget": 5}));
 }
 
 #[test]
@@ -97,12 +107,14 @@ fn clients_may_spell_it_otherwise() {
     let request = incoming.request;
     assert_eq!((request.model.as_str(), incoming.streamed, request.system.as_str()), ("gemini-x", true, "a\n\nb"));
     assert_eq!(
-        (request.max_output, request.choice, request.thinking),
-        (Some(5), ToolChoice::Required, Thinking::Default)
+        (request.max_output_tokens, request.tool_choice, request.reasoning),
+        (Some(5), ToolChoice::Required, ReasoningConfig::Default)
     );
     assert_eq!(request.messages.len(), 3);
-    assert!(matches!(&request.messages[1].parts[1], Part::Opaque(opaque) if opaque.data["thoughtSignature"] == "s"));
-    assert!(matches!(&request.messages[2].parts[0], Part::Result(result) if result.content == r#"{"b":2}"#));
+    assert!(
+        matches!(&request.messages[1].parts[1], MessagePart::Opaque(opaque) if opaque.data["thoughtSignature"] == "s")
+    );
+    assert!(matches!(&request.messages[2].parts[0], MessagePart::Result(result) if result.content == r#"{"b":2}"#));
     let expected = json!({"type": "object", "properties": {"type": {"type": ["string", "null"]}, "l": {"type": "array", "items": {"type": "integer"}}}});
     assert_eq!(request.tools.get("f").unwrap().parameters, expected);
     for (body, place) in [
@@ -134,8 +146,8 @@ fn results_find_their_calls_without_ids() {
     let mut request = WIRE.decode_request("/v1beta/models/m:generateContent", body.as_bytes()).unwrap().request;
     // The answer to each call is its number, on this wire and on every other one.
     for wire in Wire::ALL {
-        let encoded = wire.encode_request(&request, &Form::default()).to_string();
-        request = wire.decode_request(&wire.endpoint("m", false), encoded.as_bytes()).unwrap().request;
+        let encoded = wire.encode_request(&request, &WireOptions::default()).to_string();
+        request = wire.decode_request(&wire.endpoint_path("m", false), encoded.as_bytes()).unwrap().request;
         check_pairs(&request, 6);
     }
 }
@@ -145,11 +157,13 @@ pub(crate) fn check_pairs(request: &Request, count: usize) {
     let parts = || request.messages.iter().flat_map(|message| &message.parts);
     let mut ids = HashSet::new();
     for part in parts() {
-        let Part::Call(call) = part else { continue };
+        let MessagePart::Call(call) = part else { continue };
         assert!(ids.insert(call.id.clone()), "{} stands twice", call.id);
         let results: Vec<_> = parts()
             .filter_map(|part| match part {
-                Part::Result(result) if result.id == call.id => Some((result.name.as_str(), result.content.clone())),
+                MessagePart::Result(result) if result.id == call.id => {
+                    Some((result.name.as_str(), result.content.clone()))
+                }
                 _ => None,
             })
             .collect();

@@ -130,7 +130,7 @@ fn long_commands() {
     }
     let error = crate::commands::block_on(
         crate::commands::command(&format!("echo {}", "x".repeat(200_000)))
-            .sandbox(sabir_workspace::Sandbox::new(sabir_workspace::Level::Best))
+            .sandbox(sabir_workspace::Sandbox::new(sabir_workspace::SandboxLevel::Best))
             .run(&crate::Place::new().workspace, |_, _| {}),
     );
     assert!(error.unwrap_err().to_string().contains("has 200005 bytes"));

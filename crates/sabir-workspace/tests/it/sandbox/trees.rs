@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use sabir_workspace::{End, Level, Sandbox};
+use sabir_workspace::{CommandExit, Sandbox, SandboxLevel};
 
 use super::{Scene, Who, worlds};
 use crate::Place;
 use crate::commands::{block_on, command};
 use crate::trees::{HIDERS, PATIENCE, alive, wait_for};
 
-fn levels() -> Vec<Level> {
+fn levels() -> Vec<SandboxLevel> {
     let mine = worlds().iter().filter(|(_, who)| *who == Who::Me);
     mine.map(|(level, _)| level.parse().unwrap()).collect()
 }
@@ -23,10 +23,14 @@ fn left(place: &Place) -> Vec<String> {
 }
 
 #[track_caller]
-fn check(end: End, set_up: impl Fn(sabir_workspace::Command) -> sabir_workspace::Command, text: &str) {
+fn check(
+    end: CommandExit,
+    set_up: impl Fn(sabir_workspace::ShellCommand) -> sabir_workspace::ShellCommand,
+    text: &str,
+) {
     for level in levels() {
         let place = Place::new();
-        let command = set_up(command(text)).grace(Duration::from_millis(300)).sandbox(Sandbox::new(level));
+        let command = set_up(command(text)).grace_period(Duration::from_millis(300)).sandbox(Sandbox::new(level));
         let start = std::time::Instant::now();
         let outcome = block_on(command.run(&place.workspace, |_, _| {})).unwrap();
         assert_eq!((outcome.end, outcome.survivors), (end, 0), "level {level}: {}", outcome.output.text());
@@ -37,28 +41,28 @@ fn check(end: End, set_up: impl Fn(sabir_workspace::Command) -> sabir_workspace:
 
 #[test]
 fn after_exit() {
-    check(End::Exited(3), |command| command, &format!("{HIDERS} exit 3"));
+    check(CommandExit::Exited(3), |command| command, &format!("{HIDERS} exit 3"));
 }
 
 #[test]
 fn after_a_time_out() {
-    check(End::TimedOut, |command| command.timeout(Duration::from_secs(1)), &format!("{HIDERS} sleep 1000"));
+    check(CommandExit::TimedOut, |command| command.timeout(Duration::from_secs(1)), &format!("{HIDERS} sleep 1000"));
     let deaf = "trap '' TERM; while :; do sleep 0.1; done";
-    check(End::TimedOut, |command| command.timeout(Duration::from_millis(300)), deaf);
+    check(CommandExit::TimedOut, |command| command.timeout(Duration::from_millis(300)), deaf);
 }
 
 #[test]
 fn after_a_cancellation() {
-    let cancel = |command: sabir_workspace::Command| {
+    let cancel = |command: sabir_workspace::ShellCommand| {
         command.cancel_when(async { tokio::time::sleep(Duration::from_secs(1)).await })
     };
-    check(End::Cancelled, cancel, &format!("{HIDERS} sleep 1000"));
+    check(CommandExit::Cancelled, cancel, &format!("{HIDERS} sleep 1000"));
 }
 
 #[test]
 fn after_the_shell_was_killed() {
-    check(End::Signaled(9), |command| command, &format!("{HIDERS} kill -KILL $$"));
-    check(End::Signaled(15), |command| command, "kill -TERM $$");
+    check(CommandExit::Signaled(9), |command| command, &format!("{HIDERS} kill -KILL $$"));
+    check(CommandExit::Signaled(15), |command| command, "kill -TERM $$");
 }
 
 #[test]
@@ -79,7 +83,7 @@ fn after_too_much_memory() {
         let place = Place::new();
         let sandbox = Sandbox::new(level).memory_mib(100);
         let outcome = block_on(command(greedy).sandbox(sandbox).run(&place.workspace, |_, _| {})).unwrap();
-        assert_eq!((outcome.end, outcome.survivors), (End::OutOfMemory(100), 0), "level {level}");
+        assert_eq!((outcome.end, outcome.survivors), (CommandExit::OutOfMemory(100), 0), "level {level}");
         assert_eq!(left(&place), Vec::<String>::new(), "level {level}");
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use sabir_testkit::{Reply, Script, ScriptedProvider};
+use sabir_testkit::{ProviderReply, ReplyScript, ScriptedProvider};
 use serde_json::json;
 
 use crate::world::{WAYS, World, turn};
@@ -92,8 +92,9 @@ fn play(world: &World, deltas: Option<usize>) -> ScriptedProvider {
         turn(words, vec![("attempt_completion", json!({"result": all}))]),
     ];
     let replies = turns.iter().enumerate().map(|(at, turn)| WAYS[1].reply(turn, at + 1));
-    let replies: Vec<Reply> = replies.map(|reply| deltas.map_or(reply.clone(), |size| reply.in_deltas(size))).collect();
-    world.provider(Script::new(replies))
+    let replies: Vec<ProviderReply> =
+        replies.map(|reply| deltas.map_or(reply.clone(), |size| reply.in_deltas(size))).collect();
+    world.provider(ReplyScript::new(replies))
 }
 
 #[test]

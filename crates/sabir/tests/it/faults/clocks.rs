@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use sabir_testkit::{Reply, Script, Trouble};
+use sabir_testkit::{ProviderReply, ReplyScript, ScriptedFault};
 use serde_json::Value;
 use serde_json::json;
 
@@ -82,12 +82,12 @@ fn the_steady_clock_may_jump() {
     let world = World::new();
     let steady = world.home.path().join("steady");
     let jump = steady.clone();
-    let provider = world.provider(Script::by(move |asked, request| {
+    let provider = world.provider(ReplyScript::from_fn(move |asked, request| {
         let results = request.body["messages"].to_string().matches("\"role\":\"tool\"").count();
         match (asked, results) {
             (0, _) => {
                 std::fs::write(&jump, DAY.to_string()).unwrap();
-                Reply::text("x").but(Trouble::StallBeforeHeaders)
+                ProviderReply::text("x").with_fault(ScriptedFault::StallBeforeHeaders)
             }
             (_, 0) => NATIVE.reply(&run("echo a >> log.txt"), 1),
             (_, 1) => NATIVE.reply(&run("echo b >> log.txt"), 2),
@@ -98,7 +98,7 @@ fn the_steady_clock_may_jump() {
     let wishes = [("FAULTS_STEADY", steady.to_str().unwrap())];
     // Something has to wake it: on a real machine that is the end of its sleep.
     let child = preload::with(&mut command, library, &wishes).arg("run").args(RUN).arg("x").spawn().unwrap();
-    while provider.requests().is_empty() {
+    while provider.received_requests().is_empty() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     for signal in ["-STOP", "-CONT"] {
@@ -107,7 +107,7 @@ fn the_steady_clock_may_jump() {
     }
     let output = child.wait_with_output().unwrap();
     check_completed(&world, &output, "a day later");
-    assert_eq!(provider.requests().len(), 4, "one more than the turns");
+    assert_eq!(provider.received_requests().len(), 4, "one more than the turns");
 }
 
 /// A machine that has been up for a day more, or for no time at all.

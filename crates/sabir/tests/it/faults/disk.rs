@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use sabir_testkit::{Script, ScriptedProvider};
+use sabir_testkit::{ReplyScript, ScriptedProvider};
 use serde_json::{Value, json};
 
 use super::preload::{self, skipped};
@@ -19,7 +19,7 @@ fn done() -> Turn {
 
 /// Writes `a.txt`, then completes, however often it is asked.
 fn writes(world: &World) -> ScriptedProvider {
-    world.provider(Script::by(|_, request| {
+    world.provider(ReplyScript::from_fn(|_, request| {
         let written = request.body["messages"].to_string().contains("\"role\":\"tool\"");
         let write = turn("I write.", vec![("write_to_file", json!({"path": "a.txt", "content": "new\n"}))]);
         if written { NATIVE.reply(&done(), 2) } else { NATIVE.reply(&write, 1) }
@@ -112,7 +112,7 @@ fn the_journal_may_fail_at_any_call() {
             let over = code(&again) == 2 && stderr(&again).contains("the task is completed");
             assert!(code(&again) == 0 || over, "{wish}: {}", stderr(&again));
             // What may have run is not run again, and the model is told.
-            let asked = provider.requests().last().unwrap().body.to_string();
+            let asked = provider.received_requests().last().unwrap().body.to_string();
             assert!(
                 world.read("a.txt") == "new\n" || asked.contains("Sabir was stopped while this ran"),
                 "{wish}: {asked}"
@@ -201,7 +201,7 @@ fn where_nothing_can_be_kept_nothing_is_begun() {
         let Some(output) = mounted(&world, &provider, mount) else { return };
         assert_eq!(code(&output), 1, "{mount}: {}", stderr(&output));
         assert!(stderr(&output).contains(words) && stderr(&output).contains("tasks"), "{mount}: {}", stderr(&output));
-        assert!(provider.requests().is_empty() && events(&output).is_empty(), "{mount}");
+        assert!(provider.received_requests().is_empty() && events(&output).is_empty(), "{mount}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use sabir_testkit::Script;
+use sabir_testkit::ReplyScript;
 use serde_json::{Value, json};
 
 use super::preload::{self, skipped};
@@ -101,7 +101,7 @@ fn many_commands_leave_nothing_behind() {
     // The shell's parent is the supervisor, and the supervisor's is Sabir.
     let count = "agent=$(ps -o ppid= -p $PPID | tr -d ' '); \
                  echo open $(ls /proc/$agent/fd 2>/dev/null | wc -l) dead $(ps -o stat= --ppid $agent | grep -c Z)";
-    let provider = world.provider(Script::by(move |asked, _| match asked {
+    let provider = world.provider(ReplyScript::from_fn(move |asked, _| match asked {
         // Each is another: calls that say the same with the same result end a task.
         asked if asked < most => NATIVE.reply(&run(&format!("{count}; echo number {asked}")), asked + 1),
         _ => NATIVE.reply(&done(), asked + 1),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
-use sabir_testkit::{Chunks, Reply, Script, ScriptedProvider, Trouble};
+use sabir_testkit::{ChunkSplit, ProviderReply, ReplyScript, ScriptedFault, ScriptedProvider};
 use serde_json::{Value, json};
 
 use super::preload;
@@ -134,11 +134,12 @@ fn a_second_interrupt_waits_for_nothing() {
     let Some(library) = preload::library() else { return };
     let world = World::new();
     let slow = world.home.path().join("slow");
-    let provider = world.provider(Script::by(|_, _| Reply::text("x").but(Trouble::StallBeforeHeaders)));
+    let provider = world
+        .provider(ReplyScript::from_fn(|_, _| ProviderReply::text("x").with_fault(ScriptedFault::StallBeforeHeaders)));
     let mut command = world.sabir_with(&provider);
     let wishes = [("FAULTS_SLOW", slow.to_str().unwrap())];
     let mut child = preload::with(task(&mut command, &["--no-checkpoints"]), library, &wishes).spawn().unwrap();
-    wait_for("the request", || !provider.requests().is_empty());
+    wait_for("the request", || !provider.received_requests().is_empty());
     // From now on the disk is so slow that the end of the task takes two hours to be kept.
     std::fs::write(&slow, "3600000").unwrap();
     send("-INT", &child);
@@ -160,12 +161,15 @@ fn a_stopped_process_goes_on_without_a_storm() {
     let Some(library) = preload::library() else { return };
     for hours in [false, true] {
         let world = World::new();
-        let provider = world.provider(Script::by(|asked, request| {
+        let provider = world.provider(ReplyScript::from_fn(|asked, request| {
             if request.body["messages"].to_string().contains("\"role\":\"tool\"") {
                 return NATIVE.reply(&done(), asked + 1);
             }
-            let slow = Reply::text("Slowly. ".repeat(40)).in_deltas(8).in_chunks(Chunks::Size(60));
-            Reply { pause: 20, ..slow.call("c", "execute_command", json!({"command": "echo x >> log.txt"})) }
+            let slow = ProviderReply::text("Slowly. ".repeat(40)).in_deltas(8).in_chunks(ChunkSplit::Size(60));
+            ProviderReply {
+                pause: 20,
+                ..slow.with_call("c", "execute_command", json!({"command": "echo x >> log.txt"}))
+            }
         }));
         let steady = world.home.path().join("steady");
         let mut command = world.sabir_with(&provider);
@@ -184,7 +188,7 @@ fn a_stopped_process_goes_on_without_a_storm() {
         assert_eq!(world.read("log.txt"), "x\n", "it runs once");
         let failed = seen.iter().filter(|line| line.contains("\"kind\":\"failed\"")).count();
         assert!(failed <= usize::from(hours), "{failed} answers lost: {seen:?}");
-        assert!(provider.requests().len() <= 3, "{} requests", provider.requests().len());
+        assert!(provider.received_requests().len() <= 3, "{} requests", provider.received_requests().len());
     }
 }
 
@@ -221,8 +225,12 @@ fn a_slow_reader_gets_everything() {
     let world = World::new();
     let words = "All of this is to be read. ".repeat(12_000);
     let text = words.clone();
-    let provider = world.provider(Script::by(move |asked, _| match asked {
-        0 => Reply::text(text.clone()).in_deltas(400).call("c", "execute_command", json!({"command": "echo x"})),
+    let provider = world.provider(ReplyScript::from_fn(move |asked, _| match asked {
+        0 => ProviderReply::text(text.clone()).in_deltas(400).with_call(
+            "c",
+            "execute_command",
+            json!({"command": "echo x"}),
+        ),
         _ => NATIVE.reply(&done(), 2),
     }));
     let mut command = world.sabir_with(&provider);
@@ -294,10 +302,12 @@ fn a_terminal_that_closes_ends_the_task_and_what_it_runs() {
 #[test]
 fn a_window_may_change_all_the_time() {
     let world = World::new();
-    let provider = world.provider(Script::by(|asked, _| match asked {
+    let provider = world.provider(ReplyScript::from_fn(|asked, _| match asked {
         0 => {
-            let words = Reply::text("Words that fill lines. ".repeat(50)).in_deltas(20).in_chunks(Chunks::Size(120));
-            Reply { pause: 5, ..words.call("c", "execute_command", json!({"command": "seq 200"})) }
+            let words = ProviderReply::text("Words that fill lines. ".repeat(50))
+                .in_deltas(20)
+                .in_chunks(ChunkSplit::Size(120));
+            ProviderReply { pause: 5, ..words.with_call("c", "execute_command", json!({"command": "seq 200"})) }
         }
         _ => NATIVE.reply(&done(), 2),
     }));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sabir_testkit::{Reply, Script};
+use sabir_testkit::{ProviderReply, ReplyScript};
 use serde_json::json;
 
 use crate::world::{WAYS, Way, World, code, names, stderr, stdout, turn};
@@ -17,7 +17,7 @@ fn fifty_tasks_begin_at_once_in_one_folder() {
     let world = World::new();
     let config = world.configure("max_turns = 9\n\n[[models]]\npattern = \"scripted\"\ncontext = 100000\n");
     let before = std::fs::read(&config).unwrap();
-    let provider = world.provider(Script::by(|_, request| -> Reply {
+    let provider = world.provider(ReplyScript::from_fn(|_, request| -> ProviderReply {
         let asked = request.body["messages"].to_string();
         let number = asked.split("file number ").nth(1).and_then(|rest| rest.split('.').next()).unwrap().to_owned();
         if asked.contains("\"role\":\"tool\"") {

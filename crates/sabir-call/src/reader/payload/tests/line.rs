@@ -1,7 +1,7 @@
 //! Events as a line of text that a person can compare.
 
 use super::OFFSET;
-use crate::event::{ArgForm, Event, Sink};
+use crate::event::{ArgForm, Event, EventSink};
 use crate::fault::Severity;
 
 /// Events in one line; deltas are merged. Complains of whatever breaks the contract of events.
@@ -15,8 +15,8 @@ pub(super) struct Line {
     value: Option<(ArgForm, String)>,
 }
 
-impl Sink for Line {
-    fn event(&mut self, event: Event<'_>) {
+impl EventSink for Line {
+    fn push_event(&mut self, event: Event<'_>) {
         if let (Some((_, value)), Event::ArgDelta { text, .. }) = (&mut self.value, event) {
             assert!(!text.is_empty());
             return value.push_str(text);

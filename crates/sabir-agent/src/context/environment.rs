@@ -1,0 +1,26 @@
+//! Facts of the place and the day, as they were when a task began.
+
+use super::fragment::{ContextFragment, FragmentKind};
+
+/// What a model is told of the place besides its folder and the system.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EnvironmentFacts<'a> {
+    /// The date, as `2026-11-22`.
+    pub date: &'a str,
+    /// What commands are run by.
+    pub shell: &'a str,
+    /// The branch of the repository, if the folder is the top of one.
+    pub branch: Option<&'a str>,
+}
+
+impl EnvironmentFacts<'_> {
+    /// The most bytes: 1 KiB.
+    pub const MAX_BYTES: usize = 1024;
+
+    /// The fragment.
+    pub fn to_fragment(&self) -> ContextFragment {
+        let branch = self.branch.map(|branch| format!("\nGit branch: {branch}")).unwrap_or_default();
+        let text = format!("Date: {}\nShell: {}{branch}", self.date, self.shell);
+        ContextFragment::with_cap(FragmentKind::Place, "the place", &text, text.len() as u64, Self::MAX_BYTES)
+    }
+}

@@ -1,0 +1,243 @@
+//! The rules that a table must keep, and the row that it then is.
+
+use super::{DefineError, DialectTable, JsonTable, ParserKind, TagTable};
+use crate::dialect::Dialect;
+use crate::dialect::grammar::{
+    GemmaCalls, Grammar, HeaderFormat, JsonCalls, JsonForm, NamePosition, PythonCalls, TagNotation,
+};
+use crate::dialect::grammar::{TagScheme, TaggedCalls};
+
+/// The longest marker, in bytes: as much as a reader may have to hold back.
+const MARKER_CAP: usize = 64;
+/// The shortest one that words do not hold by chance, in bytes.
+const MARKER_LEAST: usize = 3;
+/// Tags that the reader takes for thoughts wherever they stand.
+const THOUGHTS: [&str; 2] = ["thinking", "think"];
+
+const MARKER: &str = "3 to 64 bytes without white space at its ends, with a letter or digit and another character in it; \
+a `<`, `[`, `{` or `(` at its start needs its counterpart, and it is neither a closing tag nor a thought's";
+const CLOSE: &str = "3 to 64 bytes without white space at its ends, with a letter or digit in it, and must not begin with \
+what JSON or Python may hold there";
+const QUOTE: &str = "2 to 64 bytes without white space, quotes or backslashes, that begin with no letter or digit";
+const HEAD_END: &str =
+    "1 to 64 bytes that do not begin with what a name holds (letters, digits, `_ - . :`), a space or `{`";
+const TAG: &str = "a tag's name: letters, digits and `_ - .`, at most 64 bytes, and no thought's";
+const WRAPPER: &str = "a tag's name other than those of `tags.call` and `tags.argument`";
+const PREFIX: &str = "letters, digits and `_ - . :` with a `:` at the end";
+const KEY: &str = "1 to 64 letters, digits or `_`";
+const UNUSED: &str = "left out, since this machine does not read it";
+
+/// The row that a table is.
+pub(super) fn build_dialect(table: &DialectTable) -> Result<Dialect, DefineError> {
+    for name in std::iter::once(&table.name).chain(&table.aliases) {
+        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        let reserved = matches!(name.as_str(), "auto" | "native");
+        if name.is_empty() || name.len() > MARKER_CAP || !name.chars().all(allowed) || reserved {
+            return Err(DefineError::Name(name.clone()));
+        }
+    }
+    let aliases: Vec<&'static str> = table.aliases.iter().map(|alias| leak_str(alias)).collect();
+    Ok(Dialect {
+        tokens: &[],
+        thought: None,
+        grammar: build_grammar(table)?,
+        name: leak_str(&table.name),
+        aliases: aliases.leak(),
+        summary: leak_str(&table.summary),
+        spec: "",
+        instructions: table.lesson.as_deref().map_or_else(|| default_instructions(table), leak_str),
+    })
+}
+
+/// How a machine's dialects are taught in general.
+fn default_instructions(table: &DialectTable) -> &'static str {
+    let headed = table.json.as_ref().is_some_and(|json| json.head_end.is_some());
+    match table.machine {
+        ParserKind::Tagged => "Write each call in a tag with the tool's name, and in it one tag for each argument.",
+        ParserKind::Json if headed => {
+            "Write each call as the tool's name and a JSON object with its arguments, between the markers."
+        }
+        ParserKind::Json => "Write each call as JSON with the tool's name and its arguments, between the markers.",
+        ParserKind::Python => "Write calls as one Python list, with keyword arguments only, between the markers.",
+        ParserKind::Gemma | ParserKind::Harmony => {
+            "Write each call between the markers, every string between two quote markers."
+        }
+    }
+}
+
+fn build_grammar(table: &DialectTable) -> Result<Grammar, DefineError> {
+    check_unused_keys(table)?;
+    match table.machine {
+        ParserKind::Tagged => build_tagged(table).map(Grammar::Tagged),
+        ParserKind::Json => build_json(table).map(Grammar::Json),
+        ParserKind::Python => {
+            Ok(Grammar::Python(PythonCalls { open: checked_open(table)?, close: checked_close(table)? }))
+        }
+        ParserKind::Gemma => Ok(Grammar::Gemma(GemmaCalls {
+            open: checked_open(table)?,
+            close: checked_value(table, "close", &table.close, CLOSE, is_close_marker)?,
+            quote: checked_value(table, "quote", &table.quote, QUOTE, is_quote)?,
+        })),
+        ParserKind::Harmony => Err(value_error(table, "machine", "`tagged`, `json`, `python` or `gemma`", "harmony")),
+    }
+}
+
+/// A key that nothing reads is a mistake that nobody would notice.
+fn check_unused_keys(table: &DialectTable) -> Result<(), DefineError> {
+    let tagged = table.machine == ParserKind::Tagged;
+    let given = [
+        ("tags", table.tags.is_some() && !tagged, "a table"),
+        ("json", table.json.is_some() && table.machine != ParserKind::Json, "a table"),
+        ("open", !table.open.is_empty() && tagged, table.open.as_str()),
+        ("close", !table.close.is_empty() && tagged, &table.close),
+        ("quote", !table.quote.is_empty() && table.machine != ParserKind::Gemma, &table.quote),
+    ];
+    match given.into_iter().find(|(_, given, _)| *given) {
+        Some((key, _, found)) => Err(value_error(table, key, UNUSED, found)),
+        None => Ok(()),
+    }
+}
+
+fn build_tagged(table: &DialectTable) -> Result<TaggedCalls, DefineError> {
+    let none = TagTable::default();
+    let tags = table.tags.as_ref().unwrap_or(&none);
+    let call = checked_value(table, "tags.call", &tags.call, TAG, is_tag)?;
+    let argument = match tags.argument.as_str() {
+        "" => "",
+        name => {
+            checked_value(table, "tags.argument", name, "another tag than `tags.call`, named as tags are", |name| {
+                is_tag(name) && name != call
+            })?
+        }
+    };
+    let name_in = match tags.name_in.as_str() {
+        "" => NamePosition::Attribute("name"),
+        "=" => NamePosition::Equals,
+        attribute => {
+            let need = "`=`, or the attribute that holds the name: letters, digits, `_` and `-`";
+            NamePosition::Attribute(checked_value(table, "tags.name_in", attribute, need, |text| is_word(text, "_-"))?)
+        }
+    };
+    let prefix = match tags.prefix.as_str() {
+        "" => "",
+        text => checked_value(table, "tags.prefix", text, PREFIX, |text| text.ends_with(':') && is_word(text, "_-.:"))?,
+    };
+    let wrapper = tags.wrapper.as_deref().map(|name| {
+        checked_value(table, "tags.wrapper", name, WRAPPER, |name| {
+            is_word(name, "_-.:") && !THOUGHTS.contains(&name) && name != call && name != argument
+        })
+    });
+    let wrappers: &'static [&'static str] = wrapper.transpose()?.map_or(&[], |name| vec![name].leak());
+    if tags.each && wrappers.is_empty() {
+        return Err(value_error(table, "tags.each", "left out where there is no `tags.wrapper`", "true"));
+    }
+    let (call_name, argument_name, typed) = (name_in, name_in, None);
+    Ok(TaggedCalls {
+        frames: &[],
+        notation: TagNotation::Angle,
+        tags: TagScheme::Fixed { call, argument, call_name, argument_name, typed },
+        wrappers,
+        each: tags.each,
+        sections: &[],
+        prefixes: vec![prefix].leak(),
+    })
+}
+
+fn build_json(table: &DialectTable) -> Result<JsonCalls, DefineError> {
+    let none = JsonTable::default();
+    let json = table.json.as_ref().unwrap_or(&none);
+    let end = json.head_end.as_deref().map(|end| checked_value(table, "json.head_end", end, HEAD_END, is_head_end));
+    let head = end.transpose()?.map(|end| HeaderFormat { end, prefix: "", id: None, fenced: false });
+    let name_key =
+        json.name_key.as_deref().map(|key| checked_value(table, "json.name_key", key, KEY, |key| is_word(key, "_")));
+    let arguments_key = json
+        .arguments_key
+        .as_deref()
+        .map(|key| checked_value(table, "json.arguments_key", key, KEY, |key| is_word(key, "_")));
+    let keys = (name_key.transpose()?.unwrap_or("name"), arguments_key.transpose()?.unwrap_or("arguments"), None);
+    if head.is_some() && json.list {
+        return Err(value_error(table, "json.list", "left out where `json.head_end` is given", "true"));
+    }
+    let form = JsonForm { open: checked_open(table)?, head, close: checked_close(table)?, stop: false };
+    Ok(JsonCalls { section: None, forms: vec![form].leak(), keys, list: json.list, methods: false, bare: false })
+}
+
+fn checked_open(table: &DialectTable) -> Result<&'static str, DefineError> {
+    checked_value(table, "open", &table.open, MARKER, is_marker)
+}
+
+fn checked_close(table: &DialectTable) -> Result<&'static str, DefineError> {
+    if table.close.is_empty() { Ok("") } else { checked_value(table, "close", &table.close, CLOSE, is_close_marker) }
+}
+
+/// A text that is no prose by chance, and does not hide other markup.
+fn is_marker(text: &str) -> bool {
+    let counterpart = match text.chars().next() {
+        Some('<') => Some('>'),
+        Some('[') => Some(']'),
+        Some('{') => Some('}'),
+        Some('(') => Some(')'),
+        _ => None,
+    };
+    let tag = text.strip_prefix('<').and_then(|text| text.strip_suffix('>')).unwrap_or_default();
+    is_standalone(text)
+        && text.chars().any(|c| !c.is_alphanumeric() && !c.is_whitespace() && c != '_')
+        && counterpart.is_none_or(|counterpart| text.contains(counterpart))
+        && !text.starts_with("</")
+        && !text.starts_with(['"', '\'', '`', '~', '\\', '>'])
+        && !THOUGHTS.contains(&tag)
+}
+
+fn is_close_marker(text: &str) -> bool {
+    is_standalone(text)
+        && !text
+            .starts_with(|c: char| c.is_alphanumeric() || "{}[](),:;\"'`_-+.\\=".contains(c) && !text.starts_with("[/"))
+}
+
+fn is_standalone(text: &str) -> bool {
+    (MARKER_LEAST..=MARKER_CAP).contains(&text.len())
+        && text.trim() == text
+        && !text.contains(|c: char| c.is_control() || c == '`')
+        && text.chars().any(char::is_alphanumeric)
+}
+
+fn is_quote(text: &str) -> bool {
+    (2..=MARKER_CAP).contains(&text.len())
+        && !text.contains(|c: char| c.is_control() || c.is_whitespace() || matches!(c, '\'' | '\\' | '`'))
+        && !text.starts_with(|c: char| c.is_alphanumeric() || "\"{}[],:-+._".contains(c))
+}
+
+fn is_head_end(text: &str) -> bool {
+    let odd = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | ' ' | '\t' | '{' | '`' | '"');
+    (1..=MARKER_CAP).contains(&text.len()) && !text.starts_with(odd)
+}
+
+fn is_tag(text: &str) -> bool {
+    is_word(text, "_-.") && !THOUGHTS.contains(&text)
+}
+
+/// ASCII letters, digits and these marks, with a letter at the start.
+fn is_word(text: &str, marks: &str) -> bool {
+    text.len() <= MARKER_CAP
+        && text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || marks.contains(c))
+}
+
+fn checked_value(
+    table: &DialectTable,
+    key: &'static str,
+    text: &str,
+    need: &'static str,
+    holds: impl FnOnce(&str) -> bool,
+) -> Result<&'static str, DefineError> {
+    if holds(text) { Ok(leak_str(text)) } else { Err(value_error(table, key, need, text)) }
+}
+
+fn value_error(table: &DialectTable, key: &'static str, need: &'static str, found: &str) -> DefineError {
+    DefineError::Value { dialect: table.name.clone(), key, need, found: found.to_owned() }
+}
+
+/// Definitions live as long as the process.
+fn leak_str(text: &str) -> &'static str {
+    text.to_owned().leak()
+}

@@ -1,0 +1,77 @@
+//! Rows of the machines that read neither tags nor JSON: Python's calls, Gemma's notation, the channels of harmony.
+
+use super::Dialect;
+use super::grammar::{GemmaCalls, Grammar, PythonCalls};
+
+const PYTHON_LESSON: &str = "Write all calls of a message as one Python list: `tool(argument=value, …)` for each, with keyword \
+arguments only. Strings stand in quotes, with Python's escapes.";
+const GEMMA_LESSON: &str = "Write each call between the markers: `call:`, the tool's name, and its arguments in braces. Every \
+string stands between two quote markers, as it is.";
+
+pub(super) const ROWS: &[Dialect] = &[
+    Dialect {
+        name: "pythonic",
+        aliases: &["llama4", "llama4_pythonic"],
+        summary: "A Python list of calls: [f(a=\"x\", b=1), g()] (Llama 4 and others).",
+        spec: include_str!("../specs/pythonic.md"),
+        grammar: Grammar::Python(PythonCalls { open: "", close: "" }),
+        tokens: &["<|python_end|>", "<|eom|>", "<|eot|>"],
+        thought: None,
+        instructions: PYTHON_LESSON,
+    },
+    Dialect {
+        name: "lfm2",
+        aliases: &[],
+        summary: "A Python list of calls between special tokens (LFM2).",
+        spec: include_str!("../specs/lfm2.md"),
+        grammar: Grammar::Python(PythonCalls { open: "<|tool_call_start|>", close: "<|tool_call_end|>" }),
+        tokens: &["<|im_end|>"],
+        thought: None,
+        instructions: PYTHON_LESSON,
+    },
+    Dialect {
+        name: "olmo3",
+        aliases: &[],
+        summary: "Python calls in a <function_calls> block (OLMo 3).",
+        spec: include_str!("../specs/olmo3.md"),
+        grammar: Grammar::Python(PythonCalls { open: "<function_calls>", close: "</function_calls>" }),
+        tokens: &[],
+        thought: None,
+        instructions: PYTHON_LESSON,
+    },
+    Dialect {
+        name: "gemma",
+        aliases: &["gemma4"],
+        summary: "call:f{k:v} between special tokens, strings between quote tokens (Gemma 4).",
+        spec: include_str!("../specs/gemma.md"),
+        grammar: Grammar::Gemma(GemmaCalls { open: "<|tool_call>", close: "<tool_call|>", quote: "<|\"|>" }),
+        tokens: &["<turn|>"],
+        thought: Some(("<|channel>thought", "<channel|>")),
+        instructions: GEMMA_LESSON,
+    },
+    Dialect {
+        name: "functiongemma",
+        aliases: &[],
+        summary: "call:f{k:v} between tags, strings between <escape> tags (FunctionGemma).",
+        spec: include_str!("../specs/functiongemma.md"),
+        grammar: Grammar::Gemma(GemmaCalls {
+            open: "<start_function_call>",
+            close: "<end_function_call>",
+            quote: "<escape>",
+        }),
+        tokens: &[],
+        thought: None,
+        instructions: GEMMA_LESSON,
+    },
+    Dialect {
+        name: "harmony",
+        aliases: &["gpt_oss", "openai"],
+        summary: "Channels: a message on the commentary channel to functions.NAME is a call (gpt-oss).",
+        spec: include_str!("../specs/harmony.md"),
+        grammar: Grammar::Harmony,
+        tokens: &["<|end|>", "<|return|>", "<|call|>"],
+        thought: None,
+        instructions: "Write each call as a message of its own on the commentary channel, addressed to `functions.` and the tool's \
+name, with the arguments as a JSON object.",
+    },
+];

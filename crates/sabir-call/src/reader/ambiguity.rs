@@ -1,0 +1,209 @@
+//! Doubt: what a tag inside a value says about where the value ends.
+//!
+//! Whatever leaves two readings (an unknown argument between two closing tags, a call's close without its argument's, a
+//! closing tag of an argument that had ended before) is noted; if what follows confirms it, the call is rejected.
+
+use crate::event::EventSink;
+use crate::fault::{Fault, FaultKind, Span};
+
+use super::call::OpenTagCall;
+use super::tag::{Tag, TagInterest, names_match};
+use super::vocabulary::Vocabulary;
+
+/// What the last tag inside a value was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PrecedingTag {
+    Nothing,
+    /// A call's opening tag.
+    Open,
+    /// A call's opening tag, and the name behind it that is being read.
+    Naming,
+    /// The same with white space behind the name.
+    Named,
+    /// A closing tag of an argument that had ended before.
+    Ended,
+    /// The closing tag of an unknown argument.
+    UnknownClose,
+}
+
+/// What may be wrong with the call although its text can be read.
+#[derive(Debug, Default)]
+pub(super) struct CallAmbiguity {
+    /// A tag between a closing tag and a call's close that no argument has.
+    pub(super) unknown_tag: Option<(String, Span)>,
+    /// A call's close without the argument's.
+    unclosed: Option<Span>,
+    /// What stood in the place of the call's close.
+    pub(super) misplaced: Option<(MisplacedTag, String, Span)>,
+    /// Faults that wait for the text before them.
+    pub(super) faults: Vec<Fault>,
+    /// The argument opened where the closing tag of the one before it is missing.
+    pub(super) implied: bool,
+    /// The fault is out.
+    reported: bool,
+}
+
+/// What stands where the call's close belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MisplacedTag {
+    /// Another closing tag.
+    Close,
+    /// The opening of the next call, or of what stands around it.
+    Open,
+}
+
+impl PrecedingTag {
+    /// Whether the tag before opened a call, so that one of an argument behind it begins an example.
+    pub(super) fn is_call_open(self) -> bool {
+        matches!(self, Self::Open | Self::Naming | Self::Named)
+    }
+}
+
+/// What a tag inside a value means.
+pub(super) enum TagRole {
+    /// Ends the argument.
+    ArgumentClose,
+    /// Ends a call of this kind.
+    CallClose,
+    /// Opens a call.
+    CallOpen,
+    /// Opens an argument.
+    ArgumentOpen,
+    /// Closes another argument.
+    OtherClose,
+    /// Closes the stranger.
+    UnknownClose,
+    /// Nothing.
+    Content,
+}
+
+impl OpenTagCall {
+    /// The name of a tag between a closing tag and a call's close that no argument has.
+    #[inline]
+    pub(super) fn unknown_tag_name(&self) -> Option<&str> {
+        self.ambiguity.as_ref().and_then(|doubt| doubt.unknown_tag.as_ref()).map(|(name, _)| name.as_str())
+    }
+
+    pub(super) fn tag_role(&self, tag: &Tag<'_>, vocabulary: &Vocabulary) -> TagRole {
+        if tag.is_closing_tag(&self.value.close) {
+            return TagRole::ArgumentClose;
+        }
+        if tag.is_closing_tag(&self.form.call) {
+            return TagRole::CallClose;
+        }
+        if self.unknown_tag_name().is_some_and(|stranger| tag.is_closing_tag(stranger)) {
+            return TagRole::UnknownClose;
+        }
+        if !self.form.has_tool_tags() && tag.is_opening_tag(&self.form.call) {
+            return TagRole::CallOpen;
+        }
+        if !self.form.has_argument_tags() {
+            return if self.form.argument_name(tag).is_some() { TagRole::ArgumentOpen } else { TagRole::Content };
+        }
+        if self.tool_index().is_some() && vocabulary.declares_argument(self.tool_index(), tag.name) {
+            return if tag.close { TagRole::OtherClose } else { TagRole::ArgumentOpen };
+        }
+        let tool = self.form.has_tool_tags()
+            && (tag.name == &*self.form.call || vocabulary.find_exact_tool(tag.name).is_some());
+        if tool && !tag.close { TagRole::CallOpen } else { TagRole::Content }
+    }
+
+    pub(super) fn tag_interest(&self, name: &str, close: bool, vocabulary: &Vocabulary) -> TagInterest {
+        if names_match(name, &self.value.close) || names_match(name, &self.form.call) {
+            return if close || self.form.has_tool_tags() { TagInterest::Plain } else { TagInterest::Any };
+        }
+        if self.form.is_key(name) {
+            return TagInterest::Plain;
+        }
+        let stranger = self.unknown_tag_name().is_some_and(|stranger| close && name == stranger);
+        let declared = || self.tool_index().is_some() && vocabulary.declares_argument(self.tool_index(), name);
+        let tool = || self.form.has_tool_tags() && vocabulary.find_exact_tool(name).is_some();
+        let known = self.form.has_argument_tags() && (declared() || tool());
+        if stranger || known { TagInterest::Plain } else { TagInterest::None }
+    }
+
+    /// Weighs a tag inside the value that does not end it. True: the call ends here, rejected.
+    pub(super) fn assess_tag(&mut self, role: &TagRole, name: &str, span: Span) -> bool {
+        let before = std::mem::replace(&mut self.value.before, PrecedingTag::Nothing);
+        let top = self.value.depth == 0;
+        match role {
+            TagRole::CallOpen => {
+                // An example of another tool has closing tags of its own and ends nothing here.
+                if name == &*self.form.call {
+                    self.value.before = PrecedingTag::Open;
+                }
+                if top {
+                    self.report_unclosed();
+                }
+            }
+            TagRole::ArgumentOpen if top && before == PrecedingTag::UnknownClose => self.report_unknown_tag(),
+            TagRole::ArgumentOpen if before.is_call_open() => self.value.depth = self.value.depth.saturating_add(1),
+            TagRole::ArgumentOpen | TagRole::CallClose if top && before == PrecedingTag::Ended => {
+                let message = "a value that had ended seems to go on: its closing tag stands twice".to_owned();
+                self.report_once(FaultKind::DoubledArgument, span, message, "give each argument once, whole");
+            }
+            TagRole::ArgumentOpen if top => self.value.open_inner(name),
+            TagRole::CallClose if !top => self.value.depth -= 1,
+            TagRole::CallClose if before == PrecedingTag::UnknownClose => {
+                self.report_unknown_tag();
+                return true;
+            }
+            TagRole::CallClose if !before.is_call_open() => {
+                _ = self.ambiguity.get_or_insert_default().unclosed.get_or_insert(span)
+            }
+            TagRole::OtherClose if top => self.close_other(name),
+            TagRole::UnknownClose if top => self.value.before = PrecedingTag::UnknownClose,
+            _ => {}
+        }
+        false
+    }
+
+    /// Another argument's closing tag: unless its opening tag stands in the value too, that argument's value may go on to here.
+    fn close_other(&mut self, name: &str) {
+        if !self.value.close_inner(name) && self.given.contains(name) {
+            self.value.before = PrecedingTag::Ended;
+        }
+    }
+
+    fn report_once(&mut self, kind: FaultKind, span: Span, message: String, hint: &str) {
+        if !std::mem::replace(&mut self.ambiguity.get_or_insert_default().reported, true) {
+            self.add_fault(kind, span, message, hint);
+        }
+    }
+
+    fn report_unknown_tag(&mut self) {
+        let Some(doubt) = &mut self.ambiguity else { return };
+        let Some((name, span)) = doubt.unknown_tag.take() else { return };
+        if std::mem::replace(&mut doubt.reported, true) {
+            return;
+        }
+        let tool = if self.form.has_tool_tags() { &format!("`{}`", self.form.call) } else { "the tool" };
+        let message = format!("{tool} has no argument `{name}`");
+        let fault = Fault::error(FaultKind::UnknownArgument, span, message).in_call(self.index).in_argument(name);
+        self.queue_fault(fault.with_hint("leave it out, or use a declared argument"));
+    }
+
+    fn report_unclosed(&mut self) {
+        let Some(span) = self.ambiguity.as_ref().and_then(|doubt| doubt.unclosed) else { return };
+        let (call, argument) = (self.form.spell_close(&self.form.call), self.form.spell_close(&self.value.close));
+        let open = &self.value.close;
+        let message = format!("`{call}` stands here while `{open}` is still open: `{argument}` is missing");
+        self.report_once(FaultKind::WrongClose, span, message, &format!("close the argument with `{argument}` first"));
+    }
+
+    /// What the end of the text says about a call that was not closed.
+    pub(super) fn explain_cut(&mut self, out: &mut dyn EventSink) {
+        if let Some((what, name, span)) = self.ambiguity.as_mut().and_then(|doubt| doubt.misplaced.take()) {
+            let close = self.form.spell_close(&self.form.call);
+            let message = match what {
+                MisplacedTag::Close => {
+                    format!("`{}` stands where `{close}` was expected", self.form.spell_close(&name))
+                }
+                MisplacedTag::Open => format!("`{close}` is missing before `{name}`, so the call before it goes on"),
+            };
+            self.report_once(FaultKind::WrongClose, span, message, &format!("close the call with `{close}`"));
+        }
+        self.report_unclosed();
+        self.emit_faults(out);
+    }
+}

@@ -1,0 +1,489 @@
+//! Guesses: calls without any marker (JSON or a Python list, bare or in a fence), which only their shape and place tell apart
+//! from prose.
+//!
+//! Supported: `{…}` or `[…]` at the start of a line or behind a thought, where a tool that was declared is named and nothing
+//! follows to the end of the message; JSON likewise in a fence. The text is held until that is
+//! known, at most [`HOLD_CAP`] bytes, and most of it is let go at its first word. Whatever turns out to be no call goes out
+//! as the text that it is. Where the dialect was chosen, a bare call may stand anywhere, and begins as soon as its tool is
+//! known.
+//!
+//! Unsupported on purpose: single quotes around JSON names; where no dialect was chosen, calls in the middle of a message,
+//! missing required arguments, and objects that name a tool and no arguments. There recovery would fire on prose that
+//! shows a call.
+
+use crate::dialect::grammar::PythonCalls;
+use crate::event::{Certainty, Event, EventSink, MarkupRole, MarkupSpan, Truncation};
+use crate::fault::{Fault, FaultKind, Span};
+
+use super::payload::{JsonRegionParser, RegionMarkers};
+use super::python::PythonRegionParser;
+use super::region::{AnyRegionParser, RegionParser, RegionProgress, TextView};
+use super::vocabulary::Vocabulary;
+use super::{CallReader, ReaderState, ReaderStep, TextWindow};
+
+/// The most text that is held, in bytes.
+const HOLD_CAP: usize = 1024 * 1024;
+/// The longest name that is looked at, in bytes.
+const NAME_CAP: usize = 128;
+/// Words behind a fence that calls stand in.
+const LANGUAGES: [&str; 5] = ["", "json", "JSON", "tool_call", "tool_calls"];
+/// Keys of a call's name, and of what may stand before it.
+const NAMES: [&str; 5] = ["name", "tool_name", "tool", "function_name", "function"];
+const BEFORE: [&str; 8] = ["type", "id", "tool_call_id", "call_id", "index", "thought", "tool_calls", "calls"];
+
+/// Text that may be calls.
+#[derive(Debug)]
+pub(super) struct BareCallGuess {
+    held: String,
+    /// Offset of its first byte.
+    offset: usize,
+    /// The dialects of JSON and of Python lists that may be guessed.
+    json: Option<&'static str>,
+    python: Option<&'static str>,
+    /// The dialect was chosen.
+    chosen: bool,
+    state: GuessPhase,
+    /// Backticks of the fence around it.
+    fence: usize,
+    /// Where in `held` the calls begin and end.
+    body: (usize, usize),
+    scan: BracketScan,
+}
+
+/// Where in the text we are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GuessPhase {
+    /// In the backticks of a fence.
+    Fence,
+    /// In the word behind them.
+    Language,
+    /// Before the first bracket.
+    Start,
+    /// In the brackets.
+    Body,
+    /// Behind them.
+    After,
+    /// In the backticks that close the fence.
+    Closing(usize),
+    /// Behind the fence.
+    End,
+}
+
+/// What is known of the brackets.
+#[derive(Debug, Default)]
+struct BracketScan {
+    /// A Python list.
+    python: bool,
+    depth: u32,
+    /// In a string: its quote, three of them or one, and whether a backslash precedes.
+    quote: Option<(u8, bool, bool)>,
+    /// Quotes in a row, for the long strings of Python.
+    quotes: u8,
+    /// The last string or word, and whether it was a key.
+    word: String,
+    key: String,
+    /// The depth of the arguments that we are in.
+    arguments: Option<u32>,
+    /// A declared tool was named.
+    named: bool,
+    /// There was a key of arguments.
+    argued: bool,
+}
+
+/// What a byte says.
+enum ByteVerdict {
+    Continue,
+    /// It is no call.
+    Text,
+    /// The brackets are closed.
+    Closed,
+}
+
+impl BareCallGuess {
+    /// A guess that begins at the start of `rest`, at that offset, where a line or an answer starts or not: inside a line
+    /// nothing is told apart from prose, unless the dialect was chosen.
+    pub(super) fn try_begin(rest: &str, (offset, first): (usize, bool), vocabulary: &Vocabulary) -> Option<Self> {
+        let chosen = vocabulary.selection.is_chosen();
+        let place = first || chosen;
+        let (json, python) = (vocabulary.bare_json.filter(|_| place), vocabulary.bare_python.filter(|_| place));
+        let state = match rest.as_bytes().first()? {
+            b'`' if first && json.is_some() => GuessPhase::Fence,
+            b'{' if json.is_some() => GuessPhase::Start,
+            b'[' if json.or(python).is_some() && rest.as_bytes().get(1).is_none_or(opens_list) => GuessPhase::Start,
+            _ => return None,
+        };
+        let (held, scan) = (String::new(), BracketScan::default());
+        Some(Self { held, offset, json, python, chosen, state, fence: 0, body: (0, 0), scan })
+    }
+
+    /// Takes one byte, which stands at `at` in what is held.
+    fn push_byte(&mut self, byte: u8, at: usize, vocabulary: &Vocabulary) -> ByteVerdict {
+        let blank = byte.is_ascii_whitespace();
+        match self.state {
+            GuessPhase::Fence if byte == b'`' => self.fence += 1,
+            GuessPhase::Fence if self.fence < 3 => return ByteVerdict::Text,
+            GuessPhase::Fence | GuessPhase::Language => {
+                self.state = GuessPhase::Language;
+                let language = self.held.get(self.fence..at).unwrap_or_default().trim();
+                match byte {
+                    b'\n' if LANGUAGES.contains(&language) => self.state = GuessPhase::Start,
+                    b'\n' => return ByteVerdict::Text,
+                    _ if language.len() > NAME_CAP || byte == b'`' => return ByteVerdict::Text,
+                    _ => {}
+                }
+            }
+            GuessPhase::Start if blank => {}
+            GuessPhase::Start if byte != b'[' && (byte != b'{' || self.json.is_none()) => return ByteVerdict::Text,
+            GuessPhase::Start => {
+                self.body.0 = at;
+                self.state = GuessPhase::Body;
+                return self.push_body_byte(byte, at, vocabulary);
+            }
+            GuessPhase::Body => return self.push_body_byte(byte, at, vocabulary),
+            GuessPhase::After if blank => {}
+            GuessPhase::After if self.fence > 0 && byte == b'`' => self.state = GuessPhase::Closing(1),
+            GuessPhase::After if self.fence == 0 && matches!(byte, b';' | b',') => {}
+            GuessPhase::After if self.fence == 0 && !self.scan.python && matches!(byte, b'{' | b'[') => {
+                self.state = GuessPhase::Body;
+                self.scan = BracketScan::default();
+                return self.push_body_byte(byte, at, vocabulary);
+            }
+            GuessPhase::Closing(count) if byte == b'`' => self.state = GuessPhase::Closing(count + 1),
+            GuessPhase::Closing(count) if count >= self.fence && blank => self.state = GuessPhase::End,
+            GuessPhase::End if blank => {}
+            GuessPhase::After | GuessPhase::Closing(_) | GuessPhase::End => return ByteVerdict::Text,
+        }
+        ByteVerdict::Continue
+    }
+
+    fn push_body_byte(&mut self, byte: u8, at: usize, vocabulary: &Vocabulary) -> ByteVerdict {
+        // A list of Python's in a fence is one that is shown.
+        let list = self.held.as_bytes().get(self.body.0) == Some(&b'[');
+        let (json, python) = (self.json.is_some(), self.python.is_some() && self.fence == 0 && list);
+        let verdict = self.scan.push_byte(byte, (json, python), vocabulary);
+        if matches!(verdict, ByteVerdict::Closed) {
+            if !self.chosen && !self.scan.python && !self.scan.argued {
+                return ByteVerdict::Text;
+            }
+            self.body.1 = at + 1;
+            self.state = GuessPhase::After;
+        }
+        verdict
+    }
+
+    /// The machine that reads what is held.
+    fn region_parser(&self, index: u32) -> Option<AnyRegionParser> {
+        let sure = self.guess_certainty();
+        let at = self.offset + self.body.0;
+        if self.scan.python {
+            let table = PythonCalls { open: "", close: "" };
+            return Some(AnyRegionParser::Python(Box::new(PythonRegionParser::new(table, self.python?, index, at))));
+        }
+        let markers = RegionMarkers { dialect: self.json?, close: "", stop: false, sure };
+        Some(AnyRegionParser::Json(Box::new(JsonRegionParser::for_calls(markers, index, at))))
+    }
+
+    /// Whether the fence around it is closed.
+    fn is_fenced(&self) -> bool {
+        matches!(self.state, GuessPhase::End) || matches!(self.state, GuessPhase::Closing(count) if count >= self.fence)
+    }
+
+    /// Why the text was taken for calls.
+    fn call_mark(&self, rule: &'static str) -> MarkupSpan<'static> {
+        let at = self.offset + self.body.0;
+        let dialect = if self.scan.python { self.python } else { self.json };
+        MarkupSpan { role: MarkupRole::Call, dialect, span: Span::new(at, at + 1), sure: self.guess_certainty(), rule }
+    }
+
+    fn guess_certainty(&self) -> Certainty {
+        if self.chosen && self.fence == 0 { Certainty::Certain } else { Certainty::Guess }
+    }
+
+    /// The text of the calls, and its offset.
+    fn call_text(&self) -> (&str, usize) {
+        let closed = matches!(self.state, GuessPhase::After | GuessPhase::Closing(_) | GuessPhase::End);
+        let end = if closed { self.body.1 } else { self.held.len() };
+        (self.held.get(self.body.0..end).unwrap_or_default(), self.offset + self.body.0)
+    }
+
+    /// Whether the calls are ones that could run.
+    fn has_runnable_calls(&self, index: u32, why: Truncation, vocabulary: &Vocabulary) -> bool {
+        let mut trial = GuessValidator { vocabulary, open: None, calls: false, good: true };
+        let Some(mut region) = self.region_parser(index) else { return false };
+        self.parse_calls(&mut region, why, &mut trial);
+        trial.end_call(false);
+        trial.calls && trial.good
+    }
+
+    /// Reads everything that is held, to the end of the text.
+    fn parse_calls(&self, region: &mut AnyRegionParser, why: Truncation, out: &mut dyn EventSink) {
+        let (text, offset) = self.call_text();
+        if let RegionProgress::More(taken) = region.parse_view(TextView { text, offset, last: true }, out) {
+            region.cut_region(why, offset + taken, out);
+        }
+    }
+}
+
+/// Judges calls one after the other, and keeps nothing but the names of one call's arguments.
+struct GuessValidator<'v> {
+    vocabulary: &'v Vocabulary,
+    /// The call that is open, and its arguments.
+    open: Option<(String, Vec<String>)>,
+    /// There was a call.
+    calls: bool,
+    /// None of them was one that could not run.
+    good: bool,
+}
+
+impl GuessValidator<'_> {
+    /// A call is over, properly or not.
+    fn end_call(&mut self, closed: bool) {
+        let Some((name, given)) = self.open.take() else { return };
+        let tool = self.vocabulary.resolve_tool(&name).and_then(|at| self.vocabulary.tool_at(at));
+        self.good &= match tool {
+            // What is nearly a tool's name is for the gates to refuse, with a hint.
+            None => self.vocabulary.is_tool_name(&name),
+            Some(tool) => {
+                let nameless = given.iter().any(String::is_empty);
+                !closed || nameless || tool.is_satisfied_by(given.iter().map(String::as_str))
+            }
+        };
+    }
+}
+
+impl EventSink for GuessValidator<'_> {
+    fn push_event(&mut self, event: Event<'_>) {
+        match event {
+            Event::CallStart { name, .. } => {
+                self.end_call(false);
+                self.calls = true;
+                self.open = self.good.then(|| (name.to_owned(), Vec::new()));
+            }
+            Event::ArgStart { name, .. } => {
+                if let Some((_, given)) = &mut self.open {
+                    given.push(name.to_owned());
+                }
+            }
+            Event::CallEnd { .. } => self.end_call(true),
+            Event::CallCut { .. } => self.end_call(false),
+            _ => {}
+        }
+    }
+}
+
+impl BracketScan {
+    fn push_byte(&mut self, byte: u8, (json, python): (bool, bool), vocabulary: &Vocabulary) -> ByteVerdict {
+        if let Some((quote, triple, escaped)) = self.quote {
+            return self.push_quoted_byte(byte, (quote, triple, escaped));
+        }
+        if !matches!(byte, b'"' | b'\'') {
+            self.quotes = 0;
+        }
+        match byte {
+            b'"' => return self.open_string(byte),
+            b'\'' if self.python => return self.open_string(byte),
+            b'{' | b'[' => {
+                if byte == b'{' && self.arguments.is_none() && is_arguments_key(&self.key) {
+                    self.arguments = Some(self.depth);
+                }
+                self.depth += 1;
+                self.word.clear();
+            }
+            b'}' | b']' => {
+                if let ByteVerdict::Text = self.end_value(vocabulary) {
+                    return ByteVerdict::Text;
+                }
+                self.depth = self.depth.saturating_sub(1);
+                self.arguments = self.arguments.filter(|depth| *depth < self.depth);
+                if self.depth == 0 {
+                    return if self.named { ByteVerdict::Closed } else { ByteVerdict::Text };
+                }
+            }
+            b':' if !self.python && self.arguments.is_none() => {
+                self.key = std::mem::take(&mut self.word);
+                let arguments = is_arguments_key(&self.key);
+                self.argued |= arguments;
+                let key = self.key.as_str();
+                if !self.named && !arguments && !NAMES.contains(&key) && !BEFORE.contains(&key) {
+                    return ByteVerdict::Text;
+                }
+            }
+            b',' => return self.end_value(vocabulary),
+            b'(' if self.depth == 1 && !self.named => {
+                self.python = true;
+                self.named = python && vocabulary.is_tool_name(&self.word);
+                if !self.named {
+                    return ByteVerdict::Text;
+                }
+                self.depth += 1;
+            }
+            b'(' if self.python => self.depth += 1,
+            b')' if self.python => self.depth = self.depth.saturating_sub(1),
+            _ if byte.is_ascii_whitespace() => {}
+            _ => {
+                if self.word.len() < NAME_CAP && byte.is_ascii() {
+                    self.word.push(char::from(byte));
+                }
+                // A word in brackets is a call of Python's, or prose.
+                let word = self.word.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
+                if !self.named && self.depth == 1 && (!(python && word) || self.word.len() >= NAME_CAP) {
+                    return ByteVerdict::Text;
+                }
+            }
+        }
+        if json || self.python || self.depth <= 1 { ByteVerdict::Continue } else { ByteVerdict::Text }
+    }
+
+    fn open_string(&mut self, quote: u8) -> ByteVerdict {
+        // Three quotes in a row open a long string of Python's.
+        let triple = self.python && self.quotes == 2;
+        self.quotes = u8::from(!triple);
+        self.quote = Some((quote, triple, false));
+        self.word.clear();
+        ByteVerdict::Continue
+    }
+
+    fn push_quoted_byte(&mut self, byte: u8, (quote, triple, escaped): (u8, bool, bool)) -> ByteVerdict {
+        let closes = byte == quote && !escaped;
+        self.quotes = if closes { self.quotes + 1 } else { 0 };
+        if closes && (!triple || self.quotes == 3) {
+            self.quote = None;
+            // Right behind its opening quote it may become a long string.
+            self.quotes = if triple || self.quotes != 2 { 0 } else { 2 };
+            return ByteVerdict::Continue;
+        }
+        if !closes && self.word.len() < NAME_CAP && byte.is_ascii() {
+            self.word.push(char::from(byte));
+        }
+        self.quote = Some((quote, triple, byte == b'\\' && !escaped));
+        ByteVerdict::Continue
+    }
+
+    /// The end of a value at whatever depth.
+    fn end_value(&mut self, vocabulary: &Vocabulary) -> ByteVerdict {
+        let (key, word) = (std::mem::take(&mut self.key), std::mem::take(&mut self.word));
+        if self.python || self.arguments.is_some() || !NAMES.contains(&key.as_str()) || word.is_empty() {
+            return ByteVerdict::Continue;
+        }
+        self.named = vocabulary.is_tool_name(&word);
+        if self.named { ByteVerdict::Continue } else { ByteVerdict::Text }
+    }
+}
+
+/// Whether calls may stand behind `[` and this byte.
+fn opens_list(byte: &u8) -> bool {
+    byte.is_ascii_whitespace() || byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'{' | b'[' | b'"' | 0x80..)
+}
+
+fn is_arguments_key(key: &str) -> bool {
+    matches!(key, "arguments" | "parameters" | "args" | "input" | "tool_input" | "params" | "kwargs")
+}
+
+impl CallReader {
+    /// Goes on in a guess.
+    pub(super) fn read_guess(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
+        let ReaderState::Guess(guess) = &mut self.state else { return ReaderStep::To(from) };
+        let rest = window.text_from(from);
+        for (at, c) in rest.char_indices() {
+            let place = guess.held.len();
+            if c == '<' && matches!(guess.state, GuessPhase::After | GuessPhase::End) {
+                // Tokens at the end of a turn are none of the text.
+                match self.vocabulary.markers.token_length(rest.get(at..).unwrap_or_default(), window.last) {
+                    Some(0) => {}
+                    Some(len) => {
+                        guess.held.push_str(rest.get(at..at + len).unwrap_or_default());
+                        return ReaderStep::To(from + at + len);
+                    }
+                    None => return ReaderStep::Wait(from + at),
+                }
+            }
+            guess.held.push(c);
+            let byte = if c.is_ascii() { c as u8 } else { b'x' };
+            let named = guess.scan.named;
+            let verdict = guess.push_byte(byte, place, &self.vocabulary);
+            let next = from + at + c.len_utf8();
+            if matches!(verdict, ByteVerdict::Text) && place > 0 {
+                // What shows that it is no call may begin one.
+                guess.held.truncate(place);
+                self.abandon_guess(out);
+                return ReaderStep::To(from + at);
+            }
+            if guess.held.len() >= HOLD_CAP {
+                self.abandon_guess(out);
+                return ReaderStep::To(next);
+            }
+            if guess.chosen && guess.fence == 0 && guess.scan.named && !named {
+                return self.commit_guess(next, out);
+            }
+        }
+        ReaderStep::To(window.text.len())
+    }
+
+    /// The tool is known and the dialect was chosen: no need to wait for the end.
+    fn commit_guess(&mut self, next: usize, out: &mut dyn EventSink) -> ReaderStep {
+        let ReaderState::Guess(guess) = &self.state else { return ReaderStep::To(next) };
+        let Some(mut region) = guess.region_parser(self.diagnostics.calls) else { return ReaderStep::To(next) };
+        out.push_event(Event::Mark(guess.call_mark("calls without a marker, in the dialect that was chosen")));
+        let (text, offset) = guess.call_text();
+        match region.parse_view(TextView { text, offset, last: false }, out) {
+            RegionProgress::More(taken) if taken == text.len() => {
+                self.blank.release_memory();
+                self.state = ReaderState::Region(region);
+            }
+            RegionProgress::More(_) | RegionProgress::Over(_) => {
+                self.diagnostics.calls = region.next_index();
+                self.state = ReaderState::Gap;
+            }
+        }
+        ReaderStep::To(next)
+    }
+
+    /// It was no call: what was held is prose.
+    fn abandon_guess(&mut self, out: &mut dyn EventSink) {
+        if let ReaderState::Guess(guess) = std::mem::replace(&mut self.state, ReaderState::Prose) {
+            self.release_guess(&guess, out);
+        }
+    }
+
+    fn release_guess(&mut self, guess: &BareCallGuess, out: &mut dyn EventSink) {
+        self.prose.read_text(&guess.held);
+        self.emit_prose(&guess.held, out);
+        if guess.scan.named {
+            self.diagnostics.shown |= guess.body.1 > guess.body.0;
+            self.diagnostics.note_mark(
+                MarkupRole::Mention,
+                guess.offset,
+                guess.held.len(),
+                "like a call, but in the middle of a message",
+            );
+            self.diagnostics.emit_notes(out);
+        }
+    }
+
+    /// The text ended: if what is held is calls, they are made.
+    pub(super) fn end_guess(&mut self, guess: BareCallGuess, why: Truncation, out: &mut dyn EventSink) {
+        let index = self.diagnostics.calls;
+        // A fence that is still open shows more than calls, and of calls in two places only the last would be made.
+        let open = guess.fence > 0 && !guess.is_fenced();
+        let scattered = std::mem::take(&mut self.diagnostics.shown);
+        let calls = guess.scan.named && !open && guess.has_runnable_calls(index, why, &self.vocabulary);
+        let region = guess.region_parser(index).filter(|_| calls && !scattered);
+        let Some(mut region) = region else {
+            let span = Span::new(guess.offset, guess.offset + guess.held.len());
+            self.release_guess(&guess, out);
+            if calls && scattered {
+                let message =
+                    "calls without a marker stand in two places, of which only one can be the end of the message";
+                let fault = Fault::error(FaultKind::StrayText, span, message);
+                out.push_event(Event::Fault(&fault.with_hint("write all calls in one list at the end of the message")));
+            }
+            return;
+        };
+        self.blank.clear();
+        out.push_event(Event::Mark(
+            guess.call_mark("calls without a marker: a declared tool with what it requires, and nothing behind"),
+        ));
+        guess.parse_calls(&mut region, why, out);
+        self.diagnostics.calls = region.next_index();
+    }
+}

@@ -1,0 +1,494 @@
+//! Openings: whether a tag in prose opens a call, decided by what follows it.
+//!
+//! A known tool's tag opens a call where the tag of an argument, or its own close, follows. Followed by words it is
+//! prose; a closing tag later on then earns a fault, since a call without argument tags was probably meant. A tag that
+//! no tool has opens a call to an unknown tool where it reads like a tool's name, in the middle of a line still more so, and
+//! a tag named like some tool's argument follows: the model then hears what is wrong instead of nothing.
+
+use crate::dialect::grammar::{TagNotation, TagScheme};
+use crate::event::{Certainty, Event, EventSink, MarkupRole, MarkupSpan, Truncation};
+use crate::fault::{Fault, FaultKind, Span};
+
+use super::call::OpenTagCall;
+use super::diagnostics::BareCall;
+use super::markers::{MarkerMatch, is_special};
+use super::tag::{LexedTag, Tag, TagInterest};
+use super::tag_form::TagForm;
+use super::vocabulary::TagDialect;
+use super::{CallReader, ReaderState, ReaderStep, TextWindow, take_whitespace, thought};
+
+impl TagNotation {
+    /// Length of what stands before the name in an opening tag.
+    fn name_offset(self) -> usize {
+        match self {
+            Self::Angle => 1,
+            Self::Marked(marker) => marker.len() + 1,
+            Self::Delimited { open, .. } => open.len(),
+        }
+    }
+}
+
+/// What instructions write where the name of a tool belongs; models write it too.
+const PLACEHOLDERS: [&str; 3] = ["tool_name", "function_name", "actual_tool_name"];
+
+/// A marker that may open a call.
+#[derive(Debug)]
+pub(super) struct PendingOpen {
+    pub(super) kind: OpenKind,
+    /// The tag's name, prefix included; of any other marker, its text.
+    pub(super) tag: String,
+    /// The tool's name as written.
+    pub(super) name: String,
+    /// Offset of that name.
+    pub(super) name_at: usize,
+    /// Offset and length of the marker.
+    pub(super) at: usize,
+    pub(super) len: usize,
+    /// Whether it stood first on its line.
+    pub(super) first: bool,
+    /// Words stand behind it, on the next line.
+    pub(super) words: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum OpenKind {
+    /// The tag of the tool at that position.
+    Tool(TagDialect, usize),
+    /// A tag that no tool has.
+    Unknown(TagDialect),
+    /// A tag that names the tool: `<invoke …>`.
+    Fixed(TagDialect),
+    /// A tag around a tool's name.
+    Keyed(TagDialect),
+    /// A tag around calls, in this notation.
+    Wrapper(TagNotation),
+    /// A marker of another machine.
+    Marker,
+    /// A marker around calls.
+    Section,
+}
+
+impl PendingOpen {
+    /// The tag that stands at that offset.
+    pub(super) fn new(kind: OpenKind, tag: Tag<'_>, at: usize, first: bool) -> Self {
+        let (name_at, name) = match kind {
+            OpenKind::Fixed(TagDialect { tagged, .. }) => match tagged.tags {
+                TagScheme::Fixed { call_name, .. } => call_name.find_name(&tag),
+                TagScheme::Own | TagScheme::Keyed { .. } => (1, tag.name),
+            },
+            _ => (1, tag.name),
+        };
+        let name = match kind {
+            OpenKind::Fixed(spelling) => TagForm::new(spelling, "").decode_name(name).into_owned(),
+            _ => name.to_owned(),
+        };
+        let tag_name = tag.name.to_owned();
+        Self { kind, tag: tag_name, name, name_at: at + name_at, at, len: tag.len, first, words: false }
+    }
+
+    /// A marker that stands at that offset.
+    pub(super) fn from_marker(text: &str, at: usize, first: bool) -> Self {
+        Self {
+            kind: OpenKind::Marker,
+            tag: text.to_owned(),
+            name: String::new(),
+            name_at: at,
+            at,
+            len: text.len(),
+            first,
+            words: false,
+        }
+    }
+
+    /// The dialect of the call that it may open.
+    fn tag_dialect(&self) -> Option<TagDialect> {
+        match self.kind {
+            OpenKind::Tool(spelling, _)
+            | OpenKind::Unknown(spelling)
+            | OpenKind::Keyed(spelling)
+            | OpenKind::Fixed(spelling) => Some(spelling),
+            OpenKind::Wrapper(_) | OpenKind::Marker | OpenKind::Section => None,
+        }
+    }
+
+    /// Which tags spell that call.
+    pub(super) fn tag_form(&self) -> Option<TagForm> {
+        Some(TagForm::new(self.tag_dialect()?, &self.tag))
+    }
+
+    /// The text of the marker as the tables have it.
+    pub(super) fn marker_text(&self) -> String {
+        match self.kind {
+            OpenKind::Wrapper(TagNotation::Angle) => format!("<{}>", self.tag),
+            _ => self.tag.clone(),
+        }
+    }
+
+    /// Where in the opening its tag's name stands.
+    fn name_offset(&self) -> usize {
+        match self.kind {
+            OpenKind::Fixed(TagDialect { tagged, .. }) => tagged.notation.name_offset(),
+            OpenKind::Wrapper(notation) => notation.name_offset(),
+            OpenKind::Tool(..) | OpenKind::Unknown(_) | OpenKind::Keyed(_) => 1,
+            OpenKind::Marker | OpenKind::Section => 0,
+        }
+    }
+
+    /// Whether nothing but a call begins so.
+    fn is_certain(&self) -> bool {
+        match self.kind {
+            OpenKind::Tool(..) | OpenKind::Fixed(_) => self.first,
+            OpenKind::Marker => is_special(&self.tag),
+            OpenKind::Wrapper(TagNotation::Angle) => self.first || is_special(&self.tag),
+            OpenKind::Wrapper(_) => true,
+            OpenKind::Unknown(_) | OpenKind::Keyed(_) | OpenKind::Section => false,
+        }
+    }
+}
+
+impl CallReader {
+    /// A call whose tag cannot be understood: over as soon as it began.
+    pub(super) fn malformed_call(&mut self, opening: &PendingOpen, fault: Fault, out: &mut dyn EventSink) {
+        let (index, at) = (self.begin_call(opening, out), fault.span.end);
+        out.push_event(Event::Fault(&fault.in_call(index)));
+        out.push_event(Event::CallEnd { index, at });
+        self.diagnostics.note_malformed(&opening.tag);
+        self.state = self.state_after_call();
+    }
+
+    /// White space, then whatever decides.
+    pub(super) fn read_opening(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
+        let at = from + take_whitespace(window.text_from(from), &mut self.held);
+        let rest = window.text_from(at);
+        if rest.is_empty() {
+            return ReaderStep::To(at);
+        }
+        let ReaderState::Opening(mut opening) = std::mem::replace(&mut self.state, ReaderState::Prose) else {
+            return ReaderStep::To(at);
+        };
+        if matches!(opening.kind, OpenKind::Section) {
+            return self.read_section(*opening, window, at, out);
+        }
+        if matches!(opening.kind, OpenKind::Wrapper(_) | OpenKind::Marker) {
+            let line = self.held.get(opening.len..).is_some_and(|blank| blank.contains('\n'));
+            opening.words = opening.first && line && rest.starts_with(|c: char| c.is_alphanumeric());
+            return self.dispatch_marker(*opening, window, at, out);
+        }
+        // Half a tag at the very end is waited for in vain: the call was cut, not mentioned.
+        let form = opening.tag_form();
+        let lexed = form.as_ref().map_or(LexedTag::No, |form| form.lex_tag(rest, false, |_, _| TagInterest::Any));
+        let next = match lexed {
+            LexedTag::Partial => {
+                self.state = ReaderState::Opening(opening);
+                return ReaderStep::Wait(at);
+            }
+            LexedTag::Tag(tag) => Some(tag),
+            LexedTag::No => None,
+        };
+        if next.is_some_and(|tag| self.try_open_call(&opening, tag, at, out)) {
+            return ReaderStep::To(at + next.map_or(0, |tag| tag.len));
+        }
+        if rest.starts_with('{') && self.begin_json_body(&opening, out) {
+            return ReaderStep::To(at);
+        }
+        let fault = self.diagnose_mismatch(&opening, next, (rest, at));
+        // A tag that names the tool names it beyond doubt: whatever stands in it that is no argument was meant as one.
+        let bare = fault.is_none() && (next.is_none() || matches!(opening.kind, OpenKind::Fixed(_)));
+        let json = rest.starts_with('{');
+        self.release_as_prose(*opening, bare.then_some(json), out);
+        if let Some(fault) = fault {
+            out.push_event(Event::Fault(&fault));
+        }
+        ReaderStep::To(at)
+    }
+
+    /// What is wrong where a tag of an argument follows that does not fit the call's.
+    fn diagnose_mismatch(
+        &self,
+        opening: &PendingOpen,
+        next: Option<Tag<'_>>,
+        (rest, at): (&str, usize),
+    ) -> Option<Fault> {
+        let form = opening.tag_form()?;
+        let hint = format!("write `{}`", self.correct_spelling(opening));
+        match opening.kind {
+            OpenKind::Fixed(_) => {
+                let tag = next.filter(|tag| form.is_prefixed_otherwise(tag))?;
+                let span = Span::new(self.offset + at, self.offset + at + tag.len);
+                let message =
+                    format!("the tag `{}` does not belong to `{}`: their prefixes differ", tag.name, opening.tag);
+                Some(Fault::error(FaultKind::MalformedTag, span, message).with_hint(hint))
+            }
+            OpenKind::Keyed(_)
+                if form.begins_half_pair(rest) && self.vocabulary.resolve_tool(&opening.name).is_some() =>
+            {
+                let span = Span::new(opening.at, opening.at + opening.len);
+                let message = format!("`{}` holds a key without a value, or a value without a key", opening.name);
+                Some(Fault::error(FaultKind::StrayText, span, message).with_hint(hint))
+            }
+            _ => None,
+        }
+    }
+
+    /// The tag that stands in a wrapper, if it opens a call.
+    pub(super) fn open_wrapped(
+        &mut self,
+        wrapper: &PendingOpen,
+        tag: Tag<'_>,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> bool {
+        let OpenKind::Wrapper(notation) = wrapper.kind else { return false };
+        let Some(spelling) =
+            self.vocabulary.find_call_tag(tag.name, notation, Some(&wrapper.tag)).filter(|_| !tag.close)
+        else {
+            return false;
+        };
+        // The wrapper is no text, unless what it wraps turns out to be none either.
+        self.wrapped = Some(wrapper.tag.as_str().into());
+        let opening = PendingOpen::new(OpenKind::Fixed(spelling), tag, self.offset + at, wrapper.first);
+        if tag.empty {
+            self.malformed_call(&opening, malformed_tag_fault(&opening, tag), out);
+        } else {
+            self.state = ReaderState::Opening(Box::new(opening));
+        }
+        true
+    }
+
+    /// Whether the tag behind the opening makes it a call; if so, the call has begun and the tag is taken.
+    fn try_open_call(&mut self, opening: &PendingOpen, tag: Tag<'_>, at: usize, out: &mut dyn EventSink) -> bool {
+        let tag_at = self.offset + at;
+        match opening.kind {
+            OpenKind::Wrapper(_) | OpenKind::Marker | OpenKind::Section => false,
+            OpenKind::Fixed(_) => self.try_open_fixed(opening, tag, tag_at, out),
+            OpenKind::Keyed(_) => {
+                let form = opening.tag_form();
+                let opens =
+                    tag.is_closing_tag(&opening.tag) || form.is_some_and(|form| form.argument_name(&tag).is_some());
+                if opens {
+                    self.begin_with(opening, tag, tag_at, out);
+                }
+                opens
+            }
+            OpenKind::Tool(_, tool) => {
+                let opens = self.is_tool_open(opening, tool, tag);
+                if opens {
+                    self.begin_with(opening, tag, tag_at, out);
+                }
+                opens
+            }
+            OpenKind::Unknown(_) => {
+                let by_argument = !tag.close
+                    && self.vocabulary.is_any_argument(tag.name)
+                    && self.vocabulary.resembles_tool(&opening.name);
+                let empty = tag.is_closing_tag(&opening.name) && self.vocabulary.is_near_tool(&opening.name);
+                // What instructions call a tool when they mean any.
+                let placeholder = !tag.close && PLACEHOLDERS.iter().any(|name| opening.name.eq_ignore_ascii_case(name));
+                if !tag.is_plain() || !(by_argument || empty || placeholder) {
+                    return false;
+                }
+                self.begin_with(opening, tag, tag_at, out);
+                true
+            }
+        }
+    }
+
+    fn try_open_fixed(&mut self, opening: &PendingOpen, tag: Tag<'_>, tag_at: usize, out: &mut dyn EventSink) -> bool {
+        let Some(form) = opening.tag_form() else { return false };
+        let closes = tag.is_closing_tag(&opening.tag);
+        let argues = match form.has_argument_tags() {
+            true => {
+                !tag.close && self.vocabulary.declares_argument(self.vocabulary.resolve_tool(&opening.name), tag.name)
+            }
+            false => form.argument_name(&tag).is_some(),
+        };
+        if !closes && !argues {
+            return false;
+        }
+        let span = Span::new(opening.at, opening.at + opening.len);
+        let unwrapped = self.wrapped.is_none();
+        let before = self.prose.bytes_read();
+        let index = self.begin_with(opening, tag, tag_at, out);
+        if opening.name.is_empty() {
+            let message = format!("`<{}>` does not say which tool: it has no name", opening.tag);
+            let fault = Fault::error(FaultKind::MissingName, span, message);
+            let hint = format!("write `{}` with the tool's name", form.spell_call("…", "…"));
+            out.push_event(Event::Fault(&fault.in_call(index).with_hint(hint)));
+        }
+        if let Some(wrapper) = form.wrapper_name().filter(|_| unwrapped) {
+            self.diagnostics.unopened = Some(before);
+            let message = format!("the call stands outside of `<{wrapper}>`");
+            let fault = Fault::warning(FaultKind::MissingWrapper, span, message);
+            let hint = format!("put calls between `<{wrapper}>` and `</{wrapper}>`");
+            out.push_event(Event::Fault(&fault.in_call(index).with_hint(hint)));
+        }
+        true
+    }
+
+    fn is_tool_open(&self, opening: &PendingOpen, tool: usize, tag: Tag<'_>) -> bool {
+        let declared = self.vocabulary.declares_argument(Some(tool), tag.name);
+        let other_tool = self.vocabulary.find_exact_tool(tag.name).is_some();
+        if tag.close { tag.is_closing_tag(&opening.name) } else { declared || (tag.is_plain() && !other_tool) }
+    }
+
+    fn begin_with(&mut self, opening: &PendingOpen, tag: Tag<'_>, tag_at: usize, out: &mut dyn EventSink) -> u32 {
+        let tool = match opening.kind {
+            OpenKind::Tool(_, tool) => Some(tool),
+            _ => self.vocabulary.resolve_tool(&opening.name),
+        };
+        let Some(form) = opening.tag_form() else { return self.diagnostics.calls };
+        let index = self.begin_call(opening, out);
+        if tag.close {
+            out.push_event(Event::CallEnd { index, at: tag_at + tag.len });
+            self.state = self.state_after_call();
+        } else {
+            let mut open = OpenTagCall::new(index, form, tool);
+            open.begin_argument(tag, tag_at, out);
+            self.state = ReaderState::Call(Box::new(open));
+        }
+        index
+    }
+
+    fn begin_call(&mut self, opening: &PendingOpen, out: &mut dyn EventSink) -> u32 {
+        let index = self.diagnostics.calls;
+        self.diagnostics.begin_call();
+        // A value needs neither; what they have taken is given back.
+        self.held.release_memory();
+        self.blank.release_memory();
+        self.prose.clear_fresh();
+        let PendingOpen { name, name_at, at, len, .. } = opening;
+        let dialect = opening.tag_dialect().map(|spelling| spelling.dialect);
+        let chosen = self.vocabulary.selection.is_chosen();
+        let sure = if chosen { Certainty::Certain } else { Certainty::Likely };
+        let rule = match opening.kind {
+            OpenKind::Tool(..) => "a tool's tag, with an argument's tag or its close behind it",
+            OpenKind::Unknown(_) => "a tag like a tool's, with an argument's tag behind it",
+            _ => "a call's tag, with an argument's tag or its close behind it",
+        };
+        let span = Span::new(*at, at + len);
+        out.push_event(Event::Mark(MarkupSpan { role: MarkupRole::Call, dialect, span, sure, rule }));
+        out.push_event(Event::CallStart { index, id: None, name, dialect, at: *at, name_at: *name_at });
+        index
+    }
+
+    /// The marker turned out to be prose. `bare`: words that are no arguments stand behind it, and whether they are JSON.
+    pub(super) fn release_as_prose(&mut self, opening: PendingOpen, bare: Option<bool>, out: &mut dyn EventSink) {
+        if opening.words && self.release_wrapper_words(&opening, out) {
+            return;
+        }
+        let held = std::mem::take(&mut self.held);
+        if let Some(inside) = self.inside.take() {
+            thought::emit_thought(&held, out);
+            self.state = ReaderState::Thought(inside);
+        } else {
+            self.prose.read_text(&held);
+            self.emit_prose(&held, out);
+        }
+        // The wrapper went out as text with the rest, and so will its end.
+        if held.find(&opening.tag) != Some(opening.name_offset()) {
+            self.wrapped = None;
+        }
+        self.held = held;
+        self.held.clear();
+        if let Some(json) = bare
+            && matches!(opening.kind, OpenKind::Tool(..) | OpenKind::Fixed(_))
+        {
+            let (span, right) = (Span::new(opening.at, opening.at + opening.len), self.correct_spelling(&opening));
+            self.diagnostics.note_bare_call(BareCall { tag: opening.tag, name: opening.name, span, right, json });
+        }
+    }
+
+    /// Words follow a wrapper that stands on a line of its own: the wrapper is markup all the same, and the words are text.
+    fn release_wrapper_words(&mut self, opening: &PendingOpen, out: &mut dyn EventSink) -> bool {
+        if self.inside.is_some() || self.vocabulary.resolve_tool(&opening.name).is_some() {
+            return false;
+        }
+        let held = std::mem::take(&mut self.held);
+        let words = held.get(opening.len..).unwrap_or_default().trim_ascii_start();
+        self.diagnostics.note_wrapper_words(&opening.tag, opening.at, opening.len);
+        let (sure, span) = (Certainty::Likely, Span::new(opening.at, opening.at + opening.len));
+        let rule = "a wrapper on a line of its own, with words behind it";
+        out.push_event(Event::Mark(MarkupSpan { role: MarkupRole::Wrapper, dialect: None, span, sure, rule }));
+        self.wrapped = Some(opening.tag.as_str().into());
+        self.blank.clear();
+        self.prose.read_text(words);
+        self.emit_prose(words, out);
+        true
+    }
+
+    /// Behind a marker around calls or messages: it is markup where more markup follows, where calls came before, or at a
+    /// start; else a word about it.
+    fn read_section(
+        &mut self,
+        opening: PendingOpen,
+        window: TextWindow<'_>,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) -> ReaderStep {
+        let rest = window.text_from(at);
+        let follows = match self.vocabulary.markers.find_special_marker(rest, window.last) {
+            MarkerMatch::Marker(_) => Some(true),
+            MarkerMatch::Partial => None,
+            MarkerMatch::None => match self.lex_any(rest, window.last, true).0 {
+                LexedTag::Partial => None,
+                LexedTag::Tag(_) => Some(true),
+                LexedTag::No => Some(false),
+            },
+        };
+        let Some(follows) = follows else {
+            self.state = ReaderState::Opening(Box::new(opening));
+            return ReaderStep::Wait(at);
+        };
+        if follows || opening.first || self.diagnostics.calls > 0 {
+            self.drop_section(&opening);
+            self.diagnostics.emit_notes(out);
+            self.state = self.state_after_call();
+        } else {
+            self.release_as_prose(opening, None, out);
+        }
+        ReaderStep::To(at)
+    }
+
+    /// A marker around calls is no text.
+    fn drop_section(&mut self, opening: &PendingOpen) {
+        self.diagnostics.note_mark(MarkupRole::Wrapper, opening.at, opening.len, "a marker around calls");
+        // White space behind it is none either, unless words follow.
+        self.blank.clear();
+        self.blank.push_str(self.held.get(opening.len..).unwrap_or_default());
+        self.held.clear();
+        self.prose.mark_fresh();
+    }
+
+    /// The text ended behind a marker that may have opened a call.
+    pub(super) fn cut_opening(&mut self, opening: PendingOpen, why: Truncation, rest: &str, out: &mut dyn EventSink) {
+        if matches!(opening.kind, OpenKind::Section) {
+            self.drop_section(&opening);
+            return self.diagnostics.emit_notes(out);
+        }
+        let named = matches!(opening.kind, OpenKind::Keyed(_)) && self.vocabulary.resolve_tool(&opening.name).is_some();
+        let certain = opening.is_certain() || (named && opening.first);
+        if !certain {
+            self.release_as_prose(opening, None, out);
+            return self.emit_prose(rest, out);
+        }
+        if opening.tag_form().is_none() {
+            return self.cut_marker(&opening, why, out);
+        }
+        let index = self.begin_call(&opening, out);
+        out.push_event(Event::CallCut { index, why, at: self.offset });
+    }
+}
+
+pub(super) fn malformed_tag_fault(opening: &PendingOpen, tag: Tag<'_>) -> Fault {
+    let (kind, message) = if tag.empty {
+        let message = format!("the tag `{}` closes itself; it must stay open for the arguments", tag.name);
+        (FaultKind::SelfClosing, message)
+    } else {
+        let message = format!("the tag `{}` carries attributes; arguments are tags of their own", tag.name);
+        (FaultKind::MalformedTag, message)
+    };
+    let right = opening.tag_form().map(|form| form.spell_call(&opening.name, "…")).unwrap_or_default();
+    let span = Span::new(opening.at, opening.at + tag.len);
+    let hint = format!("write one tag for each argument between the tags of the call: `{right}`");
+    Fault::error(kind, span, message).with_hint(hint)
+}

@@ -1,0 +1,114 @@
+//! How deep in brackets a value is, and in which: a stack of two bits a level.
+
+/// The most levels of a value. Deeper ones are a mistake or an attack; readers of JSON give up at 128.
+pub(in crate::reader) const LEVELS: usize = 256;
+
+const IN_A_BYTE: usize = 4;
+
+/// What a bracket opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::reader) enum BracketKind {
+    /// `[`
+    List,
+    /// `{`
+    Map,
+    /// `(`, before its first comma. With one value it is no tuple, but that value.
+    Group,
+    /// `(`, behind its first comma.
+    Tuple,
+}
+
+/// The brackets that are open.
+#[derive(Debug)]
+pub(in crate::reader) struct BracketStack {
+    /// From the first bracket on.
+    levels: Option<Box<[u8; LEVELS / IN_A_BYTE]>>,
+    depth: u16,
+}
+
+impl BracketKind {
+    /// The bracket that closes it.
+    pub(in crate::reader) fn closing_byte(self) -> u8 {
+        match self {
+            Self::List => b']',
+            Self::Map => b'}',
+            Self::Group | Self::Tuple => b')',
+        }
+    }
+}
+
+impl BracketStack {
+    pub(in crate::reader) fn new() -> Self {
+        Self { levels: None, depth: 0 }
+    }
+
+    pub(in crate::reader) fn depth(&self) -> usize {
+        self.depth.into()
+    }
+
+    pub(in crate::reader) fn clear(&mut self) {
+        self.depth = 0;
+    }
+
+    /// Opens a level. False: there are too many.
+    #[must_use]
+    pub(in crate::reader) fn push_bracket(&mut self, bracket: BracketKind) -> bool {
+        if self.depth() == LEVELS {
+            return false;
+        }
+        self.depth += 1;
+        self.replace_inner(bracket);
+        true
+    }
+
+    /// Closes the innermost level.
+    pub(in crate::reader) fn pop_bracket(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+    }
+
+    /// Makes the innermost level another one.
+    pub(in crate::reader) fn replace_inner(&mut self, bracket: BracketKind) {
+        let Some(level) = self.depth().checked_sub(1) else { return };
+        let shift = level % IN_A_BYTE * 2;
+        let levels = self.levels.get_or_insert_with(|| Box::new([0; LEVELS / IN_A_BYTE]));
+        if let Some(byte) = levels.get_mut(level / IN_A_BYTE) {
+            *byte = *byte & !(0b11 << shift) | (bracket as u8) << shift;
+        }
+    }
+
+    /// The innermost level.
+    pub(in crate::reader) fn inner_bracket(&self) -> Option<BracketKind> {
+        let level = self.depth().checked_sub(1)?;
+        let byte = self.levels.as_ref()?.get(level / IN_A_BYTE)?;
+        Some(match byte >> (level % IN_A_BYTE * 2) & 0b11 {
+            0 => BracketKind::List,
+            1 => BracketKind::Map,
+            2 => BracketKind::Group,
+            _ => BracketKind::Tuple,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BracketKind, BracketStack, LEVELS};
+
+    #[test]
+    fn a_stack_with_a_limit() {
+        let all = [BracketKind::List, BracketKind::Map, BracketKind::Group, BracketKind::Tuple];
+        let at = |level: usize| all[level * 7 / 3 % 4];
+        let mut nest = BracketStack::new();
+        assert_eq!(nest.inner_bracket(), None);
+        for level in 0..LEVELS {
+            assert!(nest.push_bracket(at(level)));
+        }
+        assert!(!nest.push_bracket(BracketKind::List));
+        for level in (0..LEVELS).rev() {
+            assert_eq!(nest.inner_bracket(), Some(at(level)), "{level}");
+            nest.replace_inner(BracketKind::Tuple);
+            assert_eq!(nest.inner_bracket(), Some(BracketKind::Tuple));
+            nest.pop_bracket();
+        }
+        assert_eq!(nest.depth(), 0);
+    }
+}

@@ -1,0 +1,215 @@
+//! Forms: which tags spell a call, and what a tag means in it.
+//!
+//! Everything here is an answer to one tag, by the row of the dialect's table and by the prefix that the call's own tag has.
+
+use std::borrow::Cow;
+
+use crate::dialect::grammar::{NamePosition, TagNotation, TagScheme, TaggedCalls};
+
+use super::tag::{LexedTag, Tag, TagInterest, lex_in_notation, lex_key_value, names_match, split_name};
+use super::vocabulary::{TagDialect, Vocabulary};
+
+/// Which tags spell a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TagForm {
+    tagged: &'static TaggedCalls,
+    /// The name of the call's tag; where each tool is a tag of its own name, the tool's.
+    pub(super) call: Box<str>,
+}
+
+impl TagForm {
+    /// The spelling of a call whose tag has that name.
+    pub(super) fn new(TagDialect { tagged, .. }: TagDialect, call: &str) -> Self {
+        Self { tagged, call: call.into() }
+    }
+
+    /// What stands before the names of this call's tags.
+    fn tag_prefix(&self) -> &str {
+        match self.tagged.tags {
+            TagScheme::Fixed { .. } => split_name(&self.call).0,
+            TagScheme::Own | TagScheme::Keyed { .. } => "",
+        }
+    }
+
+    /// The wrapper that calls should stand in.
+    pub(super) fn wrapper_name(&self) -> Option<&'static str> {
+        self.tagged.wrappers.first().copied()
+    }
+
+    /// Each argument is a tag of its own name.
+    pub(super) fn has_argument_tags(&self) -> bool {
+        matches!(self.tagged.tags, TagScheme::Own | TagScheme::Fixed { argument: "", .. })
+    }
+
+    /// The tool's name stands as text behind the call's tag.
+    pub(super) fn has_name_behind(&self) -> bool {
+        matches!(self.tagged.tags, TagScheme::Keyed { .. })
+    }
+
+    /// Every value stands on lines of its own.
+    pub(super) fn has_value_lines(&self) -> bool {
+        matches!(self.tagged.tags, TagScheme::Fixed { argument_name: NamePosition::Equals, .. })
+    }
+
+    /// How a closing tag of that name is written, for words about it.
+    pub(super) fn spell_close(&self, name: &str) -> String {
+        match self.tagged.notation {
+            TagNotation::Delimited { close, end, .. } => format!("{close}{name}{end}"),
+            TagNotation::Angle | TagNotation::Marked(_) => format!("</{name}>"),
+        }
+    }
+
+    /// Whether the tag opens a call, or what stands around calls.
+    pub(super) fn begins_call(&self, tag: &Tag<'_>, vocabulary: &Vocabulary) -> bool {
+        let call = match self.tagged.tags {
+            TagScheme::Own => vocabulary.find_exact_tool(tag.name).is_some(),
+            TagScheme::Fixed { call, .. } => tag.split_name().1 == call,
+            TagScheme::Keyed { call, .. } => tag.name == call,
+        };
+        !tag.close && (call || self.tagged.is_wrapper_name(tag.name))
+    }
+
+    /// Each tool is a tag of its own name.
+    pub(super) fn has_tool_tags(&self) -> bool {
+        self.tagged.tags == TagScheme::Own
+    }
+
+    /// Lexes a tag as this call spells it.
+    pub(super) fn lex_tag<'w>(
+        &self,
+        window: &'w str,
+        last: bool,
+        interest: impl Fn(&str, bool) -> TagInterest,
+    ) -> LexedTag<'w> {
+        if let TagScheme::Keyed { key, value, .. } = self.tagged.tags
+            && let LexedTag::Tag(tag) = lex_in_notation(TagNotation::Angle, window, last, &interest)
+            && tag.is_opening_tag(key)
+        {
+            return lex_key_value(window, last, [key, value]);
+        }
+        lex_in_notation(self.tagged.notation, window, last, interest)
+    }
+
+    /// The byte that every tag begins with.
+    pub(super) fn first_byte(&self) -> u8 {
+        match self.tagged.notation {
+            TagNotation::Angle => b'<',
+            TagNotation::Marked(marker) => marker.as_bytes().first().copied().unwrap_or(b'<'),
+            TagNotation::Delimited { open, .. } => open.as_bytes().first().copied().unwrap_or(b'<'),
+        }
+    }
+
+    /// A name as a tag carries it. Where special tokens stand in the places of angle brackets, it is escaped as in XML.
+    pub(super) fn decode_name<'n>(&self, name: &'n str) -> Cow<'n, str> {
+        if !matches!(self.tagged.notation, TagNotation::Delimited { .. }) || !name.contains('&') {
+            return Cow::Borrowed(name);
+        }
+        let plain = name.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">");
+        Cow::Owned(plain.replace("&amp;", "&"))
+    }
+
+    /// The name of the argument that a tag opens.
+    pub(super) fn argument_name<'t>(&self, tag: &Tag<'t>) -> Option<&'t str> {
+        let named = |argument| {
+            let (prefix, base) = tag.split_name();
+            base == argument && names_match(prefix, self.tag_prefix())
+        };
+        match self.tagged.tags {
+            _ if tag.close => None,
+            TagScheme::Own | TagScheme::Fixed { argument: "", .. } => Some(tag.name),
+            TagScheme::Fixed { argument, argument_name, .. } if named(argument) => Some(argument_name.read_name(tag)),
+            TagScheme::Keyed { key, .. } if tag.name == key => Some(tag.attributes),
+            _ => None,
+        }
+    }
+
+    /// Whether a tag would open an argument if it had the prefix of the call.
+    pub(super) fn is_prefixed_otherwise(&self, tag: &Tag<'_>) -> bool {
+        match self.tagged.tags {
+            TagScheme::Fixed { argument, .. } if !argument.is_empty() => {
+                !tag.close && tag.split_name().1 == argument && self.argument_name(tag).is_none()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the text begins with a key or a value that is not a whole pair.
+    pub(super) fn begins_half_pair(&self, text: &str) -> bool {
+        let TagScheme::Keyed { key, value, .. } = self.tagged.tags else { return false };
+        let opens = |name: &str| {
+            text.strip_prefix('<').and_then(|text| text.strip_prefix(name)).is_some_and(|text| text.starts_with('>'))
+        };
+        opens(key) || opens(value)
+    }
+
+    /// Whether a tag of this name opens an argument, although it is not the one that closes it.
+    pub(super) fn is_key(&self, name: &str) -> bool {
+        matches!(self.tagged.tags, TagScheme::Keyed { key, .. } if key == name)
+    }
+
+    /// The name of the tag that closes the argument which `tag` opens.
+    pub(super) fn value_close<'t>(&self, tag: &Tag<'t>) -> &'t str {
+        match self.tagged.tags {
+            TagScheme::Keyed { value, .. } => value,
+            _ => tag.name,
+        }
+    }
+
+    /// Whether a tag says that the value is JSON.
+    pub(super) fn is_json(&self, tag: &Tag<'_>) -> bool {
+        let typed = match self.tagged.tags {
+            TagScheme::Fixed { typed: Some((key, yes, _)), .. } => {
+                tag.attribute_value(key).is_some_and(|kind| kind != yes)
+            }
+            _ => false,
+        };
+        typed || tag.json || tag.attribute_value("encoding") == Some("json")
+    }
+
+    /// How a tag of that name opens, for words about it.
+    pub(super) fn spell_argument(&self, name: &str) -> String {
+        match self.tagged.tags {
+            TagScheme::Own | TagScheme::Fixed { argument: "", .. } => format!("<{name}>"),
+            TagScheme::Fixed { argument, argument_name, .. } => {
+                format!("<{}{argument}{}>", self.tag_prefix(), argument_name.spell_name(name))
+            }
+            TagScheme::Keyed { key, value, .. } => format!("<{key}>{name}</{key}><{value}>"),
+        }
+    }
+
+    /// How a whole call is spelled, for words about it.
+    pub(super) fn spell_call(&self, name: &str, argument: &str) -> String {
+        let open = self.spell_argument(argument);
+        match self.tagged.tags {
+            TagScheme::Own => format!("<{name}>{open}…</{argument}></{name}>"),
+            TagScheme::Fixed { call, argument: tag, call_name, .. } => {
+                let prefix = self.tag_prefix();
+                let tag = if tag.is_empty() { argument } else { tag };
+                format!("<{prefix}{call}{}>{open}…</{prefix}{tag}></{prefix}{call}>", call_name.spell_name(name))
+            }
+            TagScheme::Keyed { call, value, .. } => format!("<{call}>{name}{open}…</{value}></{call}>"),
+        }
+    }
+}
+
+impl NamePosition {
+    /// The name that a tag carries.
+    pub(super) fn read_name<'t>(self, tag: &Tag<'t>) -> &'t str {
+        self.find_name(tag).1
+    }
+
+    /// The same, after its place in the tag.
+    pub(super) fn find_name<'t>(self, tag: &Tag<'t>) -> (usize, &'t str) {
+        match self {
+            Self::Attribute(key) => tag.find_attribute(key).unwrap_or_default(),
+            Self::Equals => tag.equals_value().or_else(|| tag.find_attribute("name")).unwrap_or_default(),
+        }
+    }
+
+    fn spell_name(self, name: &str) -> String {
+        match self {
+            Self::Attribute(key) => format!(" {key}=\"{name}\""),
+            Self::Equals => format!("={name}"),
+        }
+    }
+}

@@ -1,0 +1,503 @@
+//! The shapes of secrets.
+//!
+//! A row holds how a secret begins and what has to follow. It is told from what merely looks like it by its length, its letters and
+//! what stands around it: encoded data (signatures, pictures, hashes) holds any beginning sooner or later, but in the middle of
+//! its letters.
+
+/// One shape.
+struct SecretPattern {
+    /// What it is called where it was taken out.
+    name: &'static str,
+    /// How it begins, in small letters where these make no difference.
+    begin: &'static [u8],
+    case: CaseRule,
+    place: StartBoundary,
+    body: BodyRule,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CaseRule {
+    Sensitive,
+    Insensitive,
+}
+
+/// Where a secret may begin.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StartBoundary {
+    /// Where no word goes on.
+    WordBoundary,
+    Anywhere,
+}
+
+/// What follows the beginning.
+#[derive(Clone, Copy)]
+enum BodyRule {
+    /// So many of these at least.
+    Run { of: ByteClass, least: usize },
+    /// So many of these at least, with a digit among them or twice as many.
+    Mixed { of: ByteClass, least: usize },
+    /// The same, and the beginning is no part of the secret.
+    Value { of: ByteClass, least: usize },
+    /// So many of these and no more.
+    Exactly { of: ByteClass, count: usize },
+    /// The rest of a signed token's header, and the beginning of its claims.
+    Jwt,
+    /// `user:password@`.
+    Password,
+    /// The rest of a private key's first line, and the key.
+    Block,
+    /// A sign of assignment, and a value of exactly so many.
+    Assigned { of: ByteClass, count: usize },
+    /// A sign of assignment, and a header's value.
+    Header,
+}
+
+type ByteClass = fn(u8) -> bool;
+
+/// What stands at a place.
+pub(super) enum SecretScan {
+    Nothing,
+    /// It depends on what follows.
+    Undecided,
+    Secret(SecretMatch),
+}
+
+/// A secret, counted from where its shape begins.
+pub(super) struct SecretMatch {
+    pub(super) name: &'static str,
+    /// What comes before may be seen.
+    pub(super) from: usize,
+    /// How far it is known.
+    pub(super) to: usize,
+    /// What follows it and belongs to it.
+    pub(super) rest: SecretRest,
+}
+
+/// What belongs to a secret that has begun.
+#[derive(Debug, Default)]
+pub(super) enum SecretRest {
+    #[default]
+    Nothing,
+    /// All of these.
+    Run(ByteClass),
+    /// A private key to the end of its last line: the dashes in a row, and how many lines of them have been.
+    Block(usize, usize),
+}
+
+const fn exact_pattern(name: &'static str, begin: &'static str, body: BodyRule) -> SecretPattern {
+    SecretPattern { name, begin: begin.as_bytes(), case: CaseRule::Sensitive, place: StartBoundary::WordBoundary, body }
+}
+
+const fn ignore_case_pattern(
+    name: &'static str,
+    begin: &'static str,
+    place: StartBoundary,
+    body: BodyRule,
+) -> SecretPattern {
+    SecretPattern { name, begin: begin.as_bytes(), case: CaseRule::Insensitive, place, body }
+}
+
+const KEY: BodyRule = BodyRule::Run { of: is_token_byte, least: 20 };
+const GITHUB: BodyRule = BodyRule::Run { of: is_alphanumeric, least: 30 };
+const SLACK: BodyRule = BodyRule::Mixed { of: is_token_byte, least: 10 };
+const STRIPE: BodyRule = BodyRule::Run { of: is_alphanumeric, least: 16 };
+const AWS_ID: BodyRule = BodyRule::Exactly { of: is_upper_or_digit, count: 16 };
+const AWS_SECRET: BodyRule = BodyRule::Assigned { of: is_base64_byte, count: 40 };
+
+const ROWS: [SecretPattern; 38] = [
+    exact_pattern("AWS access key id", "AKIA", AWS_ID),
+    exact_pattern("AWS access key id", "ASIA", AWS_ID),
+    ignore_case_pattern("AWS secret access key", "secret_access_key", StartBoundary::Anywhere, AWS_SECRET),
+    ignore_case_pattern("AWS secret access key", "secretaccesskey", StartBoundary::Anywhere, AWS_SECRET),
+    exact_pattern("GitHub token", "ghp_", GITHUB),
+    exact_pattern("GitHub token", "gho_", GITHUB),
+    exact_pattern("GitHub token", "ghu_", GITHUB),
+    exact_pattern("GitHub token", "ghs_", GITHUB),
+    exact_pattern("GitHub token", "ghr_", GITHUB),
+    exact_pattern("GitHub token", "github_pat_", BodyRule::Run { of: is_token_byte, least: 30 }),
+    exact_pattern("GitLab token", "glpat-", KEY),
+    exact_pattern("Anthropic key", "sk-ant-", KEY),
+    exact_pattern("OpenAI key", "sk-proj-", KEY),
+    exact_pattern("OpenAI key", "sk-svcacct-", KEY),
+    exact_pattern("OpenAI key", "sk-admin-", KEY),
+    exact_pattern("OpenRouter key", "sk-or-v1-", KEY),
+    exact_pattern("API key", "sk-", BodyRule::Mixed { of: is_alphanumeric, least: 20 }),
+    exact_pattern("Slack token", "xoxa-", SLACK),
+    exact_pattern("Slack token", "xoxb-", SLACK),
+    exact_pattern("Slack token", "xoxe-", SLACK),
+    exact_pattern("Slack token", "xoxp-", SLACK),
+    exact_pattern("Slack token", "xoxr-", SLACK),
+    exact_pattern("Slack token", "xoxs-", SLACK),
+    exact_pattern("Slack token", "xapp-", SLACK),
+    exact_pattern("Google key", "AIza", BodyRule::Exactly { of: is_token_byte, count: 35 }),
+    exact_pattern("Stripe key", "sk_live_", STRIPE),
+    exact_pattern("Stripe key", "rk_live_", STRIPE),
+    exact_pattern("npm token", "npm_", BodyRule::Run { of: is_alphanumeric, least: 36 }),
+    exact_pattern("PyPI token", "pypi-", BodyRule::Run { of: is_token_byte, least: 50 }),
+    exact_pattern("Hugging Face token", "hf_", GITHUB),
+    exact_pattern("JWT", "eyJ", BodyRule::Jwt),
+    ignore_case_pattern("password", "://", StartBoundary::Anywhere, BodyRule::Password),
+    ignore_case_pattern("private key", BLOCK, StartBoundary::Anywhere, BodyRule::Block),
+    ignore_case_pattern("authorization", "authorization", StartBoundary::Anywhere, BodyRule::Header),
+    ignore_case_pattern(
+        "authorization",
+        "bearer ",
+        StartBoundary::WordBoundary,
+        BodyRule::Value { of: is_value_byte, least: 20 },
+    ),
+    ignore_case_pattern("API key", "x-api-key", StartBoundary::WordBoundary, BodyRule::Header),
+    ignore_case_pattern("API key", "x-goog-api-key", StartBoundary::WordBoundary, BodyRule::Header),
+    ignore_case_pattern("API key", "private-token", StartBoundary::WordBoundary, BodyRule::Header),
+];
+
+/// How much of a value is looked at before it is clear what it is.
+const SEEN: usize = 80;
+/// The most bytes of a signed token's header.
+const JWT_HEADER: usize = 1024;
+/// The most bytes of a user's name, and of a password, in an address.
+const USER: usize = 128;
+const PASSWORD: usize = 256;
+/// The most bytes between a private key's first line and a line of it; and how long such a line is.
+const BLOCK_HEAD: usize = 256;
+const BLOCK_LINE: usize = 40;
+/// The most bytes between a name and its value.
+const ASSIGNMENT: usize = 8;
+/// The most letters of the name of a scheme.
+const SCHEME: usize = 16;
+/// How a block of a private key begins, in any case.
+const BLOCK: &str = "-----begin ";
+
+/// Whether some shape begins with that byte.
+pub(super) fn may_begin(byte: u8) -> bool {
+    const FIRST: [bool; 256] = first_bytes();
+    FIRST.get(usize::from(byte)).is_some_and(|first| *first)
+}
+
+#[expect(clippy::indexing_slicing, reason = "evaluated when it is compiled, where nothing else can be used")]
+const fn first_bytes() -> [bool; 256] {
+    let mut first = [false; 256];
+    let mut at = 0;
+    while at < ROWS.len() {
+        let byte = ROWS[at].begin[0];
+        first[byte as usize] = true;
+        if matches!(ROWS[at].case, CaseRule::Insensitive) {
+            first[byte.to_ascii_uppercase() as usize] = true;
+        }
+        at += 1;
+    }
+    first
+}
+
+/// What stands at that place. `ended`: nothing follows the text.
+pub(super) fn match_at(text: &[u8], at: usize, ended: bool) -> SecretScan {
+    let (before, text) = text.split_at_checked(at).unwrap_or_default();
+    let mut edge = None;
+    for row in &ROWS {
+        let common = row.begin.len().min(text.len());
+        let (begin, found) = (row.begin.get(..common), text.get(..common));
+        let same = match row.case {
+            CaseRule::Sensitive => begin == found,
+            CaseRule::Insensitive => begin.zip(found).is_some_and(|(begin, found)| begin.eq_ignore_ascii_case(found)),
+        };
+        if !same || row.place == StartBoundary::WordBoundary && !*edge.get_or_insert_with(|| is_edge(before)) {
+            continue;
+        }
+        let look = match text.get(row.begin.len()..) {
+            None if ended => SecretScan::Nothing,
+            None => SecretScan::Undecided,
+            Some(text) => row.match_body(FollowingText { text, ended }),
+        };
+        if !matches!(look, SecretScan::Nothing) {
+            return look;
+        }
+    }
+    SecretScan::Nothing
+}
+
+/// Whether a word may begin behind that text. An escape, a color and the sign of a changed line end what is before.
+fn is_edge(before: &[u8]) -> bool {
+    let back = |by: usize| before.len().checked_sub(by).and_then(|at| before.get(at)).copied();
+    let Some(last) = back(1) else { return true };
+    if !(is_token_byte(last) || last == b'+') {
+        return true;
+    }
+    let hex = |count: usize| (1..=count).all(|by| back(by).is_some_and(|byte| byte.is_ascii_hexdigit()));
+    let color = || {
+        let digits = (2..16).take_while(|by| back(*by).is_some_and(|byte| byte.is_ascii_digit() || byte == b';'));
+        back(2 + digits.count()) == Some(b'[')
+    };
+    match last {
+        b'+' | b'-' => matches!(back(2), None | Some(b'\n')),
+        b'n' | b'r' | b't' if back(2) == Some(b'\\') => true,
+        b'm' if color() => true,
+        _ => hex(2) && back(3) == Some(b'%') || hex(4) && back(5) == Some(b'u') && back(6) == Some(b'\\'),
+    }
+}
+
+impl SecretPattern {
+    /// What the text behind the beginning makes of it.
+    fn match_body(&self, behind: FollowingText<'_>) -> SecretScan {
+        match self.body {
+            BodyRule::Run { of, least } => self.match_run(0, behind, of, |value| value.len() >= least),
+            BodyRule::Mixed { of, least } | BodyRule::Value { of, least } => {
+                self.match_run(0, behind, of, |it| is_mixed(it, least))
+            }
+            BodyRule::Exactly { of, count } => self.match_exact_run(0, behind, of, count),
+            BodyRule::Jwt => self.match_jwt(behind),
+            BodyRule::Password => self.match_password(behind),
+            BodyRule::Block => self.match_key_block(behind),
+            BodyRule::Assigned { of, count } => match behind.assignment_len() {
+                Ok(gap) => self.match_exact_run(gap, behind, of, count),
+                Err(look) => look,
+            },
+            BodyRule::Header => self.match_header(behind),
+        }
+    }
+
+    fn secret_match(&self, from: usize, to: usize, rest: SecretRest) -> SecretScan {
+        let begin = self.begin.len();
+        let from = match self.body {
+            BodyRule::Run { .. }
+            | BodyRule::Mixed { .. }
+            | BodyRule::Exactly { .. }
+            | BodyRule::Jwt
+            | BodyRule::Block => 0,
+            BodyRule::Value { .. } | BodyRule::Password | BodyRule::Assigned { .. } | BodyRule::Header => begin + from,
+        };
+        SecretScan::Secret(SecretMatch { name: self.name, from, to: begin + to, rest })
+    }
+
+    /// A value that begins `gap` bytes behind the beginning and is one as soon as `is` says so.
+    fn match_run(
+        &self,
+        gap: usize,
+        behind: FollowingText<'_>,
+        of: ByteClass,
+        is: impl Fn(&[u8]) -> bool,
+    ) -> SecretScan {
+        let value = behind.from_offset(gap);
+        let seen = value.first_bytes(SEEN);
+        let count = count_while(seen, of);
+        if is(seen.get(..count).unwrap_or_default()) {
+            return self.secret_match(gap, gap + count, SecretRest::Run(of));
+        }
+        if count < value.text.len() { SecretScan::Nothing } else { value.match_at_end() }
+    }
+
+    fn match_exact_run(&self, gap: usize, behind: FollowingText<'_>, of: ByteClass, count: usize) -> SecretScan {
+        let value = behind.from_offset(gap);
+        let found = self::count_while(value.first_bytes(count + 1), of);
+        // The sign of a block ends a word, and so must what it stands for.
+        let behind = value.text.get(count..).unwrap_or_default();
+        let common = behind.len().min(BLOCK.len());
+        let block = found >= count
+            && BLOCK.get(..common).is_some_and(|begin| {
+                behind.get(..common).is_some_and(|begun| begun.eq_ignore_ascii_case(begin.as_bytes()))
+            });
+        match value.text.get(found) {
+            _ if block && common == BLOCK.len() => self.secret_match(gap, gap + count, SecretRest::Nothing),
+            _ if block && common > 0 && !value.ended => SecretScan::Undecided,
+            _ if found > count => SecretScan::Nothing,
+            None if !value.ended => SecretScan::Undecided,
+            next if found < count || next.is_some_and(|next| is_token_byte(*next) || is_base64_byte(*next)) => {
+                SecretScan::Nothing
+            }
+            _ => self.secret_match(gap, gap + count, SecretRest::Nothing),
+        }
+    }
+
+    fn match_jwt(&self, behind: FollowingText<'_>) -> SecretScan {
+        let header = count_while(behind.first_bytes(JWT_HEADER), is_token_byte);
+        match behind.text.get(header) {
+            None => return behind.match_at_end(),
+            Some(b'.') if header >= 8 => {}
+            Some(_) => return SecretScan::Nothing,
+        }
+        let claims = behind.from_offset(header + 1);
+        let begin = claims.first_bytes(8);
+        if !begin.iter().zip(b"ey").all(|(one, other)| one == other) || count_while(begin, is_token_byte) < begin.len()
+        {
+            return SecretScan::Nothing;
+        }
+        if begin.len() < 8 {
+            claims.match_at_end()
+        } else {
+            self.secret_match(0, header + 9, SecretRest::Run(is_jwt_byte))
+        }
+    }
+
+    fn match_password(&self, behind: FollowingText<'_>) -> SecretScan {
+        let user = count_while(behind.first_bytes(USER), |byte| is_address_byte(byte) && byte != b':');
+        match behind.text.get(user) {
+            None => return behind.match_at_end(),
+            Some(b':') => {}
+            Some(_) => return SecretScan::Nothing,
+        }
+        let password = behind.from_offset(user + 1);
+        // A variable, a placeholder, or what was redacted before.
+        if password.text.first().is_some_and(|first| b"$<{*[".contains(first)) {
+            return SecretScan::Nothing;
+        }
+        let length = count_while(password.first_bytes(PASSWORD), is_address_byte);
+        match password.text.get(length) {
+            None => password.match_at_end(),
+            Some(b'@') if length > 0 => self.secret_match(user + 1, user + 1 + length, SecretRest::Nothing),
+            Some(_) => SecretScan::Nothing,
+        }
+    }
+
+    fn match_key_block(&self, behind: FollowingText<'_>) -> SecretScan {
+        const KINDS: [&[u8]; 2] = [b"PRIVATE KEY", b"PRIVATE KEY BLOCK"];
+        let label = count_while(behind.first_bytes(BLOCK_LINE), |byte| is_upper_or_digit(byte) || byte == b' ');
+        let dashes = behind.from_offset(label).first_bytes(5);
+        let kind = behind.first_bytes(label);
+        let other = !dashes.is_empty() && !KINDS.iter().any(|end| kind.ends_with(end));
+        if other || dashes.iter().any(|byte| *byte != b'-') {
+            return SecretScan::Nothing;
+        }
+        if dashes.len() < 5 {
+            return behind.match_at_end();
+        }
+        let seen = behind.from_offset(label + 5).first_bytes(BLOCK_HEAD);
+        let (mut run, mut dashes) = (0, 0);
+        for (at, byte) in seen.iter().enumerate() {
+            run = if is_base64_byte(*byte) { run + 1 } else { 0 };
+            dashes = if *byte == b'-' { dashes + 1 } else { 0 };
+            if run == BLOCK_LINE || dashes == 5 && at >= 16 {
+                return self.secret_match(0, label + 6 + at, SecretRest::Block(dashes, usize::from(dashes == 5)));
+            }
+            if dashes == 5 || !is_key_block_byte(*byte) && *byte != b'.' {
+                return SecretScan::Nothing;
+            }
+        }
+        if seen.len() == BLOCK_HEAD { SecretScan::Nothing } else { behind.match_at_end() }
+    }
+
+    /// The value of a header, behind the name of its scheme if it has one.
+    fn match_header(&self, behind: FollowingText<'_>) -> SecretScan {
+        let gap = match behind.assignment_len() {
+            Ok(gap) => gap,
+            Err(look) => return look,
+        };
+        let value = behind.from_offset(gap);
+        let scheme = count_while(value.first_bytes(SCHEME), |byte| byte.is_ascii_alphabetic());
+        match value.text.get(scheme) {
+            None if scheme < SCHEME && !value.ended => SecretScan::Undecided,
+            Some(b' ') if scheme > 0 => self.match_run(gap + scheme + 1, behind, is_header_byte, is_credential),
+            _ => self.match_run(gap, behind, is_header_byte, |value| is_mixed(value, 16)),
+        }
+    }
+}
+
+/// The text behind a place, as far as it is known.
+#[derive(Clone, Copy)]
+struct FollowingText<'a> {
+    text: &'a [u8],
+    /// Nothing follows it.
+    ended: bool,
+}
+
+impl<'a> FollowingText<'a> {
+    fn from_offset(self, at: usize) -> Self {
+        Self { text: self.text.get(at..).unwrap_or_default(), ended: self.ended }
+    }
+
+    /// The first of its bytes, at most so many.
+    fn first_bytes(self, count: usize) -> &'a [u8] {
+        self.text.get(..count).unwrap_or(self.text)
+    }
+
+    /// What it means that it does not go on.
+    fn match_at_end(self) -> SecretScan {
+        if self.ended { SecretScan::Nothing } else { SecretScan::Undecided }
+    }
+
+    /// How many bytes stand between a name and its value.
+    fn assignment_len(self) -> Result<usize, SecretScan> {
+        let gap = count_while(self.first_bytes(ASSIGNMENT), |byte| b" \t\"'\\:=>".contains(&byte));
+        let sign = self.first_bytes(gap).iter().any(|byte| matches!(byte, b':' | b'='));
+        match self.text.get(gap) {
+            None => Err(self.match_at_end()),
+            Some(_) if sign => Ok(gap),
+            Some(_) => Err(SecretScan::Nothing),
+        }
+    }
+}
+
+fn is_mixed(value: &[u8], least: usize) -> bool {
+    value.len() >= least && (value.iter().any(u8::is_ascii_digit) || value.len() >= 2 * least)
+}
+
+/// No word behind a scheme's name has a digit, or a capital in its middle.
+fn is_credential(value: &[u8]) -> bool {
+    let odd = |byte: &u8| byte.is_ascii_digit() || byte.is_ascii_uppercase() || *byte == b'=';
+    value.len() >= 8 && (value.iter().skip(1).any(odd) || value.len() >= 40)
+}
+
+fn count_while(text: &[u8], of: impl Fn(u8) -> bool) -> usize {
+    text.iter().position(|byte| !of(*byte)).unwrap_or(text.len())
+}
+
+fn is_alphanumeric(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+}
+
+fn is_upper_or_digit(byte: u8) -> bool {
+    byte.is_ascii_uppercase() || byte.is_ascii_digit()
+}
+
+fn is_token_byte(byte: u8) -> bool {
+    is_alphanumeric(byte) || byte == b'_' || byte == b'-'
+}
+
+fn is_base64_byte(byte: u8) -> bool {
+    is_alphanumeric(byte) || matches!(byte, b'+' | b'/' | b'=')
+}
+
+fn is_jwt_byte(byte: u8) -> bool {
+    is_token_byte(byte) || byte == b'.'
+}
+
+fn is_value_byte(byte: u8) -> bool {
+    is_token_byte(byte) || matches!(byte, b'.' | b'~' | b'+' | b'/' | b'=')
+}
+
+fn is_header_byte(byte: u8) -> bool {
+    is_value_byte(byte) || byte == b':'
+}
+
+/// What may stand in a user's name or a password without an escape.
+fn is_address_byte(byte: u8) -> bool {
+    byte > b' ' && byte != 0x7f && !b"/?#@<>\"'`\\()".contains(&byte)
+}
+
+/// What may stand in a private key, with numbers of lines, escapes, quotes and frames of whatever shows it.
+fn is_key_block_byte(byte: u8) -> bool {
+    is_base64_byte(byte) || byte.is_ascii_whitespace() || b"\\|\"',:->#*;[\x1b".contains(&byte) || byte >= 0x80
+}
+
+impl SecretRest {
+    /// How many bytes of the text belong to the secret.
+    pub(super) fn take_bytes(&mut self, text: &[u8]) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Run(of) => count_while(text, *of),
+            Self::Block(dashes, lines) => {
+                for (at, byte) in text.iter().enumerate() {
+                    // The first line of dashes opens the last line, the second one closes it.
+                    if *lines == 2 && *dashes == 0 || !is_key_block_byte(*byte) {
+                        return at;
+                    }
+                    *dashes = if *byte == b'-' { *dashes + 1 } else { 0 };
+                    if *dashes == 5 {
+                        *lines += 1;
+                        if *lines == 2 {
+                            *dashes = 0;
+                        }
+                    }
+                }
+                text.len()
+            }
+        }
+    }
+}

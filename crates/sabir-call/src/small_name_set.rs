@@ -1,0 +1,110 @@
+//! A set of names that is small while it holds few: the arguments that a call was given.
+//!
+//! Up to [`FEW`] bytes stand one behind another in one text, each behind its length, and are compared one by one; more are
+//! hashed, so that a call with very many arguments costs no more for each.
+
+use std::collections::HashSet;
+
+/// So many bytes of names are compared one by one.
+const FEW: usize = 256;
+/// A name of this length and beyond does not stand among the few.
+const LONG: u8 = 0x80;
+
+/// A set of names.
+#[derive(Debug)]
+#[expect(clippy::box_collection, reason = "a set is twice as large as the text that mostly stands in its place")]
+pub(crate) enum SmallNameSet {
+    Few(String),
+    Many(Box<HashSet<Box<str>>>),
+}
+
+impl Default for SmallNameSet {
+    fn default() -> Self {
+        Self::Few(String::new())
+    }
+}
+
+impl SmallNameSet {
+    pub(crate) fn clear(&mut self) {
+        match self {
+            Self::Few(text) => text.clear(),
+            Self::Many(_) => *self = Self::default(),
+        }
+    }
+
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        match self {
+            Self::Few(text) => iter_packed(text).any(|known| known == name),
+            Self::Many(names) => names.contains(name),
+        }
+    }
+
+    /// Adds a name. False: it was there already.
+    pub(crate) fn insert(&mut self, name: &str) -> bool {
+        if self.contains(name) {
+            return false;
+        }
+        let length = u8::try_from(name.len()).ok().filter(|length| *length < LONG);
+        match (&mut *self, length) {
+            (Self::Few(text), Some(length)) if text.len() + 1 + name.len() <= FEW => {
+                text.push(char::from(length));
+                text.push_str(name);
+            }
+            (Self::Few(text), _) => {
+                let names = iter_packed(text).chain([name]).map(Box::from).collect();
+                *self = Self::Many(Box::new(names));
+            }
+            (Self::Many(names), _) => _ = names.insert(name.into()),
+        }
+        true
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Few(text) => iter_packed(text).count(),
+            Self::Many(names) => names.len(),
+        }
+    }
+
+    /// All of them, in some order that is always the same for the same names.
+    pub(crate) fn sorted_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = match self {
+            Self::Few(text) => iter_packed(text).collect(),
+            Self::Many(names) => names.iter().map(|name| &**name).collect(),
+        };
+        names.sort_unstable();
+        names
+    }
+}
+
+fn iter_packed(mut text: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let length = usize::from(*text.as_bytes().first()?);
+        let (name, rest) = text.get(1..)?.split_at_checked(length)?;
+        text = rest;
+        Some(name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SmallNameSet;
+
+    #[test]
+    fn few_and_many() {
+        let mut names = SmallNameSet::default();
+        let mut all = vec![String::new(), "é".repeat(70), "path".to_owned()];
+        all.extend((0..100).map(|at| format!("{at}{}", "x".repeat(at * 2))));
+        for (at, name) in all.iter().enumerate() {
+            assert!(!names.contains(name), "{name}");
+            assert!(names.insert(name), "{name}");
+            assert!(!names.insert(name), "{name}");
+            assert_eq!(names.len(), at + 1);
+            assert!(all[..=at].iter().all(|known| names.contains(known)), "{name}");
+        }
+        all.sort_unstable();
+        assert_eq!(names.sorted_names(), all);
+        names.clear();
+        assert_eq!((names.len(), names.contains("path")), (0, false));
+    }
+}

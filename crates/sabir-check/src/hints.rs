@@ -1,0 +1,128 @@
+//! What a model is shown when words alone did not help: its own call as it should be, or another way.
+//!
+//! A shown call is always in the protocol's own spelling, and always one that the gates would let pass: what stands in an
+//! example is what gets imitated.
+
+use sabir_call::{Fault, FaultKind, ToolProtocol, ToolSet, ToolSpec, render_example};
+use serde_json::{Map, Value};
+
+use crate::call_diagnostics::quote_names;
+use crate::gate::CheckedCall;
+use crate::schema::CompiledSchema;
+
+/// The longest value of the model's own that is shown again, in bytes of JSON.
+const MAX_VALUE_BYTES: usize = 80;
+
+/// An example longer than this teaches less than it costs.
+const MAX_EXAMPLE_BYTES: usize = 600;
+
+/// A minimal correct call of the tool; `None` where even that is long.
+pub(crate) fn render_example_call(protocol: &ToolProtocol, tool: &ToolSpec) -> Option<String> {
+    let text = render_example(protocol, tool);
+    let what = if *protocol == ToolProtocol::Native { "Correct arguments" } else { "A correct call" };
+    (text.len() <= MAX_EXAMPLE_BYTES).then(|| format!("{what} of `{}`:\n{text}\n", tool.name))
+}
+
+/// The call as it should be: what was right and short in it as it was, everything else that the tool needs from its
+/// example. The plain example where that would not be right.
+pub(crate) fn render_corrected_call(protocol: &ToolProtocol, tool: &ToolSpec, call: &CheckedCall) -> Option<String> {
+    let usual = serde_json::from_str(&render_example(&ToolProtocol::Native, tool)).unwrap_or_else(|_| Map::new());
+    let mut arguments = Map::new();
+    for argument in tool.declared_arguments() {
+        let own = call.arguments.get(argument.name).filter(|value| is_reusable(value, argument.name, &call.faults));
+        if let Some(value) = own.or_else(|| usual.get(argument.name).filter(|_| argument.required)) {
+            arguments.insert(argument.name.to_owned(), value.clone());
+        }
+    }
+    let compiled = CompiledSchema::new(&tool.parameters);
+    let valid = compiled.validator().is_some_and(|validator| validator.is_valid(&Value::Object(arguments.clone())));
+    let filled = ToolSpec { examples: vec![arguments], ..tool.clone() };
+    if valid { render_example_call(protocol, &filled) } else { None }.or_else(|| render_example_call(protocol, tool))
+}
+
+/// Whether a value may stand in an example. Markup is left out: it would have to be told apart from the example's own.
+fn is_reusable(value: &Value, name: &str, faults: &[Fault]) -> bool {
+    let json = value.to_string();
+    let marks = json.contains(['<', '`', '\\', '\u{ff5c}']) || value.is_string() && json.contains('[');
+    json.len() <= MAX_VALUE_BYTES && !marks && !faults.iter().any(|fault| fault.argument.as_deref() == Some(name))
+}
+
+/// A tool that may do what another one could not.
+struct ToolAlternative {
+    tool: &'static str,
+    other: &'static str,
+    words: &'static str,
+}
+
+const WRITE_ALL: &str = "read the file, then write the whole of it with `write_to_file`";
+
+const TOOL_ALTERNATIVES: [ToolAlternative; 9] = [
+    ToolAlternative {
+        tool: "write_to_file",
+        other: "replace_in_file",
+        words: "if the file is there, change only the lines that differ, with `replace_in_file`",
+    },
+    ToolAlternative {
+        tool: "write_to_file",
+        other: "edit_file",
+        words: "if the file is there, change only the lines that differ, with `edit_file`",
+    },
+    ToolAlternative {
+        tool: "write_to_file",
+        other: "apply_patch",
+        words: "if the file is there, change only the lines that differ, with `apply_patch`",
+    },
+    ToolAlternative { tool: "replace_in_file", other: "write_to_file", words: WRITE_ALL },
+    ToolAlternative { tool: "edit_file", other: "write_to_file", words: WRITE_ALL },
+    ToolAlternative { tool: "apply_patch", other: "write_to_file", words: WRITE_ALL },
+    ToolAlternative {
+        tool: "read_file",
+        other: "search_files",
+        words: "look only for the lines that you need, with `search_files`",
+    },
+    ToolAlternative {
+        tool: "search_files",
+        other: "read_file",
+        words: "read the file that you expect them in, with `read_file`",
+    },
+    ToolAlternative {
+        tool: "list_files",
+        other: "search_files",
+        words: "look for what is in the files, with `search_files`",
+    },
+];
+
+/// Other ways to what a call was for, and the first of them as an example.
+pub(crate) fn alternative_hints(protocol: &ToolProtocol, tools: &ToolSet, call: &CheckedCall) -> Vec<String> {
+    const ASK: &str = "ask_followup_question";
+    let is = |kind: FaultKind| call.faults.iter().any(|fault| fault.kind == kind);
+    let known = tools.get(&call.name);
+    let detour =
+        TOOL_ALTERNATIVES.iter().find(|detour| detour.tool == call.name && tools.is_tool_offered(detour.other));
+    let mut ways: Vec<String> = Vec::new();
+    if is(FaultKind::ExtraCall) {
+        ways.push("make this call alone, in a message of its own, when the result before it is there".to_owned());
+    } else if is(FaultKind::CutCall) {
+        ways.push(match detour.filter(|detour| detour.tool == "write_to_file") {
+            Some(ToolAlternative { other, .. }) => {
+                format!("write a short beginning with `write_to_file`, then add the rest in pieces, with `{other}`")
+            }
+            None => "do it in smaller pieces: a short call now, the rest in later ones".to_owned(),
+        });
+    } else if known.is_none() {
+        ways.push(format!("use a tool that there is: {}", quote_names(tools.iter().map(|tool| tool.name.as_str()))));
+    } else if let Some(detour) = detour {
+        ways.push(detour.words.to_owned());
+    }
+    if tools.get(ASK).is_some() && call.name != ASK {
+        ways.push(format!("ask the user what to do, with `{ASK}`"));
+    }
+    if ways.is_empty() {
+        ways.push("make the smallest call that can be right, with the required arguments alone".to_owned());
+    }
+    let shown = detour.and_then(|detour| tools.get(detour.other)).or(known).or_else(|| tools.get(ASK));
+    let mut pieces = vec!["Do not write this call again in the same way. Instead:\n".to_owned()];
+    pieces.extend(ways.iter().map(|way| format!("- {way}\n")));
+    pieces.extend(shown.and_then(|tool| render_example_call(protocol, tool)));
+    pieces
+}

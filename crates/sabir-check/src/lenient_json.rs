@@ -1,0 +1,412 @@
+//! JSON as models write it when they slip: the reader behind the repairs that concern JSON text.
+//!
+//! Supported: a comma before a closing bracket, strings in single quotes, the words `True`, `False` and `None`, raw control
+//! characters inside strings. Each slip is allowed on its own, and what was used is reported.
+//!
+//! Unsupported on purpose: anything unterminated, missing commas or colons, bare words as keys or values, comments, and for a
+//! value ([`parse_strict`], [`LenientJson::reject_duplicate_keys`]) a key given twice. There the text can be read in more than one way, and a call is never guessed.
+//!
+//! The text is rewritten as strict JSON, which `serde_json` then judges. Where the two texts differ in length a mark is kept,
+//! so that whatever is wrong is said of the byte that the model wrote.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+/// One way to slip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JsonSlip {
+    /// `[1, 2,]`
+    TrailingComma,
+    /// `{'a': 'b'}`
+    SingleQuotes,
+    /// `True`, `False`, `None`
+    PythonLiteral,
+    /// A raw line feed or tab inside a string.
+    ControlCharacter,
+}
+
+/// Strict JSON, and the slips that had to be forgiven for it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LenientJson {
+    pub(crate) value: Value,
+    /// The value as strict JSON text.
+    pub(crate) text: String,
+    pub(crate) slips: Vec<JsonSlip>,
+    marks: OffsetMap,
+}
+
+/// Why a text is no JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct JsonSyntaxError {
+    /// Offset of the first byte that cannot be.
+    pub(crate) at: usize,
+    /// What was expected, or what is wrong with what stands there.
+    pub(crate) message: String,
+    /// The text is JSON, but a key is given twice.
+    pub(crate) is_duplicate_key: bool,
+}
+
+/// Where the offsets of two texts part: pairs of offsets, in the rewritten text and in the one that was written.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct OffsetMap(Vec<(usize, usize)>);
+
+/// Reads `text` as JSON in which no object gives a key twice.
+pub(crate) fn parse_strict(text: &str) -> Result<Value, JsonSyntaxError> {
+    let value = serde_json::from_str(text).map_err(|error| JsonSyntaxError::from_serde(text, &error))?;
+    if let Some(at) = find_wide_integer(text) {
+        return Err(JsonSyntaxError::new(at, WIDE_INTEGER_MESSAGE));
+    }
+    match find_duplicate_key(text) {
+        Some((key, at)) => Err(JsonSyntaxError::duplicate_key(&key, at)),
+        None => Ok(value),
+    }
+}
+
+/// Reads `text`, forgiving the slips that are `allowed`. Keys may be given twice.
+pub(crate) fn parse_lenient(text: &str, allowed: &[JsonSlip]) -> Result<LenientJson, JsonSyntaxError> {
+    let mut reader = LenientRewriter {
+        text,
+        rest: text,
+        out: String::with_capacity(text.len()),
+        allowed,
+        slips: Vec::new(),
+        marks: OffsetMap::default(),
+    };
+    while let Some(c) = reader.next_char() {
+        match c {
+            '"' | '\'' => reader.rewrite_string(c)?,
+            ',' if reader.is_trailing_comma() => {
+                reader.allow_slip(JsonSlip::TrailingComma, "no comma before a closing bracket")?
+            }
+            c if c.is_alphabetic() => reader.rewrite_word(c)?,
+            c => reader.out.push(c),
+        }
+    }
+    let LenientRewriter { out, slips, marks, .. } = reader;
+    if let Some(at) = find_wide_integer(&out) {
+        return Err(JsonSyntaxError::new(marks.source_offset(at).min(text.len()), WIDE_INTEGER_MESSAGE));
+    }
+    match serde_json::from_str(&out) {
+        Ok(value) => Ok(LenientJson { value, text: out, slips, marks }),
+        Err(error) => {
+            let broken = JsonSyntaxError::from_serde(&out, &error);
+            Err(JsonSyntaxError { at: marks.source_offset(broken.at).min(text.len()), ..broken })
+        }
+    }
+}
+
+/// What is wrong with a whole number that would lose its last digits.
+const WIDE_INTEGER_MESSAGE: &str =
+    "a whole number of more than 64 bits was found, which cannot be kept exactly; write it as a string";
+
+/// Where the first whole number stands that is longer than 64 bits. As a float it would be another number.
+pub(crate) fn find_wide_integer(text: &str) -> Option<usize> {
+    const FEWEST: usize = "9223372036854775808".len();
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        at = match byte {
+            b'"' => find_string_end(bytes, at),
+            b'-' | b'+' | b'.' | b'0'..=b'9' | b'e' | b'E' => {
+                let number = |byte: &&u8| matches!(byte, b'-' | b'+' | b'.' | b'0'..=b'9' | b'e' | b'E');
+                let end = at + bytes.get(at..).unwrap_or_default().iter().take_while(number).count();
+                let word = text.get(at..end).unwrap_or_default();
+                let whole = word.len() >= FEWEST && !word.contains(['.', 'e', 'E']);
+                if whole && word.parse::<i64>().is_err() && word.parse::<u64>().is_err() {
+                    return Some(at);
+                }
+                end
+            }
+            _ => at + 1,
+        };
+    }
+    None
+}
+
+/// The first key that an object anywhere in `text` gives twice, and the offset of the second. `text` must be JSON.
+fn find_duplicate_key(text: &str) -> Option<(Cow<'_, str>, usize)> {
+    let bytes = text.as_bytes();
+    // The keys of each open object; `None` for an array.
+    let mut open: Vec<Option<HashSet<Cow<'_, str>>>> = Vec::new();
+    let (mut at, mut key_next) = (0, false);
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'{' => {
+                open.push(Some(HashSet::new()));
+                key_next = true;
+            }
+            b'[' => {
+                open.push(None);
+                key_next = false;
+            }
+            b'}' | b']' => {
+                open.pop();
+                key_next = false;
+            }
+            b',' => key_next = matches!(open.last(), Some(Some(_))),
+            b'"' => {
+                let end = find_string_end(bytes, at);
+                if key_next && let Some(Some(keys)) = open.last_mut() {
+                    let key = decode_key(text.get(at..end).unwrap_or_default());
+                    if keys.contains(&key) {
+                        return Some((key, at));
+                    }
+                    keys.insert(key);
+                }
+                key_next = false;
+                at = end;
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+/// Just past the closing quote of the string that begins at `at`.
+fn find_string_end(bytes: &[u8], at: usize) -> usize {
+    let mut at = at + 1;
+    while let Some(byte) = bytes.get(at) {
+        at += match byte {
+            b'"' => return at + 1,
+            b'\\' => 2,
+            _ => 1,
+        };
+    }
+    bytes.len()
+}
+
+fn decode_key(quoted: &str) -> Cow<'_, str> {
+    let plain = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(quoted);
+    match quoted.contains('\\').then(|| serde_json::from_str(quoted)) {
+        Some(Ok(decoded)) => Cow::Owned(decoded),
+        _ => Cow::Borrowed(plain),
+    }
+}
+
+impl JsonSyntaxError {
+    pub(crate) fn new(at: usize, message: impl Into<String>) -> Self {
+        Self { at, message: message.into(), is_duplicate_key: false }
+    }
+
+    fn duplicate_key(key: &str, at: usize) -> Self {
+        let message = format!("the key `{}` is given twice", crate::repair::shorten_text(key));
+        Self { is_duplicate_key: true, ..Self::new(at, message) }
+    }
+
+    /// The parser's words, without its position.
+    pub(crate) fn from_serde(text: &str, error: &serde_json::Error) -> Self {
+        let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+        let at = before.saturating_add(error.column().saturating_sub(1)).min(text.len());
+        let message = error.to_string();
+        match message.split(" at line ").next() {
+            Some("key must be a string") => Self::new(at, "a key in double quotes was expected"),
+            Some(message) if !error.is_eof() => Self::new(at, message),
+            _ => Self::new(text.len(), "the text ends too early"),
+        }
+    }
+}
+
+impl LenientJson {
+    /// The value, if no object in it gives a key twice.
+    pub(crate) fn reject_duplicate_keys(self) -> Result<Value, JsonSyntaxError> {
+        match find_duplicate_key(&self.text) {
+            Some((key, at)) => Err(JsonSyntaxError::duplicate_key(&key, self.source_offset(at))),
+            None => Ok(self.value),
+        }
+    }
+
+    /// The offset in the written text of an offset in [`LenientJson::text`].
+    pub(crate) fn source_offset(&self, at: usize) -> usize {
+        self.marks.source_offset(at)
+    }
+}
+
+impl OffsetMap {
+    fn add_mark(&mut self, out: usize, written: usize) {
+        let known = self.0.last().map_or(0, |(out, written)| written.wrapping_sub(*out));
+        if written.wrapping_sub(out) != known {
+            self.0.push((out, written));
+        }
+    }
+
+    fn source_offset(&self, out: usize) -> usize {
+        let next = self.0.partition_point(|(from, _)| *from <= out);
+        let (from, written) = next.checked_sub(1).and_then(|at| self.0.get(at)).copied().unwrap_or_default();
+        written + (out - from)
+    }
+}
+
+/// Rewrites relaxed text as strict JSON.
+struct LenientRewriter<'t> {
+    text: &'t str,
+    rest: &'t str,
+    out: String,
+    allowed: &'t [JsonSlip],
+    slips: Vec<JsonSlip>,
+    marks: OffsetMap,
+}
+
+impl LenientRewriter<'_> {
+    /// The next character. What is written for it is known to stand for it.
+    fn next_char(&mut self) -> Option<char> {
+        self.marks.add_mark(self.out.len(), self.current_offset());
+        let mut chars = self.rest.chars();
+        let c = chars.next()?;
+        self.rest = chars.as_str();
+        Some(c)
+    }
+
+    /// The offset of what comes next.
+    fn current_offset(&self) -> usize {
+        self.text.len() - self.rest.len()
+    }
+
+    /// Whether a comma here stands after a value and before a closing bracket.
+    fn is_trailing_comma(&self) -> bool {
+        let after_value = !self.out.trim_ascii_end().ends_with(['[', '{', ',', ':']);
+        after_value && self.rest.trim_ascii_start().starts_with(['}', ']'])
+    }
+
+    /// Forgives the slip of the character just taken, or says what was expected in its place.
+    fn allow_slip(&mut self, slip: JsonSlip, expected: &str) -> Result<(), JsonSyntaxError> {
+        if !self.slips.contains(&slip) {
+            if !self.allowed.contains(&slip) {
+                return Err(JsonSyntaxError::new(self.current_offset() - 1, format!("{expected} was expected")));
+            }
+            self.slips.push(slip);
+        }
+        Ok(())
+    }
+
+    /// A string after its opening quote. One that never ends is no JSON.
+    fn rewrite_string(&mut self, quote: char) -> Result<(), JsonSyntaxError> {
+        let start = self.current_offset() - 1;
+        if quote == '\'' {
+            self.allow_slip(JsonSlip::SingleQuotes, "a string in double quotes")?;
+        }
+        self.out.push('"');
+        loop {
+            let unterminated =
+                || JsonSyntaxError::new(start, format!("the string that begins here has no closing `{quote}`"));
+            match self.next_char().ok_or_else(unterminated)? {
+                '\\' => match self.next_char().ok_or_else(unterminated)? {
+                    '\'' if quote == '\'' => self.out.push('\''),
+                    c => self.out.extend(['\\', c]),
+                },
+                c if c == quote => break,
+                '"' => self.out.push_str("\\\""),
+                c if c < ' ' => {
+                    self.allow_slip(JsonSlip::ControlCharacter, "an escaped control character, such as `\\n`,")?;
+                    self.out.push_str(&format!("\\u{:04x}", u32::from(c)));
+                }
+                c => self.out.push(c),
+            }
+        }
+        self.out.push('"');
+        Ok(())
+    }
+
+    fn rewrite_word(&mut self, first: char) -> Result<(), JsonSyntaxError> {
+        let start = self.current_offset() - first.len_utf8();
+        let mut word = String::from(first);
+        let goes_on = |c: char| !c.is_alphanumeric();
+        let end = self.rest.find(goes_on).unwrap_or(self.rest.len());
+        let (more, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
+        word.push_str(more);
+        self.rest = rest;
+        let strict = match word.as_str() {
+            "True" => "true",
+            "False" => "false",
+            "None" => "null",
+            other => {
+                self.out.push_str(other);
+                return Ok(());
+            }
+        };
+        self.out.push_str(strict);
+        let slip = self.allow_slip(JsonSlip::PythonLiteral, &format!("`{strict}`"));
+        slip.map_err(|broken| JsonSyntaxError { at: start, ..broken })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{JsonSlip, parse_lenient};
+
+    const ALL: [JsonSlip; 4] =
+        [JsonSlip::TrailingComma, JsonSlip::SingleQuotes, JsonSlip::PythonLiteral, JsonSlip::ControlCharacter];
+
+    fn check(text: &str, allowed: &[JsonSlip], expected: &str) {
+        let found =
+            parse_lenient(text, allowed).and_then(|found| Ok((found.slips.clone(), found.reject_duplicate_keys()?)));
+        let found = match found {
+            Ok((slips, value)) => format!("{value} {slips:?}"),
+            Err(broken) => format!("@{} {}", broken.at, broken.message),
+        };
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn slips() {
+        let rows = [
+            ("{\"a\": [1, 2.5e+3, true, null]}", "{\"a\":[1,2500.0,true,null]} []"),
+            ("{\"a\": [1, 2, ], }", "{\"a\":[1,2]} [TrailingComma]"),
+            ("{'a': 'x \"y\" \\'z\\' \\n'}", "{\"a\":\"x \\\"y\\\" 'z' \\n\"} [SingleQuotes]"),
+            ("[True, False, None]", "[true,false,null] [PythonLiteral]"),
+            ("{\"a\": \"x\ny, ]'\"}", "{\"a\":\"x\\ny, ]'\"} [ControlCharacter]"),
+            ("{'a': \"it's, True\",}", "{\"a\":\"it's, True\"} [SingleQuotes, TrailingComma]"),
+        ];
+        for (text, expected) in rows {
+            check(text, &ALL, expected);
+        }
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_not_read() {
+        let rows = [
+            ("", "@0 the text ends too early"),
+            ("{", "@1 the text ends too early"),
+            ("{'a': 'b", "@6 the string that begins here has no closing `'`"),
+            ("{'a': 'b}\\", "@6 the string that begins here has no closing `'`"),
+            ("[1 2]", "@3 expected `,` or `]`"),
+            ("{a: 1}", "@1 a key in double quotes was expected"),
+            ("{'a': 'it's'}", "@11 the string that begins here has no closing `'`"),
+            ("[,]", "@1 expected value"),
+            ("[1,,]", "@3 expected value"),
+            ("Nones", "@0 expected value"),
+            ("{\"a\": 1} x", "@9 trailing characters"),
+            ("['a', 'b\tc', True, 'd' x]", "@23 expected `,` or `]`"),
+            ("['\n\n\n', None, é]", "@14 expected value"),
+        ];
+        for (text, expected) in rows {
+            check(text, &ALL, expected);
+        }
+    }
+
+    #[test]
+    fn a_slip_that_is_switched_off_is_a_mistake() {
+        check("[1,]", &[JsonSlip::SingleQuotes], "@2 no comma before a closing bracket was expected");
+        check("[ 'a']", &[JsonSlip::TrailingComma], "@2 a string in double quotes was expected");
+        check("[ None]", &[], "@2 `null` was expected");
+        check("[\"a\n\"]", &[], "@3 an escaped control character, such as `\\n`, was expected");
+    }
+
+    #[test]
+    fn a_key_given_twice_is_seen_at_any_depth() {
+        let rows = [
+            ("{\"a\": 1, \"a\": 2}", "@9 the key `a` is given twice"),
+            ("[{\"b\": {\"a\": [1, \"a\", \"a\"], \"\\u0061\": 2}}]", "@28 the key `a` is given twice"),
+            ("{'a': 1, 'c': {'a': 'a', \"a\": 2}}", "@25 the key `a` is given twice"),
+            ("{\"a,\": \"}\\\"\", \"a\": [\"a\", {\"a\": {}}]}", "{\"a,\":\"}\\\"\",\"a\":[\"a\",{\"a\":{}}]} []"),
+        ];
+        for (text, expected) in rows {
+            check(text, &ALL, expected);
+        }
+        let many: String = (0..200_000).map(|n| format!("\"k{n}\":[{{\"x\":0}}],")).collect();
+        check(&format!("{{{many}\"k7\":0}}"), &[], &format!("@{} the key `k7` is given twice", many.len() + 1));
+    }
+}

@@ -1,0 +1,90 @@
+//! The trial: each tool's call is written in each dialect and read back. Whatever no other rule foresees shows here.
+
+use sabir_call::dialect::{Dialect, DialectSelection};
+use sabir_call::{Call, CallId, CallReader, DraftCall, DraftResponse, DraftState, ToolSpec, Truncation};
+use serde_json::{Map, Value, json};
+
+use super::{FindingDetails, LintFindings, LintInput, argument_path};
+use crate::schema::{JsonTypes, SchemaView};
+
+pub(super) fn unreadable_call(tools: &LintInput<'_>, found: &mut LintFindings) {
+    let calls: Vec<Call> = tools.set.iter().map(|spec| sample_call(spec, |_| true)).collect();
+    let mut bad: Vec<(String, Option<String>, Vec<&'static str>)> = Vec::new();
+    for dialect in &tools.scope.dialects {
+        // All at once first: that is right nearly always, and one by one takes its time.
+        if round_trips(tools, dialect, &calls) {
+            continue;
+        }
+        for (spec, call) in tools.set.iter().zip(&calls) {
+            if round_trips(tools, dialect, std::slice::from_ref(call)) {
+                continue;
+            }
+            let culprit = spec.declared_arguments().map(|argument| argument.name).find(|name| {
+                let alone = self::sample_call(spec, |other| other == *name);
+                !round_trips(tools, dialect, &[alone])
+            });
+            let bare = round_trips(tools, dialect, &[self::sample_call(spec, |_| false)]);
+            let culprit = culprit.filter(|_| bare).map(str::to_owned);
+            match bad.iter_mut().find(|(name, argument, _)| *name == spec.name && *argument == culprit) {
+                Some((.., dialects)) => dialects.push(dialect.name),
+                None => bad.push((spec.name.clone(), culprit, vec![dialect.name])),
+            }
+        }
+    }
+    for (name, argument, dialects) in bad {
+        let Some((at, _)) = tools.tool_specs().find(|(_, spec)| spec.name == name) else { continue };
+        let (path, what) = match &argument {
+            Some(argument) => (argument_path(argument), format!("calls of `{name}` with `{argument}`")),
+            None => ("/name".to_owned(), format!("calls of `{name}`")),
+        };
+        let message = format!("{what}, written as they are taught, are not read back");
+        found.push(
+            at,
+            &name,
+            &path,
+            FindingDetails::error(message, "choose names of letters, digits and `_`").with_dialects(dialects),
+        );
+    }
+}
+
+/// Whether calls are read as they were written, by the dialect alone and among all.
+fn round_trips(tools: &LintInput<'_>, dialect: &'static Dialect, calls: &[Call]) -> bool {
+    let text = dialect.render_calls(calls, &tools.set);
+    [DialectSelection::from(dialect), DialectSelection::AUTO].into_iter().all(|selection| {
+        let mut draft = DraftResponse::default();
+        let mut reader = CallReader::new(selection, &tools.set);
+        reader.push(&text, &mut draft);
+        reader.finish(Truncation::Ended, &mut draft);
+        let read: Vec<_> = draft.calls().collect();
+        read.len() == calls.len() && read.iter().zip(calls).all(|(read, call)| is_same_call(&draft, read, call))
+    })
+}
+
+fn is_same_call(draft: &DraftResponse, read: &DraftCall, call: &Call) -> bool {
+    let whole = read.state == DraftState::Closed && draft.errors_of(read.index).next().is_none();
+    let names = read.arguments.iter().map(|argument| argument.name.as_str());
+    whole && read.name == call.name && names.eq(call.arguments.keys().map(String::as_str))
+}
+
+/// A call with those of its arguments.
+fn sample_call(spec: &ToolSpec, holds: impl Fn(&str) -> bool) -> Call {
+    let shape = SchemaView::new(&spec.parameters);
+    let names = spec.declared_arguments().map(|argument| argument.name).filter(|name| holds(name));
+    let arguments: Map<String, Value> =
+        names.map(|name| (name.to_owned(), sample_value(shape.property_schema(name)))).collect();
+    Call { id: CallId::new("lint"), name: spec.name.clone(), arguments, dialect: None }
+}
+
+/// A value of a type that the schema allows, as plain as can be.
+fn sample_value(shape: SchemaView<'_>) -> Value {
+    let types = shape.allowed_types().unwrap_or(JsonTypes::STRING);
+    let rows = [
+        (JsonTypes::STRING, json!("text")),
+        (JsonTypes::INTEGER, json!(1)),
+        (JsonTypes::NUMBER, json!(1.5)),
+        (JsonTypes::BOOLEAN, json!(true)),
+        (JsonTypes::ARRAY, json!(["text"])),
+        (JsonTypes::OBJECT, json!({"key": "text"})),
+    ];
+    rows.into_iter().find(|(one, _)| types.has(*one)).map_or(Value::Null, |(_, value)| value)
+}

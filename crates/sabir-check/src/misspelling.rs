@@ -1,0 +1,218 @@
+//! Values that are spelled for something else: JSON between tags, tags in JSON, entities in raw text.
+//!
+//! Each is told for what it is, since "wrong type" would send a model looking for another value instead of another
+//! spelling. Nothing here changes a value. JSON in a raw value is a mistake only where the call is wrong anyway: a string may
+//! well be a JSON object (law 5).
+
+use std::borrow::Cow;
+
+use sabir_call::{ArgForm, DraftArgument, Fault, FaultKind, Severity, Span};
+use serde_json::{Map, Value};
+
+use crate::arguments::{TypedArgument, json_excerpt};
+use crate::call_diagnostics::{CallDiagnostics, quote_names};
+use crate::coerce::{self, CoercionError};
+use crate::lenient_json::{self, JsonSyntaxError};
+use crate::repair::shorten_text;
+use crate::schema::SchemaView;
+
+/// The longest right spelling that a hint shows, in bytes.
+const MAX_HINT_BYTES: usize = 120;
+
+/// What an argument should be.
+pub(crate) struct ExpectedArgument<'a> {
+    /// Its declared name.
+    pub(crate) name: &'a str,
+    pub(crate) shape: SchemaView<'a>,
+    /// The names of all arguments that the tool declares.
+    pub(crate) declared: &'a [&'a str],
+}
+
+/// The fault of a tag that is no argument and holds the arguments as JSON.
+pub(crate) fn json_in_tag_fault(
+    argument: &DraftArgument,
+    declared: &[&str],
+    notes: &CallDiagnostics<'_>,
+) -> Option<Fault> {
+    let object = parse_json_arguments(argument, declared)?;
+    let place =
+        if argument.name.is_empty() { "the call".to_owned() } else { format!("`{}`", shorten_text(&argument.name)) };
+    Some(json_arguments_fault(&place, argument, &object, notes))
+}
+
+/// The fault of an argument that holds all those that are missing, as JSON.
+pub(crate) fn combined_arguments_fault(
+    given: &[TypedArgument<'_>],
+    gone: &[&str],
+    declared: &[&str],
+    notes: &CallDiagnostics<'_>,
+) -> Option<Fault> {
+    let objects = given.iter().filter_map(|given| Some((given, parse_json_arguments(&given.written, declared)?)));
+    for (given, object) in objects {
+        let place = format!("`{}`", given.name);
+        if !gone.is_empty() && gone.iter().all(|name| object.contains_key(*name)) {
+            return Some(json_arguments_fault(&place, &given.written, &object, notes));
+        }
+        // Nothing is missing, and the text may be meant: a search for JSON, say.
+        if gone.is_empty()
+            && notes.call.arguments.len() == 1
+            && object.contains_key(&given.name)
+            && given.value.is_string()
+        {
+            let fault = json_arguments_fault(&place, &given.written, &object, notes);
+            return Some(Fault { severity: Severity::Warning, ..fault });
+        }
+    }
+    None
+}
+
+/// The arguments that a raw value holds as one JSON object, if that is all it holds.
+fn parse_json_arguments(argument: &DraftArgument, declared: &[&str]) -> Option<Map<String, Value>> {
+    let begins = argument.form == ArgForm::Raw && !argument.partial && argument.text.trim_start().starts_with('{');
+    let value = begins.then(|| lenient_json::parse_strict(argument.text.trim()))?.ok()?;
+    let Value::Object(object) = value else { return None };
+    (!object.is_empty() && object.keys().all(|key| declared.contains(&key.as_str()))).then_some(object)
+}
+
+fn json_arguments_fault(
+    place: &str,
+    argument: &DraftArgument,
+    object: &Map<String, Value>,
+    notes: &CallDiagnostics<'_>,
+) -> Fault {
+    let found = json_excerpt(&Value::String(argument.text.trim().to_owned()));
+    let message =
+        format!("{place} holds arguments as one JSON object, where a tag for each was expected; found {found}");
+    let fault = notes.new_fault(FaultKind::JsonInTag, trimmed_span(argument), message);
+    let hint = format!(
+        "write {} in a tag of its own, with nothing but the value in it",
+        quote_names(object.keys().map(String::as_str))
+    );
+    fault.in_argument(argument.name.clone()).with_hint(hint)
+}
+
+/// Where a value stands, without the white space around it.
+fn trimmed_span(argument: &DraftArgument) -> Span {
+    let text = argument.text.trim();
+    span_within(argument, argument.text.len() - argument.text.trim_start().len(), text.len())
+}
+
+/// The fault of a value that cannot be read as the schema wants it.
+pub(crate) fn mismatch_fault(
+    wanted: &ExpectedArgument<'_>,
+    written: &DraftArgument,
+    mismatch: CoercionError,
+    notes: &CallDiagnostics<'_>,
+) -> Fault {
+    let name = wanted.name;
+    let found = json_excerpt(&Value::String(written.text.clone()));
+    match mismatch {
+        CoercionError::Type(types) => {
+            if let Some(object) = parse_json_arguments(written, wanted.declared) {
+                return json_arguments_fault(&format!("`{name}`"), written, &object, notes);
+            }
+            let tags =
+                coerce::parse_tagged(&written.text, wanted.shape, types).filter(|_| written.form != ArgForm::Raw);
+            if let Some(value) = tags {
+                let message = format!("`{name}` must be {} in JSON, but holds tags: {found}", types.describe_types());
+                let right = value.to_string();
+                let hint = if right.len() <= MAX_HINT_BYTES {
+                    right
+                } else {
+                    format!("{} without tags", types.describe_types())
+                };
+                let fault = notes.new_fault(FaultKind::TagInJson, written.span, message);
+                return fault.in_argument(name).with_hint(format!("write {hint} in `{name}`"));
+            }
+            let message = format!("`{name}` must be {}, but is {found}", types.describe_types());
+            let fault = notes.new_fault(FaultKind::WrongType, written.span, message);
+            fault.in_argument(name).with_hint(format!("write {} in `{name}`", types.describe_types()))
+        }
+        CoercionError::Json(broken) if broken.is_duplicate_key => {
+            let message = format!("in `{name}` {}; each key was expected once", broken.message);
+            let fault = notes.new_fault(FaultKind::InvalidValue, span_within(written, broken.at, 1), message);
+            fault.in_argument(name).with_hint("give the key once: which of its values is meant cannot be known")
+        }
+        CoercionError::Json(broken) => {
+            malformed_json_fault(&format!("`{name}` is no valid JSON"), written, &broken, notes).in_argument(name)
+        }
+    }
+}
+
+/// The fault of text that should be JSON: tags in it are told as such.
+pub(crate) fn malformed_json_fault(
+    what: &str,
+    written: &DraftArgument,
+    broken: &JsonSyntaxError,
+    notes: &CallDiagnostics<'_>,
+) -> Fault {
+    let rest = written.text.get(written.text.floor_char_boundary(broken.at)..).unwrap_or_default();
+    let tag = rest.strip_prefix('<').is_some_and(|rest| rest.starts_with(|c: char| c.is_alphabetic() || c == '/'));
+    let found = match (rest.trim(), written.text.trim()) {
+        ("", "") => "no text".to_owned(),
+        ("", all) => format!("its end in {}", json_excerpt(&Value::String(all.to_owned()))),
+        (rest, _) => json_excerpt(&Value::String(rest.to_owned())),
+    };
+    let message = format!("{what}: {}; found {found}", broken.message);
+    let (kind, hint) = match tag {
+        true => (FaultKind::TagInJson, "write the value as JSON, not in tags"),
+        false => (FaultKind::MalformedJson, "write valid JSON: double quotes, no comma before a closing bracket"),
+    };
+    notes.new_fault(kind, span_within(written, broken.at, 1), message).with_hint(hint)
+}
+
+/// A value that an unknown argument was read into, without that argument: what is said of it should be said of what was meant.
+pub(crate) fn truncate_at_unknown<'d>(
+    written: Cow<'d, DraftArgument>,
+    notes: &CallDiagnostics<'_>,
+) -> Cow<'d, DraftArgument> {
+    let Span { start, end } = written.span;
+    let inside = |fault: &Fault| fault.kind == FaultKind::UnknownArgument && (start..end).contains(&fault.span.start);
+    let close = format!("</{}>", written.name);
+    match written.text.find(&close) {
+        Some(at) if written.form == ArgForm::Raw && notes.faults.iter().any(inside) => {
+            let mut meant = written.into_owned();
+            meant.text.truncate(at);
+            meant.span = Span::new(start, start + at);
+            Cow::Owned(meant)
+        }
+        _ => written,
+    }
+}
+
+/// A warning where a raw value was probably escaped: it holds entities, and neither `<` nor an `&` of its own, which whoever
+/// escapes leaves no raw one of. A page of HTML holds both, and is as it should be.
+pub(crate) fn entity_warning(name: &str, written: &DraftArgument, notes: &CallDiagnostics<'_>) -> Option<Fault> {
+    const ENTITIES: [(&str, char); 4] = [("&amp;", '&'), ("&lt;", '<'), ("&gt;", '>'), ("&quot;", '"')];
+    let text = written.text.as_str();
+    if written.form != ArgForm::Raw || text.contains('<') {
+        return None;
+    }
+    let entity = |(at, _): (usize, &str)| {
+        let (entity, raw) =
+            ENTITIES.iter().find(|(entity, _)| text.get(at..).is_some_and(|rest| rest.starts_with(entity)))?;
+        Some((at, *entity, *raw))
+    };
+    let mut found = text.match_indices('&').map(entity);
+    let (at, entity, raw) = found.next()??;
+    if found.any(|other| other.is_none()) {
+        return None;
+    }
+    let message = format!("`{name}` holds `{entity}`; values are taken as they stand, so this is no `{raw}`");
+    let fault = notes.new_fault(FaultKind::Entities, span_within(written, at, entity.len()), message);
+    let fault = fault.in_argument(name).with_hint(format!("write `{raw}` itself if that is what you mean"));
+    Some(Fault { severity: Severity::Warning, ..fault })
+}
+
+/// Where a piece of a value stands. It can be pointed at only where the span covers exactly the value's bytes, but for the
+/// wrapper's line feed before a raw one.
+pub(crate) fn span_within(written: &DraftArgument, at: usize, length: usize) -> Span {
+    let Span { start, end } = written.span;
+    match (end - start).checked_sub(written.text.len()) {
+        Some(0) => Span::new(start + at, start + at + length),
+        Some(feed @ (1 | 2)) if written.form == ArgForm::Raw => {
+            Span::new(start + feed + at, start + feed + at + length)
+        }
+        _ => written.span,
+    }
+}

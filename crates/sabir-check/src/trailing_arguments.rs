@@ -1,0 +1,188 @@
+//! Arguments that stopped being strict JSON, and the text that is left of them.
+//!
+//! A parser streams arguments as long as they are strict JSON. Where they stop being it, it delivers the rest as one last
+//! argument without a name: the source text from there on, with the closing `}` of the object. Where nothing was read
+//! before, that is the whole text. Here the rest is read with the relaxed rules, each on the record, and its arguments are
+//! put behind those that were read before. What cannot be read is a fault at the very byte, and the call never runs.
+//!
+//! Supported: whatever a repair of [`RULES`](crate::RULES) forgives in JSON; a fence around, or a JSON string with, the whole
+//! text; a comma before the rest.
+//!
+//! Unsupported on purpose: a comma that is missing before the rest. The arguments would be plain, but whoever forgets one
+//! punctuation mark may have forgotten a quote as well.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use sabir_call::{ArgForm, DraftArgument, FaultKind};
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::call_diagnostics::CallDiagnostics;
+use crate::lenient_json::{self, JsonSyntaxError};
+use crate::misspelling::{malformed_json_fault, span_within};
+use crate::repair::RepairSet;
+
+/// The arguments as written, with those that the relaxed rules read from the rest. Where the rest is beyond repair there is a
+/// fault without an argument's name, and what was read before is all.
+pub(crate) fn resolve_arguments<'d>(
+    notes: &mut CallDiagnostics<'d>,
+    repairs: RepairSet,
+) -> Vec<Cow<'d, DraftArgument>> {
+    let call = notes.call;
+    let all = || call.arguments.iter().map(Cow::Borrowed).collect();
+    let Some((last, before)) = call.arguments.split_last() else { return all() };
+    let rest = match before {
+        [] => last.form != ArgForm::Raw,
+        _ => last.form == ArgForm::Json,
+    };
+    if !rest || !last.name.is_empty() || last.partial {
+        return all();
+    }
+    let read = match before.last() {
+        None => parse_all_arguments(last, repairs),
+        Some(known) if is_missing_comma(known, last, notes) => Err(JsonSyntaxError::missing_separator()),
+        Some(_) => parse_trailing_arguments(last, repairs),
+    };
+    let mut arguments: Vec<_> = before.iter().map(Cow::Borrowed).collect();
+    match read {
+        Ok((rules, inner)) => {
+            let after = inner.iter().map(|argument| format!("{}: {}", argument.name, argument.text));
+            let after = after.collect::<Vec<_>>().join(", ");
+            for rule in rules {
+                notes.push_repair(rule, last.span, &last.text, &after);
+            }
+            arguments.extend(inner.into_iter().map(Cow::Owned));
+        }
+        Err(broken) => {
+            let fault = malformed_json_fault("the arguments are no JSON object", last, &broken, notes);
+            let example = "write one JSON object, for example {\"path\": \"a.txt\"}";
+            let hint = if fault.kind == FaultKind::TagInJson { fault.hint.clone() } else { None };
+            notes.push(fault.with_hint(hint.unwrap_or_else(|| example.to_owned())));
+        }
+    }
+    arguments
+}
+
+/// The rules that it took, and the arguments.
+pub(crate) type TrailingArguments = Result<(Vec<&'static str>, Vec<DraftArgument>), JsonSyntaxError>;
+
+/// Reads the text of all arguments: an object with slips, in a fence, or in a JSON string.
+pub(crate) fn parse_all_arguments(argument: &DraftArgument, repairs: RepairSet) -> TrailingArguments {
+    let mut rules = Vec::new();
+    if argument.form == ArgForm::String {
+        if !repairs.has_rule("double_encoding") {
+            return Err(JsonSyntaxError::new(0, "an object was expected, no string"));
+        }
+        rules.push("double_encoding");
+    }
+    let (mut text, mut start) = (argument.text.as_str(), 0);
+    if let Some((rule, inner, at)) = repairs.strip_code_fence(text) {
+        rules.push(rule);
+        (text, start) = (inner, at);
+    }
+    let blank = text.len() - text.trim_ascii_start().len();
+    // No text at all means no arguments, in a string as in a native call.
+    if argument.form == ArgForm::String && blank == text.len() {
+        return Ok((rules, Vec::new()));
+    }
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(JsonSyntaxError::new(start + blank, "an object `{…}` was expected"));
+    }
+    let place = |at: usize| Some(start + at);
+    match parse_entries(text, argument, place) {
+        Ok(inner) => Ok((rules, inner)),
+        Err(_) => {
+            let (slips, relaxed) =
+                repairs.repair_json(text).map_err(|broken| JsonSyntaxError { at: start + broken.at, ..broken })?;
+            rules.extend(slips);
+            Ok((rules, parse_entries(&relaxed.text, argument, |at| Some(start + relaxed.source_offset(at)))?))
+        }
+    }
+}
+
+/// Reads the rest of an object behind arguments that were read.
+pub(crate) fn parse_trailing_arguments(argument: &DraftArgument, repairs: RepairSet) -> TrailingArguments {
+    let rest = argument.text.trim_ascii_start();
+    let blank = argument.text.len() - rest.len();
+    let (dropped, rest) = match rest.strip_prefix(',') {
+        Some(rest) => (blank + 1, rest),
+        None => (blank, rest),
+    };
+    let back = |broken: JsonSyntaxError| JsonSyntaxError { at: dropped + broken.at.saturating_sub(1), ..broken };
+    if rest.trim_ascii() == "}" {
+        let rule = Some("trailing_comma").filter(|rule| repairs.has_rule(rule));
+        return rule
+            .map(|rule| (vec![rule], Vec::new()))
+            .ok_or_else(|| JsonSyntaxError::new(dropped, "a key was expected after `,`"));
+    }
+    let text = format!("{{{rest}");
+    // Strict reading stopped here, so what is strict behind it cannot be the reason.
+    if dropped == blank && lenient_json::parse_strict(&text).is_ok() {
+        return Err(JsonSyntaxError::missing_separator());
+    }
+    let (rules, relaxed) = repairs.repair_json(&text).map_err(back)?;
+    let place = |at: usize| (dropped + relaxed.source_offset(at)).checked_sub(1);
+    Ok((rules, parse_entries(&relaxed.text, argument, place).map_err(back)?))
+}
+
+/// Whether the text between an argument and the rest is at hand and holds no comma, nor the rest itself one at its start.
+fn is_missing_comma(known: &DraftArgument, rest: &DraftArgument, notes: &CallDiagnostics<'_>) -> bool {
+    let between = notes.source.get(known.span.end..rest.span.start).filter(|_| notes.call.dialect.is_some());
+    between.is_some_and(|between| !between.contains(',')) && !rest.text.trim_ascii_start().starts_with(',')
+}
+
+impl JsonSyntaxError {
+    fn missing_separator() -> Self {
+        Self::new(0, "`,` or `}` was expected after the value before it")
+    }
+}
+
+/// The arguments of an object in strict JSON, a doubled one twice. `place`: where a byte of `text` stands in the source.
+fn parse_entries(
+    text: &str,
+    source: &DraftArgument,
+    place: impl Fn(usize) -> Option<usize>,
+) -> Result<Vec<DraftArgument>, JsonSyntaxError> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let found = reader.deserialize_map(ObjectVisitor).and_then(|found| reader.end().map(|()| found));
+    let found = found.map_err(|error| JsonSyntaxError::from_serde(text, &error))?;
+    let argument = |(name, value): (String, &RawValue)| {
+        let json = value.get();
+        let at = json.as_ptr().addr().saturating_sub(text.as_ptr().addr());
+        // Like a parser's, the span of a string leaves its quotes out.
+        let quote = usize::from(json.starts_with('"'));
+        let span = match (place(at + quote), place(at + json.len() - quote)) {
+            (Some(start), Some(end)) => span_within(source, start, end.saturating_sub(start)),
+            _ => source.span,
+        };
+        let (form, text) = match json.starts_with('"') {
+            true => (
+                ArgForm::String,
+                serde_json::from_str(json).map_err(|error| JsonSyntaxError::from_serde(json, &error))?,
+            ),
+            false => (ArgForm::Json, json.to_owned()),
+        };
+        Ok(DraftArgument { name, form, text, partial: false, span })
+    };
+    found.into_iter().map(argument).collect()
+}
+
+/// Visits an object and keeps every key, in order, with the text of its value.
+struct ObjectVisitor;
+
+impl<'t> Visitor<'t> for ObjectVisitor {
+    type Value = Vec<(String, &'t RawValue)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'t>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+}

@@ -1,0 +1,166 @@
+//! Nested XML elements inside a raw value: how XML dialects spell arrays and objects.
+//!
+//! Supported: a run of elements with only white space between them, attributes in single or double quotes, self-closing
+//! elements, elements inside elements of the same name.
+//!
+//! Unsupported, so that the text is no run of elements: text between elements, comments, processing instructions,
+//! namespaces declared and resolved. Entities are never decoded: a value is what the model wrote (law 5).
+//!
+//! Grammar as implemented: `ws (element ws)*`, with `element = "<" name (ws attr)* ws? ("/>" | ">" body "</" name ws? ">")`
+//! and `attr = name ws? "=" ws? quoted`. The body ends at the first closing tag of its own nesting that is followed by a
+//! tag or the end; one that is followed by text was content.
+
+/// One element; its body is not looked into until somebody wants children.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct XmlElement<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) attributes: Vec<(&'a str, &'a str)>,
+    body: &'a str,
+}
+
+impl<'a> XmlElement<'a> {
+    /// The body without the pair of newlines that wraps it, if one does.
+    pub(crate) fn text(&self) -> &'a str {
+        strip_wrapper_newlines(self.body)
+    }
+
+    /// The elements that the body consists of; `None` where it holds text.
+    pub(crate) fn child_elements(&self) -> Option<Vec<XmlElement<'a>>> {
+        parse_elements(self.body)
+    }
+}
+
+/// The elements that `text` consists of; `None` where anything else stands in it. No text is no elements.
+pub(crate) fn parse_elements(text: &str) -> Option<Vec<XmlElement<'_>>> {
+    let mut rest = text.trim_ascii_start();
+    let mut found = Vec::new();
+    while !rest.is_empty() {
+        let (element, after) = parse_element(rest)?;
+        found.push(element);
+        rest = after.trim_ascii_start();
+    }
+    Some(found)
+}
+
+/// Drops one newline at the start and one at the end where both stand: the wrapper rule of the XML dialects.
+fn strip_wrapper_newlines(body: &str) -> &str {
+    let inner = body.strip_prefix("\r\n").or_else(|| body.strip_prefix('\n'));
+    inner.and_then(|inner| inner.strip_suffix("\r\n").or_else(|| inner.strip_suffix('\n'))).unwrap_or(body)
+}
+
+fn parse_element(text: &str) -> Option<(XmlElement<'_>, &str)> {
+    let (name, mut rest) = parse_name(text.strip_prefix('<')?)?;
+    let mut attributes = Vec::new();
+    loop {
+        let trimmed = rest.trim_ascii_start();
+        if let Some(after) = trimmed.strip_prefix("/>") {
+            return Some((XmlElement { name, attributes, body: "" }, after));
+        }
+        if let Some(inside) = trimmed.strip_prefix('>') {
+            let (body, after) = split_body(name, inside)?;
+            return Some((XmlElement { name, attributes, body }, after));
+        }
+        if trimmed.len() == rest.len() {
+            return None;
+        }
+        let (attribute, after) = parse_attribute(trimmed)?;
+        attributes.push(attribute);
+        rest = after;
+    }
+}
+
+fn parse_attribute(text: &str) -> Option<((&str, &str), &str)> {
+    let (name, rest) = parse_name(text)?;
+    let rest = rest.trim_ascii_start().strip_prefix('=')?.trim_ascii_start();
+    let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    let (value, after) = rest.strip_prefix(quote)?.split_once(quote)?;
+    Some(((name, value), after))
+}
+
+fn parse_name(text: &str) -> Option<(&str, &str)> {
+    let starts = |c: char| c.is_alphabetic() || c == '_';
+    let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
+    let end = text.find(|c: char| !goes_on(c)).unwrap_or(text.len());
+    let (name, rest) = text.split_at_checked(end)?;
+    name.chars().next().is_some_and(starts).then_some((name, rest))
+}
+
+/// Splits what follows an opening tag into the body and what comes after the closing tag.
+fn split_body<'a>(name: &str, inside: &'a str) -> Option<(&'a str, &'a str)> {
+    let mut depth = 0u32;
+    let mut rest = inside;
+    loop {
+        let at = rest.find('<')?;
+        let before = inside.len() - rest.len() + at;
+        let tag = rest.get(at..)?;
+        rest = tag.get(1..)?;
+        if let Some(after) = tag.strip_prefix("</").and_then(|tag| strip_closing_tag(tag, name)) {
+            let next = after.trim_ascii_start();
+            let ends = next.is_empty() || next.starts_with('<');
+            match depth {
+                0 if ends => return Some((inside.get(..before)?, after)),
+                0 => {}
+                _ => depth -= 1,
+            }
+            rest = after;
+        } else if is_opening_tag(rest, name) {
+            depth += 1;
+        }
+    }
+}
+
+fn strip_closing_tag<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.strip_prefix(name)?.trim_ascii_start().strip_prefix('>')
+}
+
+/// Whether an opening tag of that name stands here that is not closed in itself.
+fn is_opening_tag(text: &str, name: &str) -> bool {
+    let Some(rest) = text.strip_prefix(name) else { return false };
+    let whole = rest.starts_with(|c: char| c == '>' || c.is_ascii_whitespace());
+    // Stops at the next `<` as well, so that no byte is looked at again and again.
+    let end = rest.find(['<', '>']).unwrap_or(rest.len());
+    let (inside, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    whole && after.starts_with('>') && !inside.ends_with('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_elements;
+
+    fn check(text: &str, expected: &str) {
+        let line = |element: &super::XmlElement<'_>| {
+            let attributes: String =
+                element.attributes.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+            format!("{}{attributes}:{}", element.name, element.text().escape_debug())
+        };
+        let found = parse_elements(text).map(|all| all.iter().map(line).collect::<Vec<_>>().join(" | "));
+        assert_eq!(found.as_deref().unwrap_or("none"), expected, "{text}");
+    }
+
+    #[test]
+    fn runs_of_elements() {
+        check("", "");
+        check(" \n ", "");
+        check("<a>1</a>", "a:1");
+        check("\n<a>1</a>\n<b x=\"1\" y='2 >'> 2 </b>\n", "a:1 | b x=1 y=2 >: 2 ");
+        check("<a/><b x=\"1\" />", "a: | b x=1:");
+        check("<a>\nx\ny\n</a>", "a:x\\ny");
+        check("<a>\nx</a>", "a:\\nx");
+        check("<a><a>1</a></a>", "a:<a>1</a>");
+        check("<a>1 < 2 && x</a>", "a:1 < 2 && x");
+        check("<a>the </a> tag</a>", "a:the </a> tag");
+        check("<a>&lt;</a>", "a:&lt;");
+    }
+
+    #[test]
+    fn anything_else_is_no_run() {
+        check("x", "none");
+        check("<a>1</a> x", "none");
+        check("<a>1", "none");
+        check("<a", "none");
+        check("<a>1</b>", "none");
+        check("<a b>1</a>", "none");
+        check("< a>1</a>", "none");
+        check("<!-- x --><a>1</a>", "none");
+    }
+}

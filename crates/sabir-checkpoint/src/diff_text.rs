@@ -1,0 +1,134 @@
+//! Differences for people: unified diffs, and what happened to a path in a few words.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use similar::TextDiff;
+
+use super::compare::PathDifference;
+use super::object::{ObjectId, TreeNode};
+use super::restore_plan::RestoreConflict;
+use super::{CheckpointError, CheckpointStore};
+
+/// Larger contents are only said to differ.
+const MAX_TEXT_BYTES: usize = 1 << 20;
+const MAX_TIME: Duration = Duration::from_millis(500);
+
+impl CheckpointStore {
+    /// The differences as one text: unified diffs of texts, a line for anything else. Files over a megabyte, and those that are no
+    /// UTF-8 or hold a NUL byte, are only said to differ.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Damaged`] and [`CheckpointError::Io`].
+    pub fn render_diff(&self, differences: &[PathDifference]) -> Result<String, CheckpointError> {
+        let Some(work) = self.lock_existing()? else { return Ok(String::new()) };
+        let content = |path: &Path, id: &ObjectId| {
+            work.store().read_object(id).or_else(|damaged| {
+                // What a call left that was not sealed is there, and nowhere else.
+                let now = self.to_work_path(path).and_then(|path| self.workspace.read_file(&path, MAX_TEXT_BYTES).ok());
+                now.map(|now| now.bytes).filter(|bytes| ObjectId::hash_of(bytes) == *id).ok_or(damaged)
+            })
+        };
+        differences.iter().map(|difference| render_difference(difference, &content)).collect()
+    }
+}
+
+/// A path on one line: as it stands, or in quotes with escapes if it holds control characters.
+#[must_use]
+pub fn display_path(path: &Path) -> String {
+    let plain = path.display().to_string();
+    if plain.contains(char::is_control) { format!("{plain:?}") } else { plain }
+}
+
+type ContentLoader<'a> = &'a dyn Fn(&Path, &ObjectId) -> Result<Vec<u8>, CheckpointError>;
+
+fn render_difference(difference: &PathDifference, content: ContentLoader<'_>) -> Result<String, CheckpointError> {
+    let PathDifference { path, before, after } = difference;
+    let shown = display_path(path);
+    let mut lines = String::new();
+    if let (Some(old), Some(new)) = (before.as_ref().and_then(node_mode), after.as_ref().and_then(node_mode))
+        && old != new
+    {
+        lines.push_str(&format!("mode of {shown}: {old:03o} → {new:03o}\n"));
+    }
+    let text = |node: Option<&TreeNode>| -> Result<Option<String>, CheckpointError> {
+        match node {
+            None => Ok(Some(String::new())),
+            Some(TreeNode::File { size, content: id, .. }) if *size <= MAX_TEXT_BYTES as u64 => {
+                Ok(String::from_utf8(content(path, id)?).ok().filter(|text| !text.contains('\0')))
+            }
+            Some(_) => Ok(None),
+        }
+    };
+    let file = |node: &Option<TreeNode>| matches!(node, None | Some(TreeNode::File { .. }));
+    match (before, after) {
+        (Some(TreeNode::Folder { .. }), Some(TreeNode::Folder { .. })) => {}
+        (Some(TreeNode::File { content: old, .. }), Some(TreeNode::File { content: new, .. })) if old == new => {}
+        _ if file(before) && file(after) => match (text(before.as_ref())?, text(after.as_ref())?) {
+            (Some(old), Some(new)) if !(old.is_empty() && new.is_empty()) => {
+                lines.push_str(&render_unified((&old, &new), path, (before.is_some(), after.is_some())));
+            }
+            _ => lines.push_str(&describe_difference(difference)),
+        },
+        _ => lines.push_str(&describe_difference(difference)),
+    }
+    Ok(lines)
+}
+
+fn render_unified((old, new): (&str, &str), path: &Path, (was, is): (bool, bool)) -> String {
+    let side = |there: bool, letter: char| {
+        if there { format!("{letter}/{}", display_path(path)) } else { "/dev/null".to_owned() }
+    };
+    let diff = TextDiff::configure().timeout(MAX_TIME).diff_lines(old, new);
+    diff.unified_diff().context_radius(3).header(&side(was, 'a'), &side(is, 'b')).to_string()
+}
+
+/// What happened to a path, in a line.
+fn describe_difference(difference: &PathDifference) -> String {
+    let shown = display_path(&difference.path);
+    let what = |node: &TreeNode| node.to_string();
+    match (&difference.before, &difference.after) {
+        (None, Some(new)) => format!("{shown}: new, {}\n", what(new)),
+        (Some(old), None) => format!("{shown}: deleted, was {}\n", what(old)),
+        (Some(old), Some(new)) => format!("{shown}: was {}, is {}\n", what(old), what(new)),
+        (None, None) => String::new(),
+    }
+}
+
+fn node_mode(node: &TreeNode) -> Option<u32> {
+    match node {
+        TreeNode::File { mode, .. } | TreeNode::Folder { mode, .. } => Some(*mode),
+        _ => None,
+    }
+}
+
+/// With its article: `a file of 12 bytes`.
+impl fmt::Display for TreeNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { size: 1, .. } => f.write_str("a file of 1 byte"),
+            Self::File { size, .. } => write!(f, "a file of {size} bytes"),
+            Self::Link { target } => write!(f, "a link to {}", display_path(target)),
+            Self::Folder { .. } => f.write_str("a folder"),
+            Self::Special => f.write_str("a FIFO, socket or device"),
+            Self::Omitted { why, folder: true, .. } => write!(f, "a folder that is not kept ({})", why.describe()),
+            Self::Omitted { why, size, .. } => {
+                write!(f, "a file of {size} bytes that is not kept ({})", why.describe())
+            }
+        }
+    }
+}
+
+impl fmt::Display for RestoreConflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ChangedSince => f.write_str("somebody else has changed it since"),
+            Self::OtherTask(task) => write!(f, "the task {task} has changed it since"),
+            Self::Omitted(why) => write!(f, "it is not kept: {}", why.describe()),
+            Self::Lost(why) => write!(f, "what is there now could not be kept: {}", why.describe()),
+            Self::Special => f.write_str("it is a FIFO, socket or device"),
+            Self::Under { path, .. } => write!(f, "{} is left alone, and is no folder", display_path(path)),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Going back: paths become what a plan says, one by one, each old or new.
+//!
+//! Folders are opened from the handle of the workspace name by name, and none may be a link: what somebody puts in the way leads
+//! nowhere. What is there is looked at once more right before it is replaced.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::error::CheckpointError;
+use super::object::TreeNode;
+use super::restore_plan::{RestoreItem, RestorePlan};
+use super::snapshot::{folder_mode, open_folder, stat_entry};
+use super::store::ObjectStore;
+use super::{CheckpointCall, CheckpointKind, CheckpointStore, RestorePoint, SnapshotScope};
+use sabir_workspace::{TEMP_START, WorkPath, Workspace};
+
+static NEXT_TEMP: AtomicU64 = AtomicU64::new(0);
+
+/// What going back did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestoreOutcome {
+    /// The number of the checkpoint that was taken first, to go back on this.
+    pub number: u32,
+    /// How many paths are what they were.
+    pub restored: usize,
+    /// Paths that are not, and why: they were left alone as the plan says, or could not be changed.
+    pub skipped: Vec<(PathBuf, String)>,
+}
+
+/// Works below the workspace's handle.
+struct FileRestorer<'a> {
+    workspace: &'a Workspace,
+    root: BorrowedFd<'a>,
+    store: &'a ObjectStore,
+    /// Modes of folders, to be set when all is in them.
+    modes: BTreeMap<PathBuf, u32>,
+    left: Vec<(PathBuf, String)>,
+}
+
+impl CheckpointStore {
+    /// Does what a plan says, after taking a checkpoint of its own. `goal` is the one that the plan was made for: when the files are
+    /// no longer what the plan saw, nothing is done. `force`: go over what can be gone over.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Stale`] when the plan is no longer true; those of [`plan_restore`](Self::plan_restore) and [`take_snapshot`](Self::take_snapshot).
+    pub fn restore(
+        &self,
+        plan: &RestorePlan,
+        goal: &RestorePoint,
+        mark: CheckpointCall,
+        force: bool,
+    ) -> Result<RestoreOutcome, CheckpointError> {
+        let missing = || CheckpointError::NoTask { task: plan.task.clone() };
+        let mut work = self.lock_existing()?.ok_or_else(missing)?;
+        let stop = AtomicBool::new(false);
+        self.seal_leftovers(&mut work, &mark, &stop)?;
+        if self.plan_restore_in(&mut work, &plan.task, goal)? != *plan {
+            return Err(CheckpointError::Stale);
+        }
+        self.make_room(&mut work, &plan.task, Some(plan.to))?;
+        let paths: Vec<_> = plan.changed_paths(force).into_iter().filter_map(|path| self.to_work_path(path)).collect();
+        let what = if plan.part { CheckpointKind::PartialRestore } else { CheckpointKind::Restore { to: plan.to } };
+        let time_ms = mark.time_ms;
+        let id = self.take_snapshot_in(&mut work, (mark, what), &SnapshotScope::Files(paths), &stop)?;
+        let taken = work.store().checkpoints.iter().find(|checkpoint| checkpoint.id == id);
+        let number = taken.map_or(0, |checkpoint| checkpoint.number);
+        let root = self.workspace.as_fd();
+        let (modes, left) = (BTreeMap::new(), Vec::new());
+        let mut hands = FileRestorer { workspace: &self.workspace, root, store: work.store(), modes, left };
+        let done = hands.restore_all(plan, force);
+        let left = hands.left;
+        // Once for all files; until the seal nobody relies on them.
+        if let Some(folder) = open_folder(root, Path::new("")) {
+            _ = rustix::fs::syncfs(folder);
+        }
+        self.seal_checkpoint_in(&mut work, (id, time_ms), false, &stop)?;
+        Ok(RestoreOutcome { number, restored: done, skipped: left })
+    }
+}
+
+impl FileRestorer<'_> {
+    /// First what has to go, from the deepest up; then folders, from the top down; then what is in them.
+    /// Returns how many paths are what the plan says.
+    fn restore_all(&mut self, plan: &RestorePlan, force: bool) -> usize {
+        let (items, alone): (Vec<&RestoreItem>, Vec<&RestoreItem>) =
+            plan.items.iter().partition(|item| item.is_restored(force));
+        let mut stuck = Vec::new();
+        for item in items.iter().rev().filter(|item| item.now.is_some() && !can_replace_in_place(item)) {
+            if !self.attempt_in_folder(item, |hands, folder, name| hands.remove_entry(folder, name, item)) {
+                stuck.push(&item.path);
+            }
+        }
+        let coming = || items.iter().filter(|item| !stuck.contains(&&item.path));
+        for item in coming() {
+            if let Some(TreeNode::Folder { mode, .. }) = item.target {
+                self.attempt_in_folder(item, |_, folder, name| make_folder(folder, name));
+                self.modes.insert(item.path.clone(), mode);
+            }
+        }
+        for item in coming() {
+            match &item.target {
+                Some(TreeNode::File { mode, content, .. }) => {
+                    self.attempt_in_folder(item, |hands, folder, name| {
+                        let bytes =
+                            hands.store.read_object(content).map_err(|error| io::Error::other(error.to_string()))?;
+                        write_file(folder, name, (&bytes, *mode), item)
+                    });
+                }
+                Some(TreeNode::Link { target }) => {
+                    self.attempt_in_folder(item, |_, folder, name| write_link(folder, name, target, item));
+                }
+                _ => {}
+            }
+        }
+        let modes = std::mem::take(&mut self.modes);
+        for (path, mode) in modes.iter().rev() {
+            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { continue };
+            let set = open_folder(self.root, parent).map(|folder| set_mode(folder.as_fd(), name, *mode));
+            if let Some(Err(error)) = set {
+                self.left.push((path.clone(), format!("its mode could not be set: {error}")));
+            }
+        }
+        self.left.sort();
+        self.left.dedup_by(|second, first| second.0 == first.0);
+        let done = items.iter().filter(|item| !self.left.iter().any(|(path, _)| *path == item.path)).count();
+        for item in alone {
+            let why = item.conflict.as_ref().map(ToString::to_string).unwrap_or_default();
+            self.left.push((item.path.clone(), why));
+        }
+        done
+    }
+
+    /// Does something in the folder of a path. A folder that may not be written is opened to its owner for the moment.
+    fn attempt_in_folder(
+        &mut self,
+        item: &RestoreItem,
+        act: impl Fn(&Self, BorrowedFd<'_>, &OsStr) -> io::Result<()>,
+    ) -> bool {
+        let done = self.open_parent(item).and_then(|(folder, name)| match act(self, folder.as_fd(), name) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.unlock_folder(item, folder.as_fd())?;
+                act(self, folder.as_fd(), name)
+            }
+            done => done,
+        });
+        if let Err(error) = done {
+            self.left.push((item.path.clone(), describe_io_error(&error)));
+            return false;
+        }
+        true
+    }
+
+    /// Opens the folder of a path, and makes what is missing on the way if something is to come there.
+    fn open_parent<'b>(&self, item: &'b RestoreItem) -> io::Result<(OwnedFd, &'b OsStr)> {
+        let (Some(parent), Some(name)) = (item.path.parent(), item.path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        if let Some(folder) = open_folder(self.root, parent) {
+            // What a way back that was killed has left would keep its folder from being removed.
+            if let Some(path) = WorkPath::from_inside(&item.path) {
+                self.workspace.sweep_temp_files(path.as_path().parent().unwrap_or(path.as_path()), folder.as_fd());
+            }
+            return Ok((folder, name));
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut folder = rustix::fs::openat(self.root, ".", flags, Mode::empty())?;
+        for part in parent {
+            let below = match rustix::fs::openat(&folder, part, flags, Mode::empty()) {
+                Err(Errno::NOENT) if item.target.is_some() => {
+                    rustix::fs::mkdirat(&folder, part, Mode::from_raw_mode(0o777))?;
+                    rustix::fs::openat(&folder, part, flags, Mode::empty())?
+                }
+                opened => opened?,
+            };
+            folder = below;
+        }
+        Ok((folder, name))
+    }
+
+    fn unlock_folder(&mut self, item: &RestoreItem, folder: BorrowedFd<'_>) -> io::Result<()> {
+        let found = rustix::fs::fstat(folder)?;
+        rustix::fs::fchmod(folder, Mode::from_raw_mode(found.st_mode & 0o7777 | 0o700))?;
+        let parent = item.path.parent().unwrap_or(Path::new("")).to_path_buf();
+        self.modes.entry(parent).or_insert(folder_mode(&found));
+        Ok(())
+    }
+
+    fn remove_entry(&self, folder: BorrowedFd<'_>, name: &OsStr, item: &RestoreItem) -> io::Result<()> {
+        check_unchanged(folder, name, item)?;
+        let flags =
+            if item.now.as_ref().is_some_and(TreeNode::is_folder) { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        match rustix::fs::unlinkat(folder, name, flags) {
+            Err(Errno::NOENT) => Ok(()),
+            removed => Ok(removed?),
+        }
+    }
+}
+
+/// Whether what is there can be replaced in place, by something of its kind.
+fn can_replace_in_place(item: &RestoreItem) -> bool {
+    match (&item.now, &item.target) {
+        (Some(now), Some(TreeNode::Folder { .. })) => now.is_folder(),
+        (Some(now), Some(TreeNode::File { .. } | TreeNode::Link { .. })) => !now.is_folder(),
+        _ => false,
+    }
+}
+
+/// That what is there is still of the kind that the plan saw.
+fn check_unchanged(folder: BorrowedFd<'_>, name: &OsStr, item: &RestoreItem) -> io::Result<()> {
+    let kind = match stat_entry(folder, name) {
+        Ok(found) => Some(FileType::from_raw_mode(found.st_mode)),
+        Err(Errno::NOENT) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let expected = match &item.now {
+        None => None,
+        Some(TreeNode::Folder { .. } | TreeNode::Omitted { folder: true, .. }) => Some(FileType::Directory),
+        Some(TreeNode::Link { .. }) => Some(FileType::Symlink),
+        Some(TreeNode::File { .. } | TreeNode::Omitted { .. }) => Some(FileType::RegularFile),
+        Some(TreeNode::Special) => return Ok(()),
+    };
+    // Nothing stands in the way where something was removed before.
+    if kind == expected || kind.is_none() { Ok(()) } else { Err(io::Error::other("it changed in this moment")) }
+}
+
+fn make_folder(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    match rustix::fs::mkdirat(folder, name, Mode::from_raw_mode(0o700)) {
+        Err(Errno::EXIST) => match stat_entry(folder, name) {
+            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::Directory => Ok(()),
+            _ => Err(Errno::EXIST.into()),
+        },
+        made => Ok(made?),
+    }
+}
+
+fn write_file(folder: BorrowedFd<'_>, name: &OsStr, (bytes, mode): (&[u8], u32), item: &RestoreItem) -> io::Result<()> {
+    check_unchanged(folder, name, item)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let (temp, file) = loop {
+        let temp = new_temp_name();
+        match rustix::fs::openat(folder, &temp, flags, Mode::from_raw_mode(0o600)) {
+            Err(Errno::EXIST) => {}
+            opened => break (temp, File::from(opened?)),
+        }
+    };
+    let written = (&file).write_all(bytes).and_then(|()| file.set_permissions(Permissions::from_mode(mode)));
+    move_into_place(folder, (&temp, name), written, item)
+}
+
+fn write_link(folder: BorrowedFd<'_>, name: &OsStr, target: &Path, item: &RestoreItem) -> io::Result<()> {
+    check_unchanged(folder, name, item)?;
+    let temp = new_temp_name();
+    rustix::fs::symlinkat(target, folder, &temp)?;
+    move_into_place(folder, (&temp, name), Ok(()), item)
+}
+
+/// Puts what was made beside a name in its place, or removes it.
+fn move_into_place(
+    folder: BorrowedFd<'_>,
+    (temp, name): (&str, &OsStr),
+    made: io::Result<()>,
+    item: &RestoreItem,
+) -> io::Result<()> {
+    let plain = || rustix::fs::renameat(folder, temp, folder, name);
+    let moved = made.and_then(|()| {
+        // Whatever came to a place where nothing was is not ours to replace.
+        let replaces = item.now.as_ref().is_some_and(|now| !now.is_folder());
+        let renamed = if replaces {
+            plain()
+        } else {
+            match rustix::fs::renameat_with(folder, temp, folder, name, RenameFlags::NOREPLACE) {
+                Err(Errno::INVAL | Errno::NOSYS) => plain(),
+                renamed => renamed,
+            }
+        };
+        Ok(renamed?)
+    });
+    if moved.is_err() {
+        _ = rustix::fs::unlinkat(folder, temp, AtFlags::empty());
+    }
+    moved
+}
+
+/// Sets a folder's mode through a handle that is no link's.
+fn set_mode(folder: BorrowedFd<'_>, name: &OsStr, mode: u32) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = rustix::fs::openat(folder, name, flags, Mode::empty())?;
+    std::fs::set_permissions(format!("/proc/self/fd/{}", found.as_raw_fd()), Permissions::from_mode(mode))
+}
+
+fn new_temp_name() -> String {
+    format!("{TEMP_START}{}-b{}", std::process::id(), NEXT_TEMP.fetch_add(1, Ordering::Relaxed))
+}
+
+fn describe_io_error(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::DirectoryNotEmpty => "the folder is not empty".to_owned(),
+        io::ErrorKind::AlreadyExists => "something came to that place in this moment".to_owned(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,257 @@
+//! A text cut into lines, and where given lines are in it.
+
+use std::borrow::Cow;
+use std::cell::{Cell, OnceCell};
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::MatchLevel;
+use super::normalize::{leading_indent, normalize_line, normalize_unindented};
+
+/// A text cut into lines.
+pub(super) struct LineIndex<'a> {
+    raw: Vec<&'a str>,
+    bare: Vec<&'a str>,
+    tables: [OnceCell<LineTable<'a>>; 3],
+    /// How many more times the nearest lines may be looked for.
+    hunts: Cell<usize>,
+}
+
+/// Of so many misses the nearest lines are named: each looks at the whole text, and a reader is helped by the first.
+const MAX_HUNTS: usize = 10;
+
+/// The lines of a text as numbers, equal ones having the same. What equal means is the level's affair.
+struct LineTable<'a> {
+    numbers: HashMap<Cow<'a, str>, u32>,
+    lines: Vec<u32>,
+    /// Where each number's places begin in `places`.
+    starts: Vec<usize>,
+    places: Vec<usize>,
+}
+
+/// How the indentation of lines differs from that of the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum IndentShift<'a> {
+    /// The text's lines have this in front.
+    Add(&'a str),
+    /// The text's lines lack this.
+    Remove(&'a str),
+}
+
+impl<'a> LineIndex<'a> {
+    /// Lines end at a line feed; in a text that has none, at a carriage return.
+    pub(super) fn from_text(text: &'a str) -> Self {
+        let end = if text.contains('\n') { '\n' } else { '\r' };
+        let raw: Vec<&str> = text.split_inclusive(end).collect();
+        let bare = raw.iter().map(|line| without_ending(line)).collect();
+        Self { raw, bare, tables: Default::default(), hunts: Cell::new(MAX_HUNTS) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// The lines with their endings.
+    pub(super) fn raw_lines(&self, range: Range<usize>) -> &[&'a str] {
+        self.raw.get(range).unwrap_or_default()
+    }
+
+    /// The lines without their endings.
+    pub(super) fn bare_lines(&self, range: Range<usize>) -> &[&'a str] {
+        self.bare.get(range).unwrap_or_default()
+    }
+
+    /// A line without its ending; `None` past the end.
+    pub(super) fn bare_line(&self, index: usize) -> Option<&'a str> {
+        self.bare.get(index).copied()
+    }
+
+    /// Whether the text ends without an ending of a line.
+    pub(super) fn is_last_open(&self) -> bool {
+        self.raw.last().is_some_and(|line| line_ending(line).is_empty())
+    }
+
+    /// The ending of a line; of the line before where it has none or is past the end, and of most lines where that has none.
+    pub(super) fn ending_near(&self, index: usize) -> &'a str {
+        let own = |index: Option<usize>| {
+            let line = self.raw.get(index?)?;
+            Some(line_ending(line)).filter(|ending| !ending.is_empty())
+        };
+        own(Some(index)).or_else(|| own(index.checked_sub(1))).unwrap_or_else(|| self.usual_ending())
+    }
+
+    /// The ending that most lines have.
+    pub(super) fn usual_ending(&self) -> &'a str {
+        let with = |wanted: &str| self.raw.iter().filter(|line| line_ending(line) == wanted).count();
+        let (crlf, lf) = (with("\r\n"), with("\n"));
+        match () {
+            () if crlf > lf => "\r\n",
+            () if lf == 0 && with("\r") > 0 => "\r",
+            () => "\n",
+        }
+    }
+
+    /// The line indexes at which the wanted lines begin, overlapping places too, at most `limit`. Linear in the text at worst.
+    pub(super) fn find_places(&self, level: MatchLevel, wanted: &[&str], limit: usize) -> Vec<usize> {
+        let table = self.level_table(level);
+        let Some(numbers) = wanted.iter().map(|line| table.number_of(level, line)).collect::<Option<Vec<u32>>>() else {
+            return Vec::new();
+        };
+        let Some((rare, offset)) = numbers.iter().zip(0..).min_by_key(|(number, _)| table.places_of(**number).len())
+        else {
+            return Vec::new();
+        };
+        let candidates = table.places_of(*rare);
+        let is_here = |start: usize| table.lines.get(start..start + numbers.len()) == Some(numbers.as_slice());
+        let fits = |start: &usize| level != MatchLevel::Shifted || self.indent_shift(*start, wanted).is_some();
+        if candidates.len().saturating_mul(numbers.len()) <= 4 * table.lines.len() {
+            let starts = candidates.iter().filter_map(|place| place.checked_sub(offset));
+            return starts.filter(|start| is_here(*start)).filter(fits).take(limit).collect();
+        }
+        find_all(&table.lines, &numbers).filter(fits).take(limit).collect()
+    }
+
+    /// Where a line's like begins, indentation and typography aside.
+    pub(super) fn find_similar(&self, line: &str) -> &[usize] {
+        let table = self.level_table(MatchLevel::Shifted);
+        table.number_of(MatchLevel::Shifted, line).map_or(&[], |number| table.places_of(number))
+    }
+
+    /// Whether the nearest lines may be looked for once more.
+    pub(super) fn can_search_nearest(&self) -> bool {
+        let left = self.hunts.get().checked_sub(1);
+        self.hunts.set(left.unwrap_or_default());
+        left.is_some()
+    }
+
+    /// How the lines at a place are indented beside the wanted ones: all by the same more, or all by the same less. Blank lines
+    /// say nothing.
+    pub(super) fn indent_shift<'b>(&self, start: usize, wanted: &[&'b str]) -> Option<IndentShift<'b>>
+    where
+        'a: 'b,
+    {
+        let mut shift = None;
+        for (&text, &wanted) in self.bare_lines(start..start + wanted.len()).iter().zip(wanted) {
+            if normalize_unindented(wanted).is_empty() {
+                continue;
+            }
+            let (text, wanted) = (leading_indent(text), leading_indent(wanted));
+            let here = match text.strip_suffix(wanted) {
+                Some(more) => IndentShift::Add(more),
+                None => IndentShift::Remove(wanted.strip_suffix(text)?),
+            };
+            if *shift.get_or_insert(here.clone()) != here {
+                return None;
+            }
+        }
+        shift
+    }
+
+    fn level_table(&self, level: MatchLevel) -> &LineTable<'a> {
+        let [exact, normalised, shifted] = &self.tables;
+        let cell = match level {
+            MatchLevel::Exact => exact,
+            MatchLevel::Normalised => normalised,
+            MatchLevel::Shifted => shifted,
+        };
+        cell.get_or_init(|| LineTable::from_keys(self.bare.iter().map(|line| level_key(level, line))))
+    }
+}
+
+impl<'a> LineTable<'a> {
+    fn from_keys(keys: impl Iterator<Item = Cow<'a, str>>) -> Self {
+        let mut numbers = HashMap::new();
+        let lines: Vec<u32> = keys
+            .map(|key| {
+                let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+                *numbers.entry(key).or_insert(next)
+            })
+            .collect();
+        let mut starts = vec![0; numbers.len() + 1];
+        for &number in &lines {
+            if let Some(count) = starts.get_mut(number as usize + 1) {
+                *count += 1;
+            }
+        }
+        let mut sum = 0;
+        for start in &mut starts {
+            sum += *start;
+            *start = sum;
+        }
+        let mut free = starts.clone();
+        let mut places = vec![0; lines.len()];
+        for (index, &number) in lines.iter().enumerate() {
+            if let Some(at) = free.get_mut(number as usize) {
+                if let Some(place) = places.get_mut(*at) {
+                    *place = index;
+                }
+                *at += 1;
+            }
+        }
+        Self { numbers, lines, starts, places }
+    }
+
+    fn number_of(&self, level: MatchLevel, line: &str) -> Option<u32> {
+        self.numbers.get(&level_key(level, line)).copied()
+    }
+
+    fn places_of(&self, number: u32) -> &[usize] {
+        let start = self.starts.get(number as usize).copied().unwrap_or_default();
+        let end = self.starts.get(number as usize + 1).copied().unwrap_or_default();
+        self.places.get(start..end).unwrap_or_default()
+    }
+}
+
+/// The ending of a line, or nothing.
+pub(super) fn line_ending(line: &str) -> &str {
+    line.strip_prefix(without_ending(line)).unwrap_or_default()
+}
+
+fn without_ending(line: &str) -> &str {
+    let line = line.strip_suffix('\n').unwrap_or(line);
+    line.strip_suffix('\r').unwrap_or(line)
+}
+
+/// What must be equal for two lines to be equal at a level.
+fn level_key(level: MatchLevel, line: &str) -> Cow<'_, str> {
+    match level {
+        MatchLevel::Exact => Cow::Borrowed(line),
+        MatchLevel::Normalised => normalize_line(line),
+        MatchLevel::Shifted => normalize_unindented(line),
+    }
+}
+
+/// Every index at which the wanted numbers begin (Knuth, Morris and Pratt, so that a thousand equal lines cost no more than a
+/// thousand different ones).
+fn find_all<'b>(text: &'b [u32], wanted: &'b [u32]) -> impl Iterator<Item = usize> + 'b {
+    let borders = prefix_borders(wanted);
+    let mut matched = 0;
+    text.iter().enumerate().filter_map(move |(index, number)| {
+        matched = advance_match(wanted, &borders, matched, *number);
+        (matched == wanted.len()).then(|| index + 1 - matched)
+    })
+}
+
+/// For each start of the wanted numbers, how many of its first are also its last.
+fn prefix_borders(wanted: &[u32]) -> Vec<usize> {
+    let mut borders = vec![0; wanted.len().min(1)];
+    let mut matched = 0;
+    for number in wanted.iter().skip(1) {
+        matched = advance_match(wanted, &borders, matched, *number);
+        borders.push(matched);
+    }
+    borders
+}
+
+/// How many numbers are matched after one more of the text, when `matched` were before it.
+fn advance_match(wanted: &[u32], borders: &[usize], mut matched: usize, number: u32) -> usize {
+    loop {
+        if wanted.get(matched) == Some(&number) {
+            return matched + 1;
+        }
+        match matched.checked_sub(1).and_then(|last| borders.get(last)) {
+            Some(&shorter) => matched = shorter,
+            None => return 0,
+        }
+    }
+}

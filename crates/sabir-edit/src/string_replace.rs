@@ -1,0 +1,361 @@
+//! One text in place of another, and a whole text in place of another.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::align::{align_lines, ending_models};
+use super::fault::{self, EditFault, EditFaultKind, EditOrigin, MAX_SHOWN};
+use super::line_index::{LineIndex, line_ending};
+use super::normalize::normalize_char;
+use super::splice::{LineChange, rewrite_lines, splice_changes};
+use super::{AppliedHunk, EditSyntax, EditedText, MatchLevel};
+
+/// One text in place of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StringReplacement {
+    /// The text to find. Empty: the file must be empty or new.
+    pub old: String,
+    /// The text instead.
+    pub new: String,
+    /// How often it must be found; every place is replaced. `None`: any number of times, but once at least.
+    pub count: Option<usize>,
+}
+
+/// Replaces a text.
+///
+/// A line feed in either text stands for whatever the file ends its lines with. The text may begin and end within lines; found
+/// in its normal form it may do so too, and with other indentation it must be whole lines. Time and memory are linear.
+///
+/// # Errors
+/// Every fault: not found, another number of places, no effect.
+pub fn apply_string(original: &str, replacement: &StringReplacement) -> Result<EditedText, Vec<EditFault>> {
+    let origin = EditOrigin::for_whole_edit(EditSyntax::StringReplace);
+    let (old, new) = (normalize_line_ends(&replacement.old), normalize_line_ends(&replacement.new));
+    if old.is_empty() && original.is_empty() && !new.is_empty() {
+        return Ok(EditedText {
+            content: replacement.new.clone(),
+            hunks: vec![AppliedHunk::whole_text(0, replacement.new.lines().count())],
+        });
+    }
+    if old == new {
+        return Err(vec![fault::no_effect_fault(&origin)]);
+    }
+    if old.is_empty() {
+        return Err(vec![fault::empty_search_fault(&origin)]);
+    }
+    for level in [MatchLevel::Exact, MatchLevel::Normalised] {
+        let shown = SearchableText::from_text(original, level);
+        if let Some((found, places)) = shown.find_places(&old, level) {
+            let line = |place: &usize| line_index_at(original, shown.source_start(*place));
+            check_count(original, replacement, &places, line)?;
+            if let (Some(1), [place]) = (replacement.count, places.as_slice())
+                && let Some(other) = find_overlapping(&shown.text, &found, *place)
+            {
+                let lines = [line(place), line(&other)];
+                return Err(vec![fault::ambiguous_fault(&origin, &LineIndex::from_text(original), &lines, usize::MAX)]);
+            }
+            let places: Vec<_> = places.iter().map(|place| shown.source_pieces(*place, &found)).collect();
+            return replace_places(original, &places, (&old, &new), level);
+        }
+    }
+    replace_shifted(original, replacement, (&old, &new))
+}
+
+/// A new content for a text, exactly as it is given.
+///
+/// # Errors
+/// That it is the text's own.
+pub fn apply_whole(original: &str, content: &str) -> Result<EditedText, Vec<EditFault>> {
+    if original == content {
+        return Err(vec![fault::no_effect_fault(&EditOrigin::for_whole_edit(EditSyntax::WholeFile))]);
+    }
+    let count = |text: &str| text.lines().count();
+    Ok(EditedText {
+        content: content.to_owned(),
+        hunks: vec![AppliedHunk::whole_text(count(original), count(content))],
+    })
+}
+
+/// A text as it is searched: without carriage returns before line feeds, perhaps in normal form, and where each part is from.
+struct SearchableText {
+    text: String,
+    /// Rising; what is between two parts was left out.
+    parts: Vec<TextPart>,
+}
+
+/// Bytes that were taken over as they are, or one character in place of another.
+struct TextPart {
+    shown: usize,
+    source: Range<usize>,
+    is_same: bool,
+}
+
+impl SearchableText {
+    fn from_text(original: &str, level: MatchLevel) -> Self {
+        let lone = !original.contains('\n');
+        let mut shown = Self { text: String::with_capacity(original.len()), parts: Vec::new() };
+        for (start, line) in with_starts(original.split_inclusive(if lone { '\r' } else { '\n' })) {
+            let end = line_ending(line);
+            let whole = line.strip_suffix(end).unwrap_or(line);
+            let kept = if level == MatchLevel::Exact {
+                whole
+            } else {
+                whole.trim_end_matches(|c| normalize_char(c).is_whitespace())
+            };
+            if level == MatchLevel::Exact || kept.is_ascii() {
+                shown.push_part(kept, start..start + kept.len(), true);
+            } else {
+                for (at, c) in kept.char_indices() {
+                    let source = start + at..start + at + c.len_utf8();
+                    shown.push_part(normalize_char(c).encode_utf8(&mut [0; 4]), source, normalize_char(c) == c);
+                }
+            }
+            if !end.is_empty() {
+                let feed = start + line.len() - 1;
+                shown.push_part("\n", feed..feed + 1, end.ends_with('\n'));
+            }
+        }
+        shown
+    }
+
+    fn push_part(&mut self, text: &str, source: Range<usize>, is_same: bool) {
+        match self.parts.last_mut() {
+            _ if text.is_empty() => {}
+            Some(last) if last.is_same && is_same && last.source.end == source.start => last.source.end = source.end,
+            _ => self.parts.push(TextPart { shown: self.text.len(), source, is_same }),
+        }
+        self.text.push_str(text);
+    }
+
+    /// The text to find as this shows it, and where it is. A normal form that blanks follow is tried without them at the ends
+    /// of lines.
+    fn find_places<'a>(&self, old: &'a str, level: MatchLevel) -> Option<(Cow<'a, str>, Vec<usize>)> {
+        let at = |old: &str| -> Vec<usize> { self.text.match_indices(old).map(|(at, _)| at).collect() };
+        if level == MatchLevel::Exact {
+            let places = at(old);
+            return (!places.is_empty()).then_some((Cow::Borrowed(old), places));
+        }
+        let normal = normalize_text(old);
+        let places = if normal.trim().is_empty() { Vec::new() } else { at(&normal) };
+        if !places.is_empty() {
+            return Some((Cow::Owned(normal), places));
+        }
+        let short = normal.trim_end_matches([' ', '\t']).to_owned();
+        let ends_line = |place: &usize| matches!(self.text.as_bytes().get(place + short.len()), None | Some(b'\n'));
+        let places: Vec<_> = if short.trim().is_empty() || short == normal {
+            Vec::new()
+        } else {
+            at(&short).into_iter().filter(ends_line).collect()
+        };
+        (!places.is_empty()).then_some((Cow::Owned(short), places))
+    }
+
+    /// Where what begins at an offset is from.
+    fn source_start(&self, at: usize) -> usize {
+        self.part_at(at).map_or(0, |part| part.source.start + if part.is_same { at - part.shown } else { 0 })
+    }
+
+    /// Where what ends at an offset is from. What was left out behind it does not belong to it.
+    fn source_end(&self, at: usize) -> usize {
+        self.part_at(at.saturating_sub(1)).map_or(0, |part| match part.is_same {
+            true => part.source.end.min(part.source.start + (at - part.shown)),
+            false => part.source.end,
+        })
+    }
+
+    fn part_at(&self, at: usize) -> Option<&TextPart> {
+        self.parts.get(self.parts.partition_point(|part| part.shown <= at).saturating_sub(1))
+    }
+
+    /// Where each line of the text to find is from.
+    fn source_pieces(&self, place: usize, old: &str) -> Vec<Range<usize>> {
+        let mut pieces: Vec<Range<usize>> = with_starts(old.split_inclusive('\n'))
+            .map(|(start, line)| self.source_start(place + start)..self.source_end(place + start + line.len()))
+            .collect();
+        // White space that was left out belongs to the line it ends.
+        for index in 1..pieces.len() {
+            if let Some(next) = pieces.get(index).map(|piece| piece.start)
+                && let Some(piece) = pieces.get_mut(index - 1)
+            {
+                piece.end = next;
+            }
+        }
+        pieces
+    }
+}
+
+/// Replaces the places, each given as the source of its lines.
+fn replace_places(
+    original: &str,
+    places: &[Vec<Range<usize>>],
+    (old, new): (&str, &str),
+    level: MatchLevel,
+) -> Result<EditedText, Vec<EditFault>> {
+    let old: Vec<&str> = old.split_inclusive('\n').collect();
+    let new: Vec<&str> = new.split_inclusive('\n').collect();
+    let lines = LineIndex::from_text(original);
+    let count = |pieces: &[&str]| pieces.iter().filter(|line| line.ends_with('\n')).count();
+    let (mut content, mut hunks) = (String::with_capacity(original.len()), Vec::new());
+    let (mut next, mut old_line, mut new_line) = (0, 1, 1);
+    for pieces in places {
+        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { continue };
+        let before = original.get(next..first.start).unwrap_or_default();
+        content.push_str(before);
+        let passed = before.matches('\n').count();
+        (old_line, new_line) = (old_line + passed, new_line + passed);
+        let found: Vec<&str> = pieces.iter().map(|piece| original.get(piece.clone()).unwrap_or_default()).collect();
+        // The line before the place is meant where there is no model.
+        let near =
+            |model: Option<usize>| lines.ending_near((old_line + model.map_or(0, |index| index + 1)).saturating_sub(2));
+        if level == MatchLevel::Exact
+            && matches!((old.as_slice(), new.as_slice()), ([_], [] | [_]))
+            && !replaces_line_end(&old, &new)
+        {
+            // Nothing within a line can stay as it was, and there may be a million of such places.
+            content.extend(new.iter().copied());
+        } else {
+            rewrite_place(&mut content, &found, (&old, &new), near);
+        }
+        hunks.push(AppliedHunk { block: 1, old_line, old_lines: pieces.len(), new_line, new_lines: new.len(), level });
+        (old_line, new_line) = (old_line + count(&found), new_line + count(&new));
+        next = last.end;
+    }
+    content.push_str(original.get(next..).unwrap_or_default());
+    if content == original {
+        return Err(vec![fault::no_effect_fault(&EditOrigin::for_whole_edit(EditSyntax::StringReplace))]);
+    }
+    Ok(EditedText { content, hunks })
+}
+
+/// Whether the end of a line is part of what is found or of what comes.
+fn replaces_line_end(old: &[&str], new: &[&str]) -> bool {
+    old.iter().chain(new).any(|line| line.ends_with('\n'))
+}
+
+/// Writes the new lines of one place. What stays keeps the bytes that were found; the rest ends like its model.
+fn rewrite_place<'a>(
+    content: &mut String,
+    found: &[&str],
+    (old, new): (&[&str], &[&str]),
+    near: impl Fn(Option<usize>) -> &'a str,
+) {
+    let plain: Vec<Cow<'_, str>> = found.iter().map(|line| normalize_line_ends(line)).collect();
+    let plain: Vec<&str> = plain.iter().map(AsRef::as_ref).collect();
+    let kept = align_lines(&plain, old, new);
+    let models = ending_models(&kept, old.len());
+    for ((line, kept), model) in new.iter().zip(kept).zip(models) {
+        match kept.and_then(|index| found.get(index)) {
+            // In normal form a line that ends and one that does not are equal.
+            Some(found) if line_ending(found).is_empty() == line_ending(line).is_empty() => content.push_str(found),
+            _ => {
+                content.push_str(line.strip_suffix('\n').unwrap_or(line));
+                content.push_str(if line.ends_with('\n') { near(model) } else { "" });
+            }
+        }
+    }
+}
+
+/// Replaces whole lines that are indented otherwise.
+fn replace_shifted(
+    original: &str,
+    replacement: &StringReplacement,
+    (old, new): (&str, &str),
+) -> Result<EditedText, Vec<EditFault>> {
+    let origin = EditOrigin::for_whole_edit(EditSyntax::StringReplace);
+    let lines = LineIndex::from_text(original);
+    let (wanted, instead): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    // Only whole lines in place of whole lines: one text that ends its last line and one that does not would join lines.
+    let is_whole = new.is_empty() || old.ends_with('\n') == new.ends_with('\n');
+    let mut places = Vec::new();
+    if is_whole && !old.trim().is_empty() {
+        for place in lines.find_places(MatchLevel::Shifted, &wanted, usize::MAX) {
+            if places.last().is_none_or(|last| last + wanted.len() <= place) {
+                places.push(place);
+            }
+        }
+    }
+    if places.is_empty() {
+        return Err(vec![fault::not_found_fault(&origin, &lines, &wanted)]);
+    }
+    check_count(original, replacement, &places, |place| *place)?;
+    let mut changes = Vec::new();
+    for start in places {
+        let old = start..start + wanted.len();
+        match rewrite_lines(&lines, (MatchLevel::Shifted, start), &wanted, &instead) {
+            Some(new) => changes.push(LineChange { origin, level: MatchLevel::Shifted, old, new }),
+            None => return Err(vec![fault::indentation_fault(&origin, &lines, old)]),
+        }
+    }
+    let edited = splice_changes(&lines, changes)?;
+    if edited.content == original {
+        return Err(vec![fault::no_effect_fault(&origin)]);
+    }
+    Ok(edited)
+}
+
+fn check_count(
+    original: &str,
+    replacement: &StringReplacement,
+    places: &[usize],
+    line: impl Fn(&usize) -> usize,
+) -> Result<(), Vec<EditFault>> {
+    let origin = EditOrigin::for_whole_edit(EditSyntax::StringReplace);
+    if replacement.count.is_none_or(|count| count == places.len()) {
+        return Ok(());
+    }
+    let shown: Vec<usize> = places.iter().take(MAX_SHOWN + 1).map(line).collect();
+    let lines = LineIndex::from_text(original);
+    let mut fault = fault::ambiguous_fault(&origin, &lines, &shown, usize::MAX);
+    fault.message = match replacement.count {
+        Some(1) => format!("the old text is found at {} places in the text", places.len()),
+        expected => {
+            fault.kind = EditFaultKind::WrongCount;
+            fault.hint = "give the number of places that are to be replaced, all of them";
+            format!(
+                "the old text is found at {} places in the text, not {}",
+                places.len(),
+                expected.unwrap_or_default()
+            )
+        }
+    };
+    Err(vec![fault])
+}
+
+/// Another place of `old` that begins within the one at `place`.
+fn find_overlapping(text: &str, old: &str, place: usize) -> Option<usize> {
+    let next = place + old.chars().next().map_or(1, char::len_utf8);
+    let end = (place + 2 * old.len()).min(text.len());
+    let window = (0..4).find_map(|more| text.get(next..end.saturating_sub(more)))?;
+    window.find(old).map(|at| next + at).filter(|at| *at < place + old.len())
+}
+
+/// The index of the line at an offset.
+fn line_index_at(text: &str, at: usize) -> usize {
+    text.get(..at).unwrap_or_default().matches('\n').count()
+}
+
+fn normalize_line_ends(text: &str) -> Cow<'_, str> {
+    if text.contains('\r') { Cow::Owned(text.replace("\r\n", "\n")) } else { Cow::Borrowed(text) }
+}
+
+/// The normal form of a text: white space before line feeds gone, the end kept.
+fn normalize_text(text: &str) -> String {
+    let mut normal = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let whole = line.strip_suffix('\n');
+        let kept = whole.map_or(line, |line| line.trim_end_matches(|c| normalize_char(c).is_whitespace()));
+        normal.extend(kept.chars().map(normalize_char));
+        normal.push_str(if whole.is_some() { "\n" } else { "" });
+    }
+    normal
+}
+
+/// Pieces that make up a text, with where each begins.
+fn with_starts<'a>(pieces: impl Iterator<Item = &'a str>) -> impl Iterator<Item = (usize, &'a str)> {
+    let mut at = 0;
+    pieces.map(move |piece| {
+        let start = at;
+        at += piece.len();
+        (start, piece)
+    })
+}

@@ -1,0 +1,133 @@
+//! Who may ask: the token, the host under which the gateway was addressed, and the page that a browser asks for.
+//!
+//! The host is looked at although there is a token: a page whose name was made to lead to this machine (DNS rebinding) would
+//! otherwise reach a gateway without one. A token in the query would be written to logs; it counts as none.
+
+use std::net::SocketAddr;
+
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, header};
+
+use crate::error::Refusal;
+use crate::settings::GatewaySettings;
+
+/// Headers that may carry the token beside `Authorization: Bearer`.
+const KEY_HEADERS: [&str; 2] = ["x-api-key", "api-key"];
+
+/// Whether a request may be looked at any further. `local` is the address at which it came in.
+pub(crate) fn check_access(settings: &GatewaySettings, local: SocketAddr, parts: &Parts) -> Result<(), Refusal> {
+    let host = request_host(parts)?;
+    if !is_own_host(settings, local, &host) {
+        return Err(Refusal::Host(host.chars().take(100).collect()));
+    }
+    for origin in parts.headers.get_all(header::ORIGIN) {
+        let origin = origin.to_str().unwrap_or("?");
+        if !settings.origins.iter().any(|known| known == origin) {
+            return Err(Refusal::Origin(origin.chars().take(100).collect()));
+        }
+    }
+    if parts.method == Method::OPTIONS {
+        // Browsers ask without the token whether they may send it.
+        let asked = parts.headers.contains_key(header::ORIGIN);
+        return if asked { Ok(()) } else { Err(Refusal::Options) };
+    }
+    let Some(token) = &settings.token else { return Ok(()) };
+    if presented_tokens(&parts.headers).any(|shown| constant_time_eq(shown, token.expose())) {
+        Ok(())
+    } else {
+        Err(Refusal::NoToken)
+    }
+}
+
+/// The host that is asked. One that is named twice is none.
+fn request_host(parts: &Parts) -> Result<String, Refusal> {
+    let mut named = parts.headers.get_all(header::HOST).into_iter();
+    let (first, second) = (named.next().and_then(|host| host.to_str().ok()), named.next());
+    let whole = parts.uri.authority().map(|authority| authority.as_str());
+    match (first, second, whole) {
+        (_, Some(_), _) => Err(Refusal::Malformed("the host is named twice".to_owned())),
+        (Some(first), None, Some(whole)) if first != whole => {
+            Err(Refusal::Malformed("the host and the address are not the same".to_owned()))
+        }
+        (first, None, whole) => Ok(whole.or(first).unwrap_or_default().to_owned()),
+    }
+}
+
+fn presented_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let bearer = headers.get_all(header::AUTHORIZATION).into_iter().filter_map(|value| {
+        let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    });
+    let own = KEY_HEADERS.iter().flat_map(|name| headers.get_all(*name)).filter_map(|value| value.to_str().ok());
+    bearer.chain(own)
+}
+
+/// Compares in a time that depends on lengths alone.
+fn constant_time_eq(shown: &str, token: &str) -> bool {
+    let (shown, token) = (shown.as_bytes(), token.as_bytes());
+    let differences = shown.iter().zip(token).fold(0, |all, (one, other)| all | (one ^ other));
+    shown.len() == token.len() && differences == 0
+}
+
+/// Whether a host is one of this gateway's: a name of this machine, the very address that was connected to, which no page can
+/// make its own name lead to without using it, or a name of the settings.
+fn is_own_host(settings: &GatewaySettings, local: SocketAddr, host: &str) -> bool {
+    let own = ["127.0.0.1", "localhost", "[::1]"];
+    let (name, given) = match host.rsplit_once(':') {
+        Some((name, given)) if given.bytes().all(|byte| byte.is_ascii_digit()) => (name, given.parse().ok()),
+        _ => (host, Some(80)),
+    };
+    let of_machine = own.iter().any(|own| name.eq_ignore_ascii_case(own)) || is_local_address(name, local);
+    of_machine && given == Some(local.port())
+        || settings.hosts.iter().any(|known| known.eq_ignore_ascii_case(host) || known.eq_ignore_ascii_case(name))
+}
+
+fn is_local_address(name: &str, local: SocketAddr) -> bool {
+    let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    name.parse::<std::net::IpAddr>().is_ok_and(|address| address == local.ip().to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_its_own_names_are_answered() {
+        let settings =
+            GatewaySettings { hosts: vec!["gw.example".into(), "lan:8080".into()], ..crate::serve::test_settings() };
+        for (host, own) in [
+            ("127.0.0.1:4141", true),
+            ("localhost:4141", true),
+            ("LOCALHOST:4141", true),
+            ("[::1]:4141", true),
+            ("192.168.7.9:4141", true),
+            ("192.168.7.8:4141", false),
+            ("192.168.7.9", false),
+            ("127.0.0.1", false),
+            ("127.0.0.1:4142", false),
+            ("127.0.0.1.nip.io:4141", false),
+            ("127.0.0.1.nip.io", false),
+            ("localhost.evil.test", false),
+            ("localhost.evil.test:4141", false),
+            ("gw.example", true),
+            ("gw.example:443", true),
+            ("lan:8080", true),
+            ("lan:8081", false),
+            ("", false),
+        ] {
+            let local = "192.168.7.9:4141".parse().unwrap();
+            assert_eq!(is_own_host(&settings, local, host), own, "{host}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_compared_whole() {
+        assert!(constant_time_eq("abc", "abc"));
+        assert!(
+            !constant_time_eq("ab", "abc")
+                && !constant_time_eq("abcd", "abc")
+                && !constant_time_eq("", "abc")
+                && !constant_time_eq("abd", "abc")
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! The end of an answer of the model: whether it is the client's answer too, an error, or a reason to ask again.
+
+use std::sync::atomic::Ordering;
+
+use sabir_call::{Event, EventSink, Fault, FaultKind, ModelError, Request, Severity, StopReason, ToolChoice};
+
+use super::attempt::{Attempt, CallProblem};
+use super::call_repairer::CallRepairer;
+use super::retry_request;
+
+/// What follows an attempt.
+pub(crate) enum NextStep {
+    /// The answer is complete.
+    Done,
+    /// It cannot be completed.
+    Failed(ModelError),
+    /// This is to be asked.
+    Ask(Box<Request>),
+}
+
+impl<S: EventSink> CallRepairer<'_, S> {
+    /// The model's answer has ended, or failed, or was given up because nothing more of it was wanted.
+    pub(crate) fn finish_attempt(&mut self, request: &Request, result: Result<(), ModelError>) -> NextStep {
+        if self.policy.passes_through {
+            return result.map_or_else(NextStep::Failed, |()| NextStep::Done);
+        }
+        self.flush_text();
+        self.settle_calls(true);
+        self.sent.usage.add(self.attempt.usage);
+        if let Err(error) = result {
+            return NextStep::Failed(error);
+        }
+        let trouble = self.attempt.problem.take().or_else(|| self.missing_call());
+        match trouble {
+            None => self.finish_answer(),
+            Some(trouble) if self.policy.max_retries == 0 => {
+                self.log.log_repair("broken_call", trouble.checked.as_ref().map_or("", |checked| &checked.name));
+                NextStep::Failed(trouble.into_model_error())
+            }
+            // What went out is whole, and the client answers it; the model will come back to the rest.
+            Some(_) if self.sent.calls > 0 => {
+                self.log.log_repair("dropped_call", "");
+                self.finish_answer()
+            }
+            Some(trouble) if self.attempt.number < self.policy.max_retries => self.retry_attempt(request, &trouble),
+            Some(_) if self.sent.words => {
+                self.log.log_repair("given_up", "");
+                self.finish_answer()
+            }
+            Some(trouble) => NextStep::Failed(trouble.into_model_error()),
+        }
+    }
+
+    fn retry_attempt(&mut self, request: &Request, trouble: &CallProblem) -> NextStep {
+        let number = self.attempt.number + 1;
+        let (request, feedback) =
+            retry_request::build_retry_request(request, &self.attempt, trouble, &self.repeat_tracker);
+        let faults = trouble.checked.as_ref().map(|checked| sabir_check::CheckedOutcome {
+            tool: &checked.name,
+            passed: false,
+            faults: &checked.faults,
+        });
+        self.repeat_tracker.record_message(faults);
+        self.log.log_retry(number, &feedback);
+        self.stop_flag.store(false, Ordering::Relaxed);
+        self.attempt = self.new_attempt(number);
+        NextStep::Ask(Box::new(request))
+    }
+
+    /// What the answer lacks, where the model can be told.
+    fn missing_call(&self) -> Option<CallProblem> {
+        if self.policy.max_retries == 0 || self.sent.calls > 0 {
+            return None;
+        }
+        let unread = |fault: &&Fault| {
+            fault.call.is_none() && fault.severity == Severity::Error && fault.kind != FaultKind::Provider
+        };
+        let message = match (&self.policy.choice, self.attempt.draft.faults.iter().find(unread)) {
+            (ToolChoice::None, _) => return None,
+            (_, Some(fault)) => fault.message.clone(),
+            (ToolChoice::Required, _) => "the answer must hold a call, and holds none".to_owned(),
+            (ToolChoice::Tool(name), _) => format!("the answer must call `{name}`, and does not"),
+            (ToolChoice::Auto, _) => return None,
+        };
+        Some(CallProblem { message, limit: false, checked: None })
+    }
+
+    /// Says why the answer ended.
+    fn finish_answer(&mut self) -> NextStep {
+        let (reason, raw) = self.attempt.stop.take().unwrap_or((StopReason::End, String::new()));
+        let (reason, raw) = match reason {
+            _ if self.sent.calls > 0 => (StopReason::Calls, ""),
+            StopReason::Calls => (StopReason::End, ""),
+            reason => (reason, raw.as_str()),
+        };
+        self.out.push_event(Event::Stop { reason, raw });
+        NextStep::Done
+    }
+
+    /// Says what is held of the words, unless it is the remains of markup.
+    pub(super) fn flush_text(&mut self) {
+        let cut = self.attempt.is_short();
+        let (out, Attempt { words, thoughts, .. }) = (&mut self.out, &mut self.attempt);
+        let mut dropped = thoughts.finish(cut, &mut |text| out.push_event(Event::Thought { text }));
+        let said = &mut self.sent.words;
+        dropped += words.finish(cut, &mut |text| {
+            *said |= !text.trim().is_empty();
+            out.push_event(Event::Text { text });
+        });
+        for _ in 0..dropped {
+            self.log.log_repair("markup", "");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Words: what of a model's markup the client never sees.
+//!
+//! The reader of dialects takes calls out of the text. What it leaves there is no call: a marker at the end of the answer, and
+//! special tokens that servers forget. They are dropped here: **a special token anywhere, other markup only where it is the last
+//! thing of an answer.** Whatever stands in code (between backticks or fences) is a mention and stays.
+//!
+//! The beginning of a marker (`<fun`) is a word like any other where the model ended there: nothing that it meant to say is lost.
+//! Only where the answer was cut it is taken for the marker that was being written.
+//!
+//! What is held back is at most one marker with the white space behind it.
+
+/// Special tokens, which nobody writes by accident.
+const SPECIAL_TOKENS: [&str; 32] = [
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<|start|>",
+    "<|return|>",
+    "<|call|>",
+    "<|channel|>",
+    "<|message|>",
+    "<|constrain|>",
+    "<|python_tag|>",
+    "<|python_start|>",
+    "<|python_end|>",
+    "<|tool_call|>",
+    "<|tool_call_begin|>",
+    "<|tool_call_end|>",
+    "<|tool_call_start|>",
+    "<|tool_call_argument_begin|>",
+    "<|tool_calls_section_begin|>",
+    "<|tool_calls_section_end|>",
+    "<|START_ACTION|>",
+    "<|END_ACTION|>",
+    "<|observation|>",
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁calls▁end｜>",
+    "<｜tool▁call▁begin｜>",
+    "<｜tool▁call▁end｜>",
+    "<｜tool▁sep｜>",
+    "<｜end▁of▁sentence｜>",
+    "<｜begin▁of▁sentence｜>",
+];
+
+/// Markup that is a word as well: dropped only at the end.
+const TRAILING_MARKERS: [&str; 18] = [
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_calls>",
+    "</tool_calls>",
+    "<function_call>",
+    "<function_calls>",
+    "</function_calls>",
+    "<function=",
+    "</function>",
+    "<invoke name=",
+    "</invoke>",
+    "<minimax:tool_call>",
+    "</minimax:tool_call>",
+    "<seed:tool_call>",
+    "<start_function_call>",
+    "<TOOLCALL>",
+    "<｜DSML｜",
+    "[TOOL_CALLS]",
+];
+
+/// Where an answer was cut, what is shorter may be anything: `a <`.
+const MIN_CUT_MARKER: usize = 4;
+
+/// White space behind a mark that is waited for, in bytes.
+const MAX_TRAILING_SPACE: usize = 256;
+
+/// A text on its way to the client.
+#[derive(Debug, Default)]
+pub(crate) struct MarkupFilter {
+    /// The tags of the tools on offer.
+    tags: Vec<String>,
+    held: String,
+    code: CodeTracker,
+    /// How often something was dropped.
+    dropped: u32,
+}
+
+/// Whether the text stands in code.
+#[derive(Debug, Default, Clone, Copy)]
+struct CodeTracker {
+    /// The backticks that opened it; 0: none.
+    open: usize,
+    /// The backticks so far of a run.
+    run: usize,
+}
+
+/// What stands at a place.
+enum MarkupMatch {
+    Token(usize),
+    /// It may be a mark, or the last one.
+    Held,
+    Text,
+}
+
+impl MarkupFilter {
+    /// For answers to a request with tools of these names.
+    pub(crate) fn new<'t>(tools: impl Iterator<Item = &'t str>) -> Self {
+        let tags = tools.flat_map(|name| [format!("<{name}>"), format!("</{name}>")]).collect();
+        Self { tags, ..Self::default() }
+    }
+
+    /// Takes the next piece, and says what the client is to see of it.
+    pub(crate) fn push(&mut self, text: &str, say: &mut impl FnMut(&str)) {
+        if self.held.is_empty() {
+            let rest = self.scan_text(text, say);
+            self.held.push_str(rest);
+        } else {
+            let mut window = std::mem::take(&mut self.held);
+            window.push_str(text);
+            let rest = self.scan_text(&window, say);
+            self.held.push_str(rest);
+        }
+    }
+
+    /// Ends the text: says what is held, unless it is the remains of markup. Says how often something was dropped in all. `cut`:
+    /// the model had more to say.
+    pub(crate) fn finish(&mut self, cut: bool, say: &mut impl FnMut(&str)) -> u32 {
+        let held = std::mem::take(&mut self.held);
+        let words = held.trim_ascii_end();
+        let token = || SPECIAL_TOKENS.iter().any(|token| token.starts_with(words));
+        if words.len() >= MIN_CUT_MARKER && (cut || token() || self.trailing_markers().any(|mark| mark == words)) {
+            self.dropped += 1;
+        } else if !held.is_empty() {
+            say(&held);
+        }
+        self.code = CodeTracker::default();
+        std::mem::take(&mut self.dropped)
+    }
+
+    /// Says what is certain, and gives back what is not.
+    fn scan_text<'t>(&mut self, text: &'t str, say: &mut impl FnMut(&str)) -> &'t str {
+        let (mut said, mut at) = (0, 0);
+        while let Some(byte) = text.as_bytes().get(at) {
+            let rest = text.get(at..).filter(|_| matches!(byte, b'<' | b'[') && !self.code.is_code_before());
+            match rest.map_or(MarkupMatch::Text, |rest| self.match_markup(rest)) {
+                MarkupMatch::Token(length) => {
+                    self.dropped += 1;
+                    emit_text(text.get(said..at), say);
+                    at += length;
+                    said = at;
+                }
+                MarkupMatch::Held => {
+                    emit_text(text.get(said..at), say);
+                    return text.get(at..).unwrap_or_default();
+                }
+                MarkupMatch::Text => {
+                    self.code.push(*byte);
+                    at += 1;
+                }
+            }
+        }
+        emit_text(text.get(said..), say);
+        ""
+    }
+
+    fn trailing_markers(&self) -> impl Iterator<Item = &str> {
+        TRAILING_MARKERS.iter().copied().chain(self.tags.iter().map(String::as_str))
+    }
+
+    fn match_markup(&self, rest: &str) -> MarkupMatch {
+        if let Some(token) = SPECIAL_TOKENS.iter().find(|token| rest.starts_with(**token)) {
+            return MarkupMatch::Token(token.len());
+        }
+        let begun = |mark: &str| mark.starts_with(rest);
+        let last = |mark: &str| {
+            let behind = rest.strip_prefix(mark);
+            behind.is_some_and(|behind| {
+                behind.len() <= MAX_TRAILING_SPACE && behind.bytes().all(|byte| byte.is_ascii_whitespace())
+            })
+        };
+        let held = SPECIAL_TOKENS.iter().any(|token| begun(token))
+            || self.trailing_markers().any(|mark| begun(mark) || last(mark));
+        if held { MarkupMatch::Held } else { MarkupMatch::Text }
+    }
+}
+
+impl CodeTracker {
+    fn push(&mut self, byte: u8) {
+        if byte == b'`' {
+            self.run += 1;
+            return;
+        }
+        self.open = self.fence_after_run();
+        self.run = 0;
+        // Code of one line ends with it.
+        if byte == b'\n' && self.open < 3 {
+            self.open = 0;
+        }
+    }
+
+    fn is_code_before(self) -> bool {
+        self.fence_after_run() > 0
+    }
+
+    fn fence_after_run(self) -> usize {
+        match self.run {
+            0 => self.open,
+            run if self.open == 0 => run,
+            run if run >= self.open => 0,
+            _ => self.open,
+        }
+    }
+}
+
+fn emit_text(text: Option<&str>, say: &mut impl FnMut(&str)) {
+    if let Some(text) = text.filter(|text| !text.is_empty()) {
+        say(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said<'t>(cut: bool, pieces: impl IntoIterator<Item = &'t str>) -> (String, u32) {
+        let (mut words, mut text) = (MarkupFilter::new(["read_file"].into_iter()), String::new());
+        for piece in pieces {
+            words.push(piece, &mut |said| text.push_str(said));
+        }
+        let dropped = words.finish(cut, &mut |said| text.push_str(said));
+        (text, dropped)
+    }
+
+    fn check(text: &str, expected: &str, dropped: u32) {
+        ended(false, text, expected, dropped);
+    }
+
+    fn ended(cut: bool, text: &str, expected: &str, dropped: u32) {
+        let expected = (expected.to_owned(), dropped);
+        assert_eq!(said(cut, [text]), expected, "{text:?}");
+        assert_eq!(said(cut, text.split_inclusive(|_| true)), expected, "{text:?} by characters");
+        for (at, _) in text.char_indices() {
+            let (head, tail) = text.split_at(at);
+            assert_eq!(said(cut, [head, tail]), expected, "{text:?} split at {at}");
+        }
+    }
+
+    #[test]
+    fn remains_of_markup_are_dropped() {
+        check("hi <tool_call>", "hi ", 1);
+        check("hi <tool_call>\n", "hi ", 1);
+        check("hi <read_file>", "hi ", 1);
+        for cut in ["hi <tool_ca", "hi <read_fi", "hi [TOOL_CA", "hi <fun"] {
+            ended(true, cut, "hi ", 1);
+        }
+        ended(true, "hi <fu", "hi <fu", 0);
+        check("a<|tool_call_end|> b<|im_end|>", "a b", 2);
+        check("a</tool_call>", "a", 1);
+        check("a <｜tool▁ca", "a ", 1);
+    }
+
+    #[test]
+    fn what_is_said_of_markup_stays() {
+        let whole = |text: &str| check(text, text, 0);
+        whole("");
+        whole("a <");
+        whole("1 <t and 2");
+        whole("the tag <tool_call> opens a call");
+        whole("`<|im_end|>` ends a message, and so does\n```\n<|im_end|>\n```\n");
+        whole("Vec<u8> [1] <b>x</b>");
+        for begun in ["use <fun", "use <function", "see [TOOL", "a <read_fi", "close it with </fun\n"] {
+            whole(begun);
+        }
+        check("`a\n<|im_end|>", "`a\n", 1);
+    }
+}

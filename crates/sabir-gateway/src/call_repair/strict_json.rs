@@ -1,0 +1,189 @@
+//! Whether a JSON value is strict JSON, while it comes.
+//!
+//! Supported: the JSON of RFC 8259, in any split. Unsupported: whether a key is given twice, which no syntax forbids.
+//!
+//! Every byte is looked at once; what is kept is one mark for each bracket that is open, and a bare word of at most [`MAX_WORD_BYTES`] bytes.
+
+/// The longest number that is read.
+const MAX_WORD_BYTES: usize = 1024;
+
+/// A value so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StrictJson {
+    /// The closing brackets that are owed.
+    open: Vec<u8>,
+    place: JsonState,
+    /// A number or a literal so far.
+    word: String,
+    /// Hexadecimal digits that an escape still needs.
+    digits: u8,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum JsonState {
+    /// A value must come.
+    #[default]
+    Value,
+    /// A value or `]`.
+    First,
+    /// A key or `}`.
+    FirstKey,
+    Key,
+    Colon,
+    /// A value has ended.
+    After,
+    /// In a string, a key or not.
+    Quoted(bool),
+    Escaped(bool),
+    Word,
+    /// It is none.
+    Broken,
+}
+
+impl StrictJson {
+    /// Takes the next piece. Whether it may still become a value.
+    pub(crate) fn push(&mut self, text: &str) -> bool {
+        for byte in text.bytes() {
+            if self.place == JsonState::Broken {
+                return false;
+            }
+            self.place = self.next_state(byte);
+        }
+        self.place != JsonState::Broken
+    }
+
+    /// Whether the value has ended.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.open.is_empty() && self.place == JsonState::After
+    }
+
+    fn next_state(&mut self, byte: u8) -> JsonState {
+        let blank = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+        match (self.place, byte) {
+            (JsonState::Quoted(key), b'"') if self.digits == 0 => {
+                if key {
+                    JsonState::Colon
+                } else {
+                    JsonState::After
+                }
+            }
+            (JsonState::Quoted(key), b'\\') if self.digits == 0 => JsonState::Escaped(key),
+            (JsonState::Quoted(key), _) if self.digits > 0 => {
+                self.digits -= 1;
+                if byte.is_ascii_hexdigit() { JsonState::Quoted(key) } else { JsonState::Broken }
+            }
+            (JsonState::Quoted(_), ..0x20) => JsonState::Broken,
+            (JsonState::Quoted(key), _) => JsonState::Quoted(key),
+            (JsonState::Escaped(key), b'u') => {
+                self.digits = 4;
+                JsonState::Quoted(key)
+            }
+            (JsonState::Escaped(key), b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => JsonState::Quoted(key),
+            (JsonState::Word, b',' | b']' | b'}') => {
+                self.place = self.end_word();
+                self.next_state(byte)
+            }
+            (JsonState::Word, _) if blank => self.end_word(),
+            (JsonState::Word, b'+' | b'-' | b'.') => self.push_word_byte(byte),
+            (JsonState::Word, _) if byte.is_ascii_alphanumeric() => self.push_word_byte(byte),
+            (place, _) if blank && place != JsonState::Word => place,
+            (JsonState::Value | JsonState::First, b'{') => self.open_bracket(b'}', JsonState::FirstKey),
+            (JsonState::Value | JsonState::First, b'[') => self.open_bracket(b']', JsonState::First),
+            (JsonState::Value | JsonState::First, b'"') => JsonState::Quoted(false),
+            (JsonState::Value | JsonState::First, b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => self.push_word_byte(byte),
+            (JsonState::FirstKey | JsonState::Key, b'"') => JsonState::Quoted(true),
+            (JsonState::Colon, b':') => JsonState::Value,
+            (JsonState::After, b',') => match self.open.last() {
+                Some(b'}') => JsonState::Key,
+                Some(_) => JsonState::Value,
+                None => JsonState::Broken,
+            },
+            (JsonState::After | JsonState::First | JsonState::FirstKey, b']' | b'}')
+                if self.open.pop() == Some(byte) =>
+            {
+                JsonState::After
+            }
+            _ => JsonState::Broken,
+        }
+    }
+
+    fn open_bracket(&mut self, close: u8, place: JsonState) -> JsonState {
+        self.open.push(close);
+        place
+    }
+
+    fn push_word_byte(&mut self, byte: u8) -> JsonState {
+        self.word.push(char::from(byte));
+        if self.word.len() > MAX_WORD_BYTES { JsonState::Broken } else { JsonState::Word }
+    }
+
+    fn end_word(&mut self) -> JsonState {
+        let word = std::mem::take(&mut self.word);
+        let known = matches!(word.as_str(), "true" | "false" | "null");
+        if known || serde_json::from_str::<serde_json::Number>(&word).is_ok() {
+            JsonState::After
+        } else {
+            JsonState::Broken
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde::de::IgnoredAny;
+
+    use super::*;
+
+    fn is_strict(text: &str) -> bool {
+        let mut strict = StrictJson::default();
+        text.chars().all(|c| strict.push(&c.to_string())) && strict.is_whole()
+    }
+
+    fn texts() -> impl Strategy<Value = String> {
+        let pieces = [
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            ":",
+            "\"a\"",
+            "\"\\u00e9\"",
+            "\"\\x\"",
+            "1",
+            "-1.5e3",
+            "01",
+            "true",
+            "True",
+            " ",
+            "\n",
+            "'",
+        ];
+        prop::collection::vec(prop::sample::select(pieces.to_vec()), 0..12).prop_map(|pieces| pieces.concat())
+    }
+
+    fn values() -> impl Strategy<Value = String> {
+        let leaf = prop::sample::select(vec!["1", "-0.5", "null", "\"x \\n \\u12ab\"", "true", "{}", "[]"]);
+        let leaf = leaf.prop_map(str::to_owned);
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            let list = prop::collection::vec(inner, 0..4);
+            prop_oneof![
+                list.clone().prop_map(|items| format!("[ {} ]", items.join(" ,"))),
+                list.prop_map(|items| format!(
+                    "{{{}}}",
+                    items.iter().map(|item| format!("\"k\": {item}")).collect::<Vec<_>>().join(",")
+                )),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn it_says_what_a_parser_says(text in prop_oneof![texts(), values()]) {
+            // Between brackets alone: a bare number has no end.
+            let text = format!("[{text}]");
+            prop_assert_eq!(is_strict(&text), serde_json::from_str::<IgnoredAny>(&text).is_ok(), "{}", text);
+        }
+    }
+}

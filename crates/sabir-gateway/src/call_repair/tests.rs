@@ -1,0 +1,149 @@
+//! The mender between answers that are played and a draft of what a client would get.
+
+use std::sync::Mutex;
+
+use sabir_call::dialect::{DialectSelection, all_dialects};
+use sabir_call::{ArgForm, Call, CallId, Usage};
+use sabir_call::{
+    DraftCall, DraftResponse, DraftState, Event, EventSink, Message, MessagePart, ModelError, ModelErrorKind,
+    ParallelCalls, PromptedSink, Request, StopReason, ToolChoice, ToolProtocol, ToolSet, Truncation,
+};
+use serde_json::{Map, Value, json};
+
+use super::{CallDelivery, CallRepairer, NextStep, RepairLog, RepairMode};
+use crate::gateway_event::GatewayEvent;
+
+mod calls;
+mod values;
+
+fn tools() -> ToolSet {
+    let tools = json!([
+        {"name": "edit_file", "description": "Edits.", "parameters": {"type": "object", "properties": {
+            "path": {"type": "string"}, "content": {"type": "string"}, "count": {"type": "integer"},
+            "all": {"type": "boolean"}, "list": {"type": "array", "items": {"type": "string"}},
+            "map": {"type": "object", "properties": {"k": {"type": "number"}}},
+            "note": {"anyOf": [{"type": "string"}, {"type": "null"}]}}, "required": ["path"]}},
+        {"name": "stop", "description": "Stops.", "parameters": {"type": "object", "properties": {}}}]);
+    ToolSet::from_json(&tools.to_string()).unwrap()
+}
+
+fn native() -> Request {
+    Request { tools: tools(), messages: vec![Message::user("go")].into(), ..Request::default() }
+}
+
+/// What came of the answers.
+#[derive(Debug, Default)]
+struct Outcome {
+    draft: DraftResponse,
+    error: Option<ModelError>,
+    report: String,
+    /// The requests after the first.
+    asked: Vec<Request>,
+}
+
+impl Outcome {
+    /// The calls, as a client reads them; raw values are none that could be read.
+    fn calls(&self) -> Vec<String> {
+        let value = |call: &DraftCall| {
+            let row = call.arguments.iter().map(|argument| {
+                let value = match argument.form {
+                    ArgForm::Raw => panic!("a raw value went out"),
+                    ArgForm::String => Value::from(argument.text.as_str()),
+                    ArgForm::Json => serde_json::from_str(&argument.text).unwrap(),
+                };
+                (argument.name.clone(), value)
+            });
+            Value::Object(row.collect()).to_string()
+        };
+        let closed = |call: &&DraftCall| call.state == DraftState::Closed;
+        self.draft.calls().filter(closed).map(|call| format!("{} {}", call.name, value(call))).collect()
+    }
+
+    fn stop(&self) -> Option<StopReason> {
+        self.draft.stop.as_ref().map(|(reason, _)| *reason)
+    }
+}
+
+/// One answer of the model.
+type Answer<'a> = &'a dyn Fn(&mut dyn EventSink);
+
+/// Plays each answer as long as one is asked for.
+fn mended(request: &Request, mending: RepairMode, answers: &[Answer<'_>]) -> Outcome {
+    taken(CallDelivery::InPieces, request, mending, answers)
+}
+
+/// The same, for a client that takes calls in that way.
+fn taken(taken: CallDelivery, request: &Request, mending: RepairMode, answers: &[Answer<'_>]) -> Outcome {
+    let tell = |_: GatewayEvent<'_>| {};
+    let mut outcome = Outcome::default();
+    let out = |event: Event<'_>| outcome.draft.push_event(event);
+    let mut mender = CallRepairer::new(request, mending, taken, RepairLog::new(&tell), out);
+    let (mut asked, mut requests, mut error) = (request.clone(), Vec::new(), None);
+    for answer in answers {
+        answer(&mut mender);
+        match mender.finish_attempt(&asked, Ok(())) {
+            NextStep::Done => break,
+            NextStep::Failed(failure) => {
+                error = Some(failure);
+                break;
+            }
+            NextStep::Ask(next) => {
+                asked = *next;
+                requests.push(asked.clone());
+            }
+        }
+    }
+    let report = mender.render_report();
+    Outcome { error, report, asked: requests, ..outcome }
+}
+
+/// An answer in words, read as the model's front reads it, in these pieces.
+fn read<'t>(pieces: &[&'t str], why: Truncation) -> impl Fn(&mut dyn EventSink) + use<'t> {
+    let pieces = pieces.to_vec();
+    move |sink| {
+        let mut reader = PromptedSink::new(DialectSelection::AUTO, &tools(), |event: Event<'_>| sink.push_event(event));
+        pieces.iter().filter(|text| !text.is_empty()).for_each(|text| reader.push_event(Event::Text { text }));
+        if why == Truncation::Limit {
+            reader.push_event(Event::Stop { reason: StopReason::Length, raw: "" });
+        }
+        let _ = reader.finish(why);
+    }
+}
+
+/// A native call, in one piece.
+fn call(sink: &mut dyn EventSink, index: u32, id: &str, name: &str, arguments: &Value) {
+    sink.push_event(Event::CallStart { index, id: Some(id), name, dialect: None, at: 0, name_at: 0 });
+    for (name, value) in arguments.as_object().unwrap() {
+        let (form, text) = match value {
+            Value::String(text) => (ArgForm::String, text.clone()),
+            other => (ArgForm::Json, other.to_string()),
+        };
+        sink.push_event(Event::ArgStart { index, name, form, at: 0 });
+        sink.push_event(Event::ArgDelta { index, text: &text });
+        sink.push_event(Event::ArgEnd { index, lead: "", at: 0 });
+    }
+    sink.push_event(Event::CallEnd { index, at: 0 });
+}
+
+fn heal(text: &str) -> Outcome {
+    heal_in(&[text])
+}
+
+fn heal_in(pieces: &[&str]) -> Outcome {
+    mended(&native(), RepairMode::Heal, &[&read(pieces, Truncation::Ended)])
+}
+
+fn spelled(dialect: &str, calls: &[(&str, Value)]) -> String {
+    let dialect = sabir_call::dialect::find_dialect(dialect).unwrap();
+    let call = |(name, arguments): &(&str, Value)| {
+        let (id, name, arguments) = (CallId::new("c"), (*name).to_owned(), arguments.as_object().unwrap().clone());
+        Call { id, name, arguments, dialect: None }
+    };
+    let calls: Vec<Call> = calls.iter().map(call).collect();
+    dialect.render_calls(&calls, &tools())
+}
+
+fn example(content: &str) -> Value {
+    json!({"path": "a.rs", "content": content, "count": 3, "all": true, "list": ["x", "y z"], "map": {"k": 1.5},
+           "note": "10"})
+}

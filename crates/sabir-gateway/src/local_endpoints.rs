@@ -1,0 +1,132 @@
+//! What a gateway answers itself: its health, its metrics, its models, and how long a request is.
+
+use axum::body::Body;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use sabir_wire::Wire;
+use sabir_wire::model_listing::{self, InfoRequest, ListedModel};
+use serde_json::{Value, json};
+
+use crate::error::Refusal;
+use crate::serve::Gateway;
+
+/// Something that is answered without a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LocalEndpoint {
+    /// That it is there, for clients that ask the root first.
+    Root,
+    /// What is counted.
+    Metrics,
+    /// What models are loaded, of Ollama: none is.
+    Running,
+    /// A list of a wire.
+    Listing(InfoRequest),
+}
+
+/// Where the health is told; nothing has to be shown for it.
+pub(crate) const HEALTH_PATH: &str = "/healthz";
+
+impl LocalEndpoint {
+    /// What a path asks for.
+    pub(crate) fn from_path(path: &str) -> Option<Self> {
+        match path {
+            "/" => Some(Self::Root),
+            "/metrics" => Some(Self::Metrics),
+            "/api/ps" => Some(Self::Running),
+            path => model_listing::match_info_path(path).map(Self::Listing),
+        }
+    }
+
+    /// The wire in whose format errors are told.
+    pub(crate) fn error_wire(&self, headers: &HeaderMap) -> Option<Wire> {
+        match self {
+            Self::Root | Self::Metrics => None,
+            Self::Running | Self::Listing(InfoRequest::Tags | InfoRequest::Show | InfoRequest::Version) => {
+                Some(Wire::Ollama)
+            }
+            Self::Listing(InfoRequest::CountTokens) => Some(Wire::Anthropic),
+            Self::Listing(_) if headers.contains_key("anthropic-version") => Some(Wire::Anthropic),
+            Self::Listing(_) => Some(Wire::OpenAiChat),
+        }
+    }
+
+    /// Whether it is asked for with a body.
+    fn has_body(&self) -> bool {
+        matches!(self, Self::Listing(InfoRequest::Show | InfoRequest::CountTokens))
+    }
+
+    /// Whether it may be asked for in this way.
+    pub(crate) fn check_method(&self, parts: &Parts) -> Result<(), Refusal> {
+        let wanted = if self.has_body() { Method::POST } else { Method::GET };
+        let fits = parts.method == wanted || wanted == Method::GET && parts.method == Method::HEAD;
+        if fits { Ok(()) } else { Err(Refusal::Method(parts.method.to_string(), wanted)) }
+    }
+
+    /// The answer.
+    pub(crate) fn respond(&self, gateway: &Gateway, path: &str, body: &[u8]) -> Result<Response, Refusal> {
+        let routes = gateway.routes();
+        let listed = |name: &str| ListedModel { name: name.to_owned(), created: gateway.created_at(), context: None };
+        let list = || routes.model_names().map(listed).collect::<Vec<_>>();
+        let one = |name: &str| match routes.find_route(name) {
+            Some(_) => Ok(listed(name)),
+            None => Err(routes.unknown_model(name)),
+        };
+        let asked = match self {
+            Self::Root => return Ok(text_response("text/plain; charset=utf-8", "Sabir is running".to_owned())),
+            Self::Metrics => return Ok(text_response("text/plain; version=0.0.4", gateway.metrics().render_text())),
+            Self::Running => return Ok(json_response(&json!({"models": []}))),
+            Self::Listing(asked) => asked,
+        };
+        Ok(json_response(&match asked {
+            InfoRequest::Models => model_listing::encode_model_list(&list()),
+            InfoRequest::Tags => model_listing::encode_ollama_tags(&list()),
+            InfoRequest::Version => model_listing::encode_ollama_version(env!("CARGO_PKG_VERSION")),
+            InfoRequest::Model(name) => model_listing::encode_model(&one(name)?),
+            InfoRequest::Show => {
+                let unnamed = || Refusal::Malformed("model: a name is needed".to_owned());
+                model_listing::encode_ollama_show(&one(&model_listing::ollama_show_name(body).ok_or_else(unnamed)?)?)
+            }
+            InfoRequest::CountTokens => {
+                let incoming = Wire::Anthropic.decode_request(path, body).map_err(Refusal::Request)?;
+                one(&incoming.request.model)?;
+                model_listing::encode_token_count(&incoming.request)
+            }
+        }))
+    }
+}
+
+/// That the gateway is there.
+pub(crate) fn health_response() -> Response {
+    text_response("text/plain; charset=utf-8", "ok\n".to_owned())
+}
+
+/// What a browser is told that asks, for a page that may, what it may send.
+pub(crate) fn preflight_response(headers: &HeaderMap) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let known = response.headers_mut();
+    known.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));
+    if let Some(asked) = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+        known.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, asked.clone());
+    }
+    response
+}
+
+/// Lets the page read the response, which the guard has found it may.
+pub(crate) fn allow_origin(origin: Option<HeaderValue>, response: &mut Response) {
+    if let Some(origin) = origin {
+        response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        response.headers_mut().insert(header::VARY, HeaderValue::from_static("origin"));
+    }
+}
+
+fn json_response(body: &Value) -> Response {
+    text_response("application/json", body.to_string())
+}
+
+fn text_response(kind: &'static str, text: String) -> Response {
+    let mut response = Response::new(Body::from(text));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}

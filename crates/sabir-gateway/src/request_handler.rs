@@ -1,0 +1,162 @@
+//! From a request to its response: guard, path, body, and who answers.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Method, header};
+use axum::response::Response;
+use sabir_wire::Wire;
+
+use crate::access_control;
+use crate::client_wires;
+use crate::connection::ConnectionState;
+use crate::delivery::track_delivery;
+use crate::error::Refusal;
+use crate::exchange::{Exchange, REPORT_HEADER};
+use crate::exchange_log::ExchangeLog;
+use crate::local_endpoints::{self, HEALTH_PATH, LocalEndpoint};
+use crate::request_body;
+use crate::serve::Gateway;
+
+/// Where the requests of one connection are answered.
+#[derive(Clone)]
+pub(crate) struct RequestHandler {
+    pub(crate) gateway: Gateway,
+    /// The address at which the client came in.
+    pub(crate) local: SocketAddr,
+    pub(crate) link: Arc<ConnectionState>,
+}
+
+/// Who answers.
+enum EndpointKind {
+    Health,
+    /// A browser asks what it may send.
+    Permission,
+    Own(LocalEndpoint),
+    Model(Wire),
+    Nobody,
+}
+
+impl RequestHandler {
+    pub(crate) async fn respond(self, request: Request) -> Response {
+        let busy = self.link.mark_busy();
+        let (parts, body) = request.into_parts();
+        let who = EndpointKind::from_parts(&parts);
+        // Balancers ask every few seconds: that is no exchange.
+        if matches!(who, EndpointKind::Health) && !self.link.is_lost() {
+            return local_endpoints::health_response();
+        }
+        let front = who.error_wire(&parts);
+        let ledger = ExchangeLog::new(&self.gateway, self.gateway.new_id(), front);
+        let mut response = match self.check_request(&who, &parts) {
+            Ok(()) => {
+                let answer = self.dispatch_request(&who, &parts, body, &ledger).await;
+                answer.unwrap_or_else(|refusal| refusal_response(&refusal, front, &ledger))
+            }
+            Err(refusal) => {
+                request_body::discard_body(&parts.headers, body, &self.gateway.settings().limits).await;
+                refusal_response(&refusal, front, &ledger)
+            }
+        };
+        if let Some(report) = ledger.take_report().and_then(|report| HeaderValue::try_from(report).ok()) {
+            response.headers_mut().insert(REPORT_HEADER, report);
+        }
+        if self.link.is_lost() {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        local_endpoints::allow_origin(self.allowed_origin(&parts), &mut response);
+        track_delivery(response, ledger, busy)
+    }
+
+    /// The page that asks, if it is one that may.
+    fn allowed_origin(&self, parts: &Parts) -> Option<HeaderValue> {
+        let origin = parts.headers.get(header::ORIGIN)?;
+        let known = &self.gateway.settings().origins;
+        known.iter().any(|known| known.as_bytes() == origin.as_bytes()).then(|| origin.clone())
+    }
+
+    fn check_request(&self, who: &EndpointKind, parts: &Parts) -> Result<(), Refusal> {
+        if self.link.is_lost() {
+            return Err(Refusal::Malformed(
+                "the length of a body is given in two ways, or not in a way that can be understood".to_owned(),
+            ));
+        }
+        if !matches!(who, EndpointKind::Health) {
+            access_control::check_access(&self.gateway.settings(), self.local, parts)?;
+        }
+        match who {
+            EndpointKind::Nobody => Err(Refusal::Path(parts.uri.path().chars().take(200).collect())),
+            EndpointKind::Own(own) => own.check_method(parts),
+            EndpointKind::Model(_) if parts.method != Method::POST => {
+                Err(Refusal::Method(parts.method.to_string(), Method::POST))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn dispatch_request(
+        &self,
+        who: &EndpointKind,
+        parts: &Parts,
+        body: axum::body::Body,
+        ledger: &ExchangeLog,
+    ) -> Result<Response, Refusal> {
+        let (gateway, path) = (&self.gateway, parts.uri.path());
+        let limits = &{ gateway.settings().limits };
+        let response = match who {
+            EndpointKind::Nobody | EndpointKind::Health => local_endpoints::health_response(),
+            EndpointKind::Permission => local_endpoints::preflight_response(&parts.headers),
+            EndpointKind::Own(own) => {
+                own.respond(gateway, path, &request_body::read_body(parts, body, limits).await?)?
+            }
+            EndpointKind::Model(front) => {
+                match gateway.acquire_slot() {
+                    Ok(place) => ledger.hold_slot(place),
+                    Err(refusal) => {
+                        request_body::discard_body(&parts.headers, body, limits).await;
+                        return Err(refusal);
+                    }
+                }
+                let body = request_body::read_body(parts, body, limits).await?;
+                let report = parts.headers.get(REPORT_HEADER).is_some_and(|value| value == "1");
+                let exchange = Exchange { gateway: gateway.clone(), front: *front, ledger: ledger.clone(), report };
+                return exchange.answer_request(path, body).await;
+            }
+        };
+        ledger.mark_done();
+        Ok(response)
+    }
+}
+
+impl EndpointKind {
+    fn from_parts(parts: &Parts) -> Self {
+        let path = parts.uri.path();
+        if path == HEALTH_PATH {
+            return Self::Health;
+        }
+        if parts.method == Method::OPTIONS {
+            return Self::Permission;
+        }
+        match (LocalEndpoint::from_path(path), client_wires::client_wire_of(path)) {
+            (Some(own), _) => Self::Own(own),
+            (None, Some(front)) => Self::Model(front),
+            (None, None) => Self::Nobody,
+        }
+    }
+
+    /// The wire in whose format errors are told.
+    fn error_wire(&self, parts: &Parts) -> Option<Wire> {
+        match self {
+            Self::Model(front) => Some(*front),
+            Self::Own(own) => own.error_wire(&parts.headers),
+            _ => None,
+        }
+    }
+}
+
+fn refusal_response(refusal: &Refusal, front: Option<Wire>, ledger: &ExchangeLog) -> Response {
+    ledger.set_error(refusal);
+    refusal.to_response(front)
+}

@@ -1,0 +1,133 @@
+//! An answer: the body of a response, made while the client takes it.
+//!
+//! The body polls the work that asks the model; whatever the work has written by then is the next piece. HTTP asks for a piece
+//! only when the client has room for it, so a slow client slows the model down, and dropping the body ends the work.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use http_body::{Body, Frame};
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::error::Refusal;
+
+/// Where the work writes, and the body reads. Both are one task: the lock is never waited for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct BodyBuffer(Arc<Mutex<BufferState>>);
+
+#[derive(Debug, Default)]
+struct BufferState {
+    bytes: Vec<u8>,
+    refusal: Option<Refusal>,
+}
+
+impl BodyBuffer {
+    fn lock_state(&self) -> MutexGuard<'_, BufferState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes.
+    pub(crate) fn write_with(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.lock_state().bytes);
+    }
+
+    /// Gives up before anything was written: the client is told with a status of its own.
+    pub(crate) fn set_refusal(&self, refusal: Refusal) {
+        self.lock_state().refusal = Some(refusal);
+    }
+
+    fn take_bytes(&self) -> Bytes {
+        Bytes::from(std::mem::take(&mut self.lock_state().bytes))
+    }
+}
+
+/// The work that fills a page.
+pub(crate) type BodyTask = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The body of a response.
+pub(crate) struct StreamingBody {
+    page: BodyBuffer,
+    /// `None` when it is done.
+    work: Option<BodyTask>,
+    ping: Option<KeepAlive>,
+}
+
+/// Signs of life for a stream in which nothing happens.
+struct KeepAlive {
+    words: &'static str,
+    every: Duration,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl StreamingBody {
+    pub(crate) fn new(page: BodyBuffer, work: BodyTask) -> Self {
+        Self { page, work: Some(work), ping: None }
+    }
+
+    /// Works until there is something to send, or the reason why there will be nothing.
+    pub(crate) async fn wait_for_start(mut self) -> Result<Self, Refusal> {
+        std::future::poll_fn(|context| {
+            self.poll_task(context);
+            let begun = !self.page.lock_state().bytes.is_empty();
+            if begun || self.work.is_none() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        match self.page.lock_state().refusal.take() {
+            Some(refusal) => Err(refusal),
+            None => Ok(()),
+        }?;
+        Ok(self)
+    }
+
+    /// Sends these words after each such silence.
+    pub(crate) fn with_keep_alive(mut self, words: &'static str, every: Duration) -> Self {
+        if !words.is_empty() {
+            self.ping = Some(KeepAlive { words, every, timer: Box::pin(sleep(every)) });
+        }
+        self
+    }
+
+    fn poll_task(&mut self, context: &mut Context<'_>) {
+        if self.work.as_mut().is_some_and(|work| work.as_mut().poll(context).is_ready()) {
+            self.work = None;
+        }
+    }
+}
+
+impl KeepAlive {
+    fn reset_timer(&mut self) {
+        self.timer.as_mut().reset(Instant::now() + self.every);
+    }
+}
+
+impl Body for StreamingBody {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = &mut *self;
+        let mut bytes = this.page.take_bytes();
+        if bytes.is_empty() {
+            this.poll_task(context);
+            bytes = this.page.take_bytes();
+        }
+        if !bytes.is_empty() {
+            this.ping.iter_mut().for_each(KeepAlive::reset_timer);
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
+        if this.work.is_none() {
+            return Poll::Ready(None);
+        }
+        let Some(ping) = &mut this.ping else { return Poll::Pending };
+        ready!(ping.timer.as_mut().poll(context));
+        ping.reset_timer();
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(ping.words.as_bytes())))))
+    }
+}

@@ -1,0 +1,52 @@
+//! A journal of records that were there before: a fork's, an imported one.
+//!
+//! It is written beside its place and takes its name when all of it is on disk, so that there is never half of one.
+
+use std::fs::OpenOptions;
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use sabir_agent::TaskId;
+
+use crate::disk::SystemDisk;
+use crate::error::JournalError;
+use crate::frame::{self, HEADER, JournalEntry};
+use crate::journal::{journal_path, make_folder, sync_folder};
+
+/// Writes the journal of a new task with these entries, each with its own time, and makes the folder where it is missing.
+///
+/// # Errors
+/// [`JournalError::Name`], [`Exists`](JournalError::Exists), [`Unfit`](JournalError::Unfit) or [`Io`](JournalError::Io). There is no
+/// such journal, then.
+pub fn write_journal(folder: &Path, id: &TaskId, entries: &[JournalEntry]) -> Result<PathBuf, JournalError> {
+    let path = journal_path(folder, id)?;
+    make_folder(&SystemDisk, folder)?;
+    if path.exists() {
+        return Err(JournalError::Exists { id: id.to_string(), path });
+    }
+    let part = folder.join(format!(".{id}.part"));
+    let written = write_entries(&part, entries)
+        .and_then(|()| std::fs::rename(&part, &path).map_err(JournalError::io_error("name", &path)))
+        .and_then(|()| sync_folder(&SystemDisk, folder));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    written.map(|()| path)
+}
+
+fn write_entries(part: &Path, entries: &[JournalEntry]) -> Result<(), JournalError> {
+    let fail = |error| JournalError::io_error("write", part)(error);
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(part).map_err(fail)?;
+    let mut output = BufWriter::new(&file);
+    output.write_all(HEADER).map_err(fail)?;
+    let mut frame = Vec::new();
+    for (number, entry) in (1..).zip(entries) {
+        let unfit = |reason| JournalError::Unfit { number, reason };
+        frame::encode_frame(&mut frame, entry.at, &entry.record).map_err(unfit)?;
+        output.write_all(&frame).map_err(fail)?;
+    }
+    output.flush().map_err(fail)?;
+    drop(output);
+    file.sync_all().map_err(fail)
+}

@@ -1,0 +1,482 @@
+//! An examination: what a model and the server before it really do, found out by asking.
+//!
+//! A handful of small requests: words, a native call, two calls at once, a call's result going back, and, where native calls
+//! do not come whole, the same call in the dialects. What is found is what was seen in this one try; models are not
+//! deterministic, so a "no" may be a "not this time". Costs at most a few thousand tokens.
+
+use std::time::Duration;
+
+use sabir_call::dialect::{CLINE, find_dialect};
+use sabir_call::{
+    ArgForm, Call, CallId, CallResult, DraftCall, DraftResponse, DraftState, Event, EventSink, Message, MessagePart,
+    Model, ModelError, ModelErrorKind, Request, Role, StopReason, ToolProtocol, ToolResultStatus, ToolSet, ToolSpec,
+};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// The dialects that are tried where native calls do not work, in this order, behind the one that leaked.
+const FALLBACK_DIALECTS: [&str; 3] = [CLINE, "invoke", "hermes"];
+
+/// The most tokens of one answer. Models that think need room for it.
+const MAX_ANSWER_TOKENS: u64 = 4096;
+
+/// The text that the model is to pass on: long enough to come in several pieces, and with what is escaped in JSON.
+const NOTE_TEXT: &str = "three \"quoted\" words, a backslash \\ and an ampersand & at the end";
+
+/// What was found out.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CapabilityReport {
+    /// One row for each thing that was looked at.
+    pub findings: Vec<CapabilityFinding>,
+    /// How calls are best asked for: `native`, or a dialect. `None`: no way worked.
+    pub protocol: Option<String>,
+    /// Why, in a sentence.
+    pub why: String,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CapabilityFinding {
+    /// What was looked at: `answers`, `streams`, `usage`, `stop_reason`, `native_calls`, `call_ids`, `argument_deltas`,
+    /// `call_stop_reason`, `parallel_calls`, `results`, `leaks`, or `dialect NAME`.
+    pub name: String,
+    /// What was seen.
+    pub verdict: CapabilityVerdict,
+    /// What was seen, in words.
+    pub detail: String,
+}
+
+/// What was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CapabilityVerdict {
+    /// It works.
+    Yes,
+    /// It does not, this time at least.
+    No,
+    /// It could not be looked at.
+    Unknown,
+}
+
+/// An examination under way.
+struct CapabilityProbe<'a> {
+    model: &'a dyn Model,
+    name: &'a str,
+    clock: &'a (dyn Fn() -> Duration + Sync),
+    on_finding: &'a mut (dyn FnMut(&CapabilityFinding) + Send),
+    findings: Vec<CapabilityFinding>,
+    /// The dialect in which a call came as text although it was asked for natively.
+    leaked_dialect: Option<String>,
+}
+
+/// One answer, as it came.
+struct ProbeAnswer<'a> {
+    draft: DraftResponse,
+    text_events: u32,
+    argument_deltas: u32,
+    clock: &'a (dyn Fn() -> Duration + Sync),
+    first_event: Option<Duration>,
+}
+
+impl EventSink for ProbeAnswer<'_> {
+    fn push_event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Text { .. } | Event::Thought { .. } => self.text_events += 1,
+            Event::ArgDelta { .. } => self.argument_deltas += 1,
+            _ => {}
+        }
+        if matches!(event, Event::Text { .. } | Event::Thought { .. } | Event::CallStart { .. })
+            && self.first_event.is_none()
+        {
+            self.first_event = Some((self.clock)());
+        }
+        self.draft.push_event(event);
+    }
+}
+
+/// Examines a model. `clock` tells the time since any fixed moment; each finding is told as soon as it is known.
+pub async fn probe_capabilities(
+    model: &dyn Model,
+    name: &str,
+    clock: &(dyn Fn() -> Duration + Sync),
+    told: &mut (dyn FnMut(&CapabilityFinding) + Send),
+) -> CapabilityReport {
+    let mut examiner =
+        CapabilityProbe { model, name, clock, on_finding: told, findings: Vec::new(), leaked_dialect: None };
+    if !examiner.probe_text().await {
+        let why = "the model does not answer".to_owned();
+        return CapabilityReport { findings: examiner.findings, protocol: None, why };
+    }
+    let native = examiner.probe_native_call().await;
+    if native.is_some() && examiner.leaked_dialect.is_none() {
+        examiner.probe_parallel_calls().await;
+        let results = examiner.probe_results(native).await;
+        examiner.report_leaks();
+        if results && examiner.leaked_dialect.is_none() {
+            let why = "native calls came whole, and their results were taken back".to_owned();
+            return CapabilityReport { findings: examiner.findings, protocol: Some("native".to_owned()), why };
+        }
+    } else {
+        examiner.report_leaks();
+    }
+    let protocol = examiner.probe_dialects().await;
+    let why = match &protocol {
+        Some(dialect) => format!("native calls do not work well here; a call in the dialect {dialect} came whole"),
+        None => "neither a native call nor one in a dialect came whole".to_owned(),
+    };
+    CapabilityReport { findings: examiner.findings, protocol, why }
+}
+
+impl<'a> CapabilityProbe<'a> {
+    fn report_finding(&mut self, name: impl Into<String>, verdict: CapabilityVerdict, detail: impl Into<String>) {
+        let finding = CapabilityFinding { name: name.into(), verdict, detail: detail.into() };
+        (self.on_finding)(&finding);
+        self.findings.push(finding);
+    }
+
+    async fn send_request(&mut self, request: Request) -> Result<(ProbeAnswer<'a>, Duration), ModelError> {
+        let mut heard = ProbeAnswer {
+            draft: DraftResponse::default(),
+            text_events: 0,
+            argument_deltas: 0,
+            clock: self.clock,
+            first_event: None,
+        };
+        let request = Request { model: self.name.to_owned(), max_output_tokens: Some(MAX_ANSWER_TOKENS), ..request };
+        let start = (self.clock)();
+        self.model.stream_response(&request, &mut heard).await?;
+        let leaked = heard.draft.calls().find_map(|call| call.dialect.clone());
+        if request.protocol == ToolProtocol::Native {
+            self.leaked_dialect = self.leaked_dialect.take().or(leaked);
+        }
+        let wait = heard.first_event.unwrap_or(start).saturating_sub(start);
+        Ok((heard, wait))
+    }
+
+    /// Whether it answers at all, and how words come.
+    async fn probe_text(&mut self) -> bool {
+        let words = "Count from 1 to 20 in digits, separated by spaces. Write nothing else.";
+        let (heard, wait) = match self.send_request(user_request(words)).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.report_finding("answers", CapabilityVerdict::No, error.message);
+                return false;
+            }
+        };
+        let milliseconds = wait.as_millis();
+        self.report_finding("answers", CapabilityVerdict::Yes, format!("the first words came after {milliseconds} ms"));
+        match heard.text_events {
+            0 => self.report_finding("streams", CapabilityVerdict::Unknown, "the answer held no words"),
+            1 => self.report_finding("streams", CapabilityVerdict::No, "the whole answer came in one piece"),
+            count => {
+                self.report_finding("streams", CapabilityVerdict::Yes, format!("the answer came in {count} pieces"))
+            }
+        }
+        let usage = heard.draft.usage;
+        match (usage.input, usage.output) {
+            (Some(input), Some(output)) => {
+                let cached = usage.cache_read.map_or(String::new(), |count| format!(", {count} of them cached"));
+                self.report_finding(
+                    "usage",
+                    CapabilityVerdict::Yes,
+                    format!("{input} tokens in{cached}, {output} out"),
+                );
+            }
+            _ => self.report_finding("usage", CapabilityVerdict::No, "tokens are not reported; they will be estimated"),
+        }
+        match &heard.draft.stop {
+            Some((StopReason::End, raw)) => {
+                self.report_finding("stop_reason", CapabilityVerdict::Yes, format!("`{raw}`"))
+            }
+            Some((reason, raw)) => {
+                self.report_finding(
+                    "stop_reason",
+                    CapabilityVerdict::No,
+                    format!("`{raw}` ({reason:?}) at the end of a finished answer"),
+                );
+            }
+            None => self.report_finding("stop_reason", CapabilityVerdict::No, "none was given"),
+        }
+        true
+    }
+
+    /// A native call. Gives it back if it came whole.
+    async fn probe_native_call(&mut self) -> Option<DraftCall> {
+        let words = format!("Call the tool `note` once, with exactly this text: {NOTE_TEXT}");
+        let heard = match self.send_request(Request { tools: probe_tools(), ..user_request(&words) }).await {
+            Ok((heard, _)) => heard,
+            Err(error) => {
+                self.report_finding("native_calls", CapabilityVerdict::No, error.message);
+                return None;
+            }
+        };
+        let call = heard.draft.calls().find(|call| call.dialect.is_none()).cloned();
+        let Some(call) = call else {
+            let detail = match &self.leaked_dialect {
+                Some(dialect) => format!("the call came as text, in the dialect {dialect}"),
+                None => "the model wrote words instead of a call".to_owned(),
+            };
+            self.report_finding("native_calls", CapabilityVerdict::No, detail);
+            return None;
+        };
+        let right = is_expected_call(&call, &heard.draft);
+        let verdict = if right { CapabilityVerdict::Yes } else { CapabilityVerdict::No };
+        self.report_finding("native_calls", verdict, describe_call(&call, right));
+        match call.id.as_deref().filter(|id| !id.is_empty()) {
+            Some(_) => self.report_finding("call_ids", CapabilityVerdict::Yes, "the call has an id"),
+            None => self.report_finding("call_ids", CapabilityVerdict::No, "the call has no id; Sabir gives it one"),
+        }
+        match heard.argument_deltas {
+            0 | 1 => self.report_finding("argument_deltas", CapabilityVerdict::No, "the arguments came in one piece"),
+            count => self.report_finding(
+                "argument_deltas",
+                CapabilityVerdict::Yes,
+                format!("the arguments came in {count} pieces"),
+            ),
+        }
+        match &heard.draft.stop {
+            Some((StopReason::Calls, raw)) => {
+                self.report_finding("call_stop_reason", CapabilityVerdict::Yes, format!("`{raw}`"))
+            }
+            Some((_, raw)) => {
+                self.report_finding("call_stop_reason", CapabilityVerdict::No, format!("`{raw}` behind a call"))
+            }
+            None => self.report_finding("call_stop_reason", CapabilityVerdict::No, "none was given"),
+        }
+        right.then_some(call)
+    }
+
+    /// Two calls in one answer.
+    async fn probe_parallel_calls(&mut self) {
+        let words = "Call the tool `note` twice in one and the same answer: once with the text `one`, once with `two`.";
+        match self.send_request(Request { tools: probe_tools(), ..user_request(words) }).await {
+            Err(error) => self.report_finding("parallel_calls", CapabilityVerdict::No, error.message),
+            Ok((heard, _)) => {
+                let closed = heard.draft.calls().filter(|call| call.state == DraftState::Closed).count();
+                let verdict = if closed == 2 { CapabilityVerdict::Yes } else { CapabilityVerdict::No };
+                self.report_finding("parallel_calls", verdict, format!("two were asked for, {closed} came"));
+            }
+        }
+    }
+
+    /// Whether the result of a call is taken back.
+    async fn probe_results(&mut self, call: Option<DraftCall>) -> bool {
+        let id = CallId::new(call.and_then(|call| call.id).unwrap_or_else(|| "call-1".to_owned()));
+        let arguments = Map::from_iter([("text".to_owned(), Value::from(NOTE_TEXT))]);
+        let call = Call { id: id.clone(), name: "note".to_owned(), arguments, dialect: None };
+        let result = CallResult {
+            id,
+            name: "note".to_owned(),
+            ending: ToolResultStatus::Done,
+            content: "noted as number 7341".to_owned(),
+            images: Vec::new(),
+        };
+        let words = format!("Call the tool `note` with this text: {NOTE_TEXT}\nThen tell me the number of the note.");
+        let messages = vec![
+            Message::user(words),
+            Message { role: Role::Assistant, parts: vec![MessagePart::Call(call)] },
+            Message { role: Role::User, parts: vec![MessagePart::Result(result)] },
+        ];
+        match self.send_request(Request { tools: probe_tools(), messages: messages.into(), ..Request::default() }).await
+        {
+            Err(error) => self.report_finding("results", CapabilityVerdict::No, error.message),
+            Ok((heard, _)) if heard.draft.text().contains("7341") => {
+                self.report_finding("results", CapabilityVerdict::Yes, "the model read the result of a call");
+            }
+            Ok(_) => {
+                self.report_finding(
+                    "results",
+                    CapabilityVerdict::Unknown,
+                    "the server took the result; the model did not speak of it",
+                );
+            }
+        }
+        self.findings.last().is_some_and(|finding| finding.verdict != CapabilityVerdict::No)
+    }
+
+    /// Whether anything that was asked for natively came as text.
+    fn report_leaks(&mut self) {
+        match self.leaked_dialect.clone() {
+            Some(dialect) => self.report_finding(
+                "leaks",
+                CapabilityVerdict::Yes,
+                format!("a call came as text, in the dialect {dialect}"),
+            ),
+            None => self.report_finding("leaks", CapabilityVerdict::No, "no call came as text"),
+        }
+    }
+
+    /// The same call in the dialects, up to the first that works.
+    async fn probe_dialects(&mut self) -> Option<String> {
+        let mut names: Vec<String> = self.leaked_dialect.iter().cloned().collect();
+        names.extend(
+            FALLBACK_DIALECTS.map(str::to_owned).into_iter().filter(|name| self.leaked_dialect.as_ref() != Some(name)),
+        );
+        for name in names.into_iter().filter(|name| find_dialect(name).is_some()) {
+            let words = format!("Use the tool `note` once, with exactly this text: {NOTE_TEXT}");
+            let protocol = ToolProtocol::Prompted(name.clone());
+            let row = format!("dialect {name}");
+            match self.send_request(Request { tools: probe_tools(), protocol, ..user_request(&words) }).await {
+                Err(error) => {
+                    let hopeless = !error.kind.is_transient() && error.kind != ModelErrorKind::Format;
+                    self.report_finding(row, CapabilityVerdict::No, error.message);
+                    if hopeless {
+                        return None;
+                    }
+                }
+                Ok((heard, _)) => {
+                    let call = heard.draft.calls().next().cloned();
+                    let right = call.as_ref().is_some_and(|call| is_expected_call(call, &heard.draft));
+                    let detail = call.map_or("the model wrote no call".to_owned(), |call| describe_call(&call, right));
+                    self.report_finding(
+                        row,
+                        if right { CapabilityVerdict::Yes } else { CapabilityVerdict::No },
+                        detail,
+                    );
+                    if right {
+                        return Some(name);
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+fn user_request(words: &str) -> Request {
+    Request { messages: vec![Message::user(words)].into(), ..Request::default() }
+}
+
+fn probe_tools() -> ToolSet {
+    let schema = json!({
+        "type": "object", "properties": {"text": {"type": "string", "description": "The text to keep."}},
+        "required": ["text"], "additionalProperties": false,
+    });
+    ToolSet::new(vec![ToolSpec::new("note", "Keeps a text.", schema)]).unwrap_or_default()
+}
+
+/// Whether it is the call that was asked for, whole.
+fn is_expected_call(call: &DraftCall, draft: &DraftResponse) -> bool {
+    let [argument] = call.arguments.as_slice() else { return false };
+    call.state == DraftState::Closed
+        && call.name == "note"
+        && argument.name == "text"
+        && argument.form != ArgForm::Json
+        && argument.text.trim() == NOTE_TEXT
+        && draft.errors_of(call.index).next().is_none()
+}
+
+fn describe_call(call: &DraftCall, right: bool) -> String {
+    match (right, call.state) {
+        (true, _) => "the call came whole".to_owned(),
+        (_, DraftState::Closed) => {
+            let arguments: Vec<_> = call.arguments.iter().map(|argument| argument.text.as_str()).collect();
+            let arguments: String = arguments.join(", ").chars().take(80).collect();
+            format!("the call is not the one that was asked for: {}({arguments})", call.name)
+        }
+        _ => "the call was cut".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{ScriptedModel, ScriptedReply};
+
+    fn words(text: &str) -> ScriptedReply {
+        let mut draft = DraftResponse::default();
+        draft.push_event(Event::Text { text });
+        draft.push_event(Event::Usage(sabir_call::Usage { input: Some(9), output: Some(3), ..Default::default() }));
+        draft.push_event(Event::Stop { reason: StopReason::End, raw: "stop" });
+        ScriptedReply::Events(draft)
+    }
+
+    fn calls(id: Option<&str>, texts: &[&str]) -> ScriptedReply {
+        let mut draft = DraftResponse::default();
+        for (index, text) in (0..).zip(texts) {
+            draft.push_event(Event::CallStart { index, id, name: "note", dialect: None, at: 0, name_at: 0 });
+            draft.push_event(Event::ArgStart { index, name: "text", form: ArgForm::String, at: 0 });
+            draft.push_event(Event::ArgDelta { index, text });
+            draft.push_event(Event::ArgEnd { index, lead: "", at: 0 });
+            draft.push_event(Event::CallEnd { index, at: 0 });
+        }
+        draft.push_event(Event::Stop { reason: StopReason::Calls, raw: "tool_calls" });
+        ScriptedReply::Events(draft)
+    }
+
+    fn check(replies: Vec<ScriptedReply>, protocol: Option<&str>, expected: &[(&str, CapabilityVerdict)]) {
+        let model = ScriptedModel::new(replies).piece_size(5);
+        let mut told = Vec::new();
+        let clock = || Duration::ZERO;
+        let mut tell = |finding: &CapabilityFinding| told.push(finding.clone());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let found = runtime.block_on(probe_capabilities(&model, "m", &clock, &mut tell));
+        assert_eq!(found.protocol.as_deref(), protocol, "{found:#?}");
+        assert_eq!(told, found.findings);
+        for (name, verdict) in expected {
+            let finding = found.findings.iter().find(|finding| finding.name == *name);
+            assert_eq!(finding.map(|finding| finding.verdict), Some(*verdict), "{name} in {found:#?}");
+        }
+    }
+
+    #[test]
+    fn a_model_that_calls_natively() {
+        let replies = vec![
+            words("1 2 3 4 5"),
+            calls(Some("c"), &[NOTE_TEXT]),
+            calls(Some("c"), &["one", "two"]),
+            words("It is 7341."),
+        ];
+        let yes = [
+            "answers",
+            "streams",
+            "usage",
+            "stop_reason",
+            "native_calls",
+            "call_ids",
+            "argument_deltas",
+            "call_stop_reason",
+            "parallel_calls",
+            "results",
+        ];
+        let mut expected = yes.map(|name| (name, CapabilityVerdict::Yes)).to_vec();
+        expected.push(("leaks", CapabilityVerdict::No));
+        check(replies, Some("native"), &expected);
+    }
+
+    #[test]
+    fn a_model_whose_calls_leak() {
+        let json = json!({"name": "note", "arguments": {"text": NOTE_TEXT}});
+        let leaked = ScriptedReply::Text(format!("<tool_call>\n{json}\n</tool_call>"));
+        let expected = [
+            ("native_calls", CapabilityVerdict::No),
+            ("leaks", CapabilityVerdict::Yes),
+            ("dialect hermes", CapabilityVerdict::Yes),
+        ];
+        check(vec![words("1 2"), leaked.clone(), leaked], Some("hermes"), &expected);
+    }
+
+    #[test]
+    fn a_model_that_takes_no_results() {
+        let refused = ModelError { kind: ModelErrorKind::Rejected, message: "no role `tool`".to_owned() };
+        let cline = ScriptedReply::Text(format!("<note>\n<text>{NOTE_TEXT}</text>\n</note>"));
+        let replies =
+            vec![words("1 2"), calls(None, &[NOTE_TEXT]), calls(None, &["one"]), ScriptedReply::Error(refused), cline];
+        let expected = [
+            ("call_ids", CapabilityVerdict::No),
+            ("parallel_calls", CapabilityVerdict::No),
+            ("results", CapabilityVerdict::No),
+        ];
+        check(replies, Some("cline"), &expected);
+    }
+
+    #[test]
+    fn a_model_that_cannot_call_or_answer() {
+        check(
+            vec![words("1"); 5],
+            None,
+            &[("native_calls", CapabilityVerdict::No), ("dialect hermes", CapabilityVerdict::No)],
+        );
+        check(vec![], None, &[("answers", CapabilityVerdict::No)]);
+    }
+}

@@ -1,0 +1,277 @@
+//! What was written of a history that only grows stands: a task asks with the same messages turn after turn, and writing all of them
+//! anew each time costs more the longer it lasts.
+//!
+//! Kept is the text of the oldest messages, up to a place where an answer begins: no wire puts together what stands on both sides of
+//! such a place, and the marks of what may be cached stand at the end. The body is the same, byte for byte, as if all of it
+//! were written anew; a property test over all wires holds that. Messages are compared, not taken for the same: a history that was
+//! compacted or changed is written anew.
+
+use std::sync::{Mutex, PoisonError};
+
+use sabir_call::{CacheControl, Message, ModelError, Request, Role};
+use sabir_wire::WireOptions;
+use serde_json::{Map, Value};
+
+/// How many of the newest messages are written each time, at least; twice as many, and the older half is kept.
+const MIN_OPEN_MESSAGES: usize = 32;
+
+/// How requests are written.
+pub(super) struct BodyEncoder<'a> {
+    /// The member of the body under which the messages stand.
+    pub(super) key: &'a str,
+    pub(super) form: &'a WireOptions,
+    pub(super) encode: &'a dyn Fn(&Request, &WireOptions) -> Result<Value, ModelError>,
+}
+
+/// The text of the oldest messages of the last request.
+#[derive(Default)]
+pub(super) struct BodyCache(Mutex<Option<CachedPrefix>>);
+
+struct CachedPrefix {
+    /// All of the request but its messages.
+    template: Request,
+    messages: Vec<Message>,
+    /// How many items stand before those of the messages: the system prompt, on some wires.
+    leading_items: usize,
+    /// The items, with commas between them.
+    text: Vec<u8>,
+}
+
+impl BodyCache {
+    /// The body of a request.
+    ///
+    /// # Errors
+    /// Those of `encode`.
+    pub(super) fn encode_body(&self, request: &Request, manner: &BodyEncoder<'_>) -> Result<Vec<u8>, ModelError> {
+        self.encode_body_keeping(MIN_OPEN_MESSAGES, request, manner)
+    }
+
+    fn encode_body_keeping(
+        &self,
+        open: usize,
+        request: &Request,
+        manner: &BodyEncoder<'_>,
+    ) -> Result<Vec<u8>, ModelError> {
+        let whole = |request: &Request| (manner.encode)(request, manner.form);
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut settled = match kept.take_if(|settled| settled.is_prefix_of(request)) {
+            Some(settled) => settled,
+            None if request.messages.len() <= 2 * open => return Ok(to_json_bytes(&whole(request)?)),
+            None => CachedPrefix::new(request, manner)?,
+        };
+        if request.messages.len() - settled.messages.len() > 2 * open {
+            settled.extend_prefix(open, request, manner)?;
+        }
+        let rest = request.messages.iter().skip(settled.messages.len()).cloned().collect();
+        let value = whole(&Request { messages: rest, ..request.clone() })?;
+        if array_items(manner.key, &value).len() <= settled.leading_items {
+            // What is marked at the end would stand among what is kept.
+            return Ok(to_json_bytes(&whole(request)?));
+        }
+        let body = settled.splice_body(manner.key, &value);
+        *kept = Some(settled);
+        Ok(body)
+    }
+}
+
+impl CachedPrefix {
+    fn new(request: &Request, manner: &BodyEncoder<'_>) -> Result<Self, ModelError> {
+        let basis = Request { messages: Vec::new().into(), ..request.clone() };
+        let head = array_items(manner.key, &(manner.encode)(&basis, manner.form)?).len();
+        Ok(Self { template: basis, messages: Vec::new(), leading_items: head, text: Vec::new() })
+    }
+
+    /// Whether it is a part of that request.
+    fn is_prefix_of(&self, request: &Request) -> bool {
+        let basis = &self.template;
+        basis.model == request.model
+            && basis.system == request.system
+            && basis.protocol == request.protocol
+            && basis.reasoning == request.reasoning
+            && basis.options == request.options
+            && basis.tools.is_same(&request.tools)
+            && request.messages.starts_with(&self.messages)
+    }
+
+    /// Keeps all but the newest messages.
+    fn extend_prefix(&mut self, open: usize, request: &Request, manner: &BodyEncoder<'_>) -> Result<(), ModelError> {
+        let all = request.messages.as_slice();
+        let from = self.messages.len();
+        let begins_answer = |at: &usize| {
+            let role = |at: usize| all.get(at).map(|message| message.role);
+            role(*at) == Some(Role::Assistant) && role(*at - 1) == Some(Role::User)
+        };
+        let Some(to) = (from + 1..all.len().saturating_sub(open)).rev().find(begins_answer) else { return Ok(()) };
+        let new: Vec<_> = all.iter().take(to).skip(from).cloned().collect();
+        let mut part = Request { messages: new.clone().into(), ..self.template.clone() };
+        part.options.cache = CacheControl::default();
+        let value = (manner.encode)(&part, &WireOptions { cached: false, ..manner.form.clone() })?;
+        for item in array_items(manner.key, &value).iter().skip(self.leading_items) {
+            push_item(&mut self.text, &to_json_bytes(item));
+        }
+        self.messages.extend(new);
+        Ok(())
+    }
+
+    /// The body of the rest, with what is kept in its place.
+    fn splice_body(&self, key: &str, rest: &Value) -> Vec<u8> {
+        let mut body = vec![b'{'];
+        for (name, value) in rest.as_object().unwrap_or(&Map::new()) {
+            push_item(&mut body, &to_json_bytes(&Value::String(name.clone())));
+            body.push(b':');
+            if name != key {
+                body.extend(to_json_bytes(value));
+                continue;
+            }
+            let rest = value.as_array().map_or(&[][..], Vec::as_slice);
+            let (head, tail) = rest.split_at_checked(self.leading_items).unwrap_or_default();
+            body.push(b'[');
+            head.iter().for_each(|item| push_item(&mut body, &to_json_bytes(item)));
+            push_item(&mut body, &self.text);
+            tail.iter().for_each(|item| push_item(&mut body, &to_json_bytes(item)));
+            body.push(b']');
+        }
+        body.push(b'}');
+        body
+    }
+}
+
+/// One more item of a list, or member of an object.
+fn push_item(to: &mut Vec<u8>, item: &[u8]) {
+    if !item.is_empty() {
+        if !matches!(to.last(), None | Some(b'[' | b'{')) {
+            to.push(b',');
+        }
+        to.extend_from_slice(item);
+    }
+}
+
+fn array_items<'v>(key: &str, value: &'v Value) -> &'v [Value] {
+    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// A value always has a text: its keys are strings.
+fn to_json_bytes(value: &Value) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sabir_call::dialect::find_dialect;
+    use sabir_call::{
+        Call, CallId, CallResult, Image, MessagePart, OpaqueState, ToolProtocol, ToolResultStatus, ToolSet, ToolSpec,
+        render_request,
+    };
+    use sabir_wire::Wire;
+    use serde_json::json;
+
+    use super::*;
+
+    fn tools() -> ToolSet {
+        let schema = json!({"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}});
+        ToolSet::new(vec![ToolSpec::new("look", "Looks.", schema)]).unwrap()
+    }
+
+    fn part() -> impl Strategy<Value = (Role, MessagePart)> {
+        let id = || (0..4_u32).prop_map(|id| CallId::new(format!("c{id}")));
+        let picture = || Image { media_type: "image/png".to_owned(), data: "iVBORw0KGgo=".to_owned() };
+        let call = (id(), "[a-z\"\\\\<>é]{0,6}").prop_map(|(id, path)| {
+            let arguments = json!({"path": path}).as_object().cloned().unwrap();
+            MessagePart::Call(Call { id, name: "look".to_owned(), arguments, dialect: None })
+        });
+        let result =
+            (id(), "[a-z \n<]{0,9}", any::<bool>(), any::<bool>()).prop_map(move |(id, content, good, shown)| {
+                let ending = if good { ToolResultStatus::Done } else { ToolResultStatus::Failed };
+                let images = if shown { vec![picture()] } else { Vec::new() };
+                MessagePart::Result(CallResult { id, name: "look".to_owned(), ending, content, images })
+            });
+        let opaque = prop_oneof![
+            Just(OpaqueState { wire: "anthropic".to_owned(), data: json!({"type": "thinking", "signature": "s"}) }),
+            Just(OpaqueState {
+                wire: "openai-responses".to_owned(),
+                data: json!({"type": "reasoning", "encrypted_content": "e"})
+            }),
+            Just(OpaqueState { wire: "gemini".to_owned(), data: json!({"thoughtSignature": "g"}) }),
+        ];
+        prop_oneof![
+            4 => "[a-z \n]{0,9}".prop_map(|text| (Role::User, MessagePart::Text { text })),
+            4 => "[a-z <]{0,9}".prop_map(|text| (Role::Assistant, MessagePart::Text { text })),
+            4 => call.prop_map(|part| (Role::Assistant, part)),
+            4 => result.prop_map(|part| (Role::User, part)),
+            1 => Just((Role::User, MessagePart::Image(picture()))),
+            1 => opaque.prop_map(|opaque| (Role::Assistant, MessagePart::Thought { text: "hm".to_owned(), opaque: Some(opaque) })),
+            1 => Just((Role::Assistant, MessagePart::Thought { text: "hm".to_owned(), opaque: None })),
+        ]
+    }
+
+    fn history() -> impl Strategy<Value = Vec<Message>> {
+        let message = (any::<bool>(), prop::collection::vec(part(), 0..4)).prop_map(|(user, parts)| {
+            let role = if user { Role::User } else { Role::Assistant };
+            Message { role, parts: parts.into_iter().filter(|(own, _)| *own == role).map(|(_, part)| part).collect() }
+        });
+        prop::collection::vec(message, 0..24)
+    }
+
+    fn encoded(wire: Wire, request: &Request, form: &WireOptions) -> Value {
+        match &request.protocol {
+            ToolProtocol::Native => wire.encode_request(request, form),
+            ToolProtocol::Prompted(name) => {
+                wire.encode_request(&render_request(request, find_dialect(name).unwrap()), form)
+            }
+        }
+    }
+
+    proptest! {
+        // Each case is twelve tasks: all wires, native and prompted.
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn what_stands_is_what_would_be_written(
+            messages in history(),
+            steps in prop::collection::vec(0_usize..5, 1..12),
+            changed in prop::option::of(0_usize..24),
+            (system, cached) in (any::<bool>(), any::<bool>()),
+        ) {
+            let form = WireOptions { streamed: true, cached, thought_field: Some("reasoning_content".to_owned()), ..WireOptions::default() };
+            for (wire, protocol) in Wire::ALL.into_iter().flat_map(|wire| [(wire, None), (wire, Some("invoke"))]) {
+                let protocol = protocol.map_or(ToolProtocol::Native, |name: &str| ToolProtocol::Prompted(name.to_owned()));
+                let system = if system { "Be brief." } else { "" }.to_owned();
+                let basis = Request { model: "gemini-3-pro".to_owned(), system, protocol, tools: tools(), ..Request::default() };
+                let (written, mut count, mut all) = (BodyCache::default(), 0, messages.clone());
+                for (turn, step) in steps.iter().enumerate() {
+                    count = (count + step).min(all.len());
+                    if let (Some(at), 6) = (changed, turn) && let Some(message) = all.get_mut(at) {
+                        message.parts.push(MessagePart::Text { text: "changed".to_owned() });
+                    }
+                    let request = Request { messages: all.iter().take(count).cloned().collect(), ..basis.clone() };
+                    let encode = |request: &Request, form: &WireOptions| Ok(encoded(wire, request, form));
+                    let manner = BodyEncoder { key: wire.history_member(), form: &form, encode: &encode };
+                    let body = written.encode_body_keeping(2, &request, &manner).unwrap();
+                    let expected = to_json_bytes(&encoded(wire, &request, &form));
+                    prop_assert_eq!(String::from_utf8(body).unwrap(), String::from_utf8(expected).unwrap(), "{}", wire);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_oldest_are_written_once() {
+        let turn = |at: usize| {
+            [Message::user(format!("u{at}")), Message { role: Role::Assistant, parts: vec![MessagePart::text("a")] }]
+        };
+        let (written, counted, tools) = (BodyCache::default(), std::cell::Cell::new(0), tools());
+        for turns in 1..200 {
+            let messages = (0..turns).flat_map(turn).collect();
+            let request = Request { messages, tools: tools.clone(), ..Request::default() };
+            let encode = |request: &Request, form: &WireOptions| {
+                counted.set(counted.get() + request.messages.len());
+                Ok(Wire::OpenAiChat.encode_request(request, form))
+            };
+            let manner = BodyEncoder { key: "messages", form: &WireOptions::default(), encode: &encode };
+            written.encode_body(&request, &manner).unwrap();
+        }
+        // 400 once, and of each of the 200 requests some of the newest; all of all would be 40,000.
+        assert!(counted.get() < 12_000, "{}", counted.get());
+    }
+}

@@ -1,0 +1,141 @@
+//! Servers on this machine: which of them answer, and what they serve.
+//!
+//! Each place is asked for `/v1/models`, `/api/tags` (Ollama) and `/props` (llama.cpp) at once, and all places at the same
+//! time. Whatever does not answer in time, or answers with something else, is no server of models. No key is sent, no proxy
+//! used, and no redirect followed.
+
+use std::time::Duration;
+
+use reqwest::{Client, StatusCode};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// The most bytes of one answer that are read.
+const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// The most models of one server that are listed.
+const MAX_MODELS: usize = 500;
+
+/// Where to look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeTarget {
+    /// The provider's name by which models of this place are chosen.
+    pub provider: String,
+    /// The address, with or without `/v1` at its end.
+    pub base_url: String,
+}
+
+/// A server that answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LocalServer {
+    /// The provider's name by which its models are chosen.
+    pub provider: String,
+    /// Its address.
+    pub base_url: String,
+    /// What it is, as far as its answers tell: `ollama`, `llama.cpp`, `vllm`.
+    pub software: Option<&'static str>,
+    /// Whether it refused to tell its models without a key.
+    pub locked: bool,
+    /// What it serves, in its own order.
+    pub models: Vec<ServedModel>,
+}
+
+/// A model of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ServedModel {
+    /// The name to ask it by.
+    pub id: String,
+    /// The context in tokens for which the server has loaded it.
+    pub context: Option<u64>,
+}
+
+/// Asks all places at once, each for at most `limit`. The servers that answered, in the order of the places.
+///
+/// Needs a tokio runtime with time and I/O.
+pub async fn probe_servers(places: &[ProbeTarget], limit: Duration) -> Vec<LocalServer> {
+    let Some(client) = build_client(limit) else { return Vec::new() };
+    let mut asked = JoinSet::new();
+    for (at, place) in places.iter().enumerate() {
+        let (client, place) = (client.clone(), place.clone());
+        asked.spawn(async move { (at, timeout(limit, probe_server(&client, &place)).await.ok().flatten()) });
+    }
+    let mut found: Vec<_> = asked.join_all().await.into_iter().filter_map(|(at, server)| Some((at, server?))).collect();
+    found.sort_by_key(|(at, _)| *at);
+    found.into_iter().map(|(_, server)| server).collect()
+}
+
+fn build_client(limit: Duration) -> Option<Client> {
+    // An error says that there is one already, which serves as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = Client::builder().connect_timeout(limit).redirect(reqwest::redirect::Policy::none()).no_proxy();
+    builder.tls_certs_only([]).build().ok()
+}
+
+async fn probe_server(client: &Client, place: &ProbeTarget) -> Option<LocalServer> {
+    let root = place.base_url.trim_end_matches('/').trim_end_matches("/v1");
+    let [models, tags, props] = ["/v1/models", "/api/tags", "/props"].map(|path| format!("{root}{path}"));
+    let (models, tags, props) =
+        tokio::join!(fetch_json(client, &models), fetch_json(client, &tags), fetch_json(client, &props));
+    let locked = matches!(models, ProbeResponse::Locked);
+    let (models, tags, props) = (models.into_json(), tags.into_json(), props.into_json());
+    let tagged = tags.as_ref().and_then(|tags| parse_models(tags, "models", "name"));
+    let context = props.as_ref().and_then(|props| props.pointer("/default_generation_settings/n_ctx")?.as_u64());
+    let owner = models.as_ref().and_then(|models| models.pointer("/data/0/owned_by")?.as_str());
+    let software = match (&tagged, context, owner) {
+        (Some(_), ..) => Some("ollama"),
+        (_, Some(_), _) | (_, _, Some("llamacpp")) => Some("llama.cpp"),
+        (_, _, Some("vllm")) => Some("vllm"),
+        _ => None,
+    };
+    let mut served = tagged.or_else(|| models.as_ref().and_then(|models| parse_models(models, "data", "id")));
+    for model in served.iter_mut().flatten() {
+        model.context = model.context.or(context);
+    }
+    let (provider, base_url) = (place.provider.clone(), place.base_url.clone());
+    let found = served.is_some() || locked;
+    found.then(|| LocalServer { provider, base_url, software, locked, models: served.unwrap_or_default() })
+}
+
+/// The models of a list, each with its name; `None`: it is no such list.
+fn parse_models(answer: &Value, field: &str, name: &str) -> Option<Vec<ServedModel>> {
+    let items = answer.get(field)?.as_array()?;
+    let served = items.iter().filter_map(|item| {
+        let id = item.get(name)?.as_str()?.to_owned();
+        Some(ServedModel { id, context: item.get("max_model_len").and_then(Value::as_u64) })
+    });
+    let served: Vec<_> = served.take(MAX_MODELS).collect();
+    (items.is_empty() || !served.is_empty()).then_some(served)
+}
+
+/// What came of one request.
+enum ProbeResponse {
+    Nothing,
+    Locked,
+    Json(Value),
+}
+
+impl ProbeResponse {
+    fn into_json(self) -> Option<Value> {
+        match self {
+            Self::Json(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+async fn fetch_json(client: &Client, url: &str) -> ProbeResponse {
+    let Ok(mut response) = client.get(url).send().await else { return ProbeResponse::Nothing };
+    if matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        return ProbeResponse::Locked;
+    }
+    let mut body = Vec::new();
+    while let Ok(Some(piece)) = response.chunk().await {
+        body.extend_from_slice(&piece);
+        if body.len() > MAX_BODY_BYTES {
+            return ProbeResponse::Nothing;
+        }
+    }
+    serde_json::from_slice(&body).map_or(ProbeResponse::Nothing, ProbeResponse::Json)
+}

@@ -1,0 +1,515 @@
+//! The walk over a command line: every part of it is judged, and the strictest part decides.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use brush_parser::ast::{
+    AndOr, AndOrList, Assignment, AssignmentName, AssignmentValue, Command, CommandPrefixOrSuffixItem, CompoundCommand,
+    CompoundList, ForClauseCommand, FunctionBody, Pipeline, Program, SeparatorOperator, SimpleCommand,
+};
+
+use super::Verdict;
+
+use super::command_facts::{CommandFacts, ShellKind};
+use super::path_scope::FolderScope;
+use super::pipe_input::{PipeInput, is_redirected};
+use super::programs::{may_name, may_set};
+use super::word::{ScannedWord, ShellWord, TextTraits, VariableValue, WordForm, is_one_word, scan_word};
+use super::{CommandDependencies, CommandSegment, PolicyRules, braces, line};
+
+/// How deep lines may lie in lines: `$(…)`, `bash -c`, `eval`.
+const MAX_LINES: usize = 8;
+/// A line of more characters asks, whatever it does.
+const MAX_UNASKED: usize = 10_000;
+/// How many segments are judged.
+const MAX_SEGMENTS: usize = 500;
+/// How many loops may lie in one another: each body is judged twice.
+const MAX_LOOPS: usize = 4;
+
+/// What is said of a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PolicyFinding {
+    pub(crate) verdict: Verdict,
+    pub(crate) reason: String,
+    /// Whether no approval of commands as a whole reaches it.
+    pub(crate) always_asks: bool,
+}
+
+/// What the shell has changed so far.
+#[derive(Debug, Clone)]
+pub(crate) struct ShellScope {
+    pub(crate) folder: FolderScope,
+    variables: BTreeMap<String, VariableValue>,
+    loops: usize,
+}
+
+/// A part that was judged.
+#[derive(Debug)]
+pub(crate) struct EvaluatedPart {
+    pub(crate) segment: CommandSegment,
+    /// The kind of command that would allow it.
+    pub(crate) kind: Option<&'static str>,
+}
+
+/// The walk.
+pub(crate) struct CommandEvaluator<'a> {
+    pub(crate) rules: &'a PolicyRules,
+    pub(crate) facts: &'a CommandFacts,
+    pub(crate) parts: Vec<EvaluatedPart>,
+    /// Folders whose repositories are not known.
+    pub(crate) wanted_repositories: Vec<String>,
+    /// The paths that the line names, where they are to be gathered.
+    pub(crate) touched_paths: Option<Vec<(String, bool)>>,
+    /// What the line names.
+    pub(crate) dependencies: Vec<CommandDependencies>,
+    pub(crate) line_depth: usize,
+    /// The line that is being judged.
+    pub(crate) text: String,
+    /// Whether a rule of the user's asks.
+    pub(crate) asked_by_rule: bool,
+    /// Whether a program follows links that it meets.
+    pub(crate) follows_symlinks: bool,
+    /// What standard input is known to hold.
+    pub(crate) input: PipeInput,
+    /// Whether a plain shell reads the line, for which `[[` is a word like any other.
+    pub(crate) plain_shell: bool,
+}
+
+impl PolicyFinding {
+    pub(crate) fn allow(reason: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Allow, reason: reason.into(), always_asks: false }
+    }
+
+    pub(crate) fn ask(reason: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Ask, reason: reason.into(), always_asks: false }
+    }
+
+    pub(crate) fn always_ask(reason: impl Into<String>) -> Self {
+        Self { always_asks: true, ..Self::ask(reason) }
+    }
+
+    /// The stricter of both, this one of equals.
+    pub(crate) fn stricter(self, other: Self) -> Self {
+        if (super::strictness_rank(other.verdict), other.always_asks)
+            > (super::strictness_rank(self.verdict), self.always_asks)
+        {
+            other
+        } else {
+            self
+        }
+    }
+}
+
+impl From<Result<String, String>> for PolicyFinding {
+    fn from(result: Result<String, String>) -> Self {
+        result.map_or_else(Self::ask, Self::allow)
+    }
+}
+
+impl ShellScope {
+    pub(crate) fn new() -> Self {
+        Self { folder: FolderScope::root(), variables: BTreeMap::new(), loops: 0 }
+    }
+
+    /// Keeps what is certain whichever of both came to be.
+    fn merge_branch(&mut self, other: &Self) {
+        self.folder = self.folder.common_scope(&other.folder);
+        self.variables.retain(|name, bound| other.variables.get(name) == Some(bound));
+    }
+
+    pub(crate) fn forget_variable(&mut self, name: &str) {
+        self.variables.remove(name);
+    }
+
+    /// From now on a variable holds something of which this is known.
+    pub(crate) fn bind_variable(&mut self, name: &str, known: TextTraits) {
+        self.variables.insert(name.to_owned(), VariableValue::Some(known));
+    }
+}
+
+impl CommandEvaluator<'_> {
+    /// Judges a line in the line.
+    pub(crate) fn evaluate_line(&mut self, text: &str, scope: &mut ShellScope) {
+        self.line_depth += 1;
+        let parsed = if self.line_depth > MAX_LINES {
+            Err("it is nested too deeply to be judged")
+        } else {
+            line::parse_line(text)
+        };
+        match parsed {
+            Ok(program) => {
+                if text.contains("\\\n") {
+                    self.push_finding(text, PolicyFinding::ask("a line goes on behind a backslash"));
+                }
+                let outer = std::mem::replace(&mut self.text, text.to_owned());
+                self.evaluate_program(&program, scope);
+                self.text = outer;
+                if text.chars().count() > MAX_UNASKED {
+                    self.push_finding("the line", PolicyFinding::ask("it is too long to run unseen"));
+                }
+            }
+            Err(reason) => {
+                self.note_unread(text, scope);
+                self.push_finding(text, PolicyFinding::always_ask(reason));
+            }
+        }
+        self.line_depth -= 1;
+    }
+
+    pub(crate) fn push_finding(&mut self, command: &str, finding: PolicyFinding) {
+        self.push_kind_finding(command, finding, None);
+    }
+
+    pub(crate) fn push_kind_finding(&mut self, command: &str, finding: PolicyFinding, kind: Option<&'static str>) {
+        let finding = match self.parts.len() {
+            0..MAX_SEGMENTS => finding,
+            MAX_SEGMENTS => PolicyFinding::always_ask("it has too many parts to be judged"),
+            _ => return,
+        };
+        let PolicyFinding { verdict, reason, always_asks: firm } = self.rules.apply_blanket_approval(finding);
+        let kind = kind.filter(|_| !firm && verdict == Verdict::Ask);
+        self.parts
+            .push(EvaluatedPart { segment: CommandSegment { command: command.to_owned(), verdict, reason }, kind });
+    }
+
+    fn evaluate_program(&mut self, program: &Program, scope: &mut ShellScope) {
+        for list in &program.complete_commands {
+            self.evaluate_list(list, scope);
+        }
+    }
+
+    pub(crate) fn evaluate_list(&mut self, list: &CompoundList, scope: &mut ShellScope) {
+        for item in &list.0 {
+            let before = scope.clone();
+            self.evaluate_and_or(&item.0, scope);
+            if matches!(item.1, SeparatorOperator::Async) {
+                *scope = before;
+            }
+        }
+    }
+
+    /// Commands behind `&&` and `||` run or do not: afterwards only that is certain which both leave as it was.
+    fn evaluate_and_or(&mut self, list: &AndOrList, scope: &mut ShellScope) {
+        let mut possible = vec![scope.clone()];
+        self.evaluate_pipeline(&list.first, scope);
+        // A folder that cannot be entered leaves the shell where it is.
+        let mut entered = scope.folder != possible.first().map_or_else(FolderScope::root, |first| first.folder.clone());
+        for more in &list.additional {
+            let (pipeline, runs_after_success) = match more {
+                AndOr::And(pipeline) => (pipeline, true),
+                AndOr::Or(pipeline) => (pipeline, false),
+            };
+            if !runs_after_success {
+                let mut merged = scope.clone();
+                possible.iter().for_each(|other| merged.merge_branch(other));
+                *scope = merged;
+            }
+            possible.push(scope.clone());
+            let folder = scope.folder.clone();
+            self.evaluate_pipeline(pipeline, scope);
+            entered |= scope.folder != folder;
+        }
+        // Assignments of the first command are made for certain, and changes of the folder never.
+        let first = possible.get(1).cloned();
+        if let Some(after_first) = first {
+            scope.merge_branch(&after_first);
+            let certain = after_first.variables;
+            scope.variables.retain(|name, bound| certain.get(name) == Some(bound));
+        }
+        if entered {
+            let folders = possible.iter().map(|other| &other.folder);
+            scope.folder = folders.fold(scope.folder.clone(), |folder, other| folder.common_scope(other));
+        }
+    }
+
+    fn evaluate_pipeline(&mut self, pipeline: &Pipeline, scope: &mut ShellScope) {
+        if pipeline.seq.is_empty() {
+            return self.push_finding("!", PolicyFinding::ask("there is no command"));
+        }
+        if let [command] = pipeline.seq.as_slice() {
+            return self.evaluate_command(command, scope, PipeInput::Unknown);
+        }
+        // Each runs in a shell of its own.
+        let (mut feeds, input) = (PipeInput::Unknown, self.input);
+        for (at, command) in pipeline.seq.iter().enumerate() {
+            // The first one shares the input of the whole.
+            self.input = if at == 0 { input } else { feeds };
+            self.evaluate_command(command, &mut scope.clone(), feeds);
+            feeds = self.pipe_output(command, scope, feeds);
+        }
+        self.input = input;
+        // In zsh the last one runs in this shell.
+        if self.facts.shell == ShellKind::Zsh {
+            *scope = ShellScope { folder: FolderScope::somewhere(), variables: BTreeMap::new(), loops: scope.loops };
+        }
+    }
+
+    fn evaluate_command(&mut self, command: &Command, scope: &mut ShellScope, fed: PipeInput) {
+        match command {
+            Command::Simple(simple) => {
+                let redirected = is_redirected(simple);
+                let input = self.input;
+                self.input = if redirected { PipeInput::Unknown } else { input };
+                self.evaluate_simple(simple, scope, if redirected { PipeInput::Unknown } else { fed });
+                self.input = input;
+            }
+            Command::Compound(compound, redirections) => {
+                let list = redirections.as_ref().map(|list| list.0.as_slice()).unwrap_or_default();
+                self.evaluate_redirections(list, scope);
+                let input = self.input;
+                self.input = if list.is_empty() { input } else { PipeInput::Unknown };
+                self.evaluate_compound(compound, scope);
+                self.input = input;
+            }
+            Command::Function(function) => {
+                let FunctionBody(body, redirections) = &function.body;
+                let name = function.fname.value.as_str();
+                let finding = match mentions_word(&body.to_string(), name) {
+                    true => PolicyFinding::always_ask("it runs itself, perhaps without an end"),
+                    false => PolicyFinding::ask("it gives a name to commands"),
+                };
+                self.push_finding(&format!("{name}()"), finding);
+                let list = redirections.as_ref().map(|list| list.0.as_slice()).unwrap_or_default();
+                self.evaluate_redirections(list, scope);
+                self.evaluate_compound(body, &mut scope.clone());
+            }
+            Command::ExtendedTest(test, redirections) => {
+                let list = redirections.as_ref().map(|list| list.0.as_slice()).unwrap_or_default();
+                self.evaluate_redirections(list, scope);
+                if self.plain_shell {
+                    self.push_finding("[[", PolicyFinding::ask("a plain shell takes [[ for a program"));
+                }
+                self.evaluate_extended_test(&test.expr, scope);
+            }
+        }
+    }
+
+    fn evaluate_compound(&mut self, compound: &CompoundCommand, scope: &mut ShellScope) {
+        match compound {
+            CompoundCommand::BraceGroup(group) => self.evaluate_list(&group.list, scope),
+            CompoundCommand::Subshell(group) => self.evaluate_list(&group.list, &mut scope.clone()),
+            CompoundCommand::ForClause(clause) => self.evaluate_for(clause, scope),
+            CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
+                self.evaluate_loop_body(scope, &mut |judge, scope| {
+                    judge.evaluate_list(&clause.0, scope);
+                    judge.evaluate_list(&clause.1.list, scope);
+                });
+            }
+            CompoundCommand::IfClause(clause) => {
+                self.evaluate_list(&clause.condition, scope);
+                let (before, mut after) = (scope.clone(), scope.clone());
+                self.evaluate_list(&clause.then, &mut after);
+                scope.merge_branch(&after);
+                let mut branch = before;
+                for other in clause.elses.iter().flatten() {
+                    if let Some(condition) = &other.condition {
+                        self.evaluate_list(condition, &mut branch);
+                    }
+                    let mut after = branch.clone();
+                    self.evaluate_list(&other.body, &mut after);
+                    scope.merge_branch(&after);
+                    scope.merge_branch(&branch);
+                }
+            }
+            CompoundCommand::CaseClause(clause) => {
+                self.evaluate_quiet_words(std::iter::once(clause.value.value.as_str()), scope);
+                let before = scope.clone();
+                for case in &clause.cases {
+                    self.evaluate_quiet_words(case.patterns.iter().map(|word| word.value.as_str()), &before);
+                    let mut after = before.clone();
+                    if let Some(list) = &case.cmd {
+                        self.evaluate_list(list, &mut after);
+                    }
+                    scope.merge_branch(&after);
+                }
+            }
+            // Numbers and signs; a plain shell would run a command, and write where a sign points.
+            CompoundCommand::Arithmetic(command)
+                if !self.plain_shell
+                    && command.expr.value.chars().all(|c| c.is_ascii_digit() || "+-*/%<>=!&| ".contains(c)) =>
+            {
+                self.push_finding(&compound.to_string(), PolicyFinding::allow("only computes"));
+            }
+            CompoundCommand::Arithmetic(_) | CompoundCommand::ArithmeticForClause(_) => {
+                self.push_finding(&compound.to_string(), PolicyFinding::ask("arithmetic can run commands"));
+            }
+            CompoundCommand::Coprocess(coprocess) => {
+                self.push_finding("coproc", PolicyFinding::ask("it starts a coprocess"));
+                self.evaluate_command(&coprocess.body, &mut scope.clone(), PipeInput::Unknown);
+            }
+        }
+    }
+
+    fn evaluate_for(&mut self, clause: &ForClauseCommand, scope: &mut ShellScope) {
+        let name = clause.variable_name.as_str();
+        let mut known = Some(TextTraits { plain: true, inside: true, name: true, word: true });
+        let in_zsh = self.facts.shell == ShellKind::Zsh;
+        if !may_name(name) || in_zsh && (clause.values.is_none() || !is_common(name)) {
+            self.push_finding(
+                &format!("for {name}"),
+                PolicyFinding::ask(format!("{name} may be a variable that programs look at")),
+            );
+        }
+        let values = clause.values.iter().flatten();
+        let values: Vec<Cow<'_, str>> = values.flat_map(|value| self.expand_word(&value.value)).collect();
+        self.evaluate_quiet_words(values.iter().map(Cow::as_ref), scope);
+        for value in &values {
+            let word = self.scan_in_scope(value, scope).word;
+            let inside =
+                super::path_scope::check_readable(&word, &FolderScope::root(), "").is_ok() && !word.text.contains("..");
+            known = match word.form {
+                WordForm::Literal | WordForm::Glob(_) | WordForm::Field(_) => known.map(|known| TextTraits {
+                    plain: known.plain && !word.may_be_option(),
+                    inside: known.inside && inside,
+                    name: known.name && is_part(&word),
+                    word: known.word && word.known_text().is_some_and(is_one_word),
+                }),
+                WordForm::Fields | WordForm::Odd(_) => None,
+            };
+        }
+        let bound = known.filter(|_| clause.values.is_some()).map(VariableValue::Some);
+        self.evaluate_loop_body(scope, &mut |judge, scope| {
+            scope.forget_variable(name);
+            if let Some(bound) = &bound {
+                scope.variables.insert(name.to_owned(), bound.clone());
+            }
+            judge.evaluate_list(&clause.body.list, scope);
+        });
+        scope.forget_variable(name);
+    }
+
+    /// Judges the body of a loop: what it changes is not certain in it, nor after it.
+    fn evaluate_loop_body(&mut self, scope: &mut ShellScope, body: &mut dyn FnMut(&mut Self, &mut ShellScope)) {
+        if scope.loops >= MAX_LOOPS {
+            return self.push_finding("loop", PolicyFinding::always_ask("it is nested too deeply to be judged"));
+        }
+        scope.loops += 1;
+        let (parts, wanted) = (self.parts.len(), self.wanted_repositories.clone());
+        let mut after = scope.clone();
+        body(self, &mut after);
+        if after.folder != scope.folder || after.variables != scope.variables {
+            self.parts.truncate(parts);
+            self.wanted_repositories = wanted;
+            if after.folder != scope.folder {
+                scope.folder = FolderScope::somewhere();
+            }
+            scope.variables.retain(|name, bound| after.variables.get(name) == Some(bound));
+            let folder = scope.folder.clone();
+            let mut again = scope.clone();
+            body(self, &mut again);
+            if again.folder != folder {
+                self.push_finding("cd", PolicyFinding::ask("it changes the folder again and again"));
+                scope.folder = FolderScope::somewhere();
+            }
+        }
+        scope.loops -= 1;
+    }
+
+    /// Words that run nothing by themselves: what they expand may.
+    fn evaluate_quiet_words<'a>(&mut self, words: impl Iterator<Item = &'a str>, scope: &ShellScope) {
+        for word in words {
+            let scanned = self.scan_in_scope(word, scope);
+            if let Some(finding) = self.check_paths(std::slice::from_ref(&scanned.word), scope) {
+                self.push_finding(word, finding);
+            }
+            if let WordForm::Odd(odd) = scanned.word.form {
+                self.push_finding(word, PolicyFinding::ask(format!("it holds {odd}")));
+            }
+            self.evaluate_substitutions(&scanned, scope);
+        }
+    }
+
+    pub(crate) fn scan_in_scope(&self, raw: &str, scope: &ShellScope) -> ScannedWord {
+        let plain = self.plain_shell && self.facts.shell == ShellKind::Bash;
+        scan_word(raw, if plain { ShellKind::Plain } else { self.facts.shell }, &|name| {
+            scope.variables.get(name).cloned().or_else(|| self.working_directory_value(name, scope))
+        })
+    }
+
+    /// `$PWD`, which nothing but `cd` sets unasked.
+    fn working_directory_value(&self, name: &str, scope: &ShellScope) -> Option<VariableValue> {
+        let root = Some(self.facts.root.as_str()).filter(|root| !root.is_empty() && name == "PWD")?;
+        let here = match scope.folder.path()? {
+            "." => root.to_owned(),
+            folder => format!("{root}/{folder}"),
+        };
+        Some(VariableValue::Literal(here))
+    }
+
+    /// The words that a word is before all else: more than one where it holds braces.
+    pub(crate) fn expand_word<'w>(&self, raw: &'w str) -> Vec<Cow<'w, str>> {
+        match braces::expand_braces(raw).filter(|_| !self.plain_shell) {
+            Some(words) => words.into_iter().map(Cow::Owned).collect(),
+            None => vec![Cow::Borrowed(raw)],
+        }
+    }
+
+    /// Judges the lines of a word's `$(…)`.
+    pub(crate) fn evaluate_substitutions(&mut self, scanned: &ScannedWord, scope: &ShellScope) {
+        for line in &scanned.commands {
+            self.evaluate_line(line, &mut scope.clone());
+        }
+    }
+
+    /// What stands in front of a command, or alone.
+    pub(crate) fn evaluate_assignment(
+        &mut self,
+        assignment: &Assignment,
+        alone: bool,
+        scope: &mut ShellScope,
+    ) -> PolicyFinding {
+        let (AssignmentName::VariableName(name), AssignmentValue::Scalar(value)) =
+            (&assignment.name, &assignment.value)
+        else {
+            return PolicyFinding::ask("arrays are not judged");
+        };
+        let scanned = self.scan_in_scope(&value.value, scope);
+        self.evaluate_substitutions(&scanned, scope);
+        if let WordForm::Odd(odd) = scanned.word.form {
+            return PolicyFinding::ask(format!("{name} is set to something that holds {odd}"));
+        }
+        if alone {
+            scope.forget_variable(name);
+        }
+        if scanned.word.known_text().is_some_and(|value| may_set(name, value)) && !assignment.append {
+            return PolicyFinding::allow("sets a variable that is harmless");
+        }
+        if !alone || !may_name(name) || self.facts.shell == ShellKind::Zsh {
+            return PolicyFinding::ask(format!("sets {name}, which programs may look at"));
+        }
+        let bound = match (scanned.word.form, assignment.append) {
+            (WordForm::Literal, false) => Some(VariableValue::Literal(scanned.word.text)),
+            (WordForm::Field(known), false) => Some(VariableValue::Some(TextTraits { word: false, ..known })),
+            _ => None,
+        };
+        scope.variables.extend(bound.map(|bound| (name.clone(), bound)));
+        PolicyFinding::allow("sets a variable of its own")
+    }
+}
+
+/// Whether a name stands in commands as a word.
+fn mentions_word(commands: &str, name: &str) -> bool {
+    commands.split(|c: char| c.is_whitespace() || ";|&(){}\"'`$".contains(c)).any(|word| word == name)
+}
+
+/// Names of loops that mean nothing to zsh, whose own variables are in small letters: `path` is where programs are found.
+fn is_common(name: &str) -> bool {
+    const COMMON: [&str; 10] = ["file", "dir", "line", "name", "item", "word", "num", "commit", "branch", "test"];
+    name.len() == 1 || COMMON.contains(&name)
+}
+
+/// Whether a word is a part of a path, whatever stands beside it.
+fn is_part(word: &ShellWord) -> bool {
+    word.known_text().is_some_and(|text| !text.is_empty() && !text.contains('/') && !text.starts_with('.'))
+}
+
+/// The words of a simple command as they were written, its name first.
+pub(crate) fn words_of(simple: &SimpleCommand) -> impl Iterator<Item = &str> {
+    let behind = simple.suffix.iter().flat_map(|suffix| &suffix.0).filter_map(|item| match item {
+        CommandPrefixOrSuffixItem::Word(word) | CommandPrefixOrSuffixItem::AssignmentWord(_, word) => {
+            Some(word.value.as_str())
+        }
+        _ => None,
+    });
+    simple.word_or_name.iter().map(|word| word.value.as_str()).chain(behind)
+}

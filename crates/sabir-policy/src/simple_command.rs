@@ -1,0 +1,268 @@
+//! Simple commands: assignments, redirections and the words themselves, judged apart.
+
+use brush_parser::ast::{
+    AssignmentValue, BinaryPredicate, CommandPrefixOrSuffixItem, ExtendedTestExpr, IoFileRedirectKind,
+    IoFileRedirectTarget, IoHereDocument, IoRedirect, ProcessSubstitutionKind, SimpleCommand, SubshellCommand,
+    UnaryPredicate, Word as Raw,
+};
+
+use super::Verdict;
+
+use super::evaluator::{CommandEvaluator, PolicyFinding, ShellScope};
+use super::path_scope::check_readable;
+use super::pipe_input::PipeInput;
+use super::word::{ShellWord, WordForm};
+
+impl CommandEvaluator<'_> {
+    pub(crate) fn evaluate_simple(&mut self, simple: &SimpleCommand, scope: &mut ShellScope, fed: PipeInput) {
+        let mut finding: Option<PolicyFinding> = None;
+        let mut note = |found: PolicyFinding| {
+            finding = Some(match finding.take() {
+                Some(before) => before.stricter(found),
+                None => found,
+            });
+        };
+        let mut words = Vec::new();
+        let alone = simple.word_or_name.is_none();
+        for item in simple.prefix.iter().flat_map(|prefix| &prefix.0) {
+            match item {
+                CommandPrefixOrSuffixItem::AssignmentWord(assignment, _) => {
+                    let name = simple.word_or_name.as_ref().map(|word| word.value.as_str());
+                    // `IFS= read -r line`: the line stays whole.
+                    if name == Some("read") && assignment.to_string() == "IFS=" {
+                        note(PolicyFinding::allow("keeps the blanks of a line"));
+                    } else {
+                        note(self.evaluate_assignment(assignment, alone, scope));
+                    }
+                }
+                CommandPrefixOrSuffixItem::IoRedirect(redirection) => {
+                    note(self.evaluate_redirection(redirection, scope))
+                }
+                _ => note(PolicyFinding::ask("it begins with something that is not judged")),
+            }
+        }
+        if let Some(name) = &simple.word_or_name {
+            words.push(self.evaluate_word(&name.value, scope));
+        }
+        for item in simple.suffix.iter().flat_map(|suffix| &suffix.0) {
+            match item {
+                CommandPrefixOrSuffixItem::Word(raw) => {
+                    let raws = self.expand_word(&raw.value);
+                    words.extend(raws.iter().map(|raw| self.evaluate_word(raw, scope)));
+                }
+                CommandPrefixOrSuffixItem::AssignmentWord(assignment, raw) => {
+                    if matches!(assignment.value, AssignmentValue::Array(_)) {
+                        note(PolicyFinding::ask("arrays are not judged"));
+                    }
+                    words.push(self.evaluate_word(&raw.value, scope));
+                }
+                CommandPrefixOrSuffixItem::IoRedirect(redirection) => {
+                    note(self.evaluate_redirection(redirection, scope))
+                }
+                CommandPrefixOrSuffixItem::ProcessSubstitution(kind, command) => {
+                    words.push(self.evaluate_process_substitution(kind, command, scope));
+                }
+            }
+        }
+        let mut kind = None;
+        finding = match (finding, self.check_paths(&words, scope)) {
+            (Some(before), Some(found)) => Some(before.stricter(found)),
+            (before, found) => before.or(found),
+        };
+        if !words.is_empty() {
+            let found = self.evaluate_words(&words, scope, fed);
+            kind = super::command_kinds::kind_of(&words)
+                .filter(|_| finding.as_ref().is_none_or(|found| found.verdict == Verdict::Allow));
+            // The reason of the command comes first where all of it is allowed.
+            finding = Some(match finding {
+                Some(before) => found.stricter(before),
+                None => found,
+            });
+        }
+        let text = simple.to_string();
+        self.push_kind_finding(text.trim(), finding.unwrap_or_else(|| PolicyFinding::allow("does nothing")), kind);
+    }
+
+    /// Scans a word and judges the lines in it.
+    fn evaluate_word(&mut self, raw: &str, scope: &ShellScope) -> ShellWord {
+        let scanned = self.scan_in_scope(raw, scope);
+        self.evaluate_substitutions(&scanned, scope);
+        scanned.word
+    }
+
+    /// `<(…)` and `>(…)` are the name of a pipe.
+    fn evaluate_process_substitution(
+        &mut self,
+        _kind: &ProcessSubstitutionKind,
+        command: &SubshellCommand,
+        scope: &ShellScope,
+    ) -> ShellWord {
+        self.evaluate_list(&command.list, &mut scope.clone());
+        ShellWord::field("<(…)", "", true, true)
+    }
+
+    /// The redirections of a compound command, which have no command of their own.
+    pub(crate) fn evaluate_redirections(&mut self, list: &[IoRedirect], scope: &ShellScope) {
+        for redirection in list {
+            let finding = self.evaluate_redirection(redirection, scope);
+            self.push_finding(redirection.to_string().trim(), finding);
+        }
+    }
+
+    fn evaluate_redirection(&mut self, redirection: &IoRedirect, scope: &ShellScope) -> PolicyFinding {
+        match redirection {
+            IoRedirect::File(_, kind, IoFileRedirectTarget::Filename(raw)) => {
+                self.evaluate_file_redirect(kind, raw, scope)
+            }
+            IoRedirect::File(_, _, IoFileRedirectTarget::Fd(_)) => PolicyFinding::allow("duplicates a descriptor"),
+            IoRedirect::File(_, kind, IoFileRedirectTarget::Duplicate(raw)) => {
+                let word = self.evaluate_word(&raw.value, scope);
+                let descriptor = |text: &str| {
+                    !text.is_empty() && text.strip_suffix('-').unwrap_or(text).bytes().all(|byte| byte.is_ascii_digit())
+                };
+                match word.known_text() {
+                    Some(text) if descriptor(text) => PolicyFinding::allow("duplicates a descriptor"),
+                    _ => PolicyFinding::ask(format!("{kind}{} may write a file", word.raw)),
+                }
+            }
+            IoRedirect::File(_, _, IoFileRedirectTarget::ProcessSubstitution(kind, command)) => {
+                self.evaluate_process_substitution(kind, command, scope);
+                PolicyFinding::allow("reads or writes a command that is judged")
+            }
+            IoRedirect::OutputAndError(raw, _) => self.evaluate_file_redirect(&IoFileRedirectKind::Write, raw, scope),
+            IoRedirect::HereString(_, raw) => {
+                let word = self.evaluate_word(&raw.value, scope);
+                match word.form {
+                    WordForm::Odd(odd) => PolicyFinding::ask(format!("{} holds {odd}", word.raw)),
+                    _ => PolicyFinding::allow("reads a text"),
+                }
+            }
+            IoRedirect::HereDocument(_, document) => {
+                if document.requires_expansion {
+                    // What a document expands is judged as what stands in double quotes.
+                    let quoted = format!("\"{}\"", document.doc.value.replace('"', "\\\""));
+                    let _judged = self.evaluate_word(&quoted, scope);
+                }
+                if self.has_certain_end(document) {
+                    return PolicyFinding::allow("reads a text");
+                }
+                PolicyFinding::ask("where a document in the line ends is not judged")
+            }
+        }
+    }
+
+    /// Whether where a document ends is beyond doubt: the only one of its line, between the line's first line feed and the first
+    /// line that is its plain mark.
+    fn has_certain_end(&self, document: &IoHereDocument) -> bool {
+        let mark = document.here_end.value.trim_matches(['\'', '"']);
+        let plain = !mark.is_empty() && mark.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+        let text = document.doc.value.as_str();
+        let still = !document.requires_expansion || !text.contains(['$', '`', '\\']);
+        let behind = self.text.split_once('\n').map(|(_, behind)| behind).unwrap_or_default();
+        let mut lines = behind.split_inclusive('\n');
+        let body: String = lines.by_ref().take_while(|line| line.trim_end_matches('\n') != mark).collect();
+        let first = self.text.lines().next().unwrap_or_default();
+        plain
+            && still
+            && !document.remove_tabs
+            && body == text
+            && first.matches("<<").count() == 1
+            && body.len() < behind.len()
+    }
+
+    fn evaluate_file_redirect(&mut self, kind: &IoFileRedirectKind, raw: &Raw, scope: &ShellScope) -> PolicyFinding {
+        let word = self.evaluate_word(&raw.value, scope);
+        if matches!(kind, IoFileRedirectKind::Read) {
+            self.note_dependencies(&[ShellWord::field("", "", false, false), word.clone()], scope);
+        }
+        let named = self.check_paths(std::slice::from_ref(&word), scope);
+        let finding = self.evaluate_redirect_target(kind, &word, scope);
+        match named {
+            Some(named) => finding.stricter(named),
+            None => finding,
+        }
+    }
+
+    fn evaluate_redirect_target(
+        &self,
+        kind: &IoFileRedirectKind,
+        word: &ShellWord,
+        scope: &ShellScope,
+    ) -> PolicyFinding {
+        match kind {
+            _ if word.known_text() == Some("/dev/null") => PolicyFinding::allow("discards"),
+            IoFileRedirectKind::Write if matches!(word.known_text(), Some("/dev/stdout" | "/dev/stderr")) => {
+                PolicyFinding::allow("prints")
+            }
+            IoFileRedirectKind::Read if self.zsh_range(word) => PolicyFinding::ask("a range of zsh"),
+            IoFileRedirectKind::Read if !matches!(word.form, WordForm::Glob(_)) => PolicyFinding::from(
+                check_readable(word, &scope.folder, &self.facts.root).map(|()| "reads a file".to_owned()),
+            ),
+            IoFileRedirectKind::Read => PolicyFinding::ask(format!("which file {} is, is not certain", word.raw)),
+            // A disk, or what the kernel and the machine are set by.
+            _ if ["/dev/", "/proc/", "/sys/", "/etc/", "/boot/"].iter().any(|place| word.text.starts_with(place)) => {
+                PolicyFinding::always_ask(format!("writes {} ({kind})", word.raw))
+            }
+            _ => PolicyFinding::ask(format!("writes {} ({kind})", word.raw)),
+        }
+    }
+
+    /// `<1-5>` is a pattern of zsh.
+    fn zsh_range(&self, word: &ShellWord) -> bool {
+        self.facts.shell == super::ShellKind::Zsh && word.text.starts_with(|c: char| c.is_ascii_digit() || c == '-')
+    }
+
+    /// `[[ … ]]`, whose numbers are arithmetic and whose names are looked up.
+    pub(crate) fn evaluate_extended_test(&mut self, test: &ExtendedTestExpr, scope: &ShellScope) {
+        match test {
+            ExtendedTestExpr::And(one, other) | ExtendedTestExpr::Or(one, other) => {
+                self.evaluate_extended_test(one, scope);
+                self.evaluate_extended_test(other, scope);
+            }
+            ExtendedTestExpr::Not(inner) | ExtendedTestExpr::Parenthesized(inner) => {
+                self.evaluate_extended_test(inner, scope)
+            }
+            ExtendedTestExpr::UnaryTest(predicate, raw) => {
+                let word = self.evaluate_word(&raw.value, scope);
+                let looked_up = matches!(
+                    predicate,
+                    UnaryPredicate::ShellVariableIsSetAndAssigned
+                        | UnaryPredicate::ShellVariableIsSetAndNameRef
+                        | UnaryPredicate::FdIsOpenTerminal
+                );
+                let finding = match word.form {
+                    WordForm::Odd(odd) => PolicyFinding::ask(format!("{} holds {odd}", word.raw)),
+                    _ if looked_up => PolicyFinding::ask(format!("looking up {} can run commands", word.raw)),
+                    _ => PolicyFinding::allow("only tests"),
+                };
+                self.push_finding(&format!("[[ {test} ]]"), finding);
+            }
+            ExtendedTestExpr::BinaryTest(predicate, left, right) => {
+                let (left, right) = (self.evaluate_word(&left.value, scope), self.evaluate_word(&right.value, scope));
+                let number = |word: &ShellWord| {
+                    word.known_text().is_some_and(|text| {
+                        let digits = text.strip_prefix('-').unwrap_or(text);
+                        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+                    }) || matches!(word.raw.as_str(), "$?" | "$#" | "\"$?\"" | "\"$#\"")
+                };
+                let arithmetic = matches!(
+                    predicate,
+                    BinaryPredicate::ArithmeticEqualTo
+                        | BinaryPredicate::ArithmeticNotEqualTo
+                        | BinaryPredicate::ArithmeticLessThan
+                        | BinaryPredicate::ArithmeticLessThanOrEqualTo
+                        | BinaryPredicate::ArithmeticGreaterThan
+                        | BinaryPredicate::ArithmeticGreaterThanOrEqualTo
+                );
+                let finding = match (left.form, right.form) {
+                    (WordForm::Odd(odd), _) | (_, WordForm::Odd(odd)) => PolicyFinding::ask(format!("it holds {odd}")),
+                    _ if arithmetic && !(number(&left) && number(&right)) => {
+                        PolicyFinding::ask("arithmetic can run commands")
+                    }
+                    _ => PolicyFinding::allow("only tests"),
+                };
+                self.push_finding(&format!("[[ {test} ]]"), finding);
+            }
+        }
+    }
+}

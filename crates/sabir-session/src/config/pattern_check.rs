@@ -1,0 +1,91 @@
+//! What a pattern cannot mean: a spelling that other programs understand and rules take for itself. It is refused, because a rule that
+//! silently means something else leaves open what it was written to close.
+
+/// Why a rule, as it stands in the configuration or behind a flag, cannot mean what it says; nothing of one that can.
+pub(super) fn rule_problem(rule: &str) -> Option<String> {
+    let rule = rule.trim();
+    match (rule.strip_prefix("path="), rule.strip_prefix("host=")) {
+        (Some(glob), _) => path_problem(glob.trim()),
+        (_, Some(host)) => host_problem(host.trim()),
+        (None, None) => None,
+    }
+}
+
+/// The same for the glob of a path.
+pub(super) fn path_problem(glob: &str) -> Option<String> {
+    if let Some(c) = glob.chars().find(|c| "?[]{}\\".contains(*c)) {
+        return Some(format!(
+            "`{c}` has no meaning in `{glob}`, where only `*` and `**` stand for other characters: write `*` in its place, or a rule \
+             for each name"
+        ));
+    }
+    if glob.starts_with('!') {
+        return Some(format!(
+            "`{glob}` cannot take back another rule: write only what it is to mean, or ./{glob} for a file of that name"
+        ));
+    }
+    let user = glob.strip_prefix('~').map(|rest| rest.split('/').next().unwrap_or_default());
+    user.filter(|user| !user.is_empty()).map(|user| {
+        format!(
+            "`~{user}` would be another user's home folder, which is not looked up: write the folder itself, as in /home/{user}, or \
+             ./{glob} for a file of that name"
+        )
+    })
+}
+
+/// The same for the name of a host.
+fn host_problem(host: &str) -> Option<String> {
+    let port = host.rsplit_once(':').is_some_and(|(_, behind)| !behind.ends_with(']'));
+    (port || host.contains(['*', '?', '/', '@'])).then(|| {
+        format!("`{host}` is no name of a host: write the whole name alone, such as docs.example.org, and a rule for each host")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rule_problem;
+
+    #[track_caller]
+    fn check(rule: &str, expected: Option<&str>) {
+        let found = rule_problem(rule);
+        match expected {
+            None => assert_eq!(found, None, "{rule}"),
+            Some(words) => assert!(found.as_ref().is_some_and(|found| found.contains(words)), "{rule}: {found:?}"),
+        }
+    }
+
+    #[test]
+    fn what_other_programs_understand() {
+        for rule in ["path=[a", "path=a]", "path=[ab].txt", "path=?.txt", "path=*.{pem,key}", "path=a\\*", " path= x[ "]
+        {
+            check(rule, Some("has no meaning in"));
+        }
+        check("path=~root/x", Some("write the folder itself, as in /home/root"));
+        check("path=~ada", Some("./~ada for a file of that name"));
+        check("path=!src/**", Some("cannot take back another rule"));
+        for rule in
+            ["host=*.example.org", "host=https://example.org", "host=example.org:443", "host=a@b", "host=[::1]:80"]
+        {
+            check(rule, Some("is no name of a host"));
+        }
+    }
+
+    #[test]
+    fn what_means_what_it_says() {
+        for rule in [
+            "path=~",
+            "path=~/.aws/",
+            "path=./~ada",
+            "path=**/*~",
+            "path=a!",
+            "path=a b",
+            "host=example.org",
+            "host=[::1]",
+        ] {
+            check(rule, None);
+        }
+        for rule in ["curl x?a=[1]", "find . -exec ls {} +", "kind=tests", "mcp=github/get_*"] {
+            check(rule, None);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Upkeep: processes that do not go on with the task, but have its context compacted, or go back on that.
+
+use std::collections::VecDeque;
+
+use sabir_agent::{ContextChange, Record, RecordStore, SummaryAuthor, Task, TaskEffect, TaskInput};
+use sabir_call::{Event, Model};
+
+use crate::laws::Law;
+use crate::model::SimulatedModel;
+use crate::sabotage::Sabotage;
+use crate::simulation_state::SimulationHandle;
+use crate::store::WatchedStore;
+
+/// Changes what the model sees of a task that was just opened, as far as the machine lets that happen.
+pub(crate) async fn run_compaction(
+    scene: &SimulationHandle,
+    task: &mut Task,
+    store: &mut WatchedStore,
+    model: &SimulatedModel,
+) {
+    let input = scene.with_state(|state| match state.rng.below(4) {
+        0 => TaskInput::Restore,
+        1 if state.witness.request_tracker.is_compacted() => TaskInput::Restore,
+        1 | 2 => TaskInput::Compact(SummaryAuthor::Sabir),
+        _ => TaskInput::Compact(SummaryAuthor::Model),
+    });
+    let promised = task.preview_compaction();
+    let mut effects = VecDeque::from(task.step(input));
+    while let Some(effect) = effects.pop_front() {
+        match effect {
+            TaskEffect::PersistRecord(record) => {
+                if store.append(&record).is_err() {
+                    return;
+                }
+                if let Record::Context(ContextChange::Compacted(compacted)) = &record
+                    && compacted.by == SummaryAuthor::Sabir
+                {
+                    let lies = scene.with_state(|state| state.sabotage == Some(Sabotage::PreviewOther));
+                    let kept = promised.as_ref().filter(|_| !lies).is_some_and(|promised| {
+                        (&promised.head, promised.before, promised.after)
+                            == (&compacted.head, compacted.before, compacted.after)
+                    });
+                    if !kept {
+                        scene.with_state(|state| {
+                            state.report_violation(Law::Restores, format!("{promised:?} became {compacted:?}"))
+                        });
+                    }
+                }
+            }
+            TaskEffect::RequestModel => {
+                let request = task.model_request();
+                let answer = model
+                    .stream_response(&request, &mut |event: Event<'_>| drop(task.step(TaskInput::ModelEvent(event))))
+                    .await;
+                drop(request);
+                effects.extend(task.step(answer.map_or_else(TaskInput::ModelFailed, |()| TaskInput::ModelFinished)));
+            }
+            other => {
+                scene.with_state(|state| state.report_violation(Law::Ends, format!("{other:?} while nothing goes on")))
+            }
+        }
+    }
+}

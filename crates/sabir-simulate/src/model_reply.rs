@@ -1,0 +1,294 @@
+//! What a simulated model says: words, calls of every quality, and how the answer ends.
+
+use sabir_agent::{Record, control};
+use sabir_call::{ModelErrorKind, StopReason, Usage};
+
+use crate::model::{draw_usage, stop_reason};
+use crate::request_checks::has_open_todos;
+use crate::simulated_tools::SIMULATED_TOOLS;
+use crate::simulation_state::SimulationState;
+use crate::witness::{CallQuality, WrittenCall};
+
+/// An answer to be.
+#[derive(Debug)]
+pub(crate) struct ModelReply {
+    pub(crate) parts: Vec<ModelReplyPart>,
+    pub(crate) end: ReplyEnd,
+    pub(crate) usage: Usage,
+}
+
+/// One thing that is said.
+#[derive(Debug)]
+pub(crate) enum ModelReplyPart {
+    Text(String),
+    Thought(String),
+    Call {
+        name: String,
+        id: Option<String>,
+        arguments: Vec<(&'static str, String)>,
+        /// Whether it is never closed.
+        cut: bool,
+    },
+}
+
+/// How an answer ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ReplyEnd {
+    Whole(StopReason),
+    FailedBefore(ModelErrorKind),
+    BrokenOff(ModelErrorKind),
+}
+
+/// What is wrong with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CallFlaw {
+    None,
+    Missing,
+    WrongType,
+    Unknown,
+    Misspelled,
+    Cut,
+    Doubled,
+}
+
+impl ModelReply {
+    pub(crate) fn breaks_off(&self) -> bool {
+        matches!(self.end, ReplyEnd::BrokenOff(_))
+    }
+
+    pub(crate) fn call_tokens(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            ModelReplyPart::Call { arguments, .. } => arguments.first().map(|(_, token)| token.as_str()),
+            _ => None,
+        })
+    }
+}
+
+/// Decides what the model says now.
+pub(crate) fn draw_reply(state: &mut SimulationState) -> ModelReply {
+    if state.rng.hits_permille(state.plan.model.trouble) && state.rng.below(2) == 0 {
+        state.counters.count_event("answers failed before");
+        let kind = state.rng.pick_one(
+            ModelErrorKind::Unavailable,
+            &[ModelErrorKind::RateLimited, ModelErrorKind::Unreachable, ModelErrorKind::Key, ModelErrorKind::TooLong],
+        );
+        return ModelReply { parts: Vec::new(), end: ReplyEnd::FailedBefore(kind), usage: Usage::default() };
+    }
+    let mut parts = Vec::new();
+    if state.rng.below(3) == 0 {
+        parts.push(ModelReplyPart::Thought("Let me think.".to_owned()));
+    }
+    if state.rng.below(2) == 0 {
+        parts.push(ModelReplyPart::Text("I shall do it.".to_owned()));
+    }
+    if state.rng.below(300) == 0 {
+        state.counters.count_event("answers refused");
+        parts.push(ModelReplyPart::Text("I must not.".to_owned()));
+        return ModelReply { parts, end: ReplyEnd::Whole(StopReason::Refused), usage: draw_usage(state) };
+    }
+    draw_calls(state, &mut parts);
+    let breaks = state.rng.hits_permille(state.plan.model.trouble);
+    let mut cut = parts.iter().any(|part| matches!(part, ModelReplyPart::Call { cut: true, .. }));
+    let end = if breaks {
+        state.counters.count_event("answers broken off");
+        parts.truncate(1 + state.rng.index(parts.len()));
+        if let Some(ModelReplyPart::Call { cut: last, .. }) = parts.last_mut()
+            && state.rng.below(2) == 0
+        {
+            *last = true;
+        }
+        let kinds = [ModelErrorKind::Unavailable, ModelErrorKind::Format];
+        ReplyEnd::BrokenOff(state.rng.pick_one(ModelErrorKind::Broken, &kinds))
+    } else {
+        let any = parts.iter().any(|part| matches!(part, ModelReplyPart::Call { .. }));
+        // What a provider says of it is no proof.
+        cut &= state.rng.below(2) == 0;
+        ReplyEnd::Whole(stop_reason(any, cut))
+    };
+    ModelReply { parts, end, usage: draw_usage(state) }
+}
+
+fn draw_calls(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
+    let wants_to_end = count_answers(state) as u64 >= u64::from(state.plan.model.length) && state.rng.below(10) < 7;
+    let most = state.rng.pick_one(1, &[1, 1, 2, 3, 5, 0]);
+    let (most, alone) = if wants_to_end { (most, state.rng.below(4) > 0) } else { (most, false) };
+    for _ in 0..if alone { 0 } else { most } {
+        let cut_before = matches!(parts.last(), Some(ModelReplyPart::Call { cut: true, .. }));
+        if cut_before {
+            break;
+        }
+        if state.rng.below(12) == 0 {
+            draw_control_call(state, control::FOLLOWUP_TOOL, "question", parts);
+        } else if state.rng.hits_permille(state.plan.model.delegates) && state.plan.terms.limits.subtasks.depth > 0 {
+            draw_control_call(state, control::NEW_TASK_TOOL, "message", parts);
+        } else if state.rng.hits_permille(state.plan.model.repeats) {
+            repeat_call(state, parts);
+        } else {
+            draw_tool_call(state, parts);
+        }
+    }
+    let cut_before = matches!(parts.last(), Some(ModelReplyPart::Call { cut: true, .. }));
+    if !cut_before && state.rng.hits_permille(state.plan.model.todos) {
+        draw_todos(state, wants_to_end, parts);
+    }
+    if !cut_before && (wants_to_end || state.rng.below(40) == 0) {
+        draw_control_call(state, control::COMPLETION_TOOL, "result", parts);
+        if state.rng.below(10) == 0 {
+            draw_tool_call(state, parts);
+        }
+    }
+    match parts.iter().filter(|part| matches!(part, ModelReplyPart::Call { .. })).count() {
+        0 => state.counters.count_event("answers without a call"),
+        1 => {}
+        _ => state.counters.count_event("answers of several calls"),
+    }
+    if parts.is_empty() {
+        parts.push(ModelReplyPart::Text("Well.".to_owned()));
+    }
+}
+
+fn count_answers(state: &SimulationState) -> usize {
+    state.witness.records.iter().filter(|record| matches!(record, Record::Answered(_))).count()
+}
+
+fn draw_control_call(state: &mut SimulationState, name: &str, argument: &'static str, parts: &mut Vec<ModelReplyPart>) {
+    let token = new_token(state);
+    push_control_call(state, (name, argument), token, parts);
+}
+
+fn push_control_call(
+    state: &mut SimulationState,
+    (name, argument): (&str, &'static str),
+    value: String,
+    parts: &mut Vec<ModelReplyPart>,
+) {
+    let id = new_id(state, parts);
+    record_written_call(state, &value, CallQuality::Good, 1);
+    parts.push(ModelReplyPart::Call { name: name.to_owned(), id, arguments: vec![(argument, value)], cut: false });
+}
+
+/// A list of todos, or what is none; done where the model wants to end.
+fn draw_todos(state: &mut SimulationState, done: bool, parts: &mut Vec<ModelReplyPart>) {
+    let token = new_token(state);
+    let list = match state.rng.below(6) {
+        0 => format!("{token} first this, then that"),
+        1 | 2 if !done => format!("[x] one\n[x] {token}"),
+        3 | 4 if !done => format!("[x] one\n[-] two\n  [ ] {token}"),
+        _ if done => format!("[x] all\n- [x] {token}"),
+        _ => format!("[ ] {token}\n[ ] more"),
+    };
+    let name = match list.starts_with('[') {
+        true if has_open_todos(control::TODO_LIST_TOOL, &list) => "todos left open",
+        true => "todos done",
+        false => "todos that are no list",
+    };
+    state.counters.count_event(name);
+    push_control_call(state, (control::TODO_LIST_TOOL, "todos"), list, parts);
+}
+
+/// One of the last calls that only looked, once more.
+fn repeat_call(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
+    let looks = |written: &WrittenCall| matches!(written.name, "look" | "list");
+    let mut all: Vec<_> = state.witness.written.iter().filter(|(_, written)| looks(written)).collect();
+    all.sort_by_key(|(_, written)| std::cmp::Reverse(written.number));
+    // Some models go round in a circle of two.
+    let back = if state.plan.model.length.is_multiple_of(2) { 0 } else { count_answers(state) % 2 };
+    let Some((token, name)) =
+        all.get(back).or(all.first()).map(|(token, written)| (String::clone(token), written.name))
+    else {
+        return draw_tool_call(state, parts);
+    };
+    state.counters.count_event("calls repeated");
+    let id = new_id(state, parts);
+    if let Some(written) = state.witness.written.get_mut(&token) {
+        written.times += 1;
+    }
+    state.trace_line(|| format!("the model writes {token} again"));
+    parts.push(ModelReplyPart::Call { name: name.to_owned(), id, arguments: vec![("path", token)], cut: false });
+}
+
+fn draw_tool_call(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
+    let at = state.rng.index(SIMULATED_TOOLS.len());
+    let name = SIMULATED_TOOLS.get(at).map_or("look", |(name, _)| *name);
+    // The forbidden one is rare.
+    let name = if name == "forbid" && state.rng.below(3) > 0 { "look" } else { name };
+    let (token, id) = (new_token(state), new_id(state, parts));
+    let flaw = draw_flaw(state);
+    let argument = if flaw == CallFlaw::Missing { "note" } else { "path" };
+    let mut arguments = vec![(argument, token.clone())];
+    let (mut name, mut quality, mut times) = (name.to_owned(), CallQuality::Good, 1);
+    match flaw {
+        CallFlaw::None => {}
+        CallFlaw::Missing => {
+            quality = CallQuality::Bad;
+            state.counters.count_event("calls missing an argument");
+        }
+        CallFlaw::WrongType => {
+            arguments.push(("count", "many".to_owned()));
+            quality = CallQuality::Bad;
+            state.counters.count_event("calls of a wrong type");
+        }
+        CallFlaw::Unknown => {
+            "teleport".clone_into(&mut name);
+            quality = CallQuality::Bad;
+            state.counters.count_event("calls of unknown tools");
+        }
+        CallFlaw::Misspelled => {
+            name = name.to_uppercase();
+            state.counters.count_event("calls misspelled");
+        }
+        CallFlaw::Cut => {
+            quality = CallQuality::Cut;
+            state.counters.count_event("calls cut");
+        }
+        CallFlaw::Doubled => {
+            times = 2;
+            state.counters.count_event("calls doubled");
+        }
+    }
+    record_written_call(state, &token, quality, times);
+    if flaw == CallFlaw::None
+        && let Some((name, _)) = SIMULATED_TOOLS.get(at).filter(|(known, _)| *known == name)
+        && let Some(written) = state.witness.written.get_mut(&token)
+    {
+        written.name = name;
+    }
+    for _ in 0..times {
+        let (name, id, arguments) = (name.clone(), id.clone(), arguments.clone());
+        parts.push(ModelReplyPart::Call { name, id, arguments, cut: flaw == CallFlaw::Cut });
+    }
+}
+
+fn draw_flaw(state: &mut SimulationState) -> CallFlaw {
+    if !state.rng.hits_permille(state.plan.model.bad_calls) {
+        return CallFlaw::None;
+    }
+    let others =
+        [CallFlaw::WrongType, CallFlaw::Unknown, CallFlaw::Misspelled, CallFlaw::Cut, CallFlaw::Cut, CallFlaw::Doubled];
+    state.rng.pick_one(CallFlaw::Missing, &others)
+}
+
+/// Ends in a dot, so that no part of one is another.
+fn new_token(state: &SimulationState) -> String {
+    format!("t{}.", state.witness.written.len())
+}
+
+fn new_id(state: &mut SimulationState, parts: &[ModelReplyPart]) -> Option<String> {
+    match state.rng.below(3) {
+        0 => None,
+        1 => Some(format!("native-{}", state.witness.written.len())),
+        _ => {
+            state.counters.count_event("ids used again");
+            Some(format!("call_{}", parts.len()))
+        }
+    }
+}
+
+fn record_written_call(state: &mut SimulationState, token: &str, quality: CallQuality, times: u32) {
+    let spelling = if state.plan.model.prompted { "calls prompted" } else { "calls native" };
+    state.counters.add_events("calls written", u64::from(times));
+    state.counters.add_events(spelling, u64::from(times));
+    state.trace_line(|| format!("the model writes {token} {quality:?} {times}"));
+    let number = state.witness.written.len();
+    state.witness.written.insert(token.to_owned(), WrittenCall { quality, times, number, ..WrittenCall::default() });
+}

@@ -1,0 +1,310 @@
+//! What the model reads: the laws of a request, held against what was said and sent before.
+//!
+//! Nothing here asks the machine. What must stand in a request follows from the records as they were acknowledged, and from the
+//! requests that went out.
+
+use sabir_agent::{Delivery, Record, control};
+use sabir_call::{History, Message, MessagePart, Request, Role, ToolResultStatus};
+
+use crate::history;
+use crate::laws::{Law, Violation};
+use crate::plan::{SYSTEM_PROMPT, rule_text};
+use crate::sabotage::Sabotage;
+use crate::simulation_state::SimulationState;
+use crate::witness::Witness;
+
+/// What was said and sent.
+#[derive(Debug, Default)]
+pub(crate) struct RequestTracker {
+    /// What the user said, in the order of the records.
+    kept: Vec<String>,
+    /// What they said to a request that was made already: it is read behind the answer.
+    later: Vec<String>,
+    /// Whether a request was made and has no answer.
+    pub(crate) waits: bool,
+    /// Of these: what stands in no request yet.
+    pub(crate) unread: Vec<String>,
+    /// What the user said before they accepted a completion.
+    settled: Vec<String>,
+    /// The list of todos, while something in it is not done.
+    pub(crate) todos: String,
+    /// The last request.
+    sent: Option<SentRequest>,
+    /// The last one before each compaction.
+    before: Vec<Option<SentRequest>>,
+    /// Whether a compaction was undone since the last request.
+    restored: bool,
+    /// The version of the rule in the folder.
+    pub(crate) version: u32,
+    /// The tokens of the last request, roughly.
+    pub(crate) asked: u64,
+}
+
+#[derive(Debug, Clone)]
+struct SentRequest {
+    /// The instructions, unless they may have changed since.
+    system: Option<String>,
+    messages: History,
+}
+
+/// A request as it is looked at.
+struct SeenRequest {
+    system: String,
+    messages: Vec<Message>,
+}
+
+fn new_violation(law: Law, seen: impl Into<String>) -> Result<(), Violation> {
+    Err(Violation { law, seen: seen.into() })
+}
+
+impl RequestTracker {
+    /// A record says that the user said that.
+    pub(crate) fn record_words(&mut self, text: &str, when: Delivery) -> Result<(), Violation> {
+        let list = if self.waits { &mut self.later } else { &mut self.kept };
+        list.push(text.to_owned());
+        if !self.settled.iter().any(|settled| settled == text) {
+            self.unread.push(text.to_owned());
+        }
+        if self.waits == (when == Delivery::Later) {
+            Ok(())
+        } else {
+            new_violation(Law::WordsKept, format!("{text:?} is {when:?}"))
+        }
+    }
+
+    /// The answer is there, or will not come.
+    pub(crate) fn end_request(&mut self) {
+        self.waits = false;
+        self.kept.append(&mut self.later);
+    }
+
+    /// The user accepts a completion, whatever they said before.
+    pub(crate) fn accept_words<'a>(&mut self, said: impl Iterator<Item = &'a String>) {
+        self.unread.clear();
+        self.settled.extend(said.cloned());
+    }
+
+    pub(crate) fn record_compaction(&mut self) {
+        let mut sent = self.sent.take();
+        // A new beginning tells what is in the folder now.
+        sent.iter_mut().for_each(|sent| sent.system = None);
+        self.before.push(sent);
+    }
+
+    pub(crate) fn record_restore(&mut self) {
+        self.sent = self.before.pop().flatten();
+        self.restored = true;
+    }
+
+    /// Whether a compaction holds.
+    pub(crate) fn is_compacted(&self) -> bool {
+        !self.before.is_empty()
+    }
+
+    /// What was sent before is the beginning of it.
+    fn check_prefix(&self, seen: &SeenRequest) -> Result<(), Violation> {
+        let law = if self.restored { Law::Restores } else { Law::Prefix };
+        let Some(SentRequest { system, messages }) = &self.sent else { return Ok(()) };
+        if system.as_ref().is_some_and(|system| *system != seen.system) {
+            return new_violation(law, format!("the instructions were {system:?} and are {:?}", seen.system));
+        }
+        let Some((last, whole)) = messages.split_last() else { return Ok(()) };
+        let grown = seen.messages.get(whole.len()).filter(|message| message.role == last.role);
+        let kept = grown.is_some_and(|message| message.parts.starts_with(&last.parts));
+        if kept && seen.messages.starts_with(whole) {
+            return Ok(());
+        }
+        new_violation(law, format!("{messages:?} was sent before {:?}", seen.messages))
+    }
+
+    /// All that the user said stands there, in its order.
+    fn check_words(&self, seen: &SeenRequest) -> Result<(), Violation> {
+        let texts = || user_texts(&seen.messages).filter(|text| self.kept.iter().any(|kept| kept == text));
+        if !self.is_compacted() && !texts().eq(self.kept.iter().map(String::as_str)) {
+            let read: Vec<_> = texts().collect();
+            return new_violation(Law::WordsKept, format!("the user said {:?}, the model reads {read:?}", self.kept));
+        }
+        let stands = |words: &&String| self::user_texts(&seen.messages).any(|text| text.contains(words.as_str()));
+        match self.kept.iter().find(|words| !stands(words)) {
+            Some(words) => new_violation(Law::WordsKept, format!("the model does not read {words:?}")),
+            None => Ok(()),
+        }
+    }
+
+    /// What must never be put in other words stands there as it is.
+    fn check_verbatim(&self, seen: &SeenRequest, prompt: &str) -> Result<(), Violation> {
+        let first = seen.messages.first().and_then(|message| message.parts.first());
+        if first != Some(&MessagePart::text(prompt)) || !seen.system.starts_with(SYSTEM_PROMPT) {
+            return new_violation(Law::Verbatim, format!("{:?} begins with {first:?}", seen.system));
+        }
+        let rule = rule_text(self.version);
+        if !seen.system.contains(&rule) && !user_texts(&seen.messages).any(|text| text.contains(&rule)) {
+            return new_violation(Law::Verbatim, format!("{rule:?} is not told"));
+        }
+        let stands = user_texts(&seen.messages).any(|text| text.contains(&self.todos));
+        let lists = seen.messages.iter().flat_map(Message::calls);
+        let mut lists = lists.filter_map(|call| call.arguments.get("todos")).filter_map(|list| list.as_str());
+        if self.todos.is_empty() || stands || lists.any(|list| list == self.todos) {
+            return Ok(());
+        }
+        new_violation(Law::Verbatim, format!("the todos {:?} are not there", self.todos))
+    }
+}
+
+/// What the model is asked: is it what it must be, and may it be asked at all?
+pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
+    let (witness, sabotage) = (&mut state.witness, state.sabotage);
+    let mut seen = SeenRequest { system: request.system.clone(), messages: request.messages.to_vec() };
+    if let Some(sabotage) = sabotage {
+        tamper_request(sabotage, &witness.request_tracker, &mut seen);
+    }
+    let reading = &witness.request_tracker;
+    let checked = history::check_history(&seen.messages)
+        .and_then(|()| reading.check_prefix(&seen))
+        .and_then(|()| reading.check_words(&seen))
+        .and_then(|()| reading.check_verbatim(&seen, &state.plan.prompt))
+        .and_then(|()| check_limits(witness));
+    let reading = &mut witness.request_tracker;
+    reading.asked = estimate_tokens(request);
+    reading.unread.retain(|words| reading.later.contains(words));
+    reading.restored = false;
+    reading.sent = Some(SentRequest { system: Some(request.system.clone()), messages: request.messages.clone() });
+    let short = reading.is_compacted();
+    state.record_check(checked);
+    if short {
+        state.counters.count_event("requests of a shortened history");
+    }
+    if let Some(turns) = state.task_tree.exhausted_turns() {
+        state.report_violation(Law::Limits, format!("a model of the family is asked after {turns} turns"));
+    }
+    let late = state.plan.terms.time.is_some_and(|time| {
+        let most = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        state.elapsed_millis().saturating_sub(state.witness.life.began) > most
+    });
+    if late && sabotage != Some(Sabotage::NeverStop) {
+        state.report_violation(Law::Limits, "the model is asked after the time was up");
+    }
+}
+
+/// Whether the limits allow another turn.
+fn check_limits(witness: &Witness) -> Result<(), Violation> {
+    let limits = &witness.terms.limits;
+    let records = witness.records.get(witness.life.from..).unwrap_or_default();
+    let turns = |record: &Record| match record {
+        Record::Answered(_) => 1,
+        Record::Subtask { ended: Some(end), .. } => end.turns,
+        _ => 0,
+    };
+    let turns: u32 = records.iter().map(turns).sum();
+    if limits.turns.is_some_and(|most| turns >= most) {
+        return new_violation(Law::Limits, format!("the model is asked again after {turns} turns"));
+    }
+    let (mut tokens, mut nanos) = (0, 0);
+    for (usage, estimate, cost) in records.iter().filter_map(usage_charge) {
+        tokens += estimate.input.or(usage.input).unwrap_or(0) + estimate.output.or(usage.output).unwrap_or(0);
+        nanos += cost.known.as_nanos();
+    }
+    if limits.tokens.is_some_and(|most| tokens >= most) {
+        return new_violation(Law::Limits, format!("the model is asked again after {tokens} tokens"));
+    }
+    if limits.cost.is_some_and(|most| nanos >= most.as_nanos()) {
+        return new_violation(Law::Limits, format!("the model is asked again after {nanos} nanodollars"));
+    }
+    let again = equal_calls(witness, records);
+    if again >= limits.cycles {
+        return new_violation(Law::Limits, format!("the model is asked again after {again} equal calls"));
+    }
+    Ok(())
+}
+
+type UsageCharge<'a> = (sabir_call::Usage, sabir_call::Usage, sabir_call::Cost);
+
+fn usage_charge(record: &Record) -> Option<UsageCharge<'_>> {
+    match record {
+        Record::Answered(answered) => Some((answered.usage, answered.estimate, answered.cost)),
+        Record::Failed(failed) => Some((failed.usage, failed.estimate, failed.cost)),
+        Record::Context(sabir_agent::ContextChange::Compacted(compacted)) => {
+            Some((compacted.usage, compacted.estimate, compacted.cost))
+        }
+        Record::Subtask { ended: Some(end), .. } => Some((end.usage, end.estimate, end.cost)),
+        _ => None,
+    }
+}
+
+/// How many of the last calls were the same with the same result, since the user said something.
+fn equal_calls(witness: &Witness, records: &[Record]) -> u32 {
+    let mut last = None;
+    let mut times = 0;
+    for record in records.iter().rev() {
+        match record {
+            Record::Said { by: sabir_agent::MessageAuthor::User, .. } => break,
+            Record::Result(result) if result.ending != ToolResultStatus::Interrupted => {
+                let call = witness.calls.get(&result.id);
+                let ran = matches!(result.ending, ToolResultStatus::Done | ToolResultStatus::Failed);
+                let told = if ran { result.content.as_str() } else { "" };
+                let this = call.map(|call| (&call.name, &call.arguments, result.ending, told));
+                if last.is_some_and(|last| last != this) {
+                    break;
+                }
+                last = Some(this);
+                times += 1;
+            }
+            _ => {}
+        }
+    }
+    times
+}
+
+fn user_texts(messages: &[Message]) -> impl Iterator<Item = &str> {
+    let told = messages.iter().filter(|message| message.role == Role::User).flat_map(|message| &message.parts);
+    told.filter_map(|part| if let MessagePart::Text { text } = part { Some(text.as_str()) } else { None })
+}
+
+fn estimate_tokens(request: &Request) -> u64 {
+    let part = |part: &MessagePart| match part {
+        MessagePart::Text { text } | MessagePart::Thought { text, .. } => text.len(),
+        MessagePart::Result(result) => result.content.len(),
+        _ => 20,
+    };
+    let bytes: usize = request.messages.iter().flat_map(|message| &message.parts).map(part).sum();
+    u64::try_from((bytes + request.system.len()) / 4).unwrap_or(u64::MAX)
+}
+
+/// Shows the laws another request than the one that was sent.
+fn tamper_request(sabotage: Sabotage, reading: &RequestTracker, seen: &mut SeenRequest) {
+    let messages = &mut seen.messages;
+    match sabotage {
+        Sabotage::LoseResult => messages.iter_mut().for_each(|message| {
+            if let Some(at) = message.parts.iter().position(|part| matches!(part, MessagePart::Result(_))) {
+                message.parts.remove(at);
+            }
+        }),
+        Sabotage::SwapResults => messages.iter_mut().for_each(|message| {
+            let results = message.parts.iter().take_while(|part| matches!(part, MessagePart::Result(_))).count();
+            message.parts.get_mut(..results).unwrap_or_default().reverse();
+        }),
+        Sabotage::PutWordsFirst => {
+            let last = messages.last_mut().filter(|message| message.parts.len() > 1);
+            let said = last.and_then(|message| message.parts.pop_if(|part| matches!(part, MessagePart::Text { .. })));
+            if let (Some(first), Some(said)) = (messages.first_mut(), said) {
+                first.parts.insert(1.min(first.parts.len()), said);
+            }
+        }
+        Sabotage::ForgetInstructions if reading.is_compacted() => seen.system = "Be long.".to_owned(),
+        Sabotage::ForgetTodos if reading.is_compacted() => {
+            let head = messages.iter_mut().take(1).flat_map(|message| &mut message.parts);
+            head.filter(|part| matches!(part, MessagePart::Text { text } if text.contains("<todos>"))).for_each(
+                |part| {
+                    *part = MessagePart::text("There is a list.");
+                },
+            );
+        }
+        Sabotage::RestoreLess if reading.restored => messages.truncate(1),
+        _ => {}
+    }
+}
+
+/// The name of the call that lists todos, and whether something in such a list is not done.
+pub(crate) fn has_open_todos(name: &str, list: &str) -> bool {
+    name == control::TODO_LIST_TOOL && list.lines().any(|line| line.starts_with("[ ]") || line.starts_with("[-]"))
+}

@@ -1,0 +1,341 @@
+//! Tools at work in a simulated world, and what they check when they begin and when they change something.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sabir_agent::{
+    CallArguments, CallPermit, Preconditions, ProgressSink, Tool, ToolOutput, ToolRegistry, ToolWork, control,
+};
+use sabir_call::{CallId, ToolError, ToolSpec};
+use sabir_policy::Access;
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::laws::{Law, Violation};
+use crate::plan::{ALLOWED_HOST, CHECK_PATH, FORBIDDEN_HOST, TaskPlan};
+use crate::sabotage::Sabotage;
+use crate::simulation_state::{KeyCounts, SimulationHandle, SimulationState, StuckReason};
+use crate::witness::{CallQuality, Witness, call_token};
+
+/// The tools: their names, and whether they only read.
+pub(crate) const SIMULATED_TOOLS: [(&str, bool); 5] =
+    [("look", true), ("list", true), ("touch", false), ("fetch", false), ("forbid", false)];
+
+/// What runs, and what was changed.
+#[derive(Debug, Default)]
+pub(crate) struct ToolActivity {
+    /// In the order in which they began, with whether they only read.
+    running: Vec<(CallId, bool)>,
+    /// Changes, by call, over all lives.
+    effects: KeyCounts<CallId>,
+    /// Runs in this life.
+    begun: KeyCounts<CallId>,
+    /// The completions whose check succeeded.
+    passed: BTreeSet<CallId>,
+}
+
+/// A tool of the simulated world.
+struct SimulatedTool {
+    scene: SimulationHandle,
+    name: &'static str,
+    reads: bool,
+    /// Whether it says that it only reads.
+    said_to_read: bool,
+}
+
+/// What a tool does this time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ToolBehavior {
+    Succeeds,
+    Fails,
+    Hangs,
+    Breaks,
+}
+
+/// Says that a call is no longer at work, however that came.
+struct RunGuard {
+    scene: SimulationHandle,
+    call: CallId,
+    ended: bool,
+    changed: bool,
+    /// Whether it is the check of a completion.
+    checks: bool,
+}
+
+/// The tools of a task.
+///
+/// # Errors
+/// None that could happen: the specs are fixed.
+pub(crate) fn base_registry(
+    scene: &SimulationHandle,
+    subtasks: Option<Arc<dyn Tool>>,
+) -> Result<ToolRegistry, ToolError> {
+    let lies = scene.with_state(|state| state.sabotage == Some(Sabotage::CallWritesReads));
+    let worker = |(name, reads)| {
+        let said_to_read = reads || lies;
+        Arc::new(SimulatedTool { scene: scene.clone(), name, reads, said_to_read }) as Arc<dyn Tool>
+    };
+    ToolRegistry::new(SIMULATED_TOOLS.into_iter().map(worker).chain(subtasks).collect())
+}
+
+impl ToolActivity {
+    pub(crate) fn begin_process(&mut self) {
+        self.running.clear();
+        self.begun.clear();
+    }
+
+    /// Whether the check of that completion succeeded.
+    pub(crate) fn has_passed(&self, id: &CallId) -> bool {
+        self.passed.contains(id)
+    }
+
+    /// Whether any tool runs.
+    pub(crate) fn is_any_running(&self) -> bool {
+        !self.running.is_empty()
+    }
+}
+
+impl Tool for SimulatedTool {
+    fn spec(&self) -> ToolSpec {
+        let schema = json!({"type": "object", "required": ["path"], "additionalProperties": false, "properties": {
+            "path": {"type": "string"}, "note": {"type": "string"}, "count": {"type": "integer"},
+        }});
+        ToolSpec::new(self.name, "", schema)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.said_to_read
+    }
+
+    fn call_access(&self, arguments: &CallArguments) -> Access {
+        let path = call_token(arguments);
+        self.scene.with_state(|state| {
+            state.on_event(|| format!("weigh {} {path}", self.name));
+            if state.rng.hits_permille(state.plan.tool_trouble / 20) {
+                state.counters.count_event("accesses invalid");
+                return Access::Invalid { reason: "this is no path".to_owned() };
+            }
+            match self.name {
+                _ if state.sabotage == Some(Sabotage::HideAccess) => Access::Nothing,
+                "touch" => Access::Write { path, protected: None },
+                "fetch" => Access::Fetch { url: format!("https://{ALLOWED_HOST}/{path}") },
+                "forbid" => Access::Fetch { url: format!("https://{FORBIDDEN_HOST}/{path}") },
+                _ => Access::Read { path, outside: false },
+            }
+        })
+    }
+
+    fn preconditions(&self, _: &CallArguments) -> Preconditions {
+        let mut bound = Preconditions::default();
+        self.scene.with_state(|state| {
+            let moved = state.rng.hits_permille(state.plan.tool_trouble / 20);
+            if moved {
+                state.counters.count_event("things moved");
+            }
+            bound.insert("the file", if moved { "changed" } else { "as it was" });
+        });
+        bound
+    }
+
+    fn run<'a>(
+        &'a self,
+        permit: &'a CallPermit,
+        arguments: &'a CallArguments,
+        progress: ProgressSink<'a>,
+    ) -> ToolWork<'a> {
+        Box::pin(async move {
+            let path = call_token(arguments);
+            let temper = self.scene.with_state(|state| begin_run(state, &permit.call, &path, self.reads));
+            let (scene, call, checks) = (self.scene.clone(), permit.call.clone(), path == CHECK_PATH);
+            let mut work = RunGuard { scene, call, ended: false, changed: false, checks };
+            sleep(self.scene.with_state(draw_pause)).await;
+            progress("working\n");
+            if temper != ToolBehavior::Fails {
+                self.scene.with_state(|state| apply_effect(state, &permit.call, &path));
+                work.changed = true;
+            }
+            sleep(self.scene.with_state(draw_pause)).await;
+            work.ended = temper != ToolBehavior::Hangs;
+            match temper {
+                ToolBehavior::Hangs => std::future::pending().await,
+                // Unwinds without a word on the terminal.
+                ToolBehavior::Breaks => std::panic::resume_unwind(Box::new("the tool broke down")),
+                _ => {}
+            }
+            self.scene.with_state(|state| finish_run(state, &work, &path, temper))
+        })
+    }
+}
+
+/// What a tool says in the end: to the same call the same, where nothing goes wrong.
+fn finish_run(state: &mut SimulationState, work: &RunGuard, path: &str, temper: ToolBehavior) -> ToolOutput {
+    if work.checks && temper != ToolBehavior::Fails && !state.has_crashed() {
+        state.witness.tools.passed.insert(work.call.clone());
+    }
+    let number: usize = path.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0);
+    let long = if state.plan.terms.room.is_some() { number * 371 % 2500 } else { 0 };
+    match temper {
+        ToolBehavior::Fails => ToolOutput::failed("It did not work."),
+        _ => ToolOutput::done(format!("It is done.{}", "\nA line of output.".repeat(long / 18))),
+    }
+}
+
+/// How long a piece of work takes.
+fn draw_pause(state: &mut SimulationState) -> Duration {
+    let most = state.rng.pick_one(3, &[0, 50, 1_000, 60_000]);
+    Duration::from_millis(state.rng.below(most))
+}
+
+fn begin_run(state: &mut SimulationState, id: &CallId, path: &str, reads: bool) -> ToolBehavior {
+    state.moment.checking |= path == CHECK_PATH;
+    state.perhaps_tell(path == CHECK_PATH);
+    state.on_event(|| format!("run {id} {path}"));
+    if state.has_crashed() {
+        return ToolBehavior::Hangs;
+    }
+    state.counters.count_event("calls run");
+    if state.witness.tools.is_any_running() && reads {
+        state.counters.count_event("reads at once");
+    }
+    let checked = check_may_begin(&mut state.witness, &state.plan, id, path, reads);
+    state.record_check(checked);
+    state.witness.tools.running.push((id.clone(), reads));
+    if path == CHECK_PATH {
+        state.counters.count_event("checks");
+        if state.rng.below(3) == 0 {
+            state.counters.count_event("checks failed");
+            return ToolBehavior::Fails;
+        }
+    }
+    if !state.rng.hits_permille(state.plan.tool_trouble) {
+        return ToolBehavior::Succeeds;
+    }
+    let temper =
+        state.rng.pick_one(ToolBehavior::Fails, &[ToolBehavior::Fails, ToolBehavior::Breaks, ToolBehavior::Hangs]);
+    match temper {
+        ToolBehavior::Fails => state.counters.count_event("tools failed"),
+        ToolBehavior::Breaks => state.counters.count_event("tools broke down"),
+        ToolBehavior::Hangs => {
+            state.counters.count_event("tools hung");
+            state.mark_stuck(StuckReason::Tool);
+        }
+        ToolBehavior::Succeeds => {}
+    }
+    temper
+}
+
+/// Whether a call may begin to run.
+fn check_may_begin(
+    witness: &mut Witness,
+    plan: &TaskPlan,
+    id: &CallId,
+    path: &str,
+    reads: bool,
+) -> Result<(), Violation> {
+    let broken = |law, seen: String| Err(Violation { law, seen: format!("{id} ({path}) {seen}") });
+    let Some(call) = witness.calls.get(id).cloned() else {
+        return broken(Law::NeverRuns, "runs and no answer on record holds it".to_owned());
+    };
+    if !call.begun {
+        return broken(Law::RecordFirst, "runs and no record says so".to_owned());
+    }
+    if call.result.is_some() {
+        return broken(Law::OneEffect, "runs after its result".to_owned());
+    }
+    if call.name == control::COMPLETION_TOOL {
+        if path != CHECK_PATH || !plan.terms.check {
+            return broken(Law::NeverRuns, "runs for a completion".to_owned());
+        }
+        return check_order(witness, id, reads);
+    }
+    if call.token != path {
+        return broken(Law::NeverRuns, format!("is on record with {}", call.token));
+    }
+    let quality = witness.written.get(path).copied();
+    match quality {
+        None => return broken(Law::NeverRuns, "was never written like this".to_owned()),
+        Some(written) if written.quality != CallQuality::Good || !call.passed => {
+            return broken(Law::NeverRuns, format!("was written as {:?}", written.quality));
+        }
+        Some(written) if written.runs >= written.times => {
+            return broken(Law::OneEffect, format!("was written {} times and runs once more", written.times));
+        }
+        Some(written) if written.runs >= written.delivered => {
+            return broken(Law::NeverRuns, "is of an unfinished answer".to_owned());
+        }
+        Some(_) => {}
+    }
+    if let Some(written) = witness.written.get_mut(path) {
+        written.runs += 1;
+    }
+    let user = &witness.user;
+    let held = |rule: &str| user.always.iter().any(|held| held == rule);
+    let allowed = match call.name.as_str() {
+        "forbid" => false,
+        "touch" => plan.terms.edits || held("edits") || user.yes.contains(id),
+        "fetch" => held(&format!("host={ALLOWED_HOST}")) || user.yes.contains(id),
+        _ => true,
+    };
+    if !allowed || call.denied || user.no.contains(id) {
+        return broken(Law::Allowed, "runs and nobody allowed it".to_owned());
+    }
+    check_order(witness, id, reads)
+}
+
+fn check_order(witness: &mut Witness, id: &CallId, reads: bool) -> Result<(), Violation> {
+    let begun = witness.tools.begun.entry(id.clone()).or_default();
+    *begun += 1;
+    if *begun > 1 {
+        return Err(Violation { law: Law::OneEffect, seen: format!("{id} runs twice") });
+    }
+    let broken = |seen: String| Err(Violation { law: Law::WritesInOrder, seen: format!("{id} {seen}") });
+    let running = &witness.tools.running;
+    if let Some((other, _)) = running.iter().find(|(_, other)| !other || !reads) {
+        return broken(format!("runs beside {other}"));
+    }
+    match witness.open_before(id).find(|_| !reads) {
+        Some(other) => broken(format!("writes before {other} has its result")),
+        None => Ok(()),
+    }
+}
+
+fn apply_effect(state: &mut SimulationState, id: &CallId, path: &str) {
+    state.on_event(|| format!("change {id} {path}"));
+    if state.has_crashed() {
+        return;
+    }
+    let times = if state.sabotage == Some(Sabotage::RepeatEffect) { 2 } else { 1 };
+    state.counters.count_event("side effects");
+    let effects = state.witness.tools.effects.entry(id.clone()).or_default();
+    *effects += times;
+    let effects = *effects;
+    if effects > 1 {
+        state.report_violation(Law::OneEffect, format!("{id} ({path}) changed something {effects} times"));
+    }
+    if state.witness.call_result(id).is_some() {
+        state.report_violation(Law::OneEffect, format!("{id} ({path}) changed something after its result"));
+    }
+}
+
+impl Drop for RunGuard {
+    fn drop(&mut self) {
+        self.scene.with_state(|state| {
+            state.moment.checking &= !self.checks;
+            if !self.ended && !state.has_crashed() {
+                state.counters.count_event("tools dropped");
+                if self.changed {
+                    state.counters.count_event("dropped after the effect");
+                }
+            }
+            let running = &mut state.witness.tools.running;
+            let at = running.iter().position(|(call, _)| *call == self.call);
+            if self.ended && at.is_some_and(|at| at > 0) {
+                state.counters.count_event("ends out of order");
+            }
+            if let Some(at) = at {
+                running.remove(at);
+            }
+        });
+    }
+}

@@ -1,0 +1,71 @@
+//! A server of fixed pages on this machine: for whatever is looked at with GET.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A page: its path, its status, its body. A body of `None` never comes.
+pub type StaticPage = (&'static str, u16, Option<String>);
+
+/// Serves pages until it is dropped. A path without a page gets 404.
+#[derive(Debug)]
+pub struct PageServer {
+    address: SocketAddr,
+    stopped: Arc<AtomicBool>,
+}
+
+impl PageServer {
+    /// Starts on a free port of the loopback interface.
+    ///
+    /// # Errors
+    /// If no port can be had.
+    pub fn start(pages: Vec<StaticPage>) -> io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let address = listener.local_addr()?;
+        let over = Arc::new(AtomicBool::new(false));
+        let (ended, pages) = (Arc::clone(&over), Arc::new(pages));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if ended.load(Ordering::SeqCst) {
+                    return;
+                }
+                let pages = Arc::clone(&pages);
+                std::thread::spawn(move || _ = serve_page(&stream, &pages));
+            }
+        });
+        Ok(Self { address, stopped: over })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for PageServer {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        // Wakes the listener, which sees that it is over.
+        _ = TcpStream::connect(self.address);
+    }
+}
+
+fn serve_page(mut stream: &TcpStream, pages: &[StaticPage]) -> io::Result<()> {
+    let mut lines = BufReader::new(stream).lines();
+    let first = lines.next().transpose()?.unwrap_or_default();
+    while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
+    let path = first.split(' ').nth(1).unwrap_or_default();
+    let missing = Some("no such page".to_owned());
+    let found = pages.iter().find(|(known, ..)| *known == path);
+    let (status, body) = found.map_or((404, &missing), |(_, status, body)| (*status, body));
+    let Some(body) = body else {
+        std::thread::sleep(Duration::from_secs(5));
+        return Ok(());
+    };
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status} page\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body.as_bytes())
+}

@@ -1,0 +1,381 @@
+//! A provider on this machine: HTTP/1.1 with keep-alive, every wire, and every misbehaviour of [`ScriptedFault`].
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sabir_call::MessagePart;
+use sabir_wire::{DecodedRequest, ProviderError, RequestError, Wire};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::script::{ProviderReply, ReplyScript, ScriptedFault};
+
+/// The most bytes of a request's head, and of its body.
+const MAX_HEAD: usize = 64 << 10;
+const MAX_BODY: usize = 64 << 20;
+
+/// A provider that follows a script. It ends when it is dropped.
+#[derive(Debug)]
+pub struct ScriptedProvider {
+    address: SocketAddr,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
+    flooded_bytes: Arc<AtomicU64>,
+    abandoned: AbandonedRequests,
+    accepting: JoinHandle<()>,
+}
+
+/// The last words of requests whose client left before its answer was over.
+type AbandonedRequests = Arc<Mutex<Vec<String>>>;
+
+/// Where a client learns which requests were left: a JSON list.
+const ABANDONED_PATH: &str = "/left";
+
+/// A request that the provider got.
+#[derive(Debug, Clone)]
+pub struct ReceivedRequest {
+    /// Which connection it came on, counted from 0.
+    pub connection: usize,
+    /// The path, with the query.
+    pub path: String,
+    /// The headers, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body; JSON `null` if it is none.
+    pub body: Value,
+    /// The wire, by the path.
+    pub wire: Option<Wire>,
+    /// The body as a request.
+    pub incoming: Option<Result<DecodedRequest, RequestError>>,
+}
+
+impl ReceivedRequest {
+    /// The text of the last message, where there is one.
+    pub fn last_text(&self) -> String {
+        let incoming = self.incoming.as_ref().and_then(|incoming| incoming.as_ref().ok());
+        let parts = incoming.and_then(|incoming| incoming.request.messages.last()).map_or(&[][..], |last| &last.parts);
+        parts
+            .iter()
+            .filter_map(|part| if let MessagePart::Text { text } = part { Some(text.as_str()) } else { None })
+            .collect()
+    }
+
+    /// A header's value.
+    pub fn header_value(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl ScriptedProvider {
+    /// Starts one on a free port of the loopback interface.
+    ///
+    /// # Errors
+    /// If no port can be had.
+    pub async fn start(script: ReplyScript) -> io::Result<Self> {
+        Self::start_on(script, 0).await
+    }
+
+    /// Starts one on a port; 0: any free one.
+    ///
+    /// # Errors
+    /// If the port cannot be had.
+    pub async fn start_on(script: ReplyScript, port: u16) -> io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+        let address = listener.local_addr()?;
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let recorded = Arc::clone(&requests);
+        let flooded = Arc::new(AtomicU64::new(0));
+        let flood = Arc::clone(&flooded);
+        let left = AbandonedRequests::default();
+        let leaving = Arc::clone(&left);
+        let accepting = tokio::spawn(async move {
+            // Dropped together with this task, which ends every connection.
+            let mut connections = JoinSet::new();
+            for number in 0.. {
+                let Ok((stream, _)) = listener.accept().await else { return };
+                let connection = ClientConnection {
+                    stream,
+                    number,
+                    buffer: Vec::new(),
+                    script: script.clone(),
+                    requests: Arc::clone(&recorded),
+                    flooded_bytes: Arc::clone(&flood),
+                    abandoned: Arc::clone(&leaving),
+                };
+                connections.spawn(async move {
+                    // A client that goes away is no error of ours.
+                    let _ = connection.serve_requests().await;
+                });
+                while connections.try_join_next().is_some() {}
+            }
+        });
+        Ok(Self { address, requests, flooded_bytes: flooded, abandoned: left, accepting })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What a client of that wire takes for the base URL.
+    pub fn base_url(&self, wire: Wire) -> String {
+        // Where the endpoint does not name a version, the base URL does.
+        let version = if wire.name().starts_with("openai") { "/v1" } else { "" };
+        format!("http://{}{version}", self.address)
+    }
+
+    /// The requests so far.
+    pub fn received_requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many bytes of floods have been taken.
+    pub fn flooded_byte_count(&self) -> u64 {
+        self.flooded_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The last words of the requests whose client left before its answer was over.
+    pub fn abandoned_requests(&self) -> Vec<String> {
+        self.abandoned.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Serves until the process ends.
+    pub async fn serve_forever(mut self) {
+        let _ = (&mut self.accepting).await;
+    }
+}
+
+impl Drop for ScriptedProvider {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+struct ClientConnection {
+    stream: TcpStream,
+    number: usize,
+    buffer: Vec<u8>,
+    script: ReplyScript,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
+    flooded_bytes: Arc<AtomicU64>,
+    abandoned: AbandonedRequests,
+}
+
+/// Whether the connection can carry another request.
+#[derive(PartialEq, Eq)]
+enum AfterResponse {
+    Request,
+    Close,
+}
+
+impl ClientConnection {
+    async fn serve_requests(mut self) -> io::Result<()> {
+        self.stream.set_nodelay(true)?;
+        while let Some(request) = self.read_request().await? {
+            let turn = {
+                let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+                requests.push(request.clone());
+                requests.len() - 1
+            };
+            if self.send_reply(turn, &request).await? == AfterResponse::Close {
+                break;
+            }
+        }
+        self.stream.shutdown().await
+    }
+
+    /// Reads one request; `None` at the end of the connection.
+    async fn read_request(&mut self) -> io::Result<Option<ReceivedRequest>> {
+        let malformed = || io::Error::from(io::ErrorKind::InvalidData);
+        loop {
+            let mut headers = [httparse::EMPTY_HEADER; 64];
+            let mut head = httparse::Request::new(&mut headers);
+            if let httparse::Status::Complete(length) = head.parse(&self.buffer).map_err(|_| malformed())? {
+                let path = head.path.unwrap_or_default().to_owned();
+                let headers: Vec<_> = head
+                    .headers
+                    .iter()
+                    .map(|header| {
+                        (header.name.to_ascii_lowercase(), String::from_utf8_lossy(header.value).into_owned())
+                    })
+                    .collect();
+                self.buffer.drain(..length);
+                let size = headers.iter().find(|(name, _)| name == "content-length");
+                let size = size.and_then(|(_, value)| value.parse::<usize>().ok()).unwrap_or(0);
+                if size > MAX_BODY {
+                    return Err(malformed());
+                }
+                while self.buffer.len() < size {
+                    if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                        return Ok(None);
+                    }
+                }
+                let body: Vec<u8> = self.buffer.drain(..size).collect();
+                return Ok(Some(parse_received(self.number, path, headers, &body)));
+            }
+            if self.buffer.len() > MAX_HEAD || self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    async fn send_reply(&mut self, turn: usize, request: &ReceivedRequest) -> io::Result<AfterResponse> {
+        if request.path == ABANDONED_PATH {
+            let left = Value::from(self.abandoned.lock().unwrap_or_else(PoisonError::into_inner).clone());
+            return self.send_response(200, &[], "application/json", left.to_string().as_bytes()).await;
+        }
+        let (Some(wire), Some(incoming)) = (request.wire, &request.incoming) else {
+            return self
+                .send_response(404, &[], "application/json", b"{\"error\":{\"message\":\"no such path\"}}")
+                .await;
+        };
+        let incoming = match incoming {
+            Ok(incoming) => incoming,
+            Err(error) => {
+                let body = wire.encode_error(&ProviderError::new("invalid_request_error", error.to_string()));
+                return self.send_response(400, &[], "application/json", body.to_string().as_bytes()).await;
+            }
+        };
+        let reply = self.script.reply_to(turn, request);
+        match &reply.trouble {
+            Some(ScriptedFault::StallBeforeHeaders) => return stall_forever().await,
+            Some(ScriptedFault::Status { status, headers, body }) => {
+                let error = ProviderError::new("scripted_error", format!("status {status} by script"));
+                let known = wire.encode_error(&error).to_string();
+                let body = if body.is_empty() { &known } else { body };
+                return self.send_response(*status, headers, "application/json", body.as_bytes()).await;
+            }
+            Some(ScriptedFault::Body { content_type, body }) => {
+                return self
+                    .send_response(200, &[], content_type.as_deref().unwrap_or_default(), body.as_bytes())
+                    .await;
+            }
+            _ => {}
+        }
+        let head = incoming.response_metadata(format!("reply_{turn}"), 1_700_000_000);
+        if incoming.streamed {
+            let body = reply.encode_stream(wire, head);
+            let end = self.send_stream(&reply, wire.stream_type(), &body).await;
+            if end.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::ConnectionReset || reply.pause > 0) {
+                self.abandoned.lock().unwrap_or_else(PoisonError::into_inner).push(request.last_text());
+            }
+            end
+        } else {
+            self.send_response(200, &[], "application/json", &reply.encode_body(wire, &head)).await
+        }
+    }
+
+    /// A response with a length.
+    async fn send_response(
+        &mut self,
+        status: u16,
+        headers: &[(String, String)],
+        kind: &str,
+        body: &[u8],
+    ) -> io::Result<AfterResponse> {
+        let mut head = format!("HTTP/1.1 {status} scripted\r\ncontent-length: {}\r\n", body.len());
+        if !kind.is_empty() {
+            head += &format!("content-type: {kind}\r\n");
+        }
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        head += "\r\n";
+        self.stream.write_all(head.as_bytes()).await?;
+        self.stream.write_all(body).await?;
+        Ok(AfterResponse::Request)
+    }
+
+    /// A streamed response, as far as the trouble lets it come.
+    async fn send_stream(&mut self, reply: &ProviderReply, kind: &str, body: &[u8]) -> io::Result<AfterResponse> {
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n");
+        self.stream.write_all(head.as_bytes()).await?;
+        let sent = match reply.trouble {
+            Some(
+                ScriptedFault::StallAfter(bytes)
+                | ScriptedFault::PingAfter(bytes)
+                | ScriptedFault::CutAfter(bytes)
+                | ScriptedFault::ResetAfter(bytes)
+                | ScriptedFault::TruncateAfter(bytes)
+                | ScriptedFault::EndAfter(bytes),
+            ) => body.get(..bytes).unwrap_or(body),
+            Some(ScriptedFault::CutHalf) => body.get(..body.len() / 2).unwrap_or(body),
+            Some(ScriptedFault::Flood) => body.get(..crate::script::last_event(body)).unwrap_or(body),
+            _ => body,
+        };
+        for piece in reply.chunks.split_bytes(sent) {
+            self.send_chunk(piece).await?;
+            self.pause_connected(reply.pause).await?;
+        }
+        match reply.trouble {
+            Some(ScriptedFault::StallAfter(_) | ScriptedFault::NeverClose) => stall_forever().await,
+            Some(ScriptedFault::PingAfter(_)) => loop {
+                self.send_chunk(b": ping\n\n").await?;
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            },
+            Some(ScriptedFault::Flood) => loop {
+                const COMMENT: &[u8] = &[b':'; 16 << 10];
+                self.send_chunk(COMMENT).await?;
+                self.send_chunk(b"\n").await?;
+                self.flooded_bytes.fetch_add(COMMENT.len() as u64, Ordering::Relaxed);
+            },
+            Some(ScriptedFault::TruncateAfter(_)) => {
+                self.stream.write_all(b"40\r\n: thirty-two bytes of sixty-four").await?;
+                Ok(AfterResponse::Close)
+            }
+            Some(ScriptedFault::CutAfter(_) | ScriptedFault::CutHalf) => Ok(AfterResponse::Close),
+            Some(ScriptedFault::ResetAfter(_)) => {
+                // What was sent must have arrived, or the reset would overtake it.
+                tokio::time::sleep(Duration::from_millis(30)).await;
+                self.stream.set_zero_linger()?;
+                Err(io::Error::from(io::ErrorKind::ConnectionReset))
+            }
+            _ => {
+                self.stream.write_all(b"0\r\n\r\n").await?;
+                Ok(AfterResponse::Request)
+            }
+        }
+    }
+
+    /// Waits so many milliseconds; an error if the client leaves meanwhile.
+    async fn pause_connected(&mut self, milliseconds: u64) -> io::Result<()> {
+        if milliseconds == 0 {
+            return Ok(());
+        }
+        let waited = tokio::time::sleep(Duration::from_millis(milliseconds));
+        tokio::pin!(waited);
+        loop {
+            tokio::select! {
+                () = &mut waited => return Ok(()),
+                read = self.stream.read_buf(&mut self.buffer) => if read? == 0 {
+                    return Err(io::Error::from(io::ErrorKind::BrokenPipe));
+                },
+            }
+        }
+    }
+
+    async fn send_chunk(&mut self, piece: &[u8]) -> io::Result<()> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        let mut bytes = format!("{:x}\r\n", piece.len()).into_bytes();
+        bytes.extend_from_slice(piece);
+        bytes.extend_from_slice(b"\r\n");
+        self.stream.write_all(&bytes).await
+    }
+}
+
+/// Waits until the client goes away or the provider is dropped.
+async fn stall_forever() -> io::Result<AfterResponse> {
+    std::future::pending().await
+}
+
+fn parse_received(connection: usize, path: String, headers: Vec<(String, String)>, body: &[u8]) -> ReceivedRequest {
+    let wire = Wire::from_path(&path);
+    let incoming = wire.map(|wire| wire.decode_request(&path, body));
+    let body = serde_json::from_slice(body).unwrap_or(Value::Null);
+    ReceivedRequest { connection, path, headers, body, wire, incoming }
+}

@@ -1,0 +1,215 @@
+//! Which crate may depend on which: the table of the design, held against every manifest.
+
+use std::collections::BTreeSet;
+
+use crate::{SourceFile, SourceTree, Violation};
+
+/// The crates, and which of ours each may name under `[dependencies]`. `*`: all. Some are yet to come.
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 20] = [
+    ("sabir-call", &[]),
+    ("sabir-check", &["sabir-call"]),
+    ("sabir-edit", &[]),
+    ("sabir-policy", &[]),
+    ("sabir-wire", &["sabir-call"]),
+    ("sabir-model", &["sabir-wire", "sabir-check", "sabir-call"]),
+    ("sabir-agent", &["sabir-check", "sabir-policy", "sabir-call"]),
+    ("sabir-journal", &["sabir-agent", "sabir-call"]),
+    ("sabir-workspace", &["sabir-edit"]),
+    ("sabir-checkpoint", &["sabir-workspace"]),
+    ("sabir-tools", &["sabir-agent", "sabir-policy", "sabir-workspace", "sabir-edit", "sabir-check", "sabir-call"]),
+    ("sabir-mcp", &["sabir-agent", "sabir-policy", "sabir-workspace", "sabir-check", "sabir-call"]),
+    (
+        "sabir-session",
+        &[
+            "sabir-mcp",
+            "sabir-tools",
+            "sabir-checkpoint",
+            "sabir-workspace",
+            "sabir-journal",
+            "sabir-agent",
+            "sabir-model",
+            "sabir-wire",
+            "sabir-policy",
+            "sabir-edit",
+            "sabir-check",
+            "sabir-call",
+        ],
+    ),
+    ("sabir-tui", &["sabir-session"]),
+    ("sabir-acp", &["sabir-session"]),
+    ("sabir-gateway", &["sabir-model", "sabir-wire", "sabir-check", "sabir-call"]),
+    ("sabir", &["*"]),
+    ("sabir-testkit", &["sabir-call", "sabir-check", "sabir-wire", "sabir-agent"]),
+    ("sabir-simulate", &["sabir-journal", "sabir-agent", "sabir-policy", "sabir-check", "sabir-call"]),
+    ("sabir-tidy", &[]),
+];
+
+/// What only tests may lean on.
+const TESTS_ONLY: [&str; 3] = ["sabir-testkit", "sabir-simulate", "sabir-tidy"];
+
+/// A crate and the most packages that its dependencies may lock, itself included.
+const MAX_LOCKED_PACKAGES: (&str, usize) = ("sabir-call", 20);
+
+/// What the lock file lists under packages of that crate for features that only other crates switch on: there is one lock for
+/// the whole workspace. `cargo tree -p sabir-call -e normal` shows that it is not built without them.
+const IGNORED_PACKAGES: [&str; 1] = ["allocator-api2"];
+
+pub(crate) fn check_dependencies(tree: &SourceTree, found: &mut Vec<Violation>) {
+    for file in &tree.files {
+        if let Some(owner) = file.owning_crate().filter(|owner| file.path == format!("crates/{owner}/Cargo.toml")) {
+            check_manifest(file, owner, found);
+        }
+    }
+    check_lock_size(tree, found);
+}
+
+fn check_manifest(file: &SourceFile, owner: &str, found: &mut Vec<Violation>) {
+    let Some((_, allowed)) = ALLOWED_DEPENDENCIES.iter().find(|(name, _)| *name == owner) else {
+        let message = format!("`{owner}` has no row in the table of arrows; add one to the design and to arrows.rs");
+        found.push(file.violation_at(1, message));
+        return;
+    };
+    for dependency in parse_dependencies(&file.text).filter(|dependency| is_ours(dependency.name)) {
+        let ManifestDependency { name, line, tests } = dependency;
+        let listed = allowed.contains(&name) || allowed.contains(&"*") && !TESTS_ONLY.contains(&name);
+        if listed || tests && (TESTS_ONLY.contains(&name) || !reaches(name, owner)) {
+            continue;
+        }
+        let message = match (tests, TESTS_ONLY.contains(&name)) {
+            (false, true) => format!("`{name}` is for tests only; move it to [dev-dependencies]"),
+            _ => format!("`{owner}` must not depend on `{name}`; pass what it needs in, or move the code to its room"),
+        };
+        found.push(file.violation_at(line, message));
+    }
+}
+
+/// What the table allows a crate.
+fn row(owner: &str) -> &'static [&'static str] {
+    ALLOWED_DEPENDENCIES.iter().find(|(name, _)| *name == owner).map_or(&[], |(_, allowed)| allowed)
+}
+
+/// Whether a crate may depend on another, directly or not. Tests may name any crate that does not stand on theirs.
+fn reaches(from: &str, to: &str) -> bool {
+    row(from).iter().any(|next| *next == "*" || *next == to || reaches(next, to))
+}
+
+fn is_ours(name: &str) -> bool {
+    name == "sabir" || name.starts_with("sabir-")
+}
+
+/// One dependency of a manifest.
+struct ManifestDependency<'a> {
+    name: &'a str,
+    line: usize,
+    /// Whether it is a dev-dependency.
+    tests: bool,
+}
+
+/// The dependencies of a manifest, of any kind and target.
+fn parse_dependencies(text: &str) -> impl Iterator<Item = ManifestDependency<'_>> {
+    let mut section = "";
+    text.lines().enumerate().filter_map(move |(index, line)| {
+        let line = line.trim();
+        if let Some(header) = line.strip_prefix('[') {
+            section = header.trim_end_matches(']').trim();
+            // `[dependencies.name]` is a dependency by itself.
+            let (table, name) = section.rsplit_once('.')?;
+            return is_dev_table(table).map(|tests| ManifestDependency { name, line: index + 1, tests });
+        }
+        let end = line.find(|c: char| c.is_whitespace() || matches!(c, '.' | '='))?;
+        let name = line.get(..end)?.trim_matches('"');
+        let tests = is_dev_table(section).filter(|_| !name.is_empty() && !name.starts_with('#'))?;
+        Some(ManifestDependency { name, line: index + 1, tests })
+    })
+}
+
+/// Whether a table holds dependencies; `true`: those of tests.
+fn is_dev_table(table: &str) -> Option<bool> {
+    match table.rsplit('.').next()? {
+        "dependencies" | "build-dependencies" => Some(false),
+        "dev-dependencies" => Some(true),
+        _ => None,
+    }
+}
+
+fn check_lock_size(tree: &SourceTree, found: &mut Vec<Violation>) {
+    let (owner, most) = MAX_LOCKED_PACKAGES;
+    let manifest = tree.find_file(&format!("crates/{owner}/Cargo.toml"));
+    let (Some(manifest), Some(lock)) = (manifest, tree.find_file("Cargo.lock")) else { return };
+    let packages = parse_packages(&lock.text);
+    // The lock file lists dev-dependencies of our own crates too, hence the start at the manifest.
+    let direct = parse_dependencies(&manifest.text).filter(|dependency| !dependency.tests);
+    let mut names: Vec<&str> = direct.map(|dependency| dependency.name).collect();
+    let mut closure = BTreeSet::from([owner]);
+    while let Some(name) = names.pop() {
+        if !IGNORED_PACKAGES.contains(&name) && closure.insert(name) {
+            names.extend(packages.iter().filter(|(known, _)| *known == name).flat_map(|(_, needs)| needs));
+        }
+    }
+    if closure.len() > most {
+        let list = closure.into_iter().collect::<Vec<_>>().join(", ");
+        let message = format!("`{owner}` locks more than {most} packages ({list}); do without one of them");
+        found.push(manifest.violation_at(1, message));
+    }
+}
+
+/// The packages of a lock file, each with the names of what it needs.
+fn parse_packages(text: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut packages: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("name = \"") {
+            packages.push((name.trim_end_matches('"'), Vec::new()));
+        } else if let (Some(need), Some((_, needs))) = (line.strip_prefix(" \""), packages.last_mut()) {
+            needs.extend(need.split([' ', '"']).next());
+        }
+    }
+    packages
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{SourceTree, check_tree};
+
+    fn said(files: &[(&str, &str)]) -> Vec<String> {
+        let mut tree = SourceTree::default();
+        for (path, text) in files {
+            tree.add_file(*path, *text);
+        }
+        check_tree(&tree).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn arrows_point_one_way() {
+        let ok = "[dependencies]\nsabir-call.workspace = true\nserde = \"1\"\n[dev-dependencies]\nsabir-testkit.workspace = true\n";
+        assert_eq!(said(&[("crates/sabir-check/Cargo.toml", ok)]), [""; 0]);
+        let below = "[dev-dependencies]\nsabir-policy.workspace = true\n";
+        assert_eq!(said(&[("crates/sabir-journal/Cargo.toml", below)]), [""; 0]);
+        for bad in [
+            "[dependencies]\n\nsabir-agent.workspace = true\n",
+            "[dependencies]\n\nsabir-agent = { path = \"../sabir-agent\" }\n",
+            "[package]\n[target.'cfg(unix)'.dependencies]\nsabir-agent.workspace = true\n",
+            "\n\n[dependencies.sabir-agent]\nworkspace = true\n",
+            "[dev-dependencies]\n\nsabir-agent.workspace = true\n",
+        ] {
+            let said = said(&[("crates/sabir-check/Cargo.toml", bad)]);
+            assert_eq!(said.len(), 1, "{bad}");
+            assert!(
+                said[0].starts_with("crates/sabir-check/Cargo.toml:3: `sabir-check` must not depend on `sabir-agent`")
+            );
+        }
+        let said_of = |owner: &str, bad: &str| said(&[(&format!("crates/{owner}/Cargo.toml"), bad)]).join("\n");
+        assert!(said_of("sabir", "[dependencies]\nsabir-testkit.workspace = true\n").contains("for tests only"));
+        assert!(said_of("sabir-odd", "").contains("no row"));
+        assert!(said_of("sabir-call", "[build-dependencies]\nsabir-wire = \"1\"\n").contains("must not depend"));
+    }
+
+    #[test]
+    fn the_lock_of_the_first_crate_is_small() {
+        let many: String = (0..20)
+            .map(|index| format!("[[package]]\nname = \"p{index}\"\ndependencies = [\n \"p{} 1.0\",\n]\n", index + 1))
+            .collect();
+        let manifest = |text: &str| said(&[("crates/sabir-call/Cargo.toml", text), ("Cargo.lock", &many)]);
+        assert!(manifest("[dependencies]\np0 = \"1\"\n").join("").contains("locks more than 20"));
+        assert_eq!(manifest("[dependencies]\np2 = \"1\"\n[dev-dependencies]\np0 = \"1\"\n"), [""; 0]);
+    }
+}

@@ -1,0 +1,384 @@
+//! Anthropic Messages: response bodies to events.
+//!
+//! # Supported
+//! All event kinds of the stream, and whole messages. Client calls are blocks of type `tool_use` and no others. Thinking
+//! becomes `Thought`, and its signature an `Opaque` behind it. Every block of another type (redacted thinking, server
+//! tools and their results, compaction) is kept whole as `Opaque`, in its place.
+//!
+//! # Unsupported
+//! Citations of text blocks are skipped and counted.
+
+use sabir_call::{Event, EventSink, Fault, FaultKind, OpaqueState, Span, StopReason, Usage};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::NAME;
+use crate::lenient::{LenientCount, LenientObject, LenientText};
+use crate::native_call::NativeCall;
+use crate::open_blocks::{OpenBlock, OpenBlocks};
+use crate::provider_error::ProviderError;
+use crate::response_decoder::{
+    BodyEnd, DecodeStatus, OpaqueBudget, ResponseCalls, WireDecoder, emit_text, note_error_event, note_unreadable,
+    truncation_reason,
+};
+
+#[derive(Debug, Default)]
+pub(crate) struct AnthropicDecoder {
+    status: DecodeStatus,
+    calls: ResponseCalls,
+    open_blocks: OpenBlocks<BlockKind>,
+    /// Signatures and blocks so far.
+    opaque_budget: OpaqueBudget,
+    tokens: TokenCounts,
+    reason: Option<StopReason>,
+}
+
+#[derive(Debug)]
+enum BlockKind {
+    Text,
+    Thinking {
+        signature: String,
+    },
+    /// Position in `calls.list`, and whether the arguments came whole with the start.
+    Call {
+        position: usize,
+        whole: bool,
+    },
+    /// A block that is kept, its streamed `input`, and its streamed `content`.
+    Kept {
+        block: Value,
+        input: String,
+        content: String,
+    },
+    /// A block that was dropped with a fault.
+    Dropped,
+}
+
+/// Token counts as the provider splits them.
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+struct TokenCounts {
+    #[serde(default)]
+    input_tokens: LenientCount,
+    #[serde(default)]
+    cache_read_input_tokens: LenientCount,
+    #[serde(default)]
+    cache_creation_input_tokens: LenientCount,
+    #[serde(default)]
+    output_tokens: LenientCount,
+}
+
+#[derive(Deserialize)]
+struct EventBody<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: LenientText<'a>,
+    #[serde(default)]
+    index: LenientCount,
+    #[serde(borrow, default)]
+    message: LenientObject<MessageStart<'a>>,
+    #[serde(borrow, default)]
+    content_block: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    delta: LenientObject<BlockDelta<'a>>,
+    #[serde(default)]
+    usage: LenientObject<TokenCounts>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    stop_reason: LenientText<'a>,
+}
+
+#[derive(Deserialize)]
+struct MessageStart<'a> {
+    #[serde(default)]
+    usage: LenientObject<TokenCounts>,
+    #[serde(borrow, default)]
+    stop_reason: LenientText<'a>,
+}
+
+#[derive(Deserialize, Default)]
+struct BlockDelta<'a> {
+    #[serde(borrow, default)]
+    text: LenientText<'a>,
+    #[serde(borrow, default)]
+    thinking: LenientText<'a>,
+    #[serde(borrow, default)]
+    signature: LenientText<'a>,
+    #[serde(borrow, default)]
+    partial_json: LenientText<'a>,
+    #[serde(borrow, default)]
+    content: LenientText<'a>,
+    #[serde(borrow, default)]
+    stop_reason: LenientText<'a>,
+}
+
+#[derive(Deserialize)]
+struct BlockStart<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: LenientText<'a>,
+    #[serde(borrow, default)]
+    id: LenientText<'a>,
+    #[serde(borrow, default)]
+    name: LenientText<'a>,
+    #[serde(borrow, default)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    text: LenientText<'a>,
+    #[serde(borrow, default)]
+    thinking: LenientText<'a>,
+    #[serde(borrow, default)]
+    signature: LenientText<'a>,
+}
+
+impl OpenBlock for BlockKind {
+    fn call_position(&self) -> Option<usize> {
+        match self {
+            Self::Call { position, .. } => Some(*position),
+            _ => None,
+        }
+    }
+}
+
+impl WireDecoder for AnthropicDecoder {
+    fn decode_event(&mut self, name: &str, data: &str, out: &mut dyn EventSink) {
+        if data.trim_ascii().is_empty() || data.trim_ascii() == "[DONE]" {
+            return;
+        }
+        let message: EventBody<'_> = match serde_json::from_str(data) {
+            Ok(message) => message,
+            Err(error) => {
+                return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
+            }
+        };
+        self.status.events += 1;
+        let kind = if message.kind.as_str().is_empty() { name } else { message.kind.as_str() };
+        match kind {
+            _ if kind == "error" || message.error.is_some() => {
+                note_error_event(ProviderError::from_body(data.as_bytes()), &mut self.status, &mut self.calls, out);
+            }
+            "message_start" => {
+                if let Some(inner) = message.message.0 {
+                    self.emit_usage(inner.usage.0, out);
+                    self.decode_stop(inner.stop_reason.as_str(), out);
+                }
+            }
+            "content_block_start" => match message.content_block {
+                Some(raw) => self.decode_block_start(message.index.0, raw.get(), out),
+                None => self.status.skipped += 1,
+            },
+            "content_block_delta" => {
+                self.decode_block_delta(message.index.0, &message.delta.0.unwrap_or_default(), out)
+            }
+            "content_block_stop" => self.decode_block_stop(message.index.0, out),
+            "message_delta" => {
+                self.emit_usage(message.usage.0, out);
+                self.decode_stop(message.delta.0.unwrap_or_default().stop_reason.as_str(), out);
+            }
+            "message_stop" => self.decode_message_stop(out),
+            "message" => self.decode_whole_message(&message, out),
+            "ping" => {}
+            _ => self.status.skipped += 1,
+        }
+    }
+
+    fn mark_event_lost(&mut self) {
+        self.calls.mark_open_calls_damaged();
+    }
+
+    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
+        let ended = self.status.ended && self.status.error.is_none();
+        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
+        self.open_blocks.clear();
+    }
+
+    fn status(&self) -> &DecodeStatus {
+        &self.status
+    }
+
+    fn status_mut(&mut self) -> &mut DecodeStatus {
+        &mut self.status
+    }
+}
+
+impl AnthropicDecoder {
+    fn decode_whole_message(&mut self, message: &EventBody<'_>, out: &mut dyn EventSink) {
+        let blocks = message.content.and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
+        let blocks = blocks.unwrap_or_default();
+        let limit = super::stop_reason(message.stop_reason.as_str()) == StopReason::Length;
+        let last = blocks.len() as u64;
+        for (label, block) in (1..).zip(blocks) {
+            self.decode_block_start(Some(label), block.get(), out);
+            // The provider mends the JSON of a call that its limit cut: the last block has no end that can be trusted.
+            if !limit || label != last {
+                self.decode_block_stop(Some(label), out);
+            }
+        }
+        self.emit_usage(message.usage.0, out);
+        self.decode_stop(message.stop_reason.as_str(), out);
+        self.decode_message_stop(out);
+    }
+
+    fn decode_block_start(&mut self, label: Option<u64>, raw: &str, out: &mut dyn EventSink) {
+        let Some(start) = serde_json::from_str::<LenientObject<BlockStart<'_>>>(raw).ok().and_then(|start| start.0)
+        else {
+            self.status.skipped += 1;
+            return;
+        };
+        let id = if start.kind.as_str() == "tool_use" { start.id.as_str() } else { "" };
+        if !self.open_blocks.may_start(label, id, &mut self.calls, out) {
+            return;
+        }
+        self.calls.confirm_empty_calls(out);
+        let kind = match start.kind.as_str() {
+            "text" => {
+                emit_text(false, start.text.as_str(), out);
+                BlockKind::Text
+            }
+            "thinking" => {
+                emit_text(true, start.thinking.as_str(), out);
+                let signature = self.limit_opaque_text(start.signature.as_str(), out).to_owned();
+                BlockKind::Thinking { signature }
+            }
+            "tool_use" => self.begin_call(label, &start, out),
+            _ if self.limit_opaque_text(raw, out).is_empty() => BlockKind::Dropped,
+            _ => BlockKind::Kept {
+                block: serde_json::from_str(raw).unwrap_or_default(),
+                input: String::new(),
+                content: String::new(),
+            },
+        };
+        self.open_blocks.push_block(label, kind, &mut self.calls, out);
+    }
+
+    fn begin_call(&mut self, label: Option<u64>, start: &BlockStart<'_>, out: &mut dyn EventSink) -> BlockKind {
+        let call = NativeCall::new(label, start.id.as_str());
+        let Some(position) = self.calls.begin_call(call, &self.status, out) else { return BlockKind::Dropped };
+        // `{}` in a start only says that deltas will follow; a whole body has no deltas, where it means no arguments.
+        let input = start.input.map(RawValue::get).filter(|input| !is_empty_object(input));
+        if let Some(call) = self.calls.list.get_mut(position) {
+            call.set_name(start.name.as_str(), &mut self.calls.next_index, out);
+            call.push_arguments(input.unwrap_or_default(), out);
+        }
+        BlockKind::Call { position, whole: input.is_some() }
+    }
+
+    fn decode_block_delta(&mut self, label: Option<u64>, delta: &BlockDelta<'_>, out: &mut dyn EventSink) {
+        let Some(position) = self.open_blocks.find_position(label) else {
+            return self.calls.note_stray_delta(&mut self.status, out);
+        };
+        emit_text(true, delta.thinking.as_str(), out);
+        let mut known = delta.thinking.0.is_some() || delta.text.0.is_some();
+        let signed = self.limit_opaque_text(delta.signature.as_str(), out);
+        let Some(block) = self.open_blocks.get_mut(position) else { return };
+        match block {
+            BlockKind::Thinking { signature } => {
+                signature.push_str(signed);
+                emit_text(true, delta.text.as_str(), out);
+                known |= delta.signature.0.is_some();
+            }
+            BlockKind::Call { position, whole: false } => {
+                if let Some(call) = self.calls.list.get_mut(*position) {
+                    call.push_arguments(delta.partial_json.as_str(), out);
+                    known |= delta.partial_json.0.is_some();
+                }
+            }
+            BlockKind::Kept { input, content, .. } => {
+                let (more, words) = (delta.partial_json.as_str(), delta.content.as_str());
+                if self.opaque_budget.has_room(more.len() + words.len(), out) {
+                    input.push_str(more);
+                    content.push_str(words);
+                    known |= delta.partial_json.0.is_some() || delta.content.0.is_some();
+                } else {
+                    *block = BlockKind::Dropped;
+                }
+            }
+            BlockKind::Text => emit_text(false, delta.text.as_str(), out),
+            BlockKind::Call { .. } | BlockKind::Dropped => {}
+        }
+        self.status.skipped += u64::from(!known);
+    }
+
+    fn decode_block_stop(&mut self, label: Option<u64>, out: &mut dyn EventSink) {
+        let Some(block) = self.open_blocks.end_block(label) else {
+            self.status.skipped += 1;
+            return;
+        };
+        match block {
+            BlockKind::Thinking { signature } if !signature.is_empty() => {
+                emit_opaque(json!({"type": "thinking", "signature": signature}), out);
+            }
+            BlockKind::Call { position, .. } => self.calls.end_call(position, self.reason, out),
+            BlockKind::Kept { mut block, input, content } => {
+                if let Some(object) = block.as_object_mut() {
+                    if let Ok(input) = serde_json::from_str::<Value>(&input) {
+                        object.insert("input".to_owned(), input);
+                    }
+                    if !content.is_empty() {
+                        object.insert("content".to_owned(), Value::String(content));
+                    }
+                }
+                emit_opaque(block, out);
+            }
+            BlockKind::Thinking { .. } | BlockKind::Text | BlockKind::Dropped => {}
+        }
+    }
+
+    fn emit_usage(&mut self, tokens: Option<TokenCounts>, out: &mut dyn EventSink) {
+        let Some(tokens) = tokens else { return };
+        let take = |field: &mut LenientCount, value: LenientCount| field.0 = value.0.or(field.0);
+        let known = &mut self.tokens;
+        take(&mut known.input_tokens, tokens.input_tokens);
+        take(&mut known.cache_read_input_tokens, tokens.cache_read_input_tokens);
+        take(&mut known.cache_creation_input_tokens, tokens.cache_creation_input_tokens);
+        take(&mut known.output_tokens, tokens.output_tokens);
+        let (read, written) = (known.cache_read_input_tokens.0, known.cache_creation_input_tokens.0);
+        let input = known
+            .input_tokens
+            .0
+            .map(|plain| plain.saturating_add(read.unwrap_or_default()).saturating_add(written.unwrap_or_default()));
+        let usage =
+            Usage { input, output: known.output_tokens.0, cache_read: read, cache_write: written, reasoning: None };
+        if usage != Usage::default() {
+            out.push_event(Event::Usage(usage));
+        }
+    }
+
+    fn decode_stop(&mut self, word: &str, out: &mut dyn EventSink) {
+        if word.is_empty() {
+            return;
+        }
+        let reason = super::stop_reason(word);
+        self.reason = Some(reason);
+        self.calls.apply_stop_reason(reason, out);
+        out.push_event(Event::Stop { reason, raw: word });
+    }
+
+    fn decode_message_stop(&mut self, out: &mut dyn EventSink) {
+        self.status.ended = true;
+        self.calls.apply_stop_reason(self.reason.unwrap_or(StopReason::End), out);
+        // State goes back as it was signed, and a part of it is none: without its end it is lost, and that is said.
+        let is_state = |block: &BlockKind| matches!(block, BlockKind::Thinking { .. } | BlockKind::Kept { .. });
+        if self.calls.list.iter().any(NativeCall::is_open) || self.open_blocks.iter().any(is_state) {
+            let message = "the message ended while a content block was open";
+            out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
+            self.calls.truncate_open_calls(truncation_reason(BodyEnd::Clean, true, self.reason), out);
+        }
+        self.open_blocks.clear();
+    }
+
+    /// Counts what is kept; hands it back, or nothing if it would be too much.
+    fn limit_opaque_text<'t>(&mut self, text: &'t str, out: &mut dyn EventSink) -> &'t str {
+        if self.opaque_budget.has_room(text.len(), out) { text } else { "" }
+    }
+}
+
+fn emit_opaque(data: Value, out: &mut dyn EventSink) {
+    out.push_event(Event::Opaque(&OpaqueState { wire: NAME.to_owned(), data }));
+}
+
+fn is_empty_object(raw: &str) -> bool {
+    let inside = raw.trim_ascii().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    raw == "null" || inside.is_some_and(|inside| inside.trim_ascii().is_empty())
+}

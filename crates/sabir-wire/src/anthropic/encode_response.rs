@@ -1,0 +1,305 @@
+//! Anthropic Messages: events to response bodies.
+
+use sabir_call::{DraftPart, DraftResponse, DraftState, Event, StopReason, Usage};
+use serde_json::{Map, Value, json};
+
+use super::{NAME, stop_word};
+use crate::arguments::{ArgumentWriter, arguments_object};
+use crate::client_request::ResponseMetadata;
+use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
+use crate::provider_error::ProviderError;
+use crate::sse;
+use crate::wire::{Wire, WireEncoder};
+
+#[derive(Debug)]
+pub(crate) struct AnthropicEncoder {
+    head: ResponseMetadata,
+    begun: bool,
+    /// The text or thinking block that is open, by index.
+    open_block: Option<(u64, ProseKind)>,
+    next_index: u64,
+    calls: Vec<OpenCall>,
+    has_calls: bool,
+    usage: Usage,
+    stop: Option<(StopReason, String)>,
+    /// The deltas of words, thoughts and arguments.
+    templates: [Option<DeltaTemplate>; 3],
+    /// A piece of arguments, before it is written.
+    fragment: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProseKind {
+    Text,
+    Thinking,
+}
+
+#[derive(Debug)]
+struct OpenCall {
+    index: u32,
+    block: u64,
+    arguments: ArgumentWriter,
+}
+
+impl AnthropicEncoder {
+    pub(crate) fn new(head: ResponseMetadata) -> Self {
+        Self {
+            head,
+            begun: false,
+            open_block: None,
+            next_index: 0,
+            calls: Vec::new(),
+            has_calls: false,
+            usage: Usage::default(),
+            stop: None,
+            templates: Default::default(),
+            fragment: String::new(),
+        }
+    }
+
+    fn begin_message(&mut self, out: &mut Vec<u8>) {
+        if !self.begun {
+            self.begun = true;
+            let message = json!({
+                "id": self.head.id, "type": "message", "role": "assistant", "model": self.head.model, "content": [],
+                "stop_reason": null, "stop_sequence": null, "usage": encode_usage(self.usage, 0),
+            });
+            write_event("message_start", json!({"message": message}), out);
+        }
+    }
+
+    fn close_open_block(&mut self, out: &mut Vec<u8>) {
+        if let Some((index, _)) = self.open_block.take() {
+            write_event("content_block_stop", json!({"index": index}), out);
+        }
+    }
+
+    fn start_block(&mut self, block: Value, out: &mut Vec<u8>) -> u64 {
+        self.begin_message(out);
+        self.close_open_block(out);
+        let index = self.next_index;
+        self.next_index += 1;
+        write_event("content_block_start", json!({"index": index, "content_block": block}), out);
+        index
+    }
+
+    fn ensure_prose_block(&mut self, kind: ProseKind, out: &mut Vec<u8>) -> u64 {
+        if let Some((index, known)) = self.open_block
+            && known == kind
+        {
+            return index;
+        }
+        let block = match kind {
+            ProseKind::Text => json!({"type": "text", "text": ""}),
+            ProseKind::Thinking => json!({"type": "thinking", "thinking": "", "signature": ""}),
+        };
+        let index = self.start_block(block, out);
+        self.open_block = Some((index, kind));
+        index
+    }
+
+    fn encode_opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
+        let signature = data.get("signature").filter(|_| data.get("type").is_some_and(|kind| kind == "thinking"));
+        if let Some(signature) = signature {
+            let index = self.ensure_prose_block(ProseKind::Thinking, out);
+            write_block_delta(index, json!({"type": "signature_delta", "signature": signature}), out);
+            self.close_open_block(out);
+        } else {
+            let index = self.start_block(data.clone(), out);
+            write_event("content_block_stop", json!({"index": index}), out);
+        }
+    }
+
+    fn encode_arguments(
+        &mut self,
+        index: u32,
+        write: impl FnOnce(&mut ArgumentWriter, &mut String),
+        out: &mut Vec<u8>,
+    ) {
+        if let Some(call) = self.calls.iter_mut().rev().find(|call| call.index == index) {
+            self.fragment.clear();
+            write(&mut call.arguments, &mut self.fragment);
+            if !self.fragment.is_empty() {
+                let [.., mould] = &mut self.templates;
+                let (block, names) = (call.block, ["input_json_delta", "partial_json"]);
+                let fragment = TextDelta { key: block, number: 0, text: &self.fragment };
+                write_delta(mould, fragment, out, |_, text| text_delta(block, names, text));
+            }
+        }
+    }
+}
+
+impl WireEncoder for AnthropicEncoder {
+    fn encode_event(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
+        match event {
+            Event::Text { text } => {
+                let index = self.ensure_prose_block(ProseKind::Text, out);
+                let [mould, ..] = &mut self.templates;
+                write_delta(mould, TextDelta { key: index, number: 0, text }, out, |_, text| {
+                    text_delta(index, ["text_delta", "text"], text)
+                });
+            }
+            Event::Thought { text } => {
+                let index = self.ensure_prose_block(ProseKind::Thinking, out);
+                let [_, mould, _] = &mut self.templates;
+                write_delta(mould, TextDelta { key: index, number: 0, text }, out, |_, text| {
+                    text_delta(index, ["thinking_delta", "thinking"], text)
+                });
+            }
+            Event::CallStart { index, id, name, .. } => {
+                self.has_calls = true;
+                let id = self.head.call_id(id, index);
+                let block = self.start_block(json!({"type": "tool_use", "id": id, "name": name, "input": {}}), out);
+                self.calls.push(OpenCall { index, block, arguments: ArgumentWriter::default() });
+            }
+            Event::ArgStart { index, name, form, .. } => {
+                self.encode_arguments(index, |arguments, out| arguments.start_argument(name, form, out), out);
+            }
+            Event::ArgDelta { index, text } => {
+                self.encode_arguments(index, |arguments, out| arguments.push_delta(text, out), out)
+            }
+            Event::ArgEnd { index, lead, .. } => {
+                self.encode_arguments(index, |arguments, out| arguments.end_argument(lead, out), out)
+            }
+            Event::CallEnd { index, .. } => {
+                self.encode_arguments(index, ArgumentWriter::close_call, out);
+                if let Some(position) = self.calls.iter().rposition(|call| call.index == index) {
+                    let call = self.calls.remove(position);
+                    write_event("content_block_stop", json!({"index": call.block}), out);
+                }
+            }
+            Event::CallCut { index, .. } => self.encode_arguments(index, ArgumentWriter::leave_truncated, out),
+            Event::Usage(usage) => self.usage.update(usage),
+            Event::Stop { reason, raw } => self.stop = Some((reason, raw.to_owned())),
+            Event::Opaque(opaque) if opaque.wire == NAME => self.encode_opaque(&opaque.data, out),
+            Event::Source { .. } | Event::Mark(_) | Event::Opaque(_) | Event::Fault(_) => {}
+        }
+    }
+
+    fn encode_error_event(&mut self, error: &ProviderError, out: &mut Vec<u8>) {
+        sse::encode_event("error", &encode_error(error).to_string(), out);
+    }
+
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        self.begin_message(out);
+        write_event("ping", json!({}), out);
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        self.begin_message(out);
+        self.close_open_block(out);
+        // Calls that were cut: their blocks end, their JSON does not.
+        for call in std::mem::take(&mut self.calls) {
+            write_event("content_block_stop", json!({"index": call.block}), out);
+        }
+        let default = if self.has_calls { StopReason::Calls } else { StopReason::End };
+        let (reason, raw) = self.stop.clone().unwrap_or((default, String::new()));
+        let delta =
+            json!({"stop_reason": stop_word(reason, &raw), "stop_sequence": matched_stop_sequence(&self.head, reason)});
+        let usage = encode_usage(self.usage, self.usage.output.unwrap_or_default());
+        write_event("message_delta", json!({"delta": delta, "usage": usage}), out);
+        write_event("message_stop", json!({}), out);
+    }
+}
+
+pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) -> Value {
+    let mut content: Vec<Value> = Vec::new();
+    for part in &draft.parts {
+        match part {
+            DraftPart::Text(text) => content.push(json!({"type": "text", "text": text})),
+            DraftPart::Thought(text) => {
+                content.push(json!({"type": "thinking", "thinking": text, "signature": ""}));
+            }
+            DraftPart::Call(call) if matches!(call.state, DraftState::Cut(_)) => {}
+            DraftPart::Call(call) => {
+                let id = head.call_id(call.id.as_deref(), call.index);
+                let input = arguments_object(&call.arguments);
+                content.push(json!({"type": "tool_use", "id": id, "name": call.name, "input": input}));
+            }
+            DraftPart::Opaque(opaque) if opaque.wire == NAME => attach_signature(&opaque.data, &mut content),
+            DraftPart::Opaque(_) => {}
+        }
+    }
+    let called = draft.calls().any(|call| !matches!(call.state, DraftState::Cut(_)));
+    let default = if called { StopReason::Calls } else { StopReason::End };
+    let (reason, raw) = draft.stop.as_ref().map_or((default, ""), |(reason, raw)| (*reason, raw.as_str()));
+    json!({
+        "id": head.id, "type": "message", "role": "assistant", "model": head.model, "content": content,
+        "stop_reason": stop_word(reason, raw), "stop_sequence": matched_stop_sequence(head, reason),
+        "usage": encode_usage(draft.usage, draft.usage.output.unwrap_or_default()),
+    })
+}
+
+/// Puts a signature into the thinking block before it, and any other state into a block of its own.
+fn attach_signature(data: &Value, content: &mut Vec<Value>) {
+    let Some(signature) = data.get("signature").filter(|_| data.get("type").is_some_and(|kind| kind == "thinking"))
+    else {
+        return content.push(data.clone());
+    };
+    match content.last_mut() {
+        Some(Value::Object(block)) if block.get("signature").is_some_and(|known| known == "") => {
+            block.insert("signature".to_owned(), signature.clone());
+        }
+        _ => content.push(json!({"type": "thinking", "thinking": "", "signature": signature})),
+    }
+}
+
+/// The text that ended the answer, where there was only one that could.
+fn matched_stop_sequence(head: &ResponseMetadata, reason: StopReason) -> Option<&str> {
+    head.preferences.only_stop_sequence.as_deref().filter(|_| reason == StopReason::Sequence)
+}
+
+/// The types of errors, of which official clients make their own: each has a status.
+const ERRORS: [(u16, &str); 9] = [
+    (401, "authentication_error"),
+    (402, "billing_error"),
+    (403, "permission_error"),
+    (404, "not_found_error"),
+    (413, "request_too_large"),
+    (429, "rate_limit_error"),
+    (504, "timeout_error"),
+    (529, "overloaded_error"),
+    (400, "invalid_request_error"),
+];
+
+pub(crate) fn encode_error(error: &ProviderError) -> Value {
+    let known = ERRORS.iter().find(|(_, kind)| *kind == error.code);
+    let status = Wire::Anthropic.error_status(error);
+    let by_status = || ERRORS.iter().find(|(known, _)| *known == status);
+    let client = if (400..500).contains(&status) { "invalid_request_error" } else { "api_error" };
+    let kind = known.or_else(by_status).map_or(client, |(_, kind)| *kind);
+    json!({"type": "error", "error": {"type": kind, "message": error.message}})
+}
+
+/// The provider counts cached input apart from the rest.
+fn encode_usage(usage: Usage, output: u64) -> Value {
+    let cached = usage.cache_read.unwrap_or_default().saturating_add(usage.cache_write.unwrap_or_default());
+    let mut value = Map::new();
+    value.insert("input_tokens".to_owned(), json!(usage.input.unwrap_or_default().saturating_sub(cached)));
+    if let Some(written) = usage.cache_write {
+        value.insert("cache_creation_input_tokens".to_owned(), json!(written));
+    }
+    if let Some(read) = usage.cache_read {
+        value.insert("cache_read_input_tokens".to_owned(), json!(read));
+    }
+    value.insert("output_tokens".to_owned(), json!(output));
+    Value::Object(value)
+}
+
+/// A delta of that type, with a text in that field.
+fn text_delta(index: u64, [kind, field]: [&str; 2], text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_block_delta(index, json!({"type": kind, field: text}), &mut out);
+    out
+}
+
+fn write_block_delta(index: u64, delta: Value, out: &mut Vec<u8>) {
+    write_event("content_block_delta", json!({"index": index, "delta": delta}), out);
+}
+
+fn write_event(kind: &str, mut body: Value, out: &mut Vec<u8>) {
+    if let Some(body) = body.as_object_mut() {
+        body.shift_insert(0, "type".to_owned(), json!(kind));
+    }
+    sse::encode_event(kind, &body.to_string(), out);
+}

@@ -1,0 +1,358 @@
+//! Amazon Bedrock: response bodies to events.
+//!
+//! # Supported
+//! All events of ConverseStream, and whole answers of Converse. Client calls are `toolUse` blocks, but for those of type
+//! `server_tool_use`: these, the results that the server adds, and every whole block of an unknown kind are kept as
+//! `Opaque`, in their place. Reasoning becomes `Thought`, its signature an `Opaque` behind it; redacted reasoning is an
+//! `Opaque`. Text and reasoning need no start of their block. Frames of InvokeModelWithResponseStream, which carry events
+//! of Anthropic in base64, go to that wire's reader.
+//!
+//! # Unsupported
+//! Citations, and pictures that come as deltas: skipped and counted. What other models than Anthropic's send through
+//! InvokeModelWithResponseStream.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sabir_call::{Event, EventSink, Fault, FaultKind, OpaqueState, Span, StopReason, Usage};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::NAME;
+use super::event_types::{BlockDelta, BlockStart, EventBody, ReasoningContent, TokenCounts, ToolUse, argument_text};
+use crate::anthropic;
+use crate::lenient::LenientObject;
+use crate::native_call::NativeCall;
+use crate::open_blocks::{OpenBlock, OpenBlocks};
+use crate::provider_error::ProviderError;
+use crate::response_decoder::{
+    BodyEnd, DecodeStatus, OpaqueBudget, ResponseCalls, WireDecoder, emit_text, note_provider_error, note_unreadable,
+    truncation_reason,
+};
+
+#[derive(Debug, Default)]
+pub(crate) struct BedrockDecoder {
+    status: DecodeStatus,
+    calls: ResponseCalls,
+    open_blocks: OpenBlocks<BlockKind>,
+    /// Signatures and blocks so far.
+    opaque_budget: OpaqueBudget,
+    reason: Option<StopReason>,
+    /// Whether an event of Converse was read: then no other reader takes over.
+    begun: bool,
+    /// The reader of events that come in base64, once the first one has come.
+    inner: Option<Box<anthropic::decode_response::AnthropicDecoder>>,
+    /// The event that came last in base64.
+    decoded: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum BlockKind {
+    /// Text or reasoning: which of them only the deltas say.
+    Prose { signature: String, redacted: Vec<u8> },
+    /// Position in `calls.list`, and whether the arguments came whole with the start.
+    Call { position: usize, whole: bool },
+    /// A block that is kept, its streamed `input`, and its streamed `content`.
+    Kept { block: Value, input: String, content: Vec<Value> },
+    /// A block that is dropped.
+    Dropped,
+}
+
+impl OpenBlock for BlockKind {
+    fn call_position(&self) -> Option<usize> {
+        match self {
+            Self::Call { position, .. } => Some(*position),
+            _ => None,
+        }
+    }
+}
+
+impl WireDecoder for BedrockDecoder {
+    fn decode_event(&mut self, name: &str, data: &str, out: &mut dyn EventSink) {
+        if data.trim_ascii().is_empty() {
+            return;
+        }
+        let body: EventBody<'_> = match serde_json::from_str(data) {
+            Ok(body) => body,
+            Err(error) => {
+                return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
+            }
+        };
+        if self.inner.is_some() || (name == "chunk" && !self.begun) {
+            return self.decode_anthropic_chunk(body.bytes.as_str(), out);
+        }
+        self.status.events += 1;
+        self.begun = true;
+        match name {
+            "messageStart" => {}
+            "contentBlockStart" => match body.start {
+                Some(raw) => self.decode_block_start(body.content_block_index.0, raw.get(), false, out),
+                None => self.status.skipped += 1,
+            },
+            "contentBlockDelta" => {
+                self.decode_block_delta(body.content_block_index.0, &body.delta.0.unwrap_or_default(), out);
+            }
+            "contentBlockStop" => self.decode_block_stop(body.content_block_index.0, out),
+            "messageStop" => self.decode_message_stop(body.stop_reason.as_str(), out),
+            "metadata" => emit_usage(body.usage.0, out),
+            "" => self.decode_whole_response(&body, data, out),
+            _ => self.status.skipped += 1,
+        }
+    }
+
+    fn mark_event_lost(&mut self) {
+        match &mut self.inner {
+            Some(inner) => inner.mark_event_lost(),
+            None => self.calls.mark_open_calls_damaged(),
+        }
+    }
+
+    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
+        if let Some(inner) = &mut self.inner {
+            return inner.finish_body(how, out);
+        }
+        let ended = self.status.ended && self.status.error.is_none();
+        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
+        self.open_blocks.clear();
+    }
+
+    fn status(&self) -> &DecodeStatus {
+        self.inner.as_ref().map_or(&self.status, |inner| inner.status())
+    }
+
+    fn status_mut(&mut self) -> &mut DecodeStatus {
+        match &mut self.inner {
+            Some(inner) => inner.status_mut(),
+            None => &mut self.status,
+        }
+    }
+}
+
+impl BedrockDecoder {
+    /// Hands an event of Anthropic to its reader. Nothing of Converse stands in such a stream.
+    fn decode_anthropic_chunk(&mut self, bytes: &str, out: &mut dyn EventSink) {
+        let inner = self.inner.get_or_insert_with(|| {
+            let mut inner = Box::new(anthropic::decode_response::AnthropicDecoder::default());
+            *inner.status_mut() = std::mem::take(&mut self.status);
+            inner
+        });
+        if bytes.is_empty() {
+            inner.status_mut().events += 1;
+            inner.status_mut().skipped += 1;
+            return;
+        }
+        self.decoded.clear();
+        match STANDARD.decode_vec(bytes, &mut self.decoded) {
+            Ok(()) => inner.decode_event("", &String::from_utf8_lossy(&self.decoded), out),
+            Err(error) => {
+                note_unreadable(inner.as_mut(), &format!("the bytes of an event are no base64: {error}"), out)
+            }
+        }
+    }
+
+    /// A whole answer. With status 200 an unknown operation answers too, and what it says is an error.
+    fn decode_whole_response(&mut self, body: &EventBody<'_>, data: &str, out: &mut dyn EventSink) {
+        let Some(message) = body.output.0.as_ref().and_then(|output| output.message.0.as_ref()) else {
+            let value: Value = serde_json::from_str(data).unwrap_or_default();
+            let error = ProviderError::from_value(&value).or_else(|| {
+                let kind = value.get("Output")?.get("__type")?;
+                ProviderError::from_value(&json!({"__type": kind, "message": "the provider knows no such operation"}))
+            });
+            match error {
+                Some(error) => note_provider_error(&mut self.status, error, out),
+                None => self.status.skipped += 1,
+            }
+            return;
+        };
+        let blocks = message.content.and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
+        let blocks = blocks.unwrap_or_default();
+        let word = body.stop_reason.as_str();
+        let limit = super::stop_reason(word) == StopReason::Length;
+        let last = blocks.len() as u64;
+        for (label, block) in (1..).zip(blocks) {
+            self.decode_block_start(Some(label), block.get(), true, out);
+            // The provider mends the JSON of a call that its limit cut: the last block has no end that can be trusted.
+            if !limit || label != last {
+                self.decode_block_stop(Some(label), out);
+            }
+        }
+        emit_usage(body.usage.0, out);
+        self.decode_message_stop(word, out);
+    }
+
+    fn decode_block_start(&mut self, label: Option<u64>, raw: &str, whole: bool, out: &mut dyn EventSink) {
+        let Some(start) = serde_json::from_str::<LenientObject<BlockStart<'_>>>(raw).ok().and_then(|start| start.0)
+        else {
+            self.status.skipped += 1;
+            return;
+        };
+        let id = start.tool_use.0.as_ref().map_or("", |tool| tool.tool_use_id.as_str());
+        if !self.open_blocks.may_start(label, id, &mut self.calls, out) {
+            return;
+        }
+        self.calls.confirm_empty_calls(out);
+        let client = start.tool_use.0.as_ref().filter(|tool| tool.kind.as_str() != "server_tool_use");
+        let kind = if let Some(tool) = client {
+            self.begin_call(label, tool, out)
+        } else if whole && (start.text.0.is_some() || start.reasoning_content.0.is_some()) {
+            BlockKind::Prose { signature: String::new(), redacted: Vec::new() }
+        } else if !whole && start.tool_use.0.is_none() && start.tool_result.is_none() {
+            self.status.skipped += 1;
+            BlockKind::Dropped
+        } else if self.limit_opaque_text(raw, out).is_empty() {
+            BlockKind::Dropped
+        } else {
+            let block = serde_json::from_str(raw).unwrap_or_default();
+            BlockKind::Kept { block, input: String::new(), content: Vec::new() }
+        };
+        self.open_blocks.push_block(label, kind, &mut self.calls, out);
+        if let (true, Some(block)) = (whole, self.open_blocks.newest_position()) {
+            emit_text(false, start.text.as_str(), out);
+            self.decode_reasoning(block, start.reasoning_content.0.as_ref(), out);
+        }
+    }
+
+    fn begin_call(&mut self, label: Option<u64>, tool: &ToolUse<'_>, out: &mut dyn EventSink) -> BlockKind {
+        let call = NativeCall::new(label, tool.tool_use_id.as_str());
+        let Some(position) = self.calls.begin_call(call, &self.status, out) else { return BlockKind::Dropped };
+        // `{}` in a start only says that deltas will follow; a whole body has no deltas, where it means no arguments.
+        let input = tool.input.map(argument_text).filter(|input| !matches!(input.trim_ascii(), "" | "{}" | "null"));
+        if let Some(call) = self.calls.list.get_mut(position) {
+            call.set_name(tool.name.as_str(), &mut self.calls.next_index, out);
+            call.push_arguments(input.as_deref().unwrap_or_default(), out);
+        }
+        BlockKind::Call { position, whole: input.is_some() }
+    }
+
+    fn decode_block_delta(&mut self, label: Option<u64>, delta: &BlockDelta<'_>, out: &mut dyn EventSink) {
+        let prose = delta.text.0.is_some() || delta.reasoning_content.0.is_some();
+        if prose && self.open_blocks.find_position(label).is_none() {
+            self.calls.confirm_empty_calls(out);
+            let block = BlockKind::Prose { signature: String::new(), redacted: Vec::new() };
+            self.open_blocks.push_block(label, block, &mut self.calls, out);
+        }
+        let Some(position) = self.open_blocks.find_position(label) else {
+            if delta.tool_use.0.is_none() {
+                return self.status.skipped += 1;
+            }
+            return self.calls.note_stray_delta(&mut self.status, out);
+        };
+        let Some(block) = self.open_blocks.get_mut(position) else { return };
+        let input = delta.tool_use.0.as_ref().and_then(|tool| tool.input).map(argument_text);
+        match block {
+            BlockKind::Prose { .. } if prose => {
+                emit_text(false, delta.text.as_str(), out);
+                return self.decode_reasoning(position, delta.reasoning_content.0.as_ref(), out);
+            }
+            BlockKind::Call { position, whole: false } => {
+                if let (Some(input), Some(call)) = (&input, self.calls.list.get_mut(*position)) {
+                    return call.push_arguments(input, out);
+                }
+            }
+            BlockKind::Kept { input: known, content, .. } => {
+                let input = input.unwrap_or_default();
+                let size = input.len() + delta.tool_result.map_or(0, |raw| raw.get().len());
+                if !self.opaque_budget.has_room(size, out) {
+                    *block = BlockKind::Dropped;
+                    return;
+                }
+                known.push_str(&input);
+                let items = delta.tool_result.and_then(|raw| serde_json::from_str::<Vec<Value>>(raw.get()).ok());
+                if !input.is_empty() || items.is_some() {
+                    return content.extend(items.unwrap_or_default());
+                }
+            }
+            BlockKind::Prose { .. } | BlockKind::Call { .. } | BlockKind::Dropped => {}
+        }
+        self.status.skipped += 1;
+    }
+
+    /// Takes reasoning that belongs to the block of prose at this position.
+    fn decode_reasoning(&mut self, position: usize, reasoning: Option<&ReasoningContent<'_>>, out: &mut dyn EventSink) {
+        let Some(reasoning) = reasoning else { return };
+        emit_text(true, reasoning.text.as_str(), out);
+        let signed = self.limit_opaque_text(reasoning.signature.as_str(), out);
+        let hidden = self.limit_opaque_text(reasoning.redacted_content.as_str(), out);
+        if let Some(BlockKind::Prose { signature, redacted }) = self.open_blocks.get_mut(position) {
+            signature.push_str(signed);
+            // Each piece is base64 of its own, with padding.
+            let known = redacted.len();
+            if STANDARD.decode_vec(hidden, redacted).is_err() {
+                redacted.truncate(known);
+                let message = "redacted reasoning is no base64: it cannot go back";
+                out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
+            }
+        }
+        let inside = reasoning.reasoning_text.and_then(|raw| serde_json::from_str::<LenientObject<_>>(raw.get()).ok());
+        if let Some(inside) = inside.and_then(|inside| inside.0) {
+            let inside: ReasoningContent<'_> = ReasoningContent { reasoning_text: None, ..inside };
+            self.decode_reasoning(position, Some(&inside), out);
+        }
+    }
+
+    fn decode_block_stop(&mut self, label: Option<u64>, out: &mut dyn EventSink) {
+        let Some(block) = self.open_blocks.end_block(label) else {
+            self.status.skipped += 1;
+            return;
+        };
+        match block {
+            BlockKind::Prose { signature, redacted } => {
+                if !signature.is_empty() {
+                    emit_opaque(json!({"reasoningContent": {"reasoningText": {"signature": signature}}}), out);
+                }
+                if !redacted.is_empty() {
+                    emit_opaque(json!({"reasoningContent": {"redactedContent": STANDARD.encode(redacted)}}), out);
+                }
+            }
+            BlockKind::Call { position, .. } => self.calls.end_call(position, self.reason, out),
+            BlockKind::Kept { mut block, input, content } => {
+                if let (Some(tool), Ok(input)) = (block.pointer_mut("/toolUse"), serde_json::from_str(&input)) {
+                    insert_member(tool, "input", input);
+                }
+                if let Some(result) = block.pointer_mut("/toolResult").filter(|_| !content.is_empty()) {
+                    insert_member(result, "content", Value::Array(content));
+                }
+                emit_opaque(block, out);
+            }
+            BlockKind::Dropped => {}
+        }
+    }
+
+    fn decode_message_stop(&mut self, word: &str, out: &mut dyn EventSink) {
+        let reason = super::stop_reason(word);
+        if !word.is_empty() {
+            self.reason = Some(reason);
+            self.calls.apply_stop_reason(reason, out);
+            out.push_event(Event::Stop { reason, raw: word });
+        }
+        self.status.ended = true;
+        self.calls.apply_stop_reason(self.reason.unwrap_or(StopReason::End), out);
+        if self.calls.list.iter().any(NativeCall::is_open) {
+            let message = "the message ended while a content block was open";
+            out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
+            self.calls.truncate_open_calls(truncation_reason(BodyEnd::Clean, true, self.reason), out);
+        }
+        self.open_blocks.clear();
+    }
+
+    /// Counts what is kept; hands it back, or nothing if it would be too much.
+    fn limit_opaque_text<'t>(&mut self, text: &'t str, out: &mut dyn EventSink) -> &'t str {
+        if self.opaque_budget.has_room(text.len(), out) { text } else { "" }
+    }
+}
+
+fn insert_member(object: &mut Value, key: &str, value: Value) {
+    if let Some(object) = object.as_object_mut() {
+        object.insert(key.to_owned(), value);
+    }
+}
+
+fn emit_usage(tokens: Option<TokenCounts>, out: &mut dyn EventSink) {
+    let usage = tokens.map(TokenCounts::to_usage).unwrap_or_default();
+    if usage != Usage::default() {
+        out.push_event(Event::Usage(usage));
+    }
+}
+
+fn emit_opaque(data: Value, out: &mut dyn EventSink) {
+    out.push_event(Event::Opaque(&OpaqueState { wire: NAME.to_owned(), data }));
+}

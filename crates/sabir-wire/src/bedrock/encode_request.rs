@@ -1,0 +1,247 @@
+//! Amazon Bedrock: a request to its body.
+//!
+//! The API insists on: alternating roles, results first in the message that follows their calls, ids of one alphabet, no
+//! blank text, and a declaration of tools wherever the history holds calls. What only some models know (thinking, one
+//! call at a time, no call at all) goes into `additionalModelRequestFields` in the words of the model's maker; a field
+//! that a model does not know is refused, so the rest is left unsaid. Thoughts go back only with their signature.
+
+use sabir_call::{
+    CacheControl, Call, CallResult, Image, Message, MessagePart, OpaqueState, ParallelCalls, ReasoningConfig,
+    ReasoningEffort, Request, Role, ToolChoice, ToolSpec,
+};
+use serde_json::{Map, Value, json};
+
+use super::{CAPABILITIES, NAME};
+use crate::anthropic::encode_request::closed_object_schema;
+use crate::anthropic::thinking;
+use crate::identifier::portable_id;
+use crate::params::{self, RequestParam};
+use crate::role_turns::{merge_by_role, unfetchable_image_text};
+use crate::thinking::effort_for_budget;
+use crate::wire::WireOptions;
+
+/// Who made a model, as far as its name says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ModelMaker {
+    Anthropic,
+    Nova,
+    OpenAi,
+    /// Nothing is known: an application's inference profile hides the model.
+    Other,
+}
+
+impl ModelMaker {
+    fn from_model(model: &str) -> Self {
+        let model = model.to_ascii_lowercase();
+        let table = [
+            ("anthropic", Self::Anthropic),
+            ("claude", Self::Anthropic),
+            ("amazon.nova", Self::Nova),
+            ("openai.", Self::OpenAi),
+        ];
+        table.iter().find(|(word, _)| model.contains(word)).map_or(Self::Other, |(_, maker)| *maker)
+    }
+}
+
+/// The limit that thinking is planned with where a request names none: then the model's own holds.
+const USUAL_LIMIT: u64 = 8192;
+
+/// Models of makers that cache, which refuse the marks for it.
+const UNCACHED: [&str; 6] =
+    ["claude-3-haiku", "claude-3-sonnet", "claude-3-opus", "claude-3-5-sonnet-20240620", "claude-v2", "claude-instant"];
+
+pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
+    let maker = ModelMaker::from_model(&request.model);
+    let known = matches!(maker, ModelMaker::Anthropic | ModelMaker::Nova) && !is_model_named(&request.model, &UNCACHED);
+    let cached = (form.cached || request.options.cache == CacheControl::Marked) && known;
+    let mut body = Map::new();
+    if !request.system.trim().is_empty() {
+        let mut system = vec![json!({"text": request.system})];
+        system.extend(cached.then(cache_point));
+        body.insert("system".to_owned(), Value::Array(system));
+    }
+    let mut messages = merge_by_role(&request.messages, encode_block, encode_result);
+    let last = messages.last_mut().and_then(|message| message.pointer_mut("/content")?.as_array_mut());
+    if let (Some(last), true) = (last, cached) {
+        last.push(cache_point());
+    }
+    body.insert("messages".to_owned(), Value::Array(messages));
+    let (mut more, cool) = encode_thinking(request, maker);
+    if let Some(limit) = request.max_output_tokens.filter(|_| cool != ThinkingConflict::TemperatureAndLimit) {
+        params::insert_at_path(&mut body, "inferenceConfig.maxTokens", json!(limit));
+    }
+    params::encode_params(request, form, &CAPABILITIES, &mut body);
+    if let Some(tools) = encode_tools(request, maker, &mut more) {
+        body.insert("toolConfig".to_owned(), tools);
+    }
+    if !more.is_empty() {
+        body.insert("additionalModelRequestFields".to_owned(), Value::Object(more));
+    }
+    Value::Object(body)
+}
+
+/// Whether the model takes no such wish now.
+pub(crate) fn is_param_refused(request: &Request, wish: RequestParam) -> bool {
+    let steers = matches!(wish, RequestParam::Temperature | RequestParam::TopP);
+    steers && encode_thinking(request, ModelMaker::from_model(&request.model)).1 != ThinkingConflict::Nothing
+}
+
+fn is_model_named(model: &str, names: &[&str]) -> bool {
+    names.iter().any(|name| model.contains(name))
+}
+
+/// Marks the end of a prefix that may be cached.
+fn cache_point() -> Value {
+    json!({"cachePoint": {"type": "default"}})
+}
+
+fn encode_block(role: Role, part: &MessagePart) -> Option<Value> {
+    match part {
+        MessagePart::Text { text } if text.trim().is_empty() => None,
+        MessagePart::Text { text } => Some(json!({"text": text})),
+        MessagePart::Thought { text, opaque: Some(opaque) } => encode_opaque(opaque, text),
+        MessagePart::Image(picture) if role == Role::User => Some(encode_image(picture)),
+        MessagePart::ImageUrl { url } if role == Role::User => Some(json!({"text": unfetchable_image_text(url)})),
+        MessagePart::Call(call) => Some(encode_call(call)),
+        MessagePart::Opaque(opaque) => encode_opaque(opaque, ""),
+        _ => None,
+    }
+}
+
+/// State that this wire understands, with the thought that belongs to it in its place.
+fn encode_opaque(opaque: &OpaqueState, thought: &str) -> Option<Value> {
+    if opaque.wire != NAME {
+        return None;
+    }
+    let Some(signature) = opaque.data.pointer("/reasoningContent/reasoningText/signature") else {
+        return Some(opaque.data.clone());
+    };
+    Some(json!({"reasoningContent": {"reasoningText": {"text": thought, "signature": signature}}}))
+}
+
+fn encode_call(call: &Call) -> Value {
+    let id = portable_id(call.id.as_str());
+    json!({"toolUse": {"toolUseId": id, "name": call.name, "input": call.arguments}})
+}
+
+fn encode_image(Image { media_type, data }: &Image) -> Value {
+    let format = media_type.strip_prefix("image/").unwrap_or(media_type);
+    let format = if format == "jpg" { "jpeg" } else { format };
+    json!({"image": {"format": format, "source": {"bytes": data}}})
+}
+
+fn encode_result(result: &CallResult) -> Value {
+    let mut content: Vec<Value> = match result.content.as_str() {
+        "" => Vec::new(),
+        text => vec![json!({"text": text})],
+    };
+    content.extend(result.images.iter().map(encode_image));
+    let mut inside = json!({"toolUseId": portable_id(result.id.as_str()), "content": content});
+    if let Some(inside) = inside.as_object_mut().filter(|_| result.ending.is_error()) {
+        inside.insert("status".to_owned(), json!("error"));
+    }
+    json!({"toolResult": inside})
+}
+
+/// The tools and the choice among them. A model of Anthropic is told in its own words what Converse has none for, and then
+/// the whole choice is told so, for the two may not contradict each other.
+fn encode_tools(request: &Request, maker: ModelMaker, more: &mut Map<String, Value>) -> Option<Value> {
+    let calls = request.messages.iter().flat_map(Message::calls);
+    let mut tools: Vec<Value> = request.tools.iter().map(encode_tool).collect();
+    if tools.is_empty() {
+        // A history with calls is refused without tools: those that it names are declared, and none is to be called.
+        let mut names: Vec<&str> = calls.map(|call| call.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        tools.extend(names.into_iter().map(|name| encode_tool(&ToolSpec::new(name, "", json!({})))));
+        if tools.is_empty() {
+            return None;
+        }
+    }
+    let none = request.tools.is_empty() || request.tool_choice == ToolChoice::None;
+    let one = request.parallel_calls == ParallelCalls::One && !none;
+    let mut config = json!({"tools": tools});
+    let choice = match &request.tool_choice {
+        _ if none => ("none", None),
+        ToolChoice::Required => ("any", None),
+        ToolChoice::Tool(name) => ("tool", Some(name)),
+        _ => ("auto", None),
+    };
+    if maker == ModelMaker::Anthropic && (none || one) {
+        let mut native = json!({"type": choice.0});
+        if let Some(native) = native.as_object_mut() {
+            native.extend(choice.1.map(|name| ("name".to_owned(), json!(name))));
+            native.extend(one.then(|| ("disable_parallel_tool_use".to_owned(), json!(true))));
+        }
+        more.insert("tool_choice".to_owned(), native);
+    } else if let ("any" | "tool", Some(config)) = (choice.0, config.as_object_mut()) {
+        let inside = choice.1.map_or(json!({}), |name| json!({"name": name}));
+        config.insert("toolChoice".to_owned(), json!({choice.0: inside}));
+    }
+    Some(config)
+}
+
+fn encode_tool(tool: &ToolSpec) -> Value {
+    let mut spec = Map::new();
+    spec.insert("name".to_owned(), json!(tool.name));
+    if !tool.description.is_empty() {
+        spec.insert("description".to_owned(), json!(tool.description));
+    }
+    spec.insert("inputSchema".to_owned(), json!({"json": closed_object_schema(&tool.parameters)}));
+    json!({"toolSpec": spec})
+}
+
+/// What a model that thinks refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ThinkingConflict {
+    /// Nothing.
+    Nothing,
+    /// A temperature.
+    Temperature,
+    /// A temperature and a limit.
+    TemperatureAndLimit,
+}
+
+/// What the model's maker calls the wish. Where the maker is not known, Anthropic's words are taken: whoever asks a model
+/// to think wants to hear that it cannot.
+fn encode_thinking(request: &Request, maker: ModelMaker) -> (Map<String, Value>, ThinkingConflict) {
+    let wish = request.reasoning;
+    let (value, cool) = match (maker, wish) {
+        (_, ReasoningConfig::Default) => (json!({}), ThinkingConflict::Nothing),
+        (ModelMaker::Nova, ReasoningConfig::Off) => {
+            (json!({"reasoningConfig": {"type": "disabled"}}), ThinkingConflict::Nothing)
+        }
+        (ModelMaker::Nova, wish) => {
+            let word = effort_level(wish);
+            let cool = if word == "high" { ThinkingConflict::TemperatureAndLimit } else { ThinkingConflict::Nothing };
+            (json!({"reasoningConfig": {"type": "enabled", "maxReasoningEffort": word}}), cool)
+        }
+        (ModelMaker::OpenAi, wish) => (json!({"reasoning_effort": effort_level(wish)}), ThinkingConflict::Nothing),
+        (ModelMaker::Anthropic | ModelMaker::Other, _) => {
+            let plan = thinking::plan_thinking(request, USUAL_LIMIT, is_thought_state);
+            let cool = if plan.is_thinking() { ThinkingConflict::Temperature } else { ThinkingConflict::Nothing };
+            (plan.body_members().into_iter().collect(), cool)
+        }
+    };
+    (value.as_object().cloned().unwrap_or_default(), cool)
+}
+
+/// Whether state of this wire is a thought.
+fn is_thought_state(opaque: &OpaqueState) -> bool {
+    opaque.wire == NAME && opaque.data.get("reasoningContent").is_some()
+}
+
+/// These models know three words, and none for no thinking at all.
+fn effort_level(wish: ReasoningConfig) -> &'static str {
+    let effort = match wish {
+        ReasoningConfig::Off => ReasoningEffort::Minimal,
+        ReasoningConfig::Default => ReasoningEffort::Medium,
+        ReasoningConfig::Effort(effort) => effort,
+        ReasoningConfig::Tokens(tokens) => effort_for_budget(tokens),
+    };
+    match effort {
+        ReasoningEffort::Minimal | ReasoningEffort::Low => "low",
+        ReasoningEffort::Medium => "medium",
+        ReasoningEffort::High => "high",
+    }
+}

@@ -1,0 +1,112 @@
+//! Calls and results of a client's history where ids are missing or repeat.
+//!
+//! A history names each call once. Clients of Gemini and Ollama send no ids, or such as repeat from turn to turn: each
+//! call keeps its own id if it is there for the first time, else it gets a new one, and a result goes to the first call of
+//! the latest turn that it fits and that has no result yet.
+
+use std::collections::HashSet;
+
+use sabir_call::CallId;
+
+/// Gives calls their ids, and results the ids of their calls.
+#[derive(Debug, Default)]
+pub(crate) struct CallPairing {
+    used: HashSet<String>,
+    /// The calls of the latest turn that have no result yet.
+    open: Vec<UnansweredCall>,
+    /// Whether the user has spoken since the last call.
+    spoken: bool,
+    /// How many ids were looked for so far.
+    count: u64,
+}
+
+#[derive(Debug)]
+struct UnansweredCall {
+    native: String,
+    name: String,
+    id: CallId,
+}
+
+impl CallPairing {
+    /// The user's message begins: what the model calls after it is another turn.
+    pub(crate) fn begin_user_turn(&mut self) {
+        self.spoken = true;
+    }
+
+    /// The id of a call.
+    pub(crate) fn assign_call_id(&mut self, native: &str, name: &str) -> CallId {
+        if std::mem::take(&mut self.spoken) {
+            self.open.clear();
+        }
+        let id = if native.is_empty() || self.used.contains(native) { self.fresh_id() } else { native.to_owned() };
+        self.used.insert(id.clone());
+        let id = CallId::new(id);
+        self.open.push(UnansweredCall { native: native.to_owned(), name: name.to_owned(), id: id.clone() });
+        id
+    }
+
+    /// The id and the tool's name of the call that a result answers. One that answers none keeps what it says.
+    pub(crate) fn match_result(&mut self, native: &str, name: &str) -> (CallId, String) {
+        let by_id = || self.open.iter().position(|call| !native.is_empty() && call.native == native);
+        let by_name = || self.open.iter().position(|call| call.name == name);
+        // A result without an id and a name can only be told by its place.
+        let by_place = || (native.is_empty() && name.is_empty() && !self.open.is_empty()).then_some(0);
+        match by_id().or_else(by_name).or_else(by_place) {
+            Some(position) => {
+                let call = self.open.remove(position);
+                (call.id, call.name)
+            }
+            None => (CallId::new(native), name.to_owned()),
+        }
+    }
+
+    fn fresh_id(&mut self) -> String {
+        loop {
+            let id = format!("call_{}", self.count);
+            self.count += 1;
+            if !self.used.contains(&id) {
+                return id;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls as `native=name`, results as `native>name`, `|` where the user speaks: the ids, with the name of each result.
+    fn check(history: &str, expected: &str) {
+        let mut pairing = CallPairing::default();
+        let mut found = Vec::new();
+        for word in history.split(' ') {
+            if let Some((native, name)) = word.split_once('=') {
+                found.push(pairing.assign_call_id(native, name).to_string());
+            } else if let Some((native, name)) = word.split_once('>') {
+                let (id, name) = pairing.match_result(native, name);
+                found.push(format!("{id}:{name}"));
+            } else {
+                pairing.begin_user_turn();
+            }
+        }
+        assert_eq!(found.join(" "), expected, "{history}");
+    }
+
+    #[test]
+    fn results_find_their_calls() {
+        // By id, in any order; the name is the call's.
+        check("a=f b=g | b>g a>", "a b b:g a:f");
+        // Ids that repeat from turn to turn.
+        check("0=f | 0>f 0=g | 0>g", "0 0:f call_0 call_0:g");
+        // No ids: by name, then in order.
+        check("=f =g =f | >f >g >f", "call_0 call_1 call_2 call_0:f call_1:g call_2:f");
+        check("=f =g | > >", "call_0 call_1 call_0:f call_1:g");
+        // One id twice in one turn, and an id that looks like one of ours.
+        check("x=f x=f | x>f x>f", "x call_0 x:f call_0:f");
+        check("call_0=f =f | >f call_0>f", "call_0 call_1 call_0:f call_1:f");
+        // A call without a result takes none of a later turn.
+        check("=f | =f | >f", "call_0 call_1 call_1:f");
+        // A result without any call.
+        check("| q>f", "q:f");
+    }
+}

@@ -1,0 +1,167 @@
+//! What a wire cannot say of a request: what is left out of it, or why it cannot be asked there at all.
+
+use sabir_call::{
+    CacheControl, Message, MessagePart, OpaqueState, ParallelCalls, Request, ResponseFormat, Role, ToolChoice,
+    ToolProtocol,
+};
+
+use crate::client_request::{LossNote, RequestError};
+use crate::native_tools::{self, NativeToolKind};
+use crate::params::{UnsupportedFeature, WireCapabilities, unsupported_params};
+use crate::wire::WireOptions;
+use crate::{ollama, openai_chat};
+
+/// A wire, by its name and its words.
+pub(crate) struct SupportChecker<'a> {
+    pub(crate) wire: &'static str,
+    pub(crate) capabilities: &'static WireCapabilities,
+    pub(crate) options: &'a WireOptions,
+}
+
+impl SupportChecker<'_> {
+    /// Goes through a request.
+    ///
+    /// # Errors
+    /// Something that cannot be left out: words of the user's, or a tool that must be called.
+    pub(crate) fn check_request(&self, request: &Request) -> Result<Vec<LossNote>, RequestError> {
+        let mut notes = unsupported_params(request, self.options, self.capabilities, self.wire);
+        self.check_tools(request, &mut notes)?;
+        self.check_options(request, &mut notes);
+        self.check_history(request, &mut notes)?;
+        Ok(notes)
+    }
+
+    fn is_unsupported(&self, lack: UnsupportedFeature) -> bool {
+        self.capabilities.unsupported.contains(&lack)
+    }
+
+    fn push_note(&self, path: &str, what: &str, notes: &mut Vec<LossNote>) {
+        notes.push(LossNote::new(path, format!("{} {what}", self.wire)));
+    }
+
+    fn check_tools(&self, request: &Request, notes: &mut Vec<LossNote>) -> Result<(), RequestError> {
+        let prompted = request.protocol != ToolProtocol::Native;
+        let mut lost = Vec::new();
+        for tool in request.options.native.iter().filter(|tool| prompted || tool.wire != self.wire) {
+            let (word, wire) = (native_tools::tool_type(tool), &tool.wire);
+            match native_tools::tool_kind(tool) {
+                NativeToolKind::Freeform if native_tools::has_grammar(tool) => {
+                    let name = native_tools::tool_name(tool).unwrap_or_default();
+                    let what = format!("the grammar of `{name}` is told in words: {} cannot be held to it", self.wire);
+                    notes.push(LossNote::new("tools", what));
+                }
+                NativeToolKind::Freeform | NativeToolKind::Namespace => {}
+                NativeToolKind::Client => {
+                    let what =
+                        format!("`{word}` has no schema, and only models of {wire} know it: offer it as a function");
+                    return Err(RequestError::new("tools", what));
+                }
+                NativeToolKind::Server => {
+                    notes.push(LossNote::new("tools", format!("left out: `{word}` is run by providers of {wire}")));
+                    lost.push((word, native_tools::tool_name(tool)));
+                }
+            }
+        }
+        let forced = |name: &String| lost.iter().any(|(word, known)| word == name || *known == Some(name.as_str()));
+        let asked = matches!(&request.tool_choice, ToolChoice::Tool(name) if forced(name));
+        let alone = request.tools.is_empty() && request.options.native.len() == lost.len();
+        if let Some((word, _)) = lost.first().filter(|_| asked || alone) {
+            let what = format!("`{word}` is run by its provider and by nobody here, and no other tool is asked for");
+            return Err(RequestError::new("tools", what));
+        }
+        if prompted || request.tools.is_empty() {
+            return Ok(());
+        }
+        match &request.tool_choice {
+            ToolChoice::Required if self.is_unsupported(UnsupportedFeature::ForcedCall) => {
+                self.push_note("tool_choice", "cannot be told that a call must be made; the model may choose", notes);
+            }
+            ToolChoice::Tool(_) if self.is_unsupported(UnsupportedFeature::ForcedCall) => {
+                self.push_note("tool_choice", "cannot be told which call to make; only that tool is offered", notes);
+            }
+            _ => {}
+        }
+        if request.parallel_calls == ParallelCalls::One
+            && request.tool_choice != ToolChoice::None
+            && self.is_unsupported(UnsupportedFeature::SingleCall)
+        {
+            self.push_note("parallel_tool_calls", "cannot be told to make one call at a time", notes);
+        }
+        if !request.options.strict.is_empty() && self.is_unsupported(UnsupportedFeature::StrictArguments) {
+            self.push_note("tools", "cannot be told to hold arguments to their schema (`strict`)", notes);
+        }
+        Ok(())
+    }
+
+    fn check_options(&self, request: &Request, notes: &mut Vec<LossNote>) {
+        match request.options.format {
+            ResponseFormat::Json if self.is_unsupported(UnsupportedFeature::JsonFormat) => {
+                self.push_note("response_format", "has no word for an answer in JSON; left out", notes);
+            }
+            ResponseFormat::Schema { .. } if self.is_unsupported(UnsupportedFeature::SchemaFormat) => {
+                self.push_note("response_format", "has no word for an answer of a schema; left out", notes);
+            }
+            _ => {}
+        }
+        if request.options.cache == CacheControl::Marked && self.is_unsupported(UnsupportedFeature::CacheMarks) {
+            self.push_note("cache_control", "has no marks; it caches on its own or not at all", notes);
+        }
+    }
+
+    fn check_history(&self, request: &Request, notes: &mut Vec<LossNote>) -> Result<(), RequestError> {
+        let (mut lost, mut failed) = (0, 0);
+        let unsaid = request.protocol == ToolProtocol::Native && self.is_unsupported(UnsupportedFeature::FailedResult);
+        for (index, message) in request.messages.iter().enumerate() {
+            for (at, part) in message.parts.iter().enumerate() {
+                self.check_user_part(request, message, part)
+                    .map_err(|what| RequestError::new(format!("messages[{index}], part {at}"), what))?;
+                lost += usize::from(message.role == Role::Assistant && self.is_part_lost(request, part));
+                let is_failed = matches!(part, MessagePart::Result(result) if result.ending.is_error());
+                failed += usize::from(unsaid && is_failed);
+            }
+        }
+        if failed > 0 {
+            let what =
+                format!("has no word for a result that failed (`is_error`): the words of {failed} have to say it");
+            self.push_note("messages", &what, notes);
+        }
+        if lost > 0 {
+            let what =
+                format!("left out: {lost} thoughts or other state of a provider, which {} does not take", self.wire);
+            notes.push(LossNote::new("messages", what));
+        }
+        Ok(())
+    }
+
+    /// Whether the provider sees what the user showed.
+    fn check_user_part(&self, request: &Request, message: &Message, part: &MessagePart) -> Result<(), String> {
+        match part {
+            MessagePart::ImageUrl { .. } if self.is_unsupported(UnsupportedFeature::ImageUrl) => {
+                Err(format!("{} takes pictures as base64, not by their address: send the picture itself", self.wire))
+            }
+            MessagePart::Opaque(state) if message.role == Role::User && !self.can_take_state(request, state) => {
+                Err(format!("only providers of {} can read this document: send its text", state.wire))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a part of an answer does not go back.
+    fn is_part_lost(&self, request: &Request, part: &MessagePart) -> bool {
+        match part {
+            MessagePart::Thought { opaque: Some(state), .. } | MessagePart::Opaque(state) => {
+                !self.can_take_state(request, state)
+            }
+            MessagePart::Thought { opaque: None, .. } => {
+                let kept = self.wire == ollama::NAME
+                    || (self.wire == openai_chat::NAME && self.options.thought_field.is_some());
+                request.protocol != ToolProtocol::Native || !kept
+            }
+            _ => false,
+        }
+    }
+
+    fn can_take_state(&self, request: &Request, state: &OpaqueState) -> bool {
+        request.protocol == ToolProtocol::Native && state.wire == self.wire
+    }
+}

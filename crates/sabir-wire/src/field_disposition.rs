@@ -1,0 +1,121 @@
+//! What becomes of each member of a client's body: one row a member, for every wire that has a front.
+//!
+//! What no row knows is left out with a note, since clients send new members all the time and most of them mean nothing to
+//! another provider. What would change what the client gets back is refused.
+
+use serde_json::Value;
+
+use crate::client_request::{LossNote, RequestError};
+use crate::field::JsonField;
+
+/// What becomes of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FieldDisposition {
+    /// It is read.
+    Read,
+    /// It changes nothing here, and nobody need know.
+    Harmless,
+    /// It is left out, and noted: why.
+    LeftOut(&'static str),
+    /// The request is refused if it says anything: what to do instead.
+    Refused(&'static str),
+}
+
+/// The members of a wire's body.
+pub(crate) type MemberDispositions = [(&'static str, FieldDisposition)];
+
+/// Goes through the members of a body: notes what is left out.
+///
+/// # Errors
+/// The first member that is refused.
+pub(crate) fn check_members(
+    body: &JsonField<'_>,
+    members: &MemberDispositions,
+    notes: &mut Vec<LossNote>,
+) -> Result<(), RequestError> {
+    let Some(found) = body.value.as_object() else { return Ok(()) };
+    for (key, value) in found {
+        if is_empty_value(value) {
+            continue;
+        }
+        let field = body.get(key);
+        match members.iter().find(|(known, _)| known == key).map(|(_, fate)| *fate) {
+            Some(FieldDisposition::Read | FieldDisposition::Harmless) => {}
+            Some(FieldDisposition::LeftOut(why)) => notes.push(LossNote::new(field.path, format!("left out: {why}"))),
+            Some(FieldDisposition::Refused(instead)) => {
+                return Err(field.mismatch_error(&format!("nothing ({instead})")));
+            }
+            None => notes.push(LossNote::new(field.path, "left out: not known here")),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a value is the same as none.
+fn is_empty_value(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::Bool(true) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{anthropic, ollama, openai_chat, openai_responses};
+
+    #[test]
+    fn the_document_names_every_member() {
+        let document = include_str!("../../../docs/translation.md");
+        let fronts = [
+            (anthropic::NAME, anthropic::decode_request::MEMBERS),
+            (openai_chat::NAME, openai_chat::decode_request::MEMBERS),
+            (openai_responses::NAME, openai_responses::decode_request::MEMBERS),
+            (ollama::NAME, ollama::decode_request::MEMBERS),
+        ];
+        for (name, members) in fronts {
+            let (_, paragraph) =
+                document.split_once(&format!("\n`{name}`: ")).unwrap_or_else(|| panic!("no paragraph of {name}"));
+            let paragraph = paragraph.split("\n\n").next().unwrap_or_default();
+            // Four sentences: what is read, what says nothing, what is left out, what is refused.
+            let sentence = |word: &str| {
+                let text = paragraph.replace('\n', " ");
+                let found: Vec<_> = text.split(". ").filter(|it| it.contains(word)).map(str::to_owned).collect();
+                found.join(" ")
+            };
+            for (member, fate) in members {
+                let word = match fate {
+                    FieldDisposition::Read => "read",
+                    FieldDisposition::Harmless => "nothing here",
+                    FieldDisposition::LeftOut(_) => "left out",
+                    FieldDisposition::Refused(_) => "refused",
+                };
+                assert!(sentence(word).contains(&format!("`{member}`")), "{name}: `{member}` is {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_says_nothing_is_not_refused() {
+        let members: &MemberDispositions = &[
+            ("no", FieldDisposition::Refused("x")),
+            ("old", FieldDisposition::LeftOut("y")),
+            ("ok", FieldDisposition::Read),
+        ];
+        let look = |body: Value| {
+            let mut notes = Vec::new();
+            check_members(&JsonField::root(&body), members, &mut notes).map(|()| notes.len())
+        };
+        for nothing in [json!(null), json!(false), json!(0), json!(""), json!([]), json!({})] {
+            assert_eq!(look(json!({"no": nothing, "old": nothing, "unknown": nothing, "ok": 1})), Ok(0));
+        }
+        assert_eq!(look(json!({"old": 1, "unknown": [1]})), Ok(2));
+        assert_eq!(look(json!({"no": true})).map_err(|error| error.path), Err("no".to_owned()));
+    }
+}

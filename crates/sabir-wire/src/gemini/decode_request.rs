@@ -1,0 +1,266 @@
+//! Gemini: a client's body to a request.
+//!
+//! # Supported
+//! Contents with text, pictures, calls and results; signatures, and whatever else a model's content holds, as opaque state
+//! of this wire (see [`parts`](super::parts)); tools by `parametersJsonSchema` or `parameters`; members spelt as in the
+//! documentation or with underscores. Safety settings are ignored. Calls
+//! without an id, or with one that was there before, get one of their own; results are paired with them by id, name and
+//! order.
+//!
+//! # Unsupported
+//! Files by address, and server tools in `tools`: each is an error that names its place.
+
+use sabir_call::{
+    CallResult, Image, MessagePart, OpaqueState, ReasoningConfig, Request, RequestOptions, ResponseFormat, Role,
+    ToolChoice, ToolResultStatus, ToolSpec,
+};
+use serde_json::{Map, Value};
+
+use super::encode_request::UNSIGNED;
+use super::parts::{self, SIGNATURE};
+use super::{CAPABILITIES, JSON, NAME, decode_effort_level};
+use crate::call_pairing::CallPairing;
+use crate::client_request::{DecodedRequest, RequestError};
+use crate::field::{HistoryBuilder, JsonField, build_call, build_tool_set};
+use crate::params;
+
+pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
+    let body = JsonField::root(body);
+    let mut history = HistoryBuilder::default();
+    let mut pairing = CallPairing::default();
+    for content in member_any_case(&body, "contents").list_items()? {
+        let parts = content.get("parts").list_items()?;
+        match content.get("role").text_or_empty()? {
+            "" | "user" | "function" => {
+                pairing.begin_user_turn();
+                let mut found = Vec::new();
+                for part in &parts {
+                    decode_user_part(part, &mut pairing, &mut found)?;
+                }
+                history.push_parts(Role::User, found);
+            }
+            "model" => {
+                let mut found = Vec::new();
+                for part in &parts {
+                    decode_model_part(part, &mut pairing, &mut found)?;
+                }
+                history.push_parts(Role::Assistant, found);
+            }
+            _ => return Err(content.get("role").mismatch_error("`user` or `model`")),
+        }
+    }
+    let generation = member_any_case(&body, "generationConfig");
+    let mut request = Request {
+        model: body.get("model").text_or_empty()?.to_owned(),
+        system: decode_system(&member_any_case(&body, "systemInstruction"))?,
+        messages: history.messages.into(),
+        tools: build_tool_set(decode_tools(&body.get("tools"))?)?,
+        tool_choice: decode_tool_choice(&member_any_case(
+            &member_any_case(&body, "toolConfig"),
+            "functionCallingConfig",
+        ))?,
+        max_output_tokens: member_any_case(&generation, "maxOutputTokens").optional_count()?,
+        reasoning: decode_thinking(&member_any_case(&generation, "thinkingConfig"))?,
+        options: RequestOptions { format: decode_format(&generation)?, ..RequestOptions::default() },
+        ..Request::default()
+    };
+    params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
+    Ok(DecodedRequest::new(request, false))
+}
+
+fn decode_format(generation: &JsonField<'_>) -> Result<ResponseFormat, RequestError> {
+    if member_any_case(generation, "responseMimeType").text_or_empty()? != JSON {
+        return Ok(ResponseFormat::Text);
+    }
+    let (schema, older) =
+        (member_any_case(generation, "responseJsonSchema"), member_any_case(generation, "responseSchema"));
+    Ok(match (schema.is_absent(), older.is_absent()) {
+        (true, true) => ResponseFormat::Json,
+        (false, _) => {
+            ResponseFormat::Schema { name: String::new(), schema: schema.object_or_empty()?.into(), strict: true }
+        }
+        (true, false) => ResponseFormat::Schema {
+            name: String::new(),
+            schema: to_json_schema(older.object_or_empty()?.into()),
+            strict: true,
+        },
+    })
+}
+
+/// A member in either spelling.
+fn member_any_case<'a>(field: &JsonField<'a>, name: &str) -> JsonField<'a> {
+    let found = field.get(name);
+    if !found.is_absent() {
+        return found;
+    }
+    let spelt = name.chars().fold(String::new(), |mut spelt, c| {
+        if c.is_ascii_uppercase() {
+            spelt.push('_');
+        }
+        spelt.push(c.to_ascii_lowercase());
+        spelt
+    });
+    let other = field.get(&spelt);
+    if other.is_absent() { found } else { other }
+}
+
+fn decode_system(system: &JsonField<'_>) -> Result<String, RequestError> {
+    if system.value.is_string() {
+        return system.required_text().map(str::to_owned);
+    }
+    let texts: Result<Vec<_>, _> =
+        system.get("parts").list_items()?.iter().map(|part| part.get("text").required_text()).collect();
+    Ok(texts?.join("\n\n"))
+}
+
+fn decode_user_part(
+    part: &JsonField<'_>,
+    pairing: &mut CallPairing,
+    found: &mut Vec<MessagePart>,
+) -> Result<(), RequestError> {
+    let (text, response) = (part.get("text"), member_any_case(part, "functionResponse"));
+    let picture = member_any_case(part, "inlineData");
+    if !response.is_absent() {
+        let (content, ending) = decode_tool_output(&response.get("response"))?;
+        let (id, name) =
+            pairing.match_result(response.get("id").text_or_empty()?, response.get("name").text_or_empty()?);
+        let images = response.get("parts").list_items()?;
+        let images =
+            images.iter().map(|part| decode_image(&member_any_case(part, "inlineData"))).collect::<Result<_, _>>()?;
+        found.push(MessagePart::Result(CallResult { id, name, ending, content, images }));
+    } else if !picture.is_absent() {
+        found.push(MessagePart::Image(decode_image(&picture)?));
+    } else if !text.is_absent() {
+        found.push(MessagePart::text(text.required_text()?));
+    } else {
+        return Err(part.mismatch_error("text, inline data or the result of a call"));
+    }
+    Ok(())
+}
+
+fn decode_image(picture: &JsonField<'_>) -> Result<Image, RequestError> {
+    let (media_type, data) =
+        (member_any_case(picture, "mimeType").required_text()?, picture.get("data").required_text()?);
+    Ok(Image { media_type: media_type.to_owned(), data: data.to_owned() })
+}
+
+/// What a tool answered: `output` or `error` by convention, any other object as its JSON text.
+fn decode_tool_output(response: &JsonField<'_>) -> Result<(String, ToolResultStatus), RequestError> {
+    let object = response.object_or_empty()?;
+    let only = object.iter().next().filter(|_| object.len() == 1);
+    let words = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    Ok(match only {
+        Some((key, value)) if key == "output" || key == "result" => (words(value), ToolResultStatus::Done),
+        Some((key, value)) if key == "error" => (words(value), ToolResultStatus::Failed),
+        _ => (Value::Object(object).to_string(), ToolResultStatus::Done),
+    })
+}
+
+fn decode_model_part(
+    part: &JsonField<'_>,
+    pairing: &mut CallPairing,
+    found: &mut Vec<MessagePart>,
+) -> Result<(), RequestError> {
+    let called = member_any_case(part, "functionCall");
+    let signature = member_any_case(part, SIGNATURE).text_or_empty()?;
+    let opaque = |data: Value| OpaqueState { wire: NAME.to_owned(), data };
+    if !called.is_absent() {
+        let name = called.get("name").required_text()?;
+        let id = pairing.assign_call_id(called.get("id").text_or_empty()?, name);
+        found.push(build_call(id.as_str(), name, called.get("args").object_or_empty()?));
+        if !signature.is_empty() && signature != UNSIGNED {
+            found.push(MessagePart::Opaque(opaque(parts::call_signature_state(signature))));
+        }
+        return Ok(());
+    }
+    let text = part.get("text").text_or_empty()?;
+    let thought = part.get("thought").is_true();
+    if text.is_empty() {
+        found.extend(parts::opaque_part(part.object_or_empty()?).map(|data| MessagePart::Opaque(opaque(data))));
+        return Ok(());
+    }
+    let state = Some(signature).filter(|signature| !signature.is_empty());
+    let state = state.map(|signature| opaque(parts::text_signature_state(text, thought, signature)));
+    if thought {
+        found.push(MessagePart::Thought { text: text.to_owned(), opaque: state });
+    } else {
+        found.push(MessagePart::text(text));
+        found.extend(state.map(MessagePart::Opaque));
+    }
+    Ok(())
+}
+
+fn decode_tools(tools: &JsonField<'_>) -> Result<Vec<ToolSpec>, RequestError> {
+    let mut specs = Vec::new();
+    for tool in tools.list_items()? {
+        let declarations = member_any_case(&tool, "functionDeclarations");
+        if declarations.is_absent() {
+            return Err(tool.mismatch_error("`functionDeclarations`"));
+        }
+        for declaration in declarations.list_items()? {
+            let schema = member_any_case(&declaration, "parametersJsonSchema");
+            let schema = if schema.is_absent() {
+                to_json_schema(Value::Object(declaration.get("parameters").object_or_empty()?))
+            } else {
+                Value::Object(schema.object_or_empty()?)
+            };
+            let description = declaration.get("description").text_or_empty()?;
+            specs.push(ToolSpec::new(declaration.get("name").required_text()?, description, schema));
+        }
+    }
+    Ok(specs)
+}
+
+/// The API's own schemas as JSON Schema: types in capitals, and `nullable`.
+fn to_json_schema(schema: Value) -> Value {
+    match schema {
+        Value::Object(members) => {
+            let nullable = members.get("nullable") == Some(&Value::Bool(true));
+            let convert = |(key, value): (String, Value)| match value {
+                Value::String(kind) if key == "type" => {
+                    let kind = Value::from(kind.to_ascii_lowercase());
+                    (key, if nullable { Value::Array(vec![kind, Value::from("null")]) } else { kind })
+                }
+                // A property may be called like a keyword.
+                Value::Object(properties) if key == "properties" => {
+                    (key, properties.into_iter().map(|(name, value)| (name, to_json_schema(value))).collect())
+                }
+                value => (key, to_json_schema(value)),
+            };
+            let kept = members.clone().into_iter().filter(|(key, value)| key != "nullable" || !value.is_boolean());
+            Value::Object(kept.map(convert).collect::<Map<_, _>>())
+        }
+        Value::Array(items) => items.into_iter().map(to_json_schema).collect(),
+        other => other,
+    }
+}
+
+fn decode_tool_choice(calling: &JsonField<'_>) -> Result<ToolChoice, RequestError> {
+    let mut allowed = member_any_case(calling, "allowedFunctionNames").text_list()?;
+    Ok(match calling.get("mode").text_or_empty()?.to_ascii_uppercase().as_str() {
+        "" | "AUTO" | "VALIDATED" | "MODE_UNSPECIFIED" => ToolChoice::Auto,
+        "NONE" => ToolChoice::None,
+        "ANY" if allowed.len() == 1 => ToolChoice::Tool(allowed.remove(0)),
+        "ANY" => ToolChoice::Required,
+        _ => return Err(calling.get("mode").mismatch_error("`AUTO`, `ANY`, `NONE` or `VALIDATED`")),
+    })
+}
+
+fn decode_thinking(config: &JsonField<'_>) -> Result<ReasoningConfig, RequestError> {
+    let level = member_any_case(config, "thinkingLevel");
+    if !level.is_absent() {
+        let effort = decode_effort_level(&level.required_text()?.to_ascii_uppercase());
+        return effort
+            .map(ReasoningConfig::Effort)
+            .ok_or_else(|| level.mismatch_error("`MINIMAL`, `LOW`, `MEDIUM` or `HIGH`"));
+    }
+    let budget = member_any_case(config, "thinkingBudget");
+    // -1 leaves it to the model.
+    if budget.optional_number()?.is_none_or(|budget| budget < 0.0) {
+        return Ok(ReasoningConfig::Default);
+    }
+    Ok(match budget.optional_count()? {
+        Some(0) => ReasoningConfig::Off,
+        tokens => tokens.map_or(ReasoningConfig::Default, ReasoningConfig::Tokens),
+    })
+}

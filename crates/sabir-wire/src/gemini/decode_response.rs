@@ -1,0 +1,350 @@
+//! Gemini: response bodies to events.
+//!
+//! # Supported
+//! Streams of events, lists and whole bodies: all three hold the same objects. Calls come whole, or in pieces
+//! (`partialArgs`, `willContinue`), with an id or without. Signatures become an `Opaque` behind what they sign, parts that
+//! are neither words nor calls an `Opaque` as they stand; see [`parts`](super::parts).
+//!
+//! # Unsupported
+//! Candidates beyond the first are skipped and counted. Citations and what searches are grounded on are not read.
+//!
+//! # Grammar as implemented
+//! A call ends with the part that holds it, since its arguments are an object of the part; one that continues ends with
+//! the first part of its own that does not say `willContinue`, be it empty. The finish reason proves nothing.
+
+use sabir_call::{Event, EventSink, Fault, FaultKind, OpaqueState, Span, StopReason, Truncation, Usage};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::partial_arguments::{ArgumentFragment, PartialArguments};
+use super::{MALFORMED, NAME, parts};
+use crate::lenient::{LenientCount, LenientList, LenientObject, LenientText};
+use crate::native_call::NativeCall;
+use crate::provider_error::ProviderError;
+use crate::response_decoder::{
+    BodyEnd, DecodeStatus, OpaqueBudget, ResponseCalls, WireDecoder, emit_text, note_error_event, note_unreadable,
+    truncation_reason,
+};
+
+#[derive(Debug, Default)]
+pub(crate) struct GeminiDecoder {
+    status: DecodeStatus,
+    calls: ResponseCalls,
+    /// The call that continues, the last one, and its arguments.
+    partial: Option<PartialArguments>,
+    /// The label of the candidate that is read.
+    candidate: Option<u64>,
+    opaque_budget: OpaqueBudget,
+    reason: Option<StopReason>,
+    word: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ResponseChunk<'a> {
+    #[serde(borrow, default)]
+    candidates: LenientList<ResponseCandidate<'a>>,
+    #[serde(borrow, default)]
+    prompt_feedback: LenientObject<PromptFeedback<'a>>,
+    #[serde(default)]
+    usage_metadata: LenientObject<TokenCounts>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ResponseCandidate<'a> {
+    #[serde(default)]
+    index: LenientCount,
+    #[serde(borrow, default)]
+    content: LenientObject<CandidateContent<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: LenientText<'a>,
+    #[serde(borrow, default)]
+    finish_message: LenientText<'a>,
+}
+
+#[derive(Deserialize)]
+struct CandidateContent<'a> {
+    #[serde(borrow, default)]
+    parts: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ContentPart<'a> {
+    #[serde(borrow, default)]
+    text: LenientText<'a>,
+    #[serde(borrow, default)]
+    thought: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    thought_signature: LenientText<'a>,
+    #[serde(borrow, default)]
+    function_call: LenientObject<FunctionCall<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FunctionCall<'a> {
+    #[serde(borrow, default)]
+    id: LenientText<'a>,
+    #[serde(borrow, default)]
+    name: LenientText<'a>,
+    #[serde(borrow, default)]
+    args: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    partial_args: LenientList<ArgumentFragment<'a>>,
+    #[serde(borrow, default)]
+    will_continue: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PromptFeedback<'a> {
+    #[serde(borrow, default)]
+    block_reason: LenientText<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TokenCounts {
+    #[serde(default)]
+    prompt_token_count: LenientCount,
+    #[serde(default)]
+    tool_use_prompt_token_count: LenientCount,
+    #[serde(default)]
+    cached_content_token_count: LenientCount,
+    #[serde(default)]
+    candidates_token_count: LenientCount,
+    #[serde(default)]
+    thoughts_token_count: LenientCount,
+}
+
+impl WireDecoder for GeminiDecoder {
+    fn decode_event(&mut self, _: &str, data: &str, out: &mut dyn EventSink) {
+        let trimmed = data.trim_ascii();
+        if trimmed.is_empty() || trimmed == "[DONE]" {
+            return;
+        }
+        let chunk: ResponseChunk<'_> = match serde_json::from_str(data) {
+            Ok(chunk) => chunk,
+            Err(error) => {
+                return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
+            }
+        };
+        self.status.events += 1;
+        let blocked = chunk.prompt_feedback.0.as_ref().map(|feedback| feedback.block_reason.as_str());
+        if chunk.error.is_some() {
+            note_error_event(ProviderError::from_body(data.as_bytes()), &mut self.status, &mut self.calls, out);
+        } else if chunk.candidates.0.is_empty() && chunk.usage_metadata.0.is_none() && blocked.is_none() {
+            self.status.skipped += 1;
+        }
+        for candidate in &chunk.candidates.0 {
+            let label = candidate.index.0.unwrap_or_default();
+            if *self.candidate.get_or_insert(label) == label {
+                self.decode_candidate(candidate, out);
+            } else {
+                self.status.skipped += 1;
+            }
+        }
+        if let Some(tokens) = &chunk.usage_metadata.0 {
+            emit_usage(tokens, out);
+        }
+        if let Some(word) = blocked.filter(|word| !word.is_empty()) {
+            self.apply_stop(StopReason::Refused, word, out);
+        }
+    }
+
+    fn mark_event_lost(&mut self) {
+        self.calls.mark_open_calls_damaged();
+    }
+
+    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
+        let ended = self.status.ended && self.status.error.is_none();
+        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
+        self.partial = None;
+    }
+
+    fn status(&self) -> &DecodeStatus {
+        &self.status
+    }
+
+    fn status_mut(&mut self) -> &mut DecodeStatus {
+        &mut self.status
+    }
+}
+
+impl GeminiDecoder {
+    fn decode_candidate(&mut self, candidate: &ResponseCandidate<'_>, out: &mut dyn EventSink) {
+        let parts = candidate.content.0.as_ref().and_then(|content| content.parts);
+        let parts: Vec<&RawValue> = parts.and_then(|parts| serde_json::from_str(parts.get()).ok()).unwrap_or_default();
+        for part in parts {
+            self.decode_part(part.get(), out);
+        }
+        let word = candidate.finish_reason.as_str();
+        if word.is_empty() || word == "FINISH_REASON_UNSPECIFIED" {
+            return;
+        }
+        let mut reason = super::stop_reason(word);
+        if reason == StopReason::End && !self.calls.list.is_empty() {
+            reason = StopReason::Calls;
+        }
+        if word == MALFORMED && self.word != word {
+            let said = candidate.finish_message.as_str();
+            let message = format!("the provider could not read a call of its model{}{said}", message_separator(said));
+            let fault = Fault::error(FaultKind::MalformedJson, Span::default(), message);
+            out.push_event(Event::Fault(
+                &fault.with_hint("write the call once more, with arguments that fit its schema"),
+            ));
+        }
+        self.apply_stop(reason, word, out);
+    }
+
+    fn apply_stop(&mut self, reason: StopReason, word: &str, out: &mut dyn EventSink) {
+        self.status.ended = true;
+        self.calls.apply_stop_reason(reason, out);
+        if self.reason != Some(reason) || self.word != word {
+            self.reason = Some(reason);
+            word.clone_into(&mut self.word);
+            out.push_event(Event::Stop { reason, raw: word });
+        }
+    }
+
+    fn decode_part(&mut self, raw: &str, out: &mut dyn EventSink) {
+        let Ok(LenientObject(Some(part))) = serde_json::from_str::<LenientObject<ContentPart<'_>>>(raw) else {
+            self.status.skipped += 1;
+            return;
+        };
+        self.calls.confirm_empty_calls(out);
+        let signature = part.thought_signature.as_str();
+        let thought = part.thought.is_some_and(is_true);
+        if let Some(called) = &part.function_call.0 {
+            return self.decode_call(called, signature, out);
+        }
+        let text = part.text.as_str();
+        if text.is_empty() {
+            return self.emit_opaque_part(raw, out);
+        }
+        emit_text(thought, text, out);
+        if !signature.is_empty() {
+            self.emit_opaque(parts::text_signature_state(text, thought, signature), signature.len(), out);
+        }
+    }
+
+    /// Keeps a part that holds neither words nor a call.
+    fn emit_opaque_part(&mut self, raw: &str, out: &mut dyn EventSink) {
+        let part = serde_json::from_str(raw).ok().and_then(parts::opaque_part);
+        if let Some(part) = part {
+            self.emit_opaque(part, raw.len(), out);
+        }
+    }
+
+    fn emit_opaque(&mut self, data: Value, length: usize, out: &mut dyn EventSink) {
+        if self.opaque_budget.has_room(length, out) {
+            out.push_event(Event::Opaque(&OpaqueState { wire: NAME.to_owned(), data }));
+        }
+    }
+
+    fn decode_call(&mut self, called: &FunctionCall<'_>, signature: &str, out: &mut dyn EventSink) {
+        let more = called.will_continue.is_some_and(is_true);
+        let pieces = &called.partial_args.0;
+        if self.partial.is_some() && !self.is_continuation(called) {
+            self.partial = None;
+            if let Some(call) = self.calls.list.last_mut() {
+                call.truncate_call(Truncation::Broken, &mut self.calls.next_index, out);
+            }
+        }
+        if self.partial.is_none() {
+            let empty = called.name.as_str().is_empty() && called.id.as_str().is_empty() && pieces.is_empty();
+            if empty && called.args.is_none() && !more {
+                // It ends a call that has ended.
+                self.status.skipped += 1;
+                return;
+            }
+            if !self.begin_call(called, out) {
+                return;
+            }
+            self.partial = (more || !pieces.is_empty()).then(PartialArguments::default);
+        }
+        self.decode_arguments(called, out);
+        if !signature.is_empty() {
+            self.emit_opaque(parts::call_signature_state(signature), signature.len(), out);
+        }
+        if more {
+            return;
+        }
+        self.partial = None;
+        if let Some(call) = self.calls.list.last_mut() {
+            call.mark_end_seen(&mut self.calls.next_index, out);
+            if let Some(reason) = self.reason {
+                call.apply_stop_reason(reason, &mut self.calls.next_index, out);
+            }
+        }
+    }
+
+    /// Whether a part goes on with the call that continues.
+    fn is_continuation(&self, called: &FunctionCall<'_>) -> bool {
+        let (id, name) = (called.id.as_str(), called.name.as_str());
+        self.calls.list.last().is_some_and(|call| {
+            let same = (id.is_empty() || id == call.id) && (name.is_empty() || name == call.name);
+            same && (name.is_empty() || !called.partial_args.0.is_empty())
+        })
+    }
+
+    /// Whether there was room for one more call.
+    fn begin_call(&mut self, called: &FunctionCall<'_>, out: &mut dyn EventSink) -> bool {
+        let position = self.calls.begin_call(NativeCall::new(None, called.id.as_str()), &self.status, out);
+        if let Some(call) = position.and_then(|position| self.calls.list.get_mut(position)) {
+            call.set_name(called.name.as_str(), &mut self.calls.next_index, out);
+        }
+        position.is_some()
+    }
+
+    fn decode_arguments(&mut self, called: &FunctionCall<'_>, out: &mut dyn EventSink) {
+        let Some(call) = self.calls.list.last_mut() else { return };
+        let Some(partial) = &mut self.partial else {
+            return call.push_arguments(called.args.map_or("", RawValue::get), out);
+        };
+        let mut text = String::new();
+        for piece in &called.partial_args.0 {
+            if partial.append_fragment(piece, &mut text).is_none() {
+                call.mark_damaged();
+                let message = "a piece of the arguments has a path that cannot be added to what came before";
+                out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
+                return;
+            }
+        }
+        if !called.will_continue.is_some_and(is_true) {
+            partial.close_all(&mut text);
+        }
+        call.push_arguments(&text, out);
+    }
+}
+
+fn emit_usage(tokens: &TokenCounts, out: &mut dyn EventSink) {
+    let sum = |a: LenientCount, b: LenientCount| match (a.0, b.0) {
+        (None, None) => None,
+        (a, b) => Some(a.unwrap_or_default().saturating_add(b.unwrap_or_default())),
+    };
+    let usage = Usage {
+        // What server-side tools gave to the model is counted apart, and so are thoughts.
+        input: sum(tokens.prompt_token_count, tokens.tool_use_prompt_token_count),
+        output: sum(tokens.candidates_token_count, tokens.thoughts_token_count),
+        cache_read: tokens.cached_content_token_count.0,
+        cache_write: None,
+        reasoning: tokens.thoughts_token_count.0,
+    };
+    if usage != Usage::default() {
+        out.push_event(Event::Usage(usage));
+    }
+}
+
+fn is_true(raw: &RawValue) -> bool {
+    raw.get() == "true"
+}
+
+fn message_separator(said: &str) -> &str {
+    if said.is_empty() { "" } else { ": " }
+}

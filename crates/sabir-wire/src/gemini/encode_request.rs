@@ -1,0 +1,196 @@
+//! Gemini: a request to its body.
+//!
+//! The API insists on: roles in turn, one result for each call, first in the content behind them, and the signature of
+//! each call of its newer models in the part of that call. Thoughts go back only where they are signed. Pictures of a result
+//! are parts within it for models since the third, and stand right behind the results, after a line that names their call, for
+//! those before, which know no such parts.
+//!
+//! Tools are described with `parametersJsonSchema`, which takes JSON Schema as it is. The older `parameters` knows a subset
+//! of OpenAPI and refuses the whole request for a `$schema`, an `additionalProperties` or a `const` anywhere in it.
+
+use std::borrow::Cow;
+
+use sabir_call::{
+    CallResult, Image, Message, MessagePart, ReasoningConfig, ReasoningEffort, Request, ResponseFormat, Role,
+    ToolChoice, ToolSpec,
+};
+use serde_json::{Map, Value, json};
+
+use super::parts::{self, SIGNATURE};
+use super::{CAPABILITIES, JSON, NAME, encode_effort_level};
+use crate::anthropic::encode_request::closed_object_schema;
+use crate::identifier::short_id;
+use crate::params;
+use crate::role_turns::{image_caption, unfetchable_image_text};
+use crate::wire::WireOptions;
+
+/// What the API takes in place of a signature for a call that its own models did not write.
+pub(super) const UNSIGNED: &str = "skip_thought_signature_validator";
+
+pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
+    let mut body = Map::new();
+    if !request.system.trim().is_empty() {
+        body.insert("systemInstruction".to_owned(), json!({"parts": [parts::text_part(&request.system, false)]}));
+    }
+    body.insert("contents".to_owned(), Value::Array(encode_contents(request)));
+    if !request.tools.is_empty() {
+        let declarations: Vec<_> = request.tools.iter().map(encode_declaration).collect();
+        body.insert("tools".to_owned(), json!([{"functionDeclarations": declarations}]));
+        if let Some(calling) = encode_tool_choice(&request.tool_choice) {
+            body.insert("toolConfig".to_owned(), json!({"functionCallingConfig": calling}));
+        }
+    }
+    let generation = encode_generation_config(request);
+    if !generation.is_empty() {
+        body.insert("generationConfig".to_owned(), Value::Object(generation));
+    }
+    params::encode_params(request, form, &CAPABILITIES, &mut body);
+    Value::Object(body)
+}
+
+fn encode_generation_config(request: &Request) -> Map<String, Value> {
+    let mut config = Map::new();
+    if let Some(limit) = request.max_output_tokens {
+        config.insert("maxOutputTokens".to_owned(), json!(limit));
+    }
+    if request.options.format != ResponseFormat::Text {
+        config.insert("responseMimeType".to_owned(), json!(JSON));
+    }
+    if let ResponseFormat::Schema { schema, .. } = &request.options.format {
+        config.insert("responseJsonSchema".to_owned(), schema.clone());
+    }
+    if let Some(thinking) = encode_thinking(&request.model, request.reasoning) {
+        config.insert("thinkingConfig".to_owned(), thinking);
+    }
+    config
+}
+
+/// Efforts have words since Gemini 3; before, only budgets are understood. What the words stand for there is Google's own
+/// table, which differs from the one that other wires count by.
+fn encode_thinking(model: &str, thinking: ReasoningConfig) -> Option<Value> {
+    let budget = match thinking {
+        ReasoningConfig::Default => return None,
+        ReasoningConfig::Off => return Some(json!({"thinkingBudget": 0})),
+        ReasoningConfig::Effort(effort) if !is_before_gemini_3(model) => {
+            return Some(json!({"includeThoughts": true, "thinkingLevel": encode_effort_level(effort)}));
+        }
+        ReasoningConfig::Effort(ReasoningEffort::Minimal) => 512,
+        ReasoningConfig::Effort(ReasoningEffort::Low) => 1024,
+        ReasoningConfig::Effort(ReasoningEffort::Medium) => 8192,
+        ReasoningConfig::Effort(ReasoningEffort::High) => 24576,
+        ReasoningConfig::Tokens(tokens) => tokens,
+    };
+    Some(json!({"includeThoughts": true, "thinkingBudget": budget}))
+}
+
+/// Whether it is a Gemini before the third.
+fn is_before_gemini_3(model: &str) -> bool {
+    gemini_version(model).is_some_and(|version| version.starts_with("1.") || version.starts_with("2."))
+}
+
+fn gemini_version(model: &str) -> Option<&str> {
+    model.rsplit('/').next()?.strip_prefix("gemini-")
+}
+
+/// Messages of one role that follow each other become one; contents without a part vanish.
+fn encode_contents(request: &Request) -> Vec<Value> {
+    let mut merged: Vec<(Role, Vec<&Message>)> = Vec::new();
+    for message in &request.messages {
+        match merged.last_mut() {
+            Some((role, messages)) if *role == message.role => messages.push(message),
+            _ => merged.push((message.role, vec![message])),
+        }
+    }
+    // Only newer models want a signature and know of parts in a result, and other models of the same API may not know the
+    // stand-in.
+    let newer = gemini_version(&request.model).is_some() && !is_before_gemini_3(&request.model);
+    let contents = merged.into_iter().map(|(role, messages)| match role {
+        Role::User => ("user", encode_user_parts(&messages, newer)),
+        Role::Assistant => ("model", encode_model_parts(&messages, newer)),
+    });
+    let full = contents.filter(|(_, parts)| !parts.is_empty());
+    full.map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
+}
+
+fn encode_user_parts(messages: &[&Message], nested: bool) -> Vec<Value> {
+    let (mut results, mut pictures, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    for part in messages.iter().flat_map(|message| &message.parts) {
+        match part {
+            MessagePart::Result(known) => {
+                results.push(encode_result(known, nested));
+                if !nested && !known.images.is_empty() {
+                    pictures.push(parts::text_part(&image_caption(known, &short_id(known.id.as_str())), false));
+                    pictures.extend(known.images.iter().map(encode_image));
+                }
+            }
+            MessagePart::Text { text } if !text.is_empty() => others.push(parts::text_part(text, false)),
+            MessagePart::Image(picture) => others.push(encode_image(picture)),
+            MessagePart::ImageUrl { url } => others.push(parts::text_part(&unfetchable_image_text(url), false)),
+            _ => {}
+        }
+    }
+    results.append(&mut pictures);
+    results.append(&mut others);
+    results
+}
+
+fn encode_model_parts(messages: &[&Message], signed: bool) -> Vec<Value> {
+    let mut found = Vec::new();
+    for part in messages.iter().flat_map(|message| &message.parts) {
+        match part {
+            MessagePart::Text { text } if !text.is_empty() => found.push(parts::text_part(text, false)),
+            MessagePart::Thought { text, opaque: Some(opaque) } if opaque.wire == NAME => {
+                if !text.is_empty() {
+                    found.push(parts::text_part(text, true));
+                }
+                parts::place_opaque(&opaque.data, &mut found);
+            }
+            MessagePart::Call(call) => {
+                found.push(parts::call_part(&short_id(call.id.as_str()), &call.name, call.arguments.clone()))
+            }
+            MessagePart::Opaque(opaque) if opaque.wire == NAME => parts::place_opaque(&opaque.data, &mut found),
+            _ => {}
+        }
+    }
+    let mut calls = found.iter_mut().filter(|part| part.get("functionCall").is_some()).peekable();
+    // Of calls that were made at once only the first is signed.
+    if let Some(Value::Object(first)) = calls.next()
+        && signed
+        && !first.contains_key(SIGNATURE)
+        && calls.all(|call| call.get(SIGNATURE).is_none())
+    {
+        first.insert(SIGNATURE.to_owned(), json!(UNSIGNED));
+    }
+    found
+}
+
+fn encode_image(Image { media_type, data }: &Image) -> Value {
+    json!({"inlineData": {"mimeType": media_type, "data": data}})
+}
+
+fn encode_result(result: &CallResult, nested: bool) -> Value {
+    let key = if result.ending.is_error() { "error" } else { "output" };
+    let id: Cow<'_, str> = short_id(result.id.as_str());
+    let mut inside = json!({"id": id, "name": result.name, "response": {key: result.content}});
+    if let Some(inside) = inside.as_object_mut().filter(|_| nested && !result.images.is_empty()) {
+        inside.insert("parts".to_owned(), result.images.iter().map(encode_image).collect());
+    }
+    json!({"functionResponse": inside})
+}
+
+fn encode_declaration(tool: &ToolSpec) -> Value {
+    let mut schema = closed_object_schema(&tool.parameters);
+    if let Some(schema) = schema.as_object_mut() {
+        schema.shift_remove("$schema");
+    }
+    json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": schema})
+}
+
+fn encode_tool_choice(choice: &ToolChoice) -> Option<Value> {
+    Some(match choice {
+        ToolChoice::Auto => return None,
+        ToolChoice::Required => json!({"mode": "ANY"}),
+        ToolChoice::None => json!({"mode": "NONE"}),
+        ToolChoice::Tool(name) => json!({"mode": "ANY", "allowedFunctionNames": [name]}),
+    })
+}

@@ -1,0 +1,205 @@
+//! What a server of a wire tells beside answers: its models, its version, and how many tokens a request has.
+//!
+//! Nothing is asked of anybody: names go in, bodies come out. OpenAI and Anthropic list their models at the same path, so
+//! one body serves both, with the members of either.
+
+use sabir_call::{BYTES_PER_TOKEN, MessagePart, Request};
+use serde_json::{Value, json};
+
+use crate::timestamp::format_timestamp;
+
+/// What a picture is counted as, in tokens.
+const PICTURE_TOKENS: u64 = 1500;
+
+/// A model, as far as a list tells.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListedModel {
+    /// The name by which clients ask for it.
+    pub name: String,
+    /// Since when it is there, in seconds since 1970; 0 where nobody knows.
+    pub created: u64,
+    /// How many tokens a request may have, where that is known.
+    pub context: Option<u64>,
+}
+
+/// What a path asks for that is no answer of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InfoRequest {
+    /// `GET /v1/models`, of OpenAI and Anthropic.
+    Models,
+    /// `GET /v1/models/NAME`.
+    Model(String),
+    /// `GET /api/tags`, of Ollama.
+    Tags,
+    /// `POST /api/show`, of Ollama: the name stands in the body, see [`ollama_show_name`].
+    Show,
+    /// `GET /api/version`, of Ollama.
+    Version,
+    /// `POST /v1/messages/count_tokens`, of Anthropic: the body is a request of its own wire.
+    CountTokens,
+}
+
+/// What a path asks for; a query behind it does not count.
+pub fn match_info_path(path: &str) -> Option<InfoRequest> {
+    let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+    let fixed = [
+        ("/v1/messages/count_tokens", InfoRequest::CountTokens),
+        ("/api/tags", InfoRequest::Tags),
+        ("/api/show", InfoRequest::Show),
+        ("/api/version", InfoRequest::Version),
+        ("/models", InfoRequest::Models),
+    ];
+    let known = fixed.into_iter().find(|(end, _)| path.ends_with(end)).map(|(_, asked)| asked);
+    known.or_else(|| {
+        let (_, name) = path.split_once("/models/")?;
+        // Gemini names the call behind the model.
+        (!name.is_empty() && !name.contains("enerateContent"))
+            .then(|| InfoRequest::Model(crate::wire::percent_decode(name)))
+    })
+}
+
+/// The list of models, for clients of OpenAI and of Anthropic.
+pub fn encode_model_list(list: &[ListedModel]) -> Value {
+    let name = |listed: Option<&ListedModel>| listed.map(|listed| listed.name.clone());
+    let data: Vec<_> = list.iter().map(encode_model).collect();
+    json!({
+        "object": "list", "data": data,
+        "has_more": false, "first_id": name(list.first()), "last_id": name(list.last()),
+    })
+}
+
+/// One model, for the same clients.
+pub fn encode_model(listed: &ListedModel) -> Value {
+    json!({
+        "id": listed.name, "object": "model", "created": listed.created, "owned_by": "sabir",
+        "type": "model", "display_name": listed.name, "created_at": format_timestamp(listed.created),
+        "max_input_tokens": listed.context,
+    })
+}
+
+/// The list of models, for clients of Ollama.
+pub fn encode_ollama_tags(list: &[ListedModel]) -> Value {
+    let tag = |listed: &ListedModel| {
+        json!({
+            "name": listed.name, "model": listed.name, "modified_at": format_timestamp(listed.created), "size": 0, "digest": "",
+            "details": ollama_model_details(),
+        })
+    };
+    json!({"models": list.iter().map(tag).collect::<Vec<_>>()})
+}
+
+/// The name that a body of Ollama's `show` asks for.
+pub fn ollama_show_name(body: &[u8]) -> Option<String> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let name = ["model", "name"].iter().find_map(|key| body.get(key)?.as_str())?;
+    Some(name.to_owned())
+}
+
+/// One model, for clients of Ollama: it calls tools, since that is what a translation is for.
+pub fn encode_ollama_show(listed: &ListedModel) -> Value {
+    let context = listed.context.map(|tokens| ("general.context_length".to_owned(), json!(tokens)));
+    let info: serde_json::Map<_, _> =
+        [("general.architecture".to_owned(), json!("general"))].into_iter().chain(context).collect();
+    json!({
+        "license": "", "modelfile": "", "parameters": "", "template": "", "details": ollama_model_details(), "model_info": info,
+        "capabilities": ["completion", "tools"], "modified_at": format_timestamp(listed.created),
+    })
+}
+
+/// The version, for clients of Ollama. Some do less for an old one.
+pub fn encode_ollama_version(version: &str) -> Value {
+    json!({"version": version})
+}
+
+/// How many tokens a request has, for clients of Anthropic.
+pub fn encode_token_count(request: &Request) -> Value {
+    json!({"input_tokens": estimate_tokens(request)})
+}
+
+/// How many tokens a request has, estimated by its bytes.
+pub fn estimate_tokens(request: &Request) -> u64 {
+    let part = |part: &MessagePart| match part {
+        MessagePart::Text { text } | MessagePart::Thought { text, .. } => to_u64(text.len()),
+        MessagePart::Image(_) | MessagePart::ImageUrl { .. } => PICTURE_TOKENS * BYTES_PER_TOKEN,
+        MessagePart::Call(call) => to_u64(call.name.len() + Value::Object(call.arguments.clone()).to_string().len()),
+        MessagePart::Result(result) => {
+            to_u64(result.content.len()) + result.images.len() as u64 * PICTURE_TOKENS * BYTES_PER_TOKEN
+        }
+        MessagePart::Opaque(opaque) => to_u64(opaque.data.to_string().len()),
+        _ => 0,
+    };
+    let history: u64 = request.messages.iter().flat_map(|message| &message.parts).map(part).sum();
+    let tools: u64 = request
+        .tools
+        .iter()
+        .map(|tool| to_u64(tool.name.len() + tool.description.len() + tool.parameters.to_string().len()))
+        .sum();
+    (to_u64(request.system.len()) + history + tools).div_ceil(BYTES_PER_TOKEN)
+}
+
+fn to_u64(count: usize) -> u64 {
+    count as u64
+}
+
+/// What Ollama tells of a model's file.
+fn ollama_model_details() -> Value {
+    json!({
+        "parent_model": "", "format": "", "family": "", "families": [], "parameter_size": "",
+        "quantization_level": "",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use sabir_call::Message;
+
+    use super::*;
+
+    #[test]
+    fn paths_say_what_is_asked() {
+        let check = |path: &str, expected: Option<InfoRequest>| assert_eq!(match_info_path(path), expected, "{path}");
+        check("/v1/models", Some(InfoRequest::Models));
+        check("/v1/models?limit=1000", Some(InfoRequest::Models));
+        check("/v1/models/a%2Fb:c", Some(InfoRequest::Model("a/b:c".into())));
+        check("/v1/models/org/name", Some(InfoRequest::Model("org/name".into())));
+        check("/v1/messages/count_tokens?beta=true", Some(InfoRequest::CountTokens));
+        check("/api/tags", Some(InfoRequest::Tags));
+        check("/api/show", Some(InfoRequest::Show));
+        check("/api/version", Some(InfoRequest::Version));
+        for other in ["", "/", "/v1/messages", "/api/chat", "/v1beta/models/gemini-x:generateContent"] {
+            check(other, None);
+        }
+    }
+
+    #[test]
+    fn a_list_has_the_members_of_both() {
+        let list = [
+            ListedModel { name: "a".into(), created: 951_782_400, context: Some(9) },
+            ListedModel { name: "b".into(), ..ListedModel::default() },
+        ];
+        let body = encode_model_list(&list);
+        assert_eq!(
+            (&body["object"], &body["has_more"], &body["last_id"]),
+            (&json!("list"), &json!(false), &json!("b"))
+        );
+        assert_eq!(
+            body["data"][0],
+            json!({"id": "a", "object": "model", "created": 951_782_400, "owned_by": "sabir", "type": "model",
+                "display_name": "a", "created_at": "2000-02-29T00:00:00Z", "max_input_tokens": 9})
+        );
+        assert_eq!(encode_model_list(&[])["first_id"], Value::Null);
+        assert_eq!(encode_ollama_tags(&list)["models"][1]["model"], "b");
+        assert_eq!(encode_ollama_show(&list[0])["model_info"]["general.context_length"], 9);
+        assert_eq!(ollama_show_name(br#"{"name": "x"}"#), Some("x".into()));
+        assert_eq!(ollama_show_name(b"{"), None);
+        assert_eq!(encode_ollama_version("0.1"), json!({"version": "0.1"}));
+    }
+
+    #[test]
+    fn tokens_grow_with_the_bytes() {
+        let request = |text: &str| Request { messages: vec![Message::user(text)].into(), ..Request::default() };
+        assert_eq!(estimate_tokens(&Request::default()), 0);
+        assert_eq!(estimate_tokens(&request(&"x".repeat(400))), 400_u64.div_ceil(BYTES_PER_TOKEN));
+        assert_eq!(encode_token_count(&request(""))["input_tokens"], 0);
+    }
+}

@@ -1,0 +1,193 @@
+//! Ollama: a client's body to a request.
+//!
+//! # Supported
+//! The roles system, user, assistant and tool; pictures, whose kind shows in their first bytes; thoughts; calls and results
+//! with ids or without, which are paired by id, name and order; formats.
+//!
+//! # Unsupported
+//! Tools that are no functions, and probabilities of tokens: each is an error that names its place.
+
+use sabir_call::{
+    CallResult, Image, MessagePart, ReasoningConfig, ReasoningEffort, Request, RequestOptions, ResponseFormat, Role,
+    ToolResultStatus, ToolSpec,
+};
+use serde_json::{Map, Value};
+
+use super::CAPABILITIES;
+use crate::call_pairing::CallPairing;
+use crate::client_request::{DecodedRequest, LossNote, RequestError};
+use crate::field::{HistoryBuilder, JsonField, build_call, build_tool_set, decode_function_tool};
+use crate::field_disposition::{FieldDisposition, MemberDispositions, check_members};
+use crate::params;
+
+/// What becomes of the members of a body.
+pub(crate) const MEMBERS: &MemberDispositions = &[
+    ("model", FieldDisposition::Read),
+    ("messages", FieldDisposition::Read),
+    ("tools", FieldDisposition::Read),
+    ("stream", FieldDisposition::Read),
+    ("think", FieldDisposition::Read),
+    ("format", FieldDisposition::Read),
+    ("options", FieldDisposition::Read),
+    ("keep_alive", FieldDisposition::Harmless),
+    ("truncate", FieldDisposition::Harmless),
+    ("shift", FieldDisposition::Harmless),
+    ("logprobs", FieldDisposition::Refused("probabilities of tokens are not known here")),
+    ("top_logprobs", FieldDisposition::Refused("probabilities of tokens are not known here")),
+];
+
+/// How base64 of a picture begins, and its media type.
+const PICTURES: [(&str, &str); 4] =
+    [("iVBORw0KGgo", "image/png"), ("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
+
+pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
+    let body = JsonField::root(body);
+    let mut history = HistoryBuilder::default();
+    let mut pairing = CallPairing::default();
+    let mut system = Vec::new();
+    for message in body.get("messages").list_items()? {
+        match message.get("role").required_text()? {
+            "system" => system.push(message.get("content").text_or_empty()?),
+            "user" => {
+                pairing.begin_user_turn();
+                history.push_parts(Role::User, decode_user_parts(&message)?);
+            }
+            "assistant" => history.push_parts(Role::Assistant, decode_assistant_parts(&message, &mut pairing)?),
+            "tool" => {
+                pairing.begin_user_turn();
+                history.push_parts(Role::User, vec![decode_result(&message, &mut pairing)?]);
+            }
+            _ => return Err(message.get("role").mismatch_error("system, user, assistant or tool")),
+        }
+    }
+    let mut notes = Vec::new();
+    check_members(&body, MEMBERS, &mut notes)?;
+    let mut wishes = RequestOptions { format: decode_format(&body.get("format"))?, ..RequestOptions::default() };
+    let mut tools = Vec::new();
+    for described in body.get("tools").list_items()? {
+        tools.push(decode_tool(&described, &mut wishes)?);
+    }
+    let options = body.get("options");
+    let limit = options.get("num_predict");
+    // A negative limit is none.
+    let unlimited = limit.optional_number()?.is_some_and(|limit| limit < 0.0);
+    let mut request = Request {
+        model: body.get("model").required_text()?.to_owned(),
+        system: system.join("\n\n"),
+        messages: history.messages.into(),
+        tools: build_tool_set(tools)?,
+        max_output_tokens: if unlimited { None } else { limit.optional_count()? },
+        reasoning: decode_thinking(&body.get("think"))?,
+        options: wishes,
+        ..Request::default()
+    };
+    params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
+    notes.extend(note_ignored_options(&options)?);
+    Ok(DecodedRequest { notes, ..DecodedRequest::new(request, body.get("stream").value != &Value::Bool(false)) })
+}
+
+/// Options that only Ollama itself has a use for.
+fn note_ignored_options(options: &JsonField<'_>) -> Result<Vec<LossNote>, RequestError> {
+    let known = |key: &str| {
+        key == "num_predict"
+            || CAPABILITIES.param_paths.iter().any(|(_, place)| place.strip_prefix("options.") == Some(key))
+    };
+    let options = options.object_or_empty()?;
+    let unread = options.keys().filter(|key| !known(key));
+    Ok(unread.map(|key| LossNote::new(format!("options.{key}"), "left out: it is about Ollama's own models")).collect())
+}
+
+fn decode_format(format: &JsonField<'_>) -> Result<ResponseFormat, RequestError> {
+    Ok(match format.value {
+        Value::Null => ResponseFormat::Text,
+        Value::Object(schema) => {
+            ResponseFormat::Schema { name: String::new(), schema: schema.clone().into(), strict: true }
+        }
+        value if value == "" => ResponseFormat::Text,
+        value if value == "json" => ResponseFormat::Json,
+        _ => return Err(format.mismatch_error("`json` or a JSON Schema")),
+    })
+}
+
+fn decode_user_parts(message: &JsonField<'_>) -> Result<Vec<MessagePart>, RequestError> {
+    let mut parts: Vec<_> = decode_images(message)?.into_iter().map(MessagePart::Image).collect();
+    let words = message.get("content").text_or_empty()?;
+    if !words.is_empty() {
+        parts.push(MessagePart::text(words));
+    }
+    Ok(parts)
+}
+
+fn decode_images(message: &JsonField<'_>) -> Result<Vec<Image>, RequestError> {
+    let picture = |picture: &JsonField<'_>| {
+        let data = picture.required_text()?;
+        let kind = PICTURES.iter().find(|(start, _)| data.starts_with(start));
+        let media_type = kind.map_or("image/png", |(_, kind)| *kind).to_owned();
+        Ok(Image { media_type, data: data.to_owned() })
+    };
+    message.get("images").list_items()?.iter().map(picture).collect()
+}
+
+fn decode_assistant_parts(
+    message: &JsonField<'_>,
+    pairing: &mut CallPairing,
+) -> Result<Vec<MessagePart>, RequestError> {
+    let mut parts = Vec::new();
+    let (thoughts, words) = (message.get("thinking").text_or_empty()?, message.get("content").text_or_empty()?);
+    if !thoughts.is_empty() {
+        parts.push(MessagePart::Thought { text: thoughts.to_owned(), opaque: None });
+    }
+    if !words.is_empty() {
+        parts.push(MessagePart::text(words));
+    }
+    for item in message.get("tool_calls").list_items()? {
+        let function = item.get("function");
+        let name = function.get("name").required_text()?;
+        let id = pairing.assign_call_id(item.get("id").text_or_empty()?, name);
+        parts.push(build_call(id.as_str(), name, decode_arguments(&function.get("arguments"))?));
+    }
+    Ok(parts)
+}
+
+/// An object, or its text as other APIs have it.
+fn decode_arguments(field: &JsonField<'_>) -> Result<Map<String, Value>, RequestError> {
+    match field.value.as_str().map(serde_json::from_str) {
+        Some(Ok(Value::Object(arguments))) => Ok(arguments),
+        _ => field.object_or_empty(),
+    }
+}
+
+fn decode_result(message: &JsonField<'_>, pairing: &mut CallPairing) -> Result<MessagePart, RequestError> {
+    let native = message.get("tool_call_id").text_or_empty()?;
+    let (id, name) = pairing.match_result(native, message.get("tool_name").text_or_empty()?);
+    let content = message.get("content").text_or_empty()?.to_owned();
+    Ok(MessagePart::Result(CallResult {
+        id,
+        name,
+        ending: ToolResultStatus::Done,
+        content,
+        images: decode_images(message)?,
+    }))
+}
+
+fn decode_tool(tool: &JsonField<'_>, wishes: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
+    let kind = tool.get("type");
+    if !kind.is_absent() && kind.required_text()? != "function" {
+        return Err(kind.mismatch_error("`function`"));
+    }
+    decode_function_tool(&tool.get("function"), wishes)
+}
+
+fn decode_thinking(think: &JsonField<'_>) -> Result<ReasoningConfig, RequestError> {
+    Ok(match think.value {
+        Value::Null => ReasoningConfig::Default,
+        Value::Bool(false) => ReasoningConfig::Off,
+        Value::Bool(true) => ReasoningConfig::Effort(ReasoningEffort::Medium),
+        _ => ReasoningConfig::Effort(match think.value.as_str() {
+            Some("low") => ReasoningEffort::Low,
+            Some("medium") => ReasoningEffort::Medium,
+            Some("high" | "max") => ReasoningEffort::High,
+            _ => return Err(think.mismatch_error("a boolean, `low`, `medium` or `high`")),
+        }),
+    })
+}

@@ -1,0 +1,158 @@
+//! Ollama: response bodies to events.
+//!
+//! # Supported
+//! Lines of a stream and whole bodies, which look the same. `content`, `thinking`, and `tool_calls`, each of which is
+//! whole; arguments as an object, or as its text, which some servers in between make of it. Ids may be missing or repeat.
+//!
+//! # Unsupported
+//! `logprobs` are not read, and neither is what `/api/generate` answers.
+
+use sabir_call::{Event, EventSink, StopReason, Usage};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::lenient::{LenientCount, LenientList, LenientObject, LenientText};
+use crate::native_call::NativeCall;
+use crate::openai_chat::decode_response::argument_text;
+use crate::provider_error::ProviderError;
+use crate::response_decoder::{
+    BodyEnd, DecodeStatus, ResponseCalls, WireDecoder, emit_text, note_error_event, note_unreadable, truncation_reason,
+};
+
+#[derive(Debug, Default)]
+pub(crate) struct OllamaDecoder {
+    status: DecodeStatus,
+    calls: ResponseCalls,
+    reason: Option<StopReason>,
+}
+
+#[derive(Deserialize)]
+struct ResponseLine<'a> {
+    #[serde(borrow, default)]
+    message: LenientObject<LineMessage<'a>>,
+    #[serde(borrow, default)]
+    done: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    done_reason: LenientText<'a>,
+    #[serde(default)]
+    prompt_eval_count: LenientCount,
+    #[serde(default)]
+    eval_count: LenientCount,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct LineMessage<'a> {
+    #[serde(borrow, default)]
+    content: LenientText<'a>,
+    #[serde(borrow, default)]
+    thinking: LenientText<'a>,
+    #[serde(borrow, default)]
+    tool_calls: LenientList<ToolCall<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ToolCall<'a> {
+    #[serde(borrow, default)]
+    id: LenientText<'a>,
+    #[serde(borrow, default)]
+    function: LenientObject<FunctionCall<'a>>,
+}
+
+#[derive(Deserialize)]
+struct FunctionCall<'a> {
+    #[serde(borrow, default)]
+    name: LenientText<'a>,
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+}
+
+impl WireDecoder for OllamaDecoder {
+    fn decode_event(&mut self, _: &str, data: &str, out: &mut dyn EventSink) {
+        if data.trim_ascii().is_empty() {
+            return;
+        }
+        let line: ResponseLine<'_> = match serde_json::from_str(data) {
+            Ok(line) => line,
+            Err(error) => return note_unreadable(self, &format!("a line of the stream cannot be read: {error}"), out),
+        };
+        self.status.events += 1;
+        if line.error.is_some() {
+            note_error_event(ProviderError::from_body(data.as_bytes()), &mut self.status, &mut self.calls, out);
+        }
+        let done = line.done.is_some_and(|done| done.get() == "true");
+        match &line.message.0 {
+            Some(message) => self.decode_message(message, out),
+            None if done || line.error.is_some() => {}
+            None => self.status.skipped += 1,
+        }
+        let usage = Usage { input: line.prompt_eval_count.0, output: line.eval_count.0, ..Usage::default() };
+        if usage != Usage::default() {
+            out.push_event(Event::Usage(usage));
+        }
+        if done {
+            self.decode_stop(line.done_reason.as_str(), out);
+        }
+    }
+
+    fn mark_event_lost(&mut self) {
+        self.calls.mark_open_calls_damaged();
+    }
+
+    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
+        let ended = self.status.ended && self.status.error.is_none();
+        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
+    }
+
+    fn status(&self) -> &DecodeStatus {
+        &self.status
+    }
+
+    fn status_mut(&mut self) -> &mut DecodeStatus {
+        &mut self.status
+    }
+}
+
+impl OllamaDecoder {
+    fn decode_message(&mut self, message: &LineMessage<'_>, out: &mut dyn EventSink) {
+        for (thought, words) in [(true, message.thinking.as_str()), (false, message.content.as_str())] {
+            if !words.is_empty() {
+                self.calls.confirm_empty_calls(out);
+                emit_text(thought, words, out);
+            }
+        }
+        for call in &message.tool_calls.0 {
+            self.calls.confirm_empty_calls(out);
+            self.decode_call(call, out);
+        }
+    }
+
+    fn decode_call(&mut self, called: &ToolCall<'_>, out: &mut dyn EventSink) {
+        let position = self.calls.begin_call(NativeCall::new(None, called.id.as_str()), &self.status, out);
+        let ResponseCalls { list, next_index: next, .. } = &mut self.calls;
+        let Some(call) = position.and_then(|position| list.get_mut(position)) else { return };
+        if let Some(function) = &called.function.0 {
+            call.set_name(function.name.as_str(), next, out);
+            let arguments = function.arguments.map_or("", RawValue::get);
+            call.push_arguments(&argument_text(arguments), out);
+        }
+        call.mark_end_seen(next, out);
+        if let Some(reason) = self.reason {
+            call.apply_stop_reason(reason, next, out);
+        }
+    }
+
+    fn decode_stop(&mut self, word: &str, out: &mut dyn EventSink) {
+        let mut reason = super::stop_reason(word);
+        if reason == StopReason::End && !self.calls.list.is_empty() {
+            reason = StopReason::Calls;
+        }
+        self.status.ended = true;
+        self.calls.apply_stop_reason(reason, out);
+        if self.reason != Some(reason) {
+            self.reason = Some(reason);
+            out.push_event(Event::Stop { reason, raw: word });
+        }
+    }
+}

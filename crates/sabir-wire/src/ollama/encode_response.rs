@@ -1,0 +1,199 @@
+//! Ollama: events to response bodies.
+//!
+//! A call is written when it is whole. One that was cut is left out: arguments are an object here, which cannot be shown as
+//! unfinished.
+
+use std::time::Duration;
+
+use sabir_call::{DraftPart, DraftResponse, DraftState, Event, StopReason, Usage};
+use serde_json::{Map, Value, json};
+
+use super::stop_word;
+use crate::arguments::{ArgumentWriter, arguments_object, parse_arguments};
+use crate::client_request::ResponseMetadata;
+use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
+use crate::provider_error::ProviderError;
+use crate::timestamp::format_timestamp;
+use crate::wire::WireEncoder;
+
+#[derive(Debug)]
+pub(crate) struct OllamaEncoder {
+    head: ResponseMetadata,
+    calls: Vec<OpenCall>,
+    /// How many calls have been written.
+    calls_written: u64,
+    usage: Usage,
+    stop: Option<(StopReason, String)>,
+    /// The deltas of words and of thoughts.
+    templates: [Option<DeltaTemplate>; 2],
+}
+
+#[derive(Debug)]
+struct OpenCall {
+    index: u32,
+    id: String,
+    name: String,
+    writer: ArgumentWriter,
+    arguments: String,
+}
+
+impl OllamaEncoder {
+    pub(crate) fn new(head: ResponseMetadata) -> Self {
+        let (usage, moulds) = (Usage::default(), Default::default());
+        Self { head, calls: Vec::new(), calls_written: 0, usage, stop: None, templates: moulds }
+    }
+
+    fn encode_text(&mut self, field: &str, text: &str, out: &mut Vec<u8>) {
+        let ([words, thoughts], head) = (&mut self.templates, &self.head);
+        let mould = if field == "content" { words } else { thoughts };
+        write_delta(mould, TextDelta { key: 0, number: 0, text }, out, |_, text| {
+            let mut out = Vec::new();
+            write_message_line(head, json!({field: text}), &mut out);
+            out
+        });
+    }
+
+    fn append_arguments(&mut self, index: u32, write: impl FnOnce(&mut ArgumentWriter, &mut String)) {
+        if let Some(call) = self.calls.iter_mut().rev().find(|call| call.index == index) {
+            write(&mut call.writer, &mut call.arguments);
+        }
+    }
+
+    fn end_call(&mut self, index: u32, out: &mut Vec<u8>) {
+        let Some(position) = self.calls.iter().rposition(|call| call.index == index) else { return };
+        let mut call = self.calls.remove(position);
+        call.writer.close_call(&mut call.arguments);
+        let call = encode_call(&call.id, self.calls_written, &call.name, parse_arguments(&call.arguments));
+        self.calls_written += 1;
+        write_message_line(&self.head, json!({"tool_calls": [call]}), out);
+    }
+}
+
+impl WireEncoder for OllamaEncoder {
+    fn encode_event(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
+        match event {
+            Event::Text { text } => self.encode_text("content", text, out),
+            Event::Thought { text } => self.encode_text("thinking", text, out),
+            Event::CallStart { index, id, name, .. } => {
+                let id = self.head.call_id(id, index);
+                let (writer, arguments) = (ArgumentWriter::default(), String::new());
+                self.calls.push(OpenCall { index, id, name: name.to_owned(), writer, arguments });
+            }
+            Event::ArgStart { index, name, form, .. } => {
+                self.append_arguments(index, |writer, text| writer.start_argument(name, form, text));
+            }
+            Event::ArgDelta { index, text: delta } => {
+                self.append_arguments(index, |writer, text| writer.push_delta(delta, text))
+            }
+            Event::ArgEnd { index, lead, .. } => {
+                self.append_arguments(index, |writer, text| writer.end_argument(lead, text))
+            }
+            Event::CallEnd { index, .. } => self.end_call(index, out),
+            Event::CallCut { index, .. } => self.calls.retain(|call| call.index != index),
+            Event::Usage(usage) => self.usage.update(usage),
+            Event::Stop { reason, raw } => self.stop = Some((reason, raw.to_owned())),
+            Event::Source { .. } | Event::Mark(_) | Event::Opaque(_) | Event::Fault(_) => {}
+        }
+    }
+
+    fn encode_error_event(&mut self, error: &ProviderError, out: &mut Vec<u8>) {
+        write_line(&encode_error(error), out);
+    }
+
+    fn keep_alive(&mut self, _: &mut Vec<u8>) {}
+
+    fn set_durations(&mut self, took: Duration, spoke: Duration) {
+        (self.head.total_duration, self.head.generation_duration) = (took, spoke);
+    }
+
+    /// A line without words, with a member that no client looks for.
+    fn encode_comment(&mut self, name: &str, words: &str, out: &mut Vec<u8>) {
+        let mut body = line_head(&self.head);
+        body.insert("message".to_owned(), json!({"role": "assistant", "content": ""}));
+        body.insert("done".to_owned(), json!(false));
+        body.insert(name.to_owned(), json!(words));
+        write_line(&Value::Object(body), out);
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        let message = json!({"role": "assistant", "content": ""});
+        write_line(&final_line(&self.head, message, self.stop.as_ref(), self.usage), out);
+    }
+}
+
+/// A line that holds this message.
+fn write_message_line(head: &ResponseMetadata, mut message: Value, out: &mut Vec<u8>) {
+    if let Some(message) = message.as_object_mut() {
+        message.entry("content").or_insert_with(|| json!(""));
+        message.shift_insert(0, "role".to_owned(), json!("assistant"));
+    }
+    let mut body = line_head(head);
+    body.insert("message".to_owned(), message);
+    body.insert("done".to_owned(), json!(false));
+    write_line(&Value::Object(body), out);
+}
+
+pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) -> Value {
+    let (mut words, mut thoughts, mut calls) = (String::new(), String::new(), Vec::new());
+    for part in &draft.parts {
+        match part {
+            DraftPart::Text(text) => words.push_str(text),
+            DraftPart::Thought(text) => thoughts.push_str(text),
+            DraftPart::Call(call) if matches!(call.state, DraftState::Cut(_)) => {}
+            DraftPart::Call(call) => {
+                let id = head.call_id(call.id.as_deref(), call.index);
+                calls.push(encode_call(&id, calls.len() as u64, &call.name, arguments_object(&call.arguments)));
+            }
+            DraftPart::Opaque(_) => {}
+        }
+    }
+    let mut message = Map::new();
+    message.insert("role".to_owned(), json!("assistant"));
+    message.insert("content".to_owned(), json!(words));
+    if !thoughts.is_empty() {
+        message.insert("thinking".to_owned(), json!(thoughts));
+    }
+    if !calls.is_empty() {
+        message.insert("tool_calls".to_owned(), json!(calls));
+    }
+    final_line(head, Value::Object(message), draft.stop.as_ref(), draft.usage)
+}
+
+pub(crate) fn encode_error(error: &ProviderError) -> Value {
+    json!({"error": error.message})
+}
+
+fn encode_call(id: &str, index: u64, name: &str, arguments: Map<String, Value>) -> Value {
+    json!({"id": id, "function": {"index": index, "name": name, "arguments": arguments}})
+}
+
+/// The line that ends a stream, which is also the whole of a body that is not streamed.
+fn final_line(head: &ResponseMetadata, message: Value, stop: Option<&(StopReason, String)>, usage: Usage) -> Value {
+    let (reason, raw) = stop.map_or((StopReason::End, ""), |(reason, raw)| (*reason, raw.as_str()));
+    let mut body = line_head(head);
+    body.insert("message".to_owned(), message);
+    body.insert("done".to_owned(), json!(true));
+    body.insert("done_reason".to_owned(), json!(stop_word(reason, raw)));
+    // What is not known is left out, as Ollama leaves out what is 0: how long loading and the prompt took, only the provider knows.
+    let time = |name: &str, time: Duration| {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        (nanoseconds > 0).then(|| (name.to_owned(), json!(nanoseconds)))
+    };
+    body.extend(time("total_duration", head.total_duration));
+    body.extend(usage.input.map(|count| ("prompt_eval_count".to_owned(), json!(count))));
+    body.extend(usage.output.map(|count| ("eval_count".to_owned(), json!(count))));
+    body.extend(time("eval_duration", head.generation_duration));
+    Value::Object(body)
+}
+
+fn line_head(head: &ResponseMetadata) -> Map<String, Value> {
+    let mut body = Map::new();
+    body.insert("model".to_owned(), json!(head.model));
+    body.insert("created_at".to_owned(), json!(format_timestamp(head.created)));
+    body
+}
+
+fn write_line(body: &Value, out: &mut Vec<u8>) {
+    out.extend_from_slice(body.to_string().as_bytes());
+    out.push(b'\n');
+}

@@ -1,0 +1,100 @@
+//! The open blocks of a message, for wires that start, fill and end them by an index.
+
+use sabir_call::{Event, EventSink, Fault, FaultKind, Span};
+
+use crate::response_decoder::ResponseCalls;
+
+/// The most blocks that may be open at one time.
+const MAX_OPEN: usize = 256;
+
+/// What a wire keeps of a block while it is open.
+pub(crate) trait OpenBlock {
+    /// The position of its call among all calls, if it is one.
+    fn call_position(&self) -> Option<usize>;
+}
+
+/// Blocks that were started and not ended, in the order of their starts.
+#[derive(Debug)]
+pub(crate) struct OpenBlocks<B>(Vec<(Option<u64>, B)>);
+
+impl<B> Default for OpenBlocks<B> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<B: OpenBlock> OpenBlocks<B> {
+    /// Whether a block may start under this index. It may not where the start only repeats the call of this id that is open
+    /// there; any other block there is forgotten, with a fault.
+    pub(crate) fn may_start(
+        &mut self,
+        label: Option<u64>,
+        id: &str,
+        calls: &mut ResponseCalls,
+        out: &mut dyn EventSink,
+    ) -> bool {
+        let Some(at) = self.0.iter().position(|(known, _)| label.is_some() && *known == label) else { return true };
+        let call = self.0.get(at).and_then(|(_, block)| block.call_position()).and_then(|call| calls.list.get(call));
+        if !id.is_empty() && call.is_some_and(|call| call.id == id) {
+            return false;
+        }
+        let message = "a content block was started while the one before it with the same index was open";
+        out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
+        self.abandon_block(at, calls);
+        true
+    }
+
+    /// Opens a block; the oldest of too many is forgotten, with a fault.
+    pub(crate) fn push_block(
+        &mut self,
+        label: Option<u64>,
+        block: B,
+        calls: &mut ResponseCalls,
+        out: &mut dyn EventSink,
+    ) {
+        if self.0.len() >= MAX_OPEN {
+            let fault = Fault::error(FaultKind::Limit, Span::default(), "too many content blocks are open");
+            out.push_event(Event::Fault(&fault));
+            self.abandon_block(0, calls);
+        }
+        self.0.push((label, block));
+    }
+
+    /// The block that a delta of this index is for: the newest one where there is no index.
+    pub(crate) fn find_position(&self, label: Option<u64>) -> Option<usize> {
+        match label {
+            Some(_) => self.0.iter().rposition(|(known, _)| *known == label),
+            None => self.newest_position(),
+        }
+    }
+
+    /// The position of the block that was opened last.
+    pub(crate) fn newest_position(&self) -> Option<usize> {
+        self.0.len().checked_sub(1)
+    }
+
+    pub(crate) fn get_mut(&mut self, position: usize) -> Option<&mut B> {
+        self.0.get_mut(position).map(|(_, block)| block)
+    }
+
+    /// Ends the block of this index.
+    pub(crate) fn end_block(&mut self, label: Option<u64>) -> Option<B> {
+        self.find_position(label).map(|position| self.0.remove(position).1)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &B> {
+        self.0.iter().map(|(_, block)| block)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Forgets a block whose end never came; a call in it will be cut.
+    fn abandon_block(&mut self, at: usize, calls: &mut ResponseCalls) {
+        let (_, block) = self.0.remove(at);
+        if let Some(call) = block.call_position().and_then(|call| calls.list.get_mut(call)) {
+            call.mark_damaged();
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! OpenAI Chat Completions: a client's body to a request.
+//!
+//! # Supported
+//! The roles system, developer, user, assistant and tool; text and image parts (of tools as well, though OpenAI has only
+//! text there); `tool_calls`; reasoning fields. A client
+//! may send a history whose arguments are not a JSON object: they are kept as one argument with an empty name, as the
+//! decoder would deliver them. How much to think is read from `reasoning_effort`, or from `reasoning` as OpenRouter writes
+//! it. Files are kept as opaque state of this wire. A custom tool, whose input is text, is a function of one argument, and a tool
+//! of the Responses wire as well, which can hold its input to a grammar.
+//!
+//! # Unsupported
+//! Several answers, probabilities of tokens, audio, the old `functions`: each is an error that names its place.
+
+use sabir_call::{
+    MessagePart, OpaqueState, ParallelCalls, ReasoningConfig, Request, RequestOptions, Role, ToolChoice, ToolSpec,
+};
+use serde_json::{Map, Value, json};
+
+use super::{CAPABILITIES, NAME};
+use crate::arguments::parse_arguments;
+use crate::client_request::{DecodedRequest, RequestError, ResponsePreferences, UsageReporting};
+use crate::field::{
+    HistoryBuilder, JsonField, build_call, build_tool_set, decode_function_tool, decode_image_url,
+    decode_openai_format, require_text_only, restrict_allowed_tools, split_text_and_images,
+};
+use crate::field_disposition::{FieldDisposition, MemberDispositions, check_members};
+use crate::params::{self, ParamPaths, RequestParam};
+use crate::{native_tools, openai_responses, thinking};
+
+/// Where wishes are read: beside the places that are written, one that servers other than OpenAI know.
+const EXTRA_PARAM_PATHS: &ParamPaths = &[(RequestParam::TopK, "top_k")];
+
+/// What becomes of the members of a body.
+pub(crate) const MEMBERS: &MemberDispositions = &[
+    ("model", FieldDisposition::Read),
+    ("messages", FieldDisposition::Read),
+    ("tools", FieldDisposition::Read),
+    ("tool_choice", FieldDisposition::Read),
+    ("parallel_tool_calls", FieldDisposition::Read),
+    ("max_tokens", FieldDisposition::Read),
+    ("max_completion_tokens", FieldDisposition::Read),
+    ("temperature", FieldDisposition::Read),
+    ("top_p", FieldDisposition::Read),
+    ("top_k", FieldDisposition::Read),
+    ("seed", FieldDisposition::Read),
+    ("presence_penalty", FieldDisposition::Read),
+    ("frequency_penalty", FieldDisposition::Read),
+    ("stop", FieldDisposition::Read),
+    ("stream", FieldDisposition::Read),
+    ("stream_options", FieldDisposition::Read),
+    ("reasoning_effort", FieldDisposition::Read),
+    ("reasoning", FieldDisposition::Read),
+    ("response_format", FieldDisposition::Read),
+    ("verbosity", FieldDisposition::Read),
+    ("user", FieldDisposition::Read),
+    ("safety_identifier", FieldDisposition::Read),
+    ("service_tier", FieldDisposition::Read),
+    ("prompt_cache_key", FieldDisposition::Read),
+    ("n", FieldDisposition::Read),
+    ("modalities", FieldDisposition::Read),
+    ("usage", FieldDisposition::Harmless),
+    ("include_reasoning", FieldDisposition::Harmless),
+    ("prompt_cache_retention", FieldDisposition::Harmless),
+    ("metadata", FieldDisposition::LeftOut("nothing is stored")),
+    ("store", FieldDisposition::LeftOut("nothing is stored")),
+    ("prediction", FieldDisposition::LeftOut("it only makes an answer faster")),
+    ("logit_bias", FieldDisposition::LeftOut("tokens are another provider's affair")),
+    ("web_search_options", FieldDisposition::LeftOut("a search that the provider runs")),
+    ("functions", FieldDisposition::Refused("use `tools`")),
+    ("function_call", FieldDisposition::Refused("use `tool_choice`")),
+    ("logprobs", FieldDisposition::Refused("probabilities of tokens are not known here")),
+    ("top_logprobs", FieldDisposition::Refused("probabilities of tokens are not known here")),
+    ("audio", FieldDisposition::Refused("only text is answered")),
+];
+
+pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
+    let body = JsonField::root(body);
+    let mut history = HistoryBuilder::default();
+    let mut system = Vec::new();
+    for message in body.get("messages").list_items()? {
+        let content = message.get("content");
+        match message.get("role").required_text()? {
+            "system" | "developer" => system.push(decode_text_content(&content)?),
+            "user" => history.push_parts(Role::User, decode_parts(&content)?),
+            "assistant" => history.push_parts(Role::Assistant, decode_assistant_parts(&message)?),
+            "tool" => {
+                let said = split_text_and_images(&content, decode_parts(&content)?)?;
+                let result = history.build_result(message.get("tool_call_id").required_text()?, false, said);
+                history.push_parts(Role::User, vec![result]);
+            }
+            _ => return Err(message.get("role").mismatch_error("system, developer, user, assistant or tool")),
+        }
+    }
+    let mut notes = Vec::new();
+    check_members(&body, MEMBERS, &mut notes)?;
+    reject_unsupported_values(&body)?;
+    let mut wishes =
+        RequestOptions { format: decode_format(&body.get("response_format"))?, ..RequestOptions::default() };
+    let mut tools = Vec::new();
+    for described in body.get("tools").list_items()? {
+        tools.push(decode_tool(&described, &mut wishes)?);
+    }
+    let choice = self::decode_tool_choice(&body.get("tool_choice"), &mut tools)?;
+    let one = body.get("parallel_tool_calls").value == &Value::Bool(false);
+    let limit = body.get("max_completion_tokens").optional_count()?;
+    let mut request = Request {
+        model: body.get("model").required_text()?.to_owned(),
+        system: system.join("\n\n"),
+        messages: history.messages.into(),
+        tools: build_tool_set(tools)?,
+        tool_choice: choice,
+        parallel_calls: if one { ParallelCalls::One } else { ParallelCalls::Many },
+        max_output_tokens: if limit.is_some() { limit } else { body.get("max_tokens").optional_count()? },
+        reasoning: self::decode_thinking(&body)?,
+        options: wishes,
+        ..Request::default()
+    };
+    params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
+    params::decode_params(&body, EXTRA_PARAM_PATHS, &mut request)?;
+    let freeform = native_tools::freeform_tool_names(&request, openai_responses::NAME);
+    let wants = ResponsePreferences {
+        usage_reporting: decode_usage_reporting(&body),
+        freeform_tools: freeform,
+        ..ResponsePreferences::default()
+    };
+    DecodedRequest { preferences: wants, notes, ..DecodedRequest::new(request, body.get("stream").is_true()) }
+        .validate_tool_choice()
+}
+
+/// What can be seen only in the value.
+fn reject_unsupported_values(body: &JsonField<'_>) -> Result<(), RequestError> {
+    let count = body.get("n");
+    if count.optional_count()?.is_some_and(|count| count > 1) {
+        return Err(count.mismatch_error("1 (ask several times for several answers)"));
+    }
+    let kinds = body.get("modalities");
+    if kinds.text_list()?.iter().any(|kind| kind != "text") {
+        return Err(kinds.mismatch_error("`text` only"));
+    }
+    Ok(())
+}
+
+fn decode_usage_reporting(body: &JsonField<'_>) -> UsageReporting {
+    let asked = body.get("stream_options").get("include_usage").is_true();
+    if asked || !body.get("stream").is_true() { UsageReporting::Reported } else { UsageReporting::Hidden }
+}
+
+fn decode_format(format: &JsonField<'_>) -> Result<sabir_call::ResponseFormat, RequestError> {
+    decode_openai_format(format, &format.get("json_schema"))
+}
+
+fn decode_thinking(body: &JsonField<'_>) -> Result<ReasoningConfig, RequestError> {
+    let reasoning = body.get("reasoning");
+    if reasoning.get("enabled").value == &Value::Bool(false) {
+        return Ok(ReasoningConfig::Off);
+    }
+    if let Some(tokens) = reasoning.get("max_tokens").optional_count()? {
+        return Ok(ReasoningConfig::Tokens(tokens));
+    }
+    match thinking::decode_effort(&body.get("reasoning_effort"))? {
+        ReasoningConfig::Default => thinking::decode_effort(&reasoning.get("effort")),
+        wish => Ok(wish),
+    }
+}
+
+/// Content of which only the words count.
+fn decode_text_content(content: &JsonField<'_>) -> Result<String, RequestError> {
+    require_text_only(content, decode_parts(content)?)
+}
+
+fn decode_parts(content: &JsonField<'_>) -> Result<Vec<MessagePart>, RequestError> {
+    if content.value.is_string() {
+        return Ok(vec![MessagePart::text(content.required_text()?)]);
+    }
+    content.list_items()?.iter().map(decode_part).collect()
+}
+
+fn decode_part(part: &JsonField<'_>) -> Result<MessagePart, RequestError> {
+    match part.get("type").required_text()? {
+        "text" => Ok(MessagePart::text(part.get("text").required_text()?)),
+        "refusal" => Ok(MessagePart::text(part.get("refusal").required_text()?)),
+        "image_url" => {
+            let address = part.get("image_url");
+            // Some clients write the address alone.
+            decode_image_url(&if address.value.is_string() { address } else { address.get("url") })
+        }
+        "file" => Ok(MessagePart::Opaque(OpaqueState { wire: NAME.to_owned(), data: part.value.clone() })),
+        _ => Err(part.get("type").mismatch_error("`text`, `image_url` or `file`")),
+    }
+}
+
+fn decode_assistant_parts(message: &JsonField<'_>) -> Result<Vec<MessagePart>, RequestError> {
+    let mut found = Vec::new();
+    let thought =
+        ["reasoning_content", "reasoning"].iter().map(|key| message.get(key)).find(|field| !field.is_absent());
+    if let Some(thought) = thought {
+        found.push(MessagePart::Thought { text: thought.required_text()?.to_owned(), opaque: None });
+    }
+    for detail in message.get("reasoning_details").list_items()? {
+        found.push(decode_reasoning_detail(detail.object_or_empty()?));
+    }
+    let content = decode_parts(&message.get("content"))?;
+    found.extend(content.into_iter().filter(|part| !matches!(part, MessagePart::Text { text } if text.is_empty())));
+    for item in message.get("tool_calls").list_items()? {
+        if item.get("type").value == "custom" {
+            let custom = item.get("custom");
+            let given =
+                Map::from_iter([(native_tools::INPUT.to_owned(), Value::from(custom.get("input").required_text()?))]);
+            found.push(build_call(item.get("id").required_text()?, custom.get("name").required_text()?, given));
+            continue;
+        }
+        let function = item.get("function");
+        let text = function.get("arguments").text_or_empty()?;
+        found.push(build_call(
+            item.get("id").required_text()?,
+            function.get("name").required_text()?,
+            parse_arguments(text),
+        ));
+    }
+    Ok(found)
+}
+
+fn decode_reasoning_detail(mut detail: Map<String, Value>) -> MessagePart {
+    let text = detail.shift_remove("text").or_else(|| detail.shift_remove("summary"));
+    let opaque = OpaqueState { wire: NAME.to_owned(), data: Value::Object(detail) };
+    match text {
+        Some(Value::String(text)) if !text.is_empty() => MessagePart::Thought { text, opaque: Some(opaque) },
+        _ => MessagePart::Opaque(opaque),
+    }
+}
+
+fn decode_tool(tool: &JsonField<'_>, wishes: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
+    match tool.get("type").required_text()? {
+        "function" => decode_function_tool(&tool.get("function"), wishes),
+        "custom" => decode_custom_tool(&tool.get("custom"), wishes),
+        _ => Err(tool.get("type").mismatch_error("`function` or `custom`")),
+    }
+}
+
+/// A tool whose input is text.
+fn decode_custom_tool(tool: &JsonField<'_>, wishes: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
+    let (name, description) = (tool.get("name").required_text()?, tool.get("description").text_or_empty()?);
+    let mut format = tool.get("format").object_or_empty()?;
+    // The other wire has the grammar's members one level higher.
+    if let Some(Value::Object(grammar)) = format.shift_remove("grammar") {
+        format.extend(grammar);
+    }
+    let mut data = json!({"type": "custom", "name": name, "description": description});
+    if let Some(data) = data.as_object_mut().filter(|_| !format.is_empty()) {
+        data.insert("format".to_owned(), Value::Object(format));
+    }
+    let spec = openai_responses::decode_freeform_tool(&JsonField::root(&data))?;
+    wishes.native.push(OpaqueState { wire: openai_responses::NAME.to_owned(), data });
+    Ok(spec)
+}
+
+/// The name of a tool, whichever its type.
+fn tool_name_field<'f>(tool: &JsonField<'f>) -> JsonField<'f> {
+    tool.get(if tool.get("type").value == "custom" { "custom" } else { "function" }).get("name")
+}
+
+/// The choice. A list of those that may be called takes the others away.
+fn decode_tool_choice(choice: &JsonField<'_>, tools: &mut Vec<ToolSpec>) -> Result<ToolChoice, RequestError> {
+    if choice.get("type").value == "allowed_tools" {
+        let list = choice.get("allowed_tools");
+        return restrict_allowed_tools(&list, tools, tool_name_field);
+    }
+    if choice.value.is_object() {
+        return Ok(ToolChoice::Tool(tool_name_field(choice).required_text()?.to_owned()));
+    }
+    Ok(match choice.text_or_empty()? {
+        "" | "auto" => ToolChoice::Auto,
+        "required" => ToolChoice::Required,
+        "none" => ToolChoice::None,
+        _ => return Err(choice.mismatch_error("`auto`, `required`, `none` or a function")),
+    })
+}

@@ -1,0 +1,412 @@
+//! OpenAI Chat Completions: response bodies to events.
+//!
+//! # Supported
+//! Chunks and whole completions, of the first choice. Content as a string or as parts; reasoning as
+//! `reasoning_content`, `reasoning`, `reasoning_details` or thinking parts; signed or encrypted reasoning details are
+//! kept as `Opaque`. Calls as `tool_calls` and as the old `function_call`; arguments as text, as a JSON value, or absent.
+//!
+//! # Unsupported
+//! Log probabilities, audio, annotations, calls of custom tools (none is ever offered on this wire), and choices after the first.
+//!
+//! # Which call a delta belongs to
+//! The `index` is a label, and may be missing. In this order:
+//! 1. the same non-empty id, under the same label (or one of the two has no label): that call, unless it is whole and
+//!    the delta brings another name;
+//! 2. another non-empty id: a new call, whatever its label; except that a call of that label which has no id yet, and is
+//!    not whole, takes it;
+//! 3. no id, a label: the latest call of that label, or a new one; no id and no label: the latest call;
+//! 4. but a delta without id that brings a name begins a new call if the call so found is whole and was not simply
+//!    repeated, or if it has arguments and another name.
+//!
+//! A call ends at the finish reason, at `[DONE]`, or when the next call starts and its JSON is whole. What comes for
+//! a whole call is the same call told twice, and is dropped.
+
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hasher};
+
+use sabir_call::{Event, EventSink, OpaqueState, StopReason, Usage};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::NAME;
+use crate::lenient::{LenientContent, LenientCount, LenientList, LenientObject, LenientText};
+use crate::native_call::NativeCall;
+use crate::provider_error::ProviderError;
+use crate::response_decoder::{
+    BodyEnd, DecodeStatus, ResponseCalls, WireDecoder, emit_text, note_error_event, note_unreadable, truncation_reason,
+};
+
+#[derive(Debug, Default)]
+pub(crate) struct OpenAiChatDecoder {
+    status: DecodeStatus,
+    calls: ResponseCalls,
+    /// For each call, a hash of its argument text so far: tells a repetition without keeping the text.
+    hashes: Vec<DefaultHasher>,
+    /// The label of the choice that is read.
+    choice: Option<u64>,
+    reason: Option<StopReason>,
+    word: String,
+    refused: bool,
+    done: bool,
+}
+
+// What most chunks do not have is boxed: the structs are moved several times on their way out of the deserializer.
+#[derive(Deserialize)]
+struct ChatChunk<'a> {
+    #[serde(borrow, default)]
+    choices: LenientList<ChunkChoice<'a>>,
+    #[serde(default)]
+    usage: LenientObject<Box<TokenCounts>>,
+    #[serde(default)]
+    x_groq: LenientObject<Box<GroqExtension>>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    object: LenientText<'a>,
+    #[serde(borrow, default)]
+    id: LenientText<'a>,
+}
+
+#[derive(Deserialize)]
+struct ChunkChoice<'a> {
+    #[serde(default)]
+    index: LenientCount,
+    #[serde(borrow, default)]
+    delta: LenientObject<ChoiceDelta<'a>>,
+    #[serde(borrow, default)]
+    message: LenientObject<Box<ChoiceDelta<'a>>>,
+    #[serde(borrow, default)]
+    finish_reason: LenientText<'a>,
+    #[serde(borrow, default)]
+    native_finish_reason: LenientText<'a>,
+    #[serde(default)]
+    usage: LenientObject<Box<TokenCounts>>,
+}
+
+#[derive(Deserialize)]
+struct ChoiceDelta<'a> {
+    #[serde(borrow, default)]
+    content: LenientContent<'a>,
+    #[serde(borrow, default)]
+    reasoning_content: LenientContent<'a>,
+    #[serde(borrow, default)]
+    reasoning: LenientContent<'a>,
+    #[serde(borrow, default)]
+    reasoning_details: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    refusal: LenientText<'a>,
+    #[serde(borrow, default)]
+    tool_calls: LenientList<ToolCall<'a>>,
+    #[serde(borrow, default)]
+    function_call: LenientObject<FunctionCall<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ToolCall<'a> {
+    #[serde(default)]
+    index: LenientCount,
+    #[serde(borrow, default)]
+    id: LenientText<'a>,
+    #[serde(borrow, default)]
+    function: LenientObject<FunctionCall<'a>>,
+}
+
+#[derive(Deserialize, Default)]
+struct FunctionCall<'a> {
+    #[serde(borrow, default)]
+    name: LenientText<'a>,
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct GroqExtension {
+    #[serde(default)]
+    usage: LenientObject<Box<TokenCounts>>,
+}
+
+#[derive(Deserialize)]
+struct TokenCounts {
+    #[serde(default)]
+    prompt_tokens: LenientCount,
+    #[serde(default)]
+    completion_tokens: LenientCount,
+    #[serde(default)]
+    total_tokens: LenientCount,
+    #[serde(default)]
+    prompt_tokens_details: LenientObject<InputDetails>,
+    #[serde(default)]
+    completion_tokens_details: LenientObject<OutputDetails>,
+    #[serde(default)]
+    prompt_cache_hit_tokens: LenientCount,
+}
+
+#[derive(Deserialize)]
+struct InputDetails {
+    #[serde(default)]
+    cached_tokens: LenientCount,
+    #[serde(default)]
+    cache_write_tokens: LenientCount,
+}
+
+#[derive(Deserialize)]
+struct OutputDetails {
+    #[serde(default)]
+    reasoning_tokens: LenientCount,
+}
+
+impl WireDecoder for OpenAiChatDecoder {
+    fn decode_event(&mut self, name: &str, data: &str, out: &mut dyn EventSink) {
+        let trimmed = data.trim_ascii();
+        if trimmed.is_empty() {
+            return;
+        }
+        if self.done {
+            self.status.skipped += 1;
+            self.status.events += 1;
+            return;
+        }
+        if trimmed == "[DONE]" {
+            return self.end_stream(out);
+        }
+        let chunk: ChatChunk<'_> = match serde_json::from_str(data) {
+            Ok(chunk) => chunk,
+            Err(error) => {
+                return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
+            }
+        };
+        self.status.events += 1;
+        if chunk.error.is_some() || name == "error" || chunk.object.as_str() == "error" {
+            note_error_event(ProviderError::from_body(data.as_bytes()), &mut self.status, &mut self.calls, out);
+        } else if chunk.choices.0.is_empty() && chunk.usage.0.is_none() && chunk.id.0.is_none() {
+            self.status.skipped += 1;
+        }
+        for choice in &chunk.choices.0 {
+            let label = choice.index.0.unwrap_or_default();
+            if *self.choice.get_or_insert(label) == label {
+                self.decode_choice(choice, out);
+            } else {
+                self.status.skipped += 1;
+            }
+        }
+        let usage = chunk.usage.0.or_else(|| chunk.x_groq.0.and_then(|groq| groq.usage.0));
+        emit_owned_usage(usage, out);
+    }
+
+    fn mark_event_lost(&mut self) {
+        self.calls.mark_open_calls_damaged();
+    }
+
+    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
+        let ended = self.status.ended && self.status.error.is_none();
+        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
+    }
+
+    fn status(&self) -> &DecodeStatus {
+        &self.status
+    }
+
+    fn status_mut(&mut self) -> &mut DecodeStatus {
+        &mut self.status
+    }
+}
+
+impl OpenAiChatDecoder {
+    fn end_stream(&mut self, out: &mut dyn EventSink) {
+        self.done = true;
+        self.status.ended = true;
+        self.status.events += 1;
+        self.calls.mark_ends_seen(out);
+        self.calls.apply_stop_reason(self.reason.unwrap_or(StopReason::End), out);
+    }
+
+    fn decode_choice(&mut self, choice: &ChunkChoice<'_>, out: &mut dyn EventSink) {
+        let whole = choice.message.0.is_some();
+        if let Some(delta) = choice.delta.0.as_ref().or(choice.message.0.as_deref()) {
+            self.decode_reasoning(delta, out);
+            delta.content.for_each_text(false, &mut |thought, words| emit_text(thought, words, out));
+            if !delta.refusal.as_str().is_empty() {
+                self.refused = true;
+                emit_text(false, delta.refusal.as_str(), out);
+            }
+            for (position, call) in (0..).zip(&delta.tool_calls.0) {
+                let label = if whole { Some(position) } else { call.index.0 };
+                match &call.function.0 {
+                    Some(function) => self.decode_call(label, call.id.as_str(), function, out),
+                    None => self.decode_call(label, call.id.as_str(), &FunctionCall::default(), out),
+                }
+            }
+            if let Some(function) = &delta.function_call.0 {
+                self.decode_call(Some(0), "", function, out);
+            }
+        }
+        emit_usage(&choice.usage, out);
+        let word = choice.finish_reason.as_str();
+        if !word.is_empty() && word != "null" {
+            self.decode_stop(word, choice.native_finish_reason.as_str(), out);
+        }
+    }
+
+    fn decode_reasoning(&mut self, delta: &ChoiceDelta<'_>, out: &mut dyn EventSink) {
+        let mut said = false;
+        for content in [&delta.reasoning_content, &delta.reasoning] {
+            // Some servers send both, with the same words.
+            if !said {
+                content.for_each_text(true, &mut |_, words| {
+                    said |= !words.is_empty();
+                    emit_text(true, words, out);
+                });
+            }
+        }
+        let Some(details) = delta.reasoning_details else { return };
+        let details: Vec<Value> = serde_json::from_str(details.get()).unwrap_or_default();
+        for mut detail in details {
+            let Some(object) = detail.as_object_mut() else { continue };
+            for key in ["text", "summary"] {
+                if let Some(Value::String(words)) = object.remove(key)
+                    && !said
+                {
+                    emit_text(true, &words, out);
+                }
+            }
+            let full = |key: &str| object.get(key).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+            if full("data") || full("signature") {
+                out.push_event(Event::Opaque(&OpaqueState { wire: NAME.to_owned(), data: detail }));
+            }
+        }
+    }
+
+    fn decode_call(&mut self, label: Option<u64>, id: &str, function: &FunctionCall<'_>, out: &mut dyn EventSink) {
+        let name = function.name.as_str();
+        let arguments = function.arguments.map(|raw| argument_text(raw.get())).unwrap_or_default();
+        if id.is_empty() && name.is_empty() && arguments.is_empty() {
+            return;
+        }
+        let known = self.find_call(label, id, name, &arguments);
+        let Some(position) = known.or_else(|| self.begin_call(label, id, out)) else { return };
+        let (Some(call), Some(hash)) = (self.calls.list.get_mut(position), self.hashes.get_mut(position)) else {
+            return;
+        };
+        if call.id.is_empty() {
+            call.id.push_str(id);
+        }
+        if call.is_whole() || !call.is_open() {
+            self.status.skipped += 1;
+            // The same call told once more; or else nobody knows which of the two was meant.
+            let mut again = DefaultHasher::new();
+            again.write(arguments.as_bytes());
+            if !arguments.trim_ascii().is_empty() && again.finish() != hash.finish() {
+                call.mark_contradicted(out);
+            }
+            return;
+        }
+        call.set_name(name, &mut self.calls.next_index, out);
+        hash.write(arguments.as_bytes());
+        call.push_arguments(&arguments, out);
+    }
+
+    fn begin_call(&mut self, label: Option<u64>, id: &str, out: &mut dyn EventSink) -> Option<usize> {
+        for call in self.calls.list.iter_mut().filter(|call| call.is_whole()) {
+            call.mark_end_seen(&mut self.calls.next_index, out);
+        }
+        let position = self.calls.begin_call(NativeCall::new(label, id), &self.status, out)?;
+        self.hashes.push(DefaultHasher::new());
+        Some(position)
+    }
+
+    /// The call that a delta belongs to; `None`: it begins a new one.
+    fn find_call(&self, label: Option<u64>, id: &str, name: &str, arguments: &str) -> Option<usize> {
+        let list = &self.calls.list;
+        let fits = |call: &NativeCall| label.is_none() || call.label.is_none() || call.label == label;
+        if !id.is_empty() {
+            // One id for two tools is two calls; one id for the same tool again is the same call told twice.
+            let other = |call: &NativeCall| call.is_whole() && !name.is_empty() && name != call.name;
+            let known = list.iter().rposition(|call| call.id == id && fits(call) && !other(call));
+            let unnamed = || {
+                let position = list.iter().rposition(|call| call.label == label)?;
+                let call = list.get(position)?;
+                (call.id.is_empty() && call.is_open() && !call.is_whole()).then_some(position)
+            };
+            return known.or_else(unnamed);
+        }
+        let position = match label {
+            Some(_) => list.iter().rposition(|call| call.label == label)?,
+            None => list.len().checked_sub(1)?,
+        };
+        let call = list.get(position)?;
+        if name.is_empty() {
+            return Some(position);
+        }
+        let other = name != call.name && !call.name.is_empty();
+        let begins = if call.is_whole() || !call.is_open() {
+            other || label.is_none() || !(arguments.is_empty() || self.is_repeat(position, arguments))
+        } else {
+            other && call.has_arguments()
+        };
+        (!begins).then_some(position)
+    }
+
+    /// Whether that text is the whole argument text of the call once more.
+    fn is_repeat(&self, position: usize, arguments: &str) -> bool {
+        let mut hash = DefaultHasher::new();
+        hash.write(arguments.as_bytes());
+        self.hashes.get(position).is_some_and(|known| known.finish() == hash.finish())
+    }
+
+    fn decode_stop(&mut self, word: &str, native: &str, out: &mut dyn EventSink) {
+        let mut reason = super::stop_reason(word);
+        // OpenRouter says `tool_calls` where the model's own reason was its limit.
+        if super::stop_reason(native) == StopReason::Length {
+            reason = StopReason::Length;
+        }
+        if self.refused {
+            reason = StopReason::Refused;
+        }
+        self.status.ended = true;
+        self.calls.mark_ends_seen(out);
+        self.calls.apply_stop_reason(reason, out);
+        if self.reason != Some(reason) || self.word != word {
+            self.reason = Some(reason);
+            word.clone_into(&mut self.word);
+            out.push_event(Event::Stop { reason, raw: word });
+        }
+    }
+}
+
+/// Arguments come as text, as a JSON value in place of it, or as `null`.
+pub(crate) fn argument_text(raw: &str) -> Cow<'_, str> {
+    let text = serde_json::from_str::<LenientText<'_>>(raw).unwrap_or_default();
+    match text.0 {
+        Some(text) if raw.starts_with('"') => text,
+        _ if raw == "null" => Cow::Borrowed(""),
+        _ => Cow::Borrowed(raw),
+    }
+}
+
+fn emit_usage(found: &LenientObject<Box<TokenCounts>>, out: &mut dyn EventSink) {
+    if let Some(found) = &found.0 {
+        let details = found.completion_tokens_details.0.as_ref();
+        let reasoning = details.and_then(|details| details.reasoning_tokens.0);
+        let input = found.prompt_tokens.0;
+        let mut output = found.completion_tokens.0;
+        // xAI counts reasoning apart, which shows in the total.
+        if let (Some(reasoning), Some(written), Some(read)) = (reasoning, output, input)
+            && reasoning > 0
+            && found.total_tokens.0 == read.checked_add(written).and_then(|sum| sum.checked_add(reasoning))
+        {
+            output = Some(written.saturating_add(reasoning));
+        }
+        let details = found.prompt_tokens_details.0.as_ref();
+        let cache_read = details.and_then(|details| details.cached_tokens.0).or(found.prompt_cache_hit_tokens.0);
+        let cache_write = details.and_then(|details| details.cache_write_tokens.0);
+        let usage = Usage { input, output, cache_read, cache_write, reasoning };
+        if usage != Usage::default() {
+            out.push_event(Event::Usage(usage));
+        }
+    }
+}
+
+fn emit_owned_usage(found: Option<Box<TokenCounts>>, out: &mut dyn EventSink) {
+    emit_usage(&LenientObject(found), out);
+}

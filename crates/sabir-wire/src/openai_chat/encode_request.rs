@@ -1,0 +1,175 @@
+//! OpenAI Chat Completions: a request to its body.
+//!
+//! Results become messages of their own, before the words of the same user message. Such a message holds text only, so
+//! pictures of results come in the user message right behind, after a line that names their call. Reasoning details go back
+//! unchanged and in order; plain thoughts go back only where the provider has a field for them.
+
+use sabir_call::{
+    Image, Message, MessagePart, OpaqueState, ParallelCalls, Request, ResponseFormat, Role, ToolChoice, ToolSpec,
+};
+use serde_json::{Map, Value, json};
+
+use super::{CAPABILITIES, NAME};
+use crate::anthropic::encode_request::{closed_object_schema, is_strict};
+use crate::identifier::short_id;
+use crate::params;
+use crate::role_turns::image_caption;
+use crate::thinking;
+use crate::wire::WireOptions;
+
+/// What a form is called that nobody named: the API insists on a name.
+pub(crate) const UNNAMED: &str = "answer";
+
+pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
+    let mut body = Map::new();
+    body.insert("model".to_owned(), json!(request.model));
+    let mut messages = Vec::new();
+    if !request.system.trim().is_empty() {
+        messages.push(json!({"role": "system", "content": request.system}));
+    }
+    for message in &request.messages {
+        match message.role {
+            Role::User => encode_user_message(message, &mut messages),
+            Role::Assistant => messages.extend(encode_assistant_message(message, form)),
+        }
+    }
+    body.insert("messages".to_owned(), Value::Array(messages));
+    if !request.tools.is_empty() {
+        body.insert(
+            "tools".to_owned(),
+            request.tools.iter().map(|spec| encode_tool(spec, is_strict(request, spec))).collect(),
+        );
+        if let Some(choice) = encode_tool_choice(&request.tool_choice) {
+            body.insert("tool_choice".to_owned(), choice);
+        }
+        if request.parallel_calls == ParallelCalls::One {
+            body.insert("parallel_tool_calls".to_owned(), json!(false));
+        }
+    }
+    if let Some(limit) = request.max_output_tokens {
+        let key = if form.completion_limit { "max_completion_tokens" } else { "max_tokens" };
+        body.insert(key.to_owned(), json!(limit));
+    }
+    if let Some(effort) = thinking::encode_effort(request.reasoning) {
+        body.insert("reasoning_effort".to_owned(), json!(effort));
+    }
+    params::encode_params(request, form, &CAPABILITIES, &mut body);
+    if let Some(format) = encode_format(&request.options.format) {
+        body.insert("response_format".to_owned(), format);
+    }
+    if form.streamed {
+        body.insert("stream".to_owned(), json!(true));
+        body.insert("stream_options".to_owned(), json!({"include_usage": true}));
+    }
+    Value::Object(body)
+}
+
+fn encode_user_message(message: &Message, messages: &mut Vec<Value>) {
+    let (mut content, mut own) = (Vec::new(), Vec::new());
+    for part in &message.parts {
+        match part {
+            MessagePart::Result(result) => {
+                let id = short_id(result.id.as_str());
+                messages.push(json!({"role": "tool", "tool_call_id": id, "content": result.content}));
+                if !result.images.is_empty() {
+                    content.push(json!({"type": "text", "text": image_caption(result, &id)}));
+                    content.extend(result.images.iter().map(encode_image));
+                }
+            }
+            MessagePart::Text { text } if !text.is_empty() => own.push(json!({"type": "text", "text": text})),
+            MessagePart::Image(picture) => own.push(encode_image(picture)),
+            MessagePart::ImageUrl { url } => own.push(json!({"type": "image_url", "image_url": {"url": url}})),
+            MessagePart::Opaque(state) if state.wire == NAME => own.push(state.data.clone()),
+            _ => {}
+        }
+    }
+    content.append(&mut own);
+    match content.as_slice() {
+        [] => {}
+        // Many servers know a string only.
+        [one] if one.get("text").is_some() => messages.push(json!({"role": "user", "content": one.get("text")})),
+        _ => messages.push(json!({"role": "user", "content": content})),
+    }
+}
+
+fn encode_image(Image { media_type, data }: &Image) -> Value {
+    json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}})
+}
+
+fn encode_assistant_message(message: &Message, form: &WireOptions) -> Option<Value> {
+    let (mut words, mut thoughts) = (String::new(), String::new());
+    let (mut details, mut calls) = (Vec::new(), Vec::new());
+    for part in &message.parts {
+        match part {
+            MessagePart::Text { text } => words.push_str(text),
+            MessagePart::Thought { text, opaque: None } => thoughts.push_str(text),
+            MessagePart::Thought { text, opaque: Some(opaque) } => {
+                details.extend(encode_reasoning_detail(opaque, text))
+            }
+            MessagePart::Opaque(opaque) => details.extend(encode_reasoning_detail(opaque, "")),
+            MessagePart::Call(call) => {
+                let arguments = Value::Object(call.arguments.clone()).to_string();
+                let function = json!({"name": call.name, "arguments": arguments});
+                calls.push(json!({"id": short_id(call.id.as_str()), "type": "function", "function": function}));
+            }
+            _ => {}
+        }
+    }
+    if words.is_empty() && calls.is_empty() {
+        return None;
+    }
+    let mut body = Map::new();
+    body.insert("role".to_owned(), json!("assistant"));
+    body.insert("content".to_owned(), if words.is_empty() { Value::Null } else { Value::String(words) });
+    if let Some(field) = form.thought_field.as_ref().filter(|_| !thoughts.is_empty()) {
+        body.insert(field.clone(), Value::String(thoughts));
+    }
+    if !details.is_empty() {
+        body.insert("reasoning_details".to_owned(), Value::Array(details));
+    }
+    if !calls.is_empty() {
+        body.insert("tool_calls".to_owned(), Value::Array(calls));
+    }
+    Some(Value::Object(body))
+}
+
+/// State that this wire understands, with the thought that belongs to it in its place.
+fn encode_reasoning_detail(opaque: &OpaqueState, thought: &str) -> Option<Value> {
+    if opaque.wire != NAME {
+        return None;
+    }
+    let mut detail = opaque.data.clone();
+    if let Some(detail) = detail.as_object_mut().filter(|_| !thought.is_empty()) {
+        let summary = detail.get("type").is_some_and(|kind| kind == "reasoning.summary");
+        detail.insert(if summary { "summary" } else { "text" }.to_owned(), json!(thought));
+    }
+    Some(detail)
+}
+
+fn encode_format(format: &ResponseFormat) -> Option<Value> {
+    Some(match format {
+        ResponseFormat::Text => return None,
+        ResponseFormat::Json => json!({"type": "json_object"}),
+        ResponseFormat::Schema { name, schema, strict } => {
+            let name = if name.is_empty() { UNNAMED } else { name };
+            json!({"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": strict}})
+        }
+    })
+}
+
+pub(crate) fn encode_tool(tool: &ToolSpec, strict: bool) -> Value {
+    let mut function = json!({"name": tool.name, "description": tool.description, "parameters": closed_object_schema(&tool.parameters)});
+    if let Some(function) = function.as_object_mut().filter(|_| strict) {
+        function.insert("strict".to_owned(), json!(true));
+    }
+    json!({"type": "function", "function": function})
+}
+
+fn encode_tool_choice(choice: &ToolChoice) -> Option<Value> {
+    Some(match choice {
+        ToolChoice::Auto => return None,
+        ToolChoice::Required => json!("required"),
+        ToolChoice::None => json!("none"),
+        ToolChoice::Tool(name) => json!({"type": "function", "function": {"name": name}}),
+    })
+}

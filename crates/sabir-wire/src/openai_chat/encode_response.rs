@@ -1,0 +1,284 @@
+//! OpenAI Chat Completions: events to response bodies.
+//!
+//! The input of a custom tool is plain text, which cannot show that its end is missing. Where such a call was cut, the answer is said
+//! to have reached its limit, and a body that is not streamed leaves the call out.
+
+use sabir_call::{
+    DraftArgument, DraftCall, DraftPart, DraftResponse, DraftState, Event, ModelErrorKind, StopReason, Usage,
+};
+use serde_json::{Map, Value, json};
+
+use super::{NAME, stop_word};
+use crate::client_request::{ResponseMetadata, UsageReporting};
+use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
+use crate::openai_responses::CallArgumentWriter;
+use crate::provider_error::ProviderError;
+use crate::sse;
+use crate::wire::WireEncoder;
+
+#[derive(Debug)]
+pub(crate) struct OpenAiChatEncoder {
+    head: ResponseMetadata,
+    begun: bool,
+    calls: Vec<(u32, CallArgumentWriter)>,
+    has_calls: bool,
+    /// Whether a call was cut whose input is text.
+    freeform_truncated: bool,
+    usage: Option<Usage>,
+    stop: Option<(StopReason, String)>,
+    /// The deltas of words, thoughts and arguments.
+    templates: [Option<DeltaTemplate>; 3],
+    /// A piece of arguments, before it is written.
+    fragment: String,
+}
+
+impl OpenAiChatEncoder {
+    pub(crate) fn new(head: ResponseMetadata) -> Self {
+        Self {
+            head,
+            begun: false,
+            calls: Vec::new(),
+            has_calls: false,
+            freeform_truncated: false,
+            usage: None,
+            stop: None,
+            templates: Default::default(),
+            fragment: String::new(),
+        }
+    }
+
+    fn encode_delta(&mut self, mut delta: Value, out: &mut Vec<u8>) {
+        if !self.begun
+            && let Some(delta) = delta.as_object_mut()
+        {
+            self.begun = true;
+            delta.shift_insert(0, "role".to_owned(), json!("assistant"));
+        }
+        write_chunk(&self.head, delta_choice(delta), None, out);
+    }
+
+    /// A delta of words, or of thoughts. The first of a response says whose they are.
+    fn encode_text(&mut self, field: &str, text: &str, out: &mut Vec<u8>) {
+        if !self.begun {
+            return self.encode_delta(json!({field: text}), out);
+        }
+        let ([words, thoughts, _], head) = (&mut self.templates, &self.head);
+        let mould = if field == "content" { words } else { thoughts };
+        write_delta(mould, TextDelta { key: 0, number: 0, text }, out, |_, text| {
+            delta_chunk(head, json!({field: text}))
+        });
+    }
+
+    fn encode_arguments(
+        &mut self,
+        index: u32,
+        write: impl FnOnce(&mut CallArgumentWriter, &mut String),
+        out: &mut Vec<u8>,
+    ) {
+        self.fragment.clear();
+        let mut is_text = false;
+        if let Some((_, arguments)) = self.calls.iter_mut().rev().find(|(known, _)| *known == index) {
+            write(arguments, &mut self.fragment);
+            is_text = arguments.is_text();
+        }
+        if !self.fragment.is_empty() {
+            let ([.., mould], head) = (&mut self.templates, &self.head);
+            let fragment = TextDelta { key: index.into(), number: 0, text: &self.fragment };
+            write_delta(mould, fragment, out, |_, text| {
+                let call = match is_text {
+                    true => json!({"index": index, "custom": {"input": text}}),
+                    false => json!({"index": index, "function": {"arguments": text}}),
+                };
+                delta_chunk(head, json!({"tool_calls": [call]}))
+            });
+        }
+    }
+}
+
+impl WireEncoder for OpenAiChatEncoder {
+    fn encode_event(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
+        match event {
+            Event::Text { text } => self.encode_text("content", text, out),
+            Event::Thought { text } => self.encode_text("reasoning_content", text, out),
+            Event::CallStart { index, id, name, .. } => {
+                self.has_calls = true;
+                let freeform = is_freeform(&self.head, name);
+                self.calls.push((index, CallArgumentWriter::new(freeform)));
+                let id = self.head.call_id(id, index);
+                let call = match freeform {
+                    true => {
+                        json!({"index": index, "id": id, "type": "custom", "custom": {"name": name, "input": ""}})
+                    }
+                    false => {
+                        let function = json!({"name": name, "arguments": ""});
+                        json!({"index": index, "id": id, "type": "function", "function": function})
+                    }
+                };
+                self.encode_delta(json!({"tool_calls": [call]}), out);
+            }
+            Event::ArgStart { index, name, form, .. } => {
+                self.encode_arguments(index, |arguments, out| arguments.start_argument(name, form, out), out);
+            }
+            Event::ArgDelta { index, text } => {
+                self.encode_arguments(index, |arguments, out| arguments.push_delta(text, out), out)
+            }
+            Event::ArgEnd { index, lead, .. } => {
+                self.encode_arguments(index, |arguments, out| arguments.end_argument(lead, out), out)
+            }
+            Event::CallEnd { index, .. } => {
+                self.encode_arguments(index, CallArgumentWriter::close_call, out);
+                self.calls.retain(|(known, _)| *known != index);
+            }
+            Event::CallCut { index, .. } => {
+                self.freeform_truncated |= self.calls.iter().any(|(known, call)| *known == index && call.is_text());
+                self.encode_arguments(index, CallArgumentWriter::leave_truncated, out);
+                self.calls.retain(|(known, _)| *known != index);
+            }
+            Event::Usage(usage) => self.usage.get_or_insert_default().update(usage),
+            Event::Stop { reason, raw } => self.stop = Some((reason, raw.to_owned())),
+            Event::Opaque(opaque) if opaque.wire == NAME => {
+                self.encode_delta(json!({"reasoning_details": [opaque.data]}), out);
+            }
+            Event::Source { .. } | Event::Mark(_) | Event::Opaque(_) | Event::Fault(_) => {}
+        }
+    }
+
+    fn encode_error_event(&mut self, error: &ProviderError, out: &mut Vec<u8>) {
+        sse::encode_event("", &encode_error(error).to_string(), out);
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        if !self.begun {
+            self.encode_delta(json!({"content": ""}), out);
+        }
+        let default = if self.has_calls { StopReason::Calls } else { StopReason::End };
+        let (reason, raw) = self.stop.clone().unwrap_or((default, String::new()));
+        let word = if self.freeform_truncated { stop_word(StopReason::Length, "") } else { stop_word(reason, &raw) };
+        write_chunk(&self.head, json!([{"index": 0, "delta": {}, "finish_reason": word}]), None, out);
+        if self.usage.is_some() && self.head.preferences.usage_reporting == UsageReporting::Reported {
+            write_chunk(&self.head, json!([]), self.usage, out);
+        }
+        sse::encode_event("", "[DONE]", out);
+    }
+}
+
+/// A chunk that holds this delta alone.
+fn delta_chunk(head: &ResponseMetadata, delta: Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_chunk(head, delta_choice(delta), None, &mut out);
+    out
+}
+
+fn delta_choice(delta: Value) -> Value {
+    json!([{"index": 0, "delta": delta, "finish_reason": null}])
+}
+
+fn write_chunk(head: &ResponseMetadata, choices: Value, usage: Option<Usage>, out: &mut Vec<u8>) {
+    let mut chunk = json!({
+        "id": head.id, "object": "chat.completion.chunk", "created": head.created, "model": head.model, "choices": choices,
+    });
+    if let (Some(usage), Some(chunk)) = (usage, chunk.as_object_mut()) {
+        chunk.insert("usage".to_owned(), self::encode_usage(usage));
+    }
+    sse::encode_event("", &chunk.to_string(), out);
+}
+
+pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) -> Value {
+    let (mut words, mut thoughts) = (None::<String>, String::new());
+    let (mut details, mut calls) = (Vec::new(), Vec::new());
+    for part in &draft.parts {
+        match part {
+            DraftPart::Text(text) => words.get_or_insert_default().push_str(text),
+            DraftPart::Thought(text) => thoughts.push_str(text),
+            DraftPart::Opaque(opaque) if opaque.wire == NAME => details.push(opaque.data.clone()),
+            DraftPart::Opaque(_) => {}
+            DraftPart::Call(call) => calls.extend(encode_call(head, call)),
+        }
+    }
+    let default = if calls.is_empty() { StopReason::End } else { StopReason::Calls };
+    let mut message = Map::new();
+    message.insert("role".to_owned(), json!("assistant"));
+    message.insert("content".to_owned(), json!(words));
+    message.insert("refusal".to_owned(), Value::Null);
+    if !thoughts.is_empty() {
+        message.insert("reasoning_content".to_owned(), json!(thoughts));
+    }
+    if !details.is_empty() {
+        message.insert("reasoning_details".to_owned(), json!(details));
+    }
+    if !calls.is_empty() {
+        message.insert("tool_calls".to_owned(), json!(calls));
+    }
+    let (reason, raw) = draft.stop.as_ref().map_or((default, ""), |(reason, raw)| (*reason, raw.as_str()));
+    json!({
+        "id": head.id, "object": "chat.completion", "created": head.created, "model": head.model,
+        "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": stop_word(reason, raw)}],
+        "usage": encode_usage(draft.usage),
+    })
+}
+
+fn is_freeform(head: &ResponseMetadata, name: &str) -> bool {
+    head.preferences.freeform_tools.iter().any(|known| known == name)
+}
+
+/// A cut call shows as one: its arguments lack their end. One whose input is text could not, and is none.
+fn encode_call(head: &ResponseMetadata, call: &DraftCall) -> Option<Value> {
+    let mut writer = CallArgumentWriter::new(is_freeform(head, &call.name));
+    if writer.is_text() && matches!(call.state, DraftState::Cut(_)) {
+        return None;
+    }
+    let mut arguments = String::new();
+    for DraftArgument { name, form, text, partial, .. } in &call.arguments {
+        writer.start_argument(name, *form, &mut arguments);
+        writer.push_delta(text, &mut arguments);
+        if !partial {
+            writer.end_argument("", &mut arguments);
+        }
+    }
+    match call.state {
+        DraftState::Cut(_) => writer.leave_truncated(&mut arguments),
+        _ => writer.close_call(&mut arguments),
+    }
+    let id = head.call_id(call.id.as_deref(), call.index);
+    Some(match writer.is_text() {
+        true => json!({"id": id, "type": "custom", "custom": {"name": call.name, "input": arguments}}),
+        false => json!({"id": id, "type": "function", "function": {"name": call.name, "arguments": arguments}}),
+    })
+}
+
+/// The body of an error. Clients look for the code first, then for the type, which is one for each kind of status.
+pub(crate) fn encode_error(error: &ProviderError) -> Value {
+    let (kind, usual) = match error.http_status() {
+        401 => ("authentication_error", "invalid_api_key"),
+        403 => ("permission_error", "permission_denied"),
+        429 => ("rate_limit_error", "rate_limit_exceeded"),
+        400..=499 => match error.kind {
+            ModelErrorKind::TooLong => ("invalid_request_error", "context_length_exceeded"),
+            ModelErrorKind::UnknownModel => ("invalid_request_error", "model_not_found"),
+            _ => ("invalid_request_error", ""),
+        },
+        _ => ("server_error", "server_error"),
+    };
+    let fixed = matches!(error.kind, ModelErrorKind::TooLong | ModelErrorKind::UnknownModel);
+    let code = if error.code.is_empty() || fixed { usual } else { &error.code };
+    let code = Some(code).filter(|code| !code.is_empty());
+    json!({"error": {"message": error.message, "type": kind, "param": error.request_path, "code": code}})
+}
+
+fn encode_usage(usage: Usage) -> Value {
+    let (input, output) = (usage.input.unwrap_or_default(), usage.output.unwrap_or_default());
+    let mut value = Map::new();
+    value.insert("prompt_tokens".to_owned(), json!(input));
+    value.insert("completion_tokens".to_owned(), json!(output));
+    value.insert("total_tokens".to_owned(), json!(input.saturating_add(output)));
+    let mut details = Map::new();
+    details.extend(usage.cache_read.map(|count| ("cached_tokens".to_owned(), json!(count))));
+    details.extend(usage.cache_write.map(|count| ("cache_write_tokens".to_owned(), json!(count))));
+    if !details.is_empty() {
+        value.insert("prompt_tokens_details".to_owned(), Value::Object(details));
+    }
+    if let Some(count) = usage.reasoning {
+        value.insert("completion_tokens_details".to_owned(), json!({"reasoning_tokens": count}));
+    }
+    Value::Object(value)
+}

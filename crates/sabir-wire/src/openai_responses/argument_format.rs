@@ -1,0 +1,73 @@
+//! The arguments of a call as a client of this wire gets them: JSON, or the one text of a tool whose input is text.
+
+use sabir_call::ArgForm;
+
+use crate::arguments::ArgumentWriter;
+use crate::native_tools::INPUT;
+
+/// Writes what a call is given.
+#[derive(Debug)]
+pub(crate) enum CallArgumentWriter {
+    /// As one JSON object.
+    Json(ArgumentWriter),
+    /// As the text of one argument. The form of the argument that is open, if it is that one, and what is held of it.
+    Text(Option<ArgForm>, String),
+}
+
+impl CallArgumentWriter {
+    /// `freeform`: whether the tool's input is text.
+    pub(crate) fn new(freeform: bool) -> Self {
+        if freeform { Self::Text(None, String::new()) } else { Self::Json(ArgumentWriter::default()) }
+    }
+
+    /// Whether it is text.
+    pub(crate) fn is_text(&self) -> bool {
+        matches!(self, Self::Text(..))
+    }
+
+    /// Opens an argument.
+    pub(crate) fn start_argument(&mut self, name: &str, form: ArgForm, out: &mut String) {
+        match self {
+            Self::Json(writer) => writer.start_argument(name, form, out),
+            // Arguments without a name are what a model wrote in place of an object.
+            Self::Text(open, _) => *open = [INPUT, ""].contains(&name).then_some(form),
+        }
+    }
+
+    /// Writes a piece of the open argument. One whose beginning is known only at its end is held until then.
+    pub(crate) fn push_delta(&mut self, text: &str, out: &mut String) {
+        match self {
+            Self::Json(writer) => writer.push_delta(text, out),
+            Self::Text(Some(ArgForm::String | ArgForm::Json), _) => out.push_str(text),
+            Self::Text(Some(_), held) => held.push_str(text),
+            Self::Text(None, _) => {}
+        }
+    }
+
+    /// Closes the open argument.
+    pub(crate) fn end_argument(&mut self, lead: &str, out: &mut String) {
+        match self {
+            Self::Json(writer) => writer.end_argument(lead, out),
+            Self::Text(open, held) => {
+                if open.take().is_some_and(|form| !matches!(form, ArgForm::String | ArgForm::Json)) {
+                    out.push_str(lead);
+                    out.push_str(&std::mem::take(held));
+                }
+            }
+        }
+    }
+
+    /// Closes the call.
+    pub(crate) fn close_call(&mut self, out: &mut String) {
+        if let Self::Json(writer) = self {
+            writer.close_call(out);
+        }
+    }
+
+    /// Leaves the call unfinished.
+    pub(crate) fn leave_truncated(&mut self, out: &mut String) {
+        if let Self::Json(writer) = self {
+            writer.leave_truncated(out);
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! OpenAI Responses: a client's body to a request.
+//!
+//! # Supported
+//! `input` as a string or as items: messages of every role, function calls and custom tools' calls with their outputs,
+//! reasoning. Encrypted reasoning and items of any other type are kept as opaque state of this wire. A custom tool's call
+//! has one argument, `input`. The functions of a namespace are tools with both names in one. Tools of the provider's own are kept as this wire has them, and files as opaque state.
+//!
+//! # Unsupported
+//! Whatever lies with the provider (`previous_response_id`, `conversation`, `prompt`, `item_reference`, images by their
+//! file), background answers, and probabilities of tokens: each is an error that names its place.
+
+use sabir_call::{MessagePart, OpaqueState, ParallelCalls, Request, RequestOptions, Role, ToolChoice, ToolSpec};
+use serde_json::{Map, Value, json};
+
+use super::{CAPABILITIES, NAME};
+use crate::arguments::parse_arguments;
+use crate::client_request::{DecodedRequest, RequestError, ResponsePreferences};
+use crate::field::{
+    HistoryBuilder, JsonField, build_call, build_tool_set, decode_function_tool, decode_image_url,
+    decode_openai_format, require_text_only, restrict_allowed_tools, split_text_and_images,
+};
+use crate::field_disposition::{FieldDisposition, MemberDispositions, check_members};
+use crate::native_tools;
+use crate::params;
+use crate::thinking;
+
+/// What to do where a member stands for something that lies with the provider.
+const STATELESS: FieldDisposition =
+    FieldDisposition::Refused("nothing is kept between requests: send the whole history as `input`");
+
+/// What becomes of the members of a body.
+pub(crate) const MEMBERS: &MemberDispositions = &[
+    ("model", FieldDisposition::Read),
+    ("input", FieldDisposition::Read),
+    ("instructions", FieldDisposition::Read),
+    ("tools", FieldDisposition::Read),
+    ("tool_choice", FieldDisposition::Read),
+    ("parallel_tool_calls", FieldDisposition::Read),
+    ("max_output_tokens", FieldDisposition::Read),
+    ("temperature", FieldDisposition::Read),
+    ("top_p", FieldDisposition::Read),
+    ("stream", FieldDisposition::Read),
+    ("reasoning", FieldDisposition::Read),
+    ("text", FieldDisposition::Read),
+    ("user", FieldDisposition::Read),
+    ("safety_identifier", FieldDisposition::Read),
+    ("service_tier", FieldDisposition::Read),
+    ("prompt_cache_key", FieldDisposition::Read),
+    ("metadata", FieldDisposition::Read),
+    ("truncation", FieldDisposition::Read),
+    ("include", FieldDisposition::Read),
+    ("stream_options", FieldDisposition::Harmless),
+    ("prompt_cache_retention", FieldDisposition::Harmless),
+    ("client_metadata", FieldDisposition::Harmless),
+    ("store", FieldDisposition::LeftOut("nothing is stored")),
+    ("max_tool_calls", FieldDisposition::LeftOut("it counts calls of tools that the provider runs")),
+    (
+        "context_management",
+        FieldDisposition::LeftOut("the provider's own edits of the history; it goes on as it was sent"),
+    ),
+    ("previous_response_id", STATELESS),
+    ("conversation", STATELESS),
+    ("prompt", STATELESS),
+    ("background", FieldDisposition::Refused("wait for the answer, or stream it")),
+    ("top_logprobs", FieldDisposition::Refused("probabilities of tokens are not known here")),
+];
+
+/// The members that a response repeats.
+const ECHOED_MEMBERS: [&str; 9] = [
+    "metadata",
+    "temperature",
+    "top_p",
+    "tool_choice",
+    "parallel_tool_calls",
+    "max_output_tokens",
+    "reasoning",
+    "text",
+    "user",
+];
+
+pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
+    let body = JsonField::root(body);
+    let mut notes = Vec::new();
+    check_members(&body, MEMBERS, &mut notes)?;
+    reject_unsupported_values(&body)?;
+    let mut reading = InputDecoder::default();
+    let instructions = body.get("instructions");
+    if !instructions.is_absent() {
+        reading.system.push(instructions.required_text()?.to_owned());
+    }
+    let input = body.get("input");
+    if input.value.is_string() {
+        reading.history.push_parts(Role::User, vec![MessagePart::text(input.required_text()?)]);
+    } else {
+        for item in input.list_items()? {
+            reading.decode_item(&item)?;
+        }
+    }
+    let mut wishes = RequestOptions {
+        format: decode_openai_format(&body.get("text").get("format"), &body.get("text").get("format"))?,
+        ..RequestOptions::default()
+    };
+    let mut tools = Vec::new();
+    for described in body.get("tools").list_items()? {
+        tools.extend(decode_tool(&described, &mut wishes)?);
+    }
+    let choice = self::decode_tool_choice(&body.get("tool_choice"), &mut tools)?;
+    let one = body.get("parallel_tool_calls").value == &Value::Bool(false);
+    let mut request = Request {
+        model: body.get("model").required_text()?.to_owned(),
+        system: reading.system.join("\n\n"),
+        messages: reading.history.messages.into(),
+        tools: build_tool_set(tools)?,
+        tool_choice: choice,
+        parallel_calls: if one { ParallelCalls::One } else { ParallelCalls::Many },
+        max_output_tokens: body.get("max_output_tokens").optional_count()?,
+        reasoning: thinking::decode_effort(&body.get("reasoning").get("effort"))?,
+        options: wishes,
+        ..Request::default()
+    };
+    params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
+    let echo = ECHOED_MEMBERS.iter().map(|key| ((*key).to_owned(), body.get(key).value.clone()));
+    let echo = echo.filter(|(_, value)| !value.is_null()).collect();
+    let wants = ResponsePreferences {
+        freeform_tools: native_tools::freeform_tool_names(&request, NAME),
+        namespaced_tools: native_tools::namespaced_tools(&request, NAME),
+        echoed_members: echo,
+        ..ResponsePreferences::default()
+    };
+    DecodedRequest { preferences: wants, notes, ..DecodedRequest::new(request, body.get("stream").is_true()) }
+        .validate_tool_choice()
+}
+
+/// What can be seen only in the value.
+fn reject_unsupported_values(body: &JsonField<'_>) -> Result<(), RequestError> {
+    if let Some(asked) =
+        body.get("include").list_items()?.iter().find(|item| item.value == "message.output_text.logprobs")
+    {
+        return Err(asked.mismatch_error("nothing of tokens' probabilities, which are not known here"));
+    }
+    let truncation = body.get("truncation");
+    if !matches!(truncation.text_or_empty()?, "" | "disabled" | "auto") {
+        return Err(truncation.mismatch_error("`disabled` or `auto`"));
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct InputDecoder {
+    system: Vec<String>,
+    history: HistoryBuilder,
+}
+
+impl InputDecoder {
+    fn decode_item(&mut self, item: &JsonField<'_>) -> Result<(), RequestError> {
+        let kind = item.get("type");
+        match if kind.is_absent() { "message" } else { kind.required_text()? } {
+            "message" => self.decode_message(item)?,
+            "function_call" => {
+                let given = parse_arguments(item.get("arguments").text_or_empty()?);
+                self.push_call(item, given)?;
+            }
+            "custom_tool_call" => {
+                let given = Map::from_iter([("input".to_owned(), Value::from(item.get("input").required_text()?))]);
+                self.push_call(item, given)?;
+            }
+            "function_call_output" | "custom_tool_call_output" => {
+                let output = item.get("output");
+                let said = split_text_and_images(&output, decode_content(&output)?)?;
+                let result = self.history.build_result(item.get("call_id").required_text()?, false, said);
+                self.history.push_parts(Role::User, vec![result]);
+            }
+            "reasoning" => {
+                let thought = decode_reasoning(item)?;
+                self.history.push_parts(Role::Assistant, vec![thought]);
+            }
+            "item_reference" => return Err(kind.mismatch_error("the item itself")),
+            _ => self.history.push_parts(Role::Assistant, vec![MessagePart::Opaque(opaque_state(item.value.clone()))]),
+        }
+        Ok(())
+    }
+
+    fn decode_message(&mut self, item: &JsonField<'_>) -> Result<(), RequestError> {
+        let parts = decode_content(&item.get("content"))?;
+        match item.get("role").required_text()? {
+            "user" => self.history.push_parts(Role::User, parts),
+            "assistant" => {
+                let phase = item.get("phase");
+                if !phase.is_absent() {
+                    let state = opaque_state(json!({"type": "message", "phase": phase.required_text()?}));
+                    self.history.push_parts(Role::Assistant, vec![MessagePart::Opaque(state)]);
+                }
+                self.history.push_parts(Role::Assistant, parts);
+            }
+            "system" | "developer" => {
+                self.system.push(require_text_only(&item.get("content"), parts)?);
+            }
+            _ => return Err(item.get("role").mismatch_error("system, developer, user or assistant")),
+        }
+        Ok(())
+    }
+
+    fn push_call(&mut self, item: &JsonField<'_>, arguments: Map<String, Value>) -> Result<(), RequestError> {
+        let name =
+            native_tools::joined_tool_name(item.get("namespace").text_or_empty()?, item.get("name").required_text()?);
+        let part = build_call(item.get("call_id").required_text()?, &name, arguments);
+        self.history.push_parts(Role::Assistant, vec![part]);
+        Ok(())
+    }
+}
+
+fn decode_content(content: &JsonField<'_>) -> Result<Vec<MessagePart>, RequestError> {
+    if content.value.is_string() {
+        return Ok(vec![MessagePart::text(content.required_text()?)]);
+    }
+    content.list_items()?.iter().map(decode_part).collect()
+}
+
+fn decode_part(part: &JsonField<'_>) -> Result<MessagePart, RequestError> {
+    match part.get("type").required_text()? {
+        "input_text" | "output_text" | "text" => Ok(MessagePart::text(part.get("text").required_text()?)),
+        "refusal" => Ok(MessagePart::text(part.get("refusal").required_text()?)),
+        "input_image" => decode_image_url(&part.get("image_url")),
+        "input_file" => Ok(MessagePart::Opaque(opaque_state(part.value.clone()))),
+        _ => Err(part
+            .get("type")
+            .mismatch_error("`input_text`, `input_image`, `input_file`, `output_text` or `refusal`")),
+    }
+}
+
+fn decode_reasoning(item: &JsonField<'_>) -> Result<MessagePart, RequestError> {
+    let mut texts = Vec::new();
+    for part in item.get("summary").list_items()?.iter().chain(&item.get("content").list_items()?) {
+        texts.push(part.get("text").required_text()?);
+    }
+    let text = texts.join("\n\n");
+    let opaque = super::event_types::must_go_back(item.value).then(|| opaque_state(item.value.clone()));
+    Ok(match opaque {
+        Some(opaque) if text.is_empty() => MessagePart::Opaque(opaque),
+        opaque => MessagePart::Thought { text, opaque },
+    })
+}
+
+fn opaque_state(data: Value) -> OpaqueState {
+    OpaqueState { wire: NAME.to_owned(), data }
+}
+
+/// A function, the functions of a namespace, a tool whose input is text, or one of the provider's own, of which no function
+/// is made.
+fn decode_tool(tool: &JsonField<'_>, wishes: &mut RequestOptions) -> Result<Vec<ToolSpec>, RequestError> {
+    let kind = tool.get("type").required_text()?;
+    if kind == "function" {
+        return Ok(vec![decode_function_tool(tool, wishes)?]);
+    }
+    wishes.native.push(opaque_state(tool.value.clone()));
+    match kind {
+        "custom" => Ok(vec![decode_freeform_tool(tool)?]),
+        "namespace" => {
+            let space = tool.get("name").required_text()?;
+            let inside = tool.get("tools").list_items()?;
+            let functions = inside.iter().filter(|tool| tool.get("type").value == "function");
+            // Whether one is strict is told with its namespace.
+            let spec = |tool: &JsonField<'_>| decode_function_tool(tool, &mut RequestOptions::default());
+            let spaced = |spec: ToolSpec| ToolSpec { name: native_tools::joined_tool_name(space, &spec.name), ..spec };
+            functions.map(|tool| spec(tool).map(spaced)).collect()
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// A tool whose input is text: a function of one argument, with its grammar told in words.
+pub(crate) fn decode_freeform_tool(tool: &JsonField<'_>) -> Result<ToolSpec, RequestError> {
+    let mut description = tool.get("description").text_or_empty()?.to_owned();
+    let format = tool.get("format");
+    if format.get("type").value == "grammar" {
+        let (syntax, definition) = (format.get("syntax").text_or_empty()?, format.get("definition").text_or_empty()?);
+        description.push_str(&format!("\n\nThe input follows this grammar ({syntax}):\n{definition}"));
+    }
+    Ok(ToolSpec::new(tool.get("name").required_text()?, description, native_tools::text_schema()))
+}
+
+/// The choice. A list of those that may be called takes the others away.
+fn decode_tool_choice(choice: &JsonField<'_>, tools: &mut Vec<ToolSpec>) -> Result<ToolChoice, RequestError> {
+    if choice.value.is_object() {
+        return match choice.get("type").required_text()? {
+            "allowed_tools" => restrict_allowed_tools(choice, tools, |tool| tool.get("name")),
+            "function" | "custom" => Ok(ToolChoice::Tool(choice.get("name").required_text()?.to_owned())),
+            // A tool of the provider's own is chosen by its type.
+            own => Ok(ToolChoice::Tool(own.to_owned())),
+        };
+    }
+    Ok(match choice.text_or_empty()? {
+        "" | "auto" => ToolChoice::Auto,
+        "required" => ToolChoice::Required,
+        "none" => ToolChoice::None,
+        _ => return Err(choice.mismatch_error("`auto`, `required`, `none` or a function")),
+    })
+}

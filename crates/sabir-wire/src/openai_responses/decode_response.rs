@@ -1,0 +1,448 @@
+//! OpenAI Responses: response bodies to events.
+//!
+//! # Supported
+//! All event kinds that bring words, reasoning, calls, usage or an end, and whole responses. Client calls are items of
+//! type `function_call`, and `custom_tool_call` with its text as the one argument `input`; the call's id is `call_id`.
+//! Reasoning that must go back, and items of every other type (server tools, compaction), are kept whole as `Opaque` when
+//! they are done. A message's `phase` is an `Opaque` before its words.
+//!
+//! # Unsupported
+//! Annotations, log probabilities, partial images and audio are skipped and counted.
+//!
+//! # Which item an event belongs to
+//! Copilot gives every event of one item another id, and other servers repeat an output index. In this order: the latest
+//! item with this index and this id; the latest with this index; the latest with this id; for an event without index, the
+//! item that is open, if only one is. An item that is begun or done again is the same one told twice, if type, index and
+//! `call_id` agree and it is open or has the same id. Pieces of an item that was never begun begin one.
+//!
+//! # Things told twice
+//! What `…done` events, done items and the final response repeat counts only where nothing came before. Arguments that a
+//! done event goes on with are taken; arguments that it contradicts poison the call, unless the deltas were whole.
+//!
+//! A call ends when its item is done and not incomplete, or when the response is over and its arguments were done.
+
+use sabir_call::{Event, EventSink, Fault, FaultKind, OpaqueState, Span, StopReason};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::NAME;
+use super::argument_progress::{ArgumentProgress, TextProgress};
+use super::event_types::{EventEnvelope, FinalResponse, OutputItem, TextKind, must_go_back};
+use crate::lenient::LenientObject;
+use crate::native_call::NativeCall;
+use crate::native_tools::joined_tool_name;
+use crate::openai_chat::decode_response::argument_text;
+use crate::provider_error::ProviderError;
+use crate::response_decoder::{
+    BodyEnd, DecodeStatus, OpaqueBudget, ResponseCalls, WireDecoder, emit_limit_fault, emit_text, note_error_event,
+    note_unreadable, truncation_reason,
+};
+
+/// The most items of one response; further ones are dropped with a fault.
+const MAX_ITEMS: usize = 1024;
+
+/// The most parts of one item of which is noted that words of them came.
+const MAX_PARTS: usize = 256;
+
+#[derive(Debug, Default)]
+pub(crate) struct OpenAiResponsesDecoder {
+    status: DecodeStatus,
+    calls: ResponseCalls,
+    items: Vec<KnownItem>,
+    opaque_budget: OpaqueBudget,
+    /// Whether it has been told that there are too many items.
+    full: bool,
+    reason: Option<StopReason>,
+    refused: bool,
+}
+
+/// An item of the output.
+#[derive(Debug)]
+struct KnownItem {
+    label: Option<u64>,
+    id: String,
+    kind: ItemKind,
+    /// Parts of which words have come, and which.
+    text_parts: Vec<((TextKind, u64), TextProgress)>,
+    done: bool,
+}
+
+#[derive(Debug)]
+enum ItemKind {
+    Message,
+    Reasoning,
+    Call(ArgumentProgress),
+    Opaque,
+}
+
+impl WireDecoder for OpenAiResponsesDecoder {
+    fn decode_event(&mut self, name: &str, data: &str, out: &mut dyn EventSink) {
+        let trimmed = data.trim_ascii();
+        if trimmed.is_empty() {
+            return;
+        }
+        if trimmed == "[DONE]" {
+            // Behind a final response it says nothing new; where none came, it is the end.
+            if !self.status.ended {
+                self.end_response(&FinalResponse::default(), "completed", out);
+            }
+            return;
+        }
+        let event: EventEnvelope<'_> = match serde_json::from_str(data) {
+            Ok(event) => event,
+            Err(error) => {
+                return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
+            }
+        };
+        self.status.events += 1;
+        match if event.kind.as_str().is_empty() { name } else { event.kind.as_str() } {
+            "" => self.decode_whole_response(data, out),
+            "error" => self.note_error(ProviderError::from_body(data.as_bytes()), out),
+            _ if self.status.ended => self.status.skipped += 1,
+            kind => self.dispatch_event(kind, &event, out),
+        }
+    }
+
+    fn mark_event_lost(&mut self) {
+        self.calls.mark_open_calls_damaged();
+    }
+
+    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
+        let ended = self.status.ended && self.status.error.is_none();
+        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
+    }
+
+    fn status(&self) -> &DecodeStatus {
+        &self.status
+    }
+
+    fn status_mut(&mut self) -> &mut DecodeStatus {
+        &mut self.status
+    }
+}
+
+impl OpenAiResponsesDecoder {
+    fn dispatch_event(&mut self, kind: &str, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
+        match kind {
+            "response.output_item.added" | "response.output_item.done" => self.decode_item_event(kind, event, out),
+            "response.output_text.delta" => self.decode_text_delta(TextKind::Text, event, out),
+            "response.refusal.delta" => self.decode_text_delta(TextKind::Refusal, event, out),
+            "response.reasoning_summary_text.delta" => self.decode_text_delta(TextKind::Summary, event, out),
+            "response.reasoning_text.delta" => self.decode_text_delta(TextKind::Reasoning, event, out),
+            "response.output_text.done" => self.decode_repeated_text(TextKind::Text, event, event.text.as_str(), out),
+            "response.reasoning_summary_text.done" => {
+                self.decode_repeated_text(TextKind::Summary, event, event.text.as_str(), out)
+            }
+            "response.reasoning_text.done" => {
+                self.decode_repeated_text(TextKind::Reasoning, event, event.text.as_str(), out)
+            }
+            "response.content_part.done" | "response.reasoning_summary_part.done" => {
+                if let Some((way, words)) = event.part.0.as_ref().and_then(|part| part.kind_and_text()) {
+                    self.decode_repeated_text(way, event, words, out);
+                }
+            }
+            "response.function_call_arguments.delta" | "response.function_call_arguments.done" => {
+                self.decode_arguments("function_call", kind.ends_with("done"), event, out);
+            }
+            "response.custom_tool_call_input.delta" | "response.custom_tool_call_input.done" => {
+                self.decode_arguments("custom_tool_call", kind.ends_with("done"), event, out);
+            }
+            "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
+                let response = event.response.and_then(|raw| serde_json::from_str::<LenientObject<_>>(raw.get()).ok());
+                let response = response.and_then(|response| response.0).unwrap_or_default();
+                self.end_response(&response, kind.trim_start_matches("response."), out);
+            }
+            "response.created"
+            | "response.in_progress"
+            | "response.queued"
+            | "response.content_part.added"
+            | "response.reasoning_summary_part.added"
+            | "response.refusal.done" => {}
+            _ => self.status.skipped += 1,
+        }
+    }
+
+    /// A body that was not streamed, or an error in place of it.
+    fn decode_whole_response(&mut self, data: &str, out: &mut dyn EventSink) {
+        match serde_json::from_str::<LenientObject<FinalResponse<'_>>>(data).ok().and_then(|response| response.0) {
+            Some(response) if response.object.as_str() == "response" => self.end_response(&response, "completed", out),
+            _ => match ProviderError::from_body(data.as_bytes()) {
+                Some(error) => self.note_error(Some(error), out),
+                None => self.status.skipped += 1,
+            },
+        }
+    }
+
+    /// An error; an event of its own and the failed response behind it tell the same one.
+    fn note_error(&mut self, error: Option<ProviderError>, out: &mut dyn EventSink) {
+        if self.status.error.is_some() {
+            return self.calls.mark_open_calls_damaged();
+        }
+        note_error_event(error, &mut self.status, &mut self.calls, out);
+    }
+
+    fn decode_item_event(&mut self, kind: &str, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
+        let label = event.output_index.0;
+        let raw = event.item.map(RawValue::get).unwrap_or_default();
+        match serde_json::from_str::<LenientObject<OutputItem<'_>>>(raw).ok().and_then(|item| item.0) {
+            Some(item) if kind.ends_with("done") => self.finish_item(label, raw, &item, out),
+            Some(item) => match self.find_item(label, &item) {
+                Some(position) => self.update_call(position, &item, out),
+                None => {
+                    self.begin_item(label, &item, out);
+                }
+            },
+            None => self.status.skipped += 1,
+        }
+    }
+
+    /// The item that is told of once more; `None`: it is new.
+    fn find_item(&self, label: Option<u64>, item: &OutputItem<'_>) -> Option<usize> {
+        let (id, call_id) = (item.id.as_str(), item.call_id.as_str());
+        let same = |known: &KnownItem| match &known.kind {
+            ItemKind::Call(_) => {
+                let known = self.call_id(known);
+                item.is_call() && (call_id.is_empty() || known.is_empty() || known == call_id)
+            }
+            ItemKind::Message => item.kind.as_str() == "message",
+            ItemKind::Reasoning => item.kind.as_str() == "reasoning",
+            ItemKind::Opaque => !item.is_call() && !matches!(item.kind.as_str(), "message" | "reasoning"),
+        };
+        let named = |known: &KnownItem| !id.is_empty() && known.id == id;
+        let paired = |known: &KnownItem| !call_id.is_empty() && self.call_id(known) == call_id;
+        let open = |known: &KnownItem| !known.done && (label.is_some() || id.is_empty() || known.id.is_empty());
+        self.items.iter().rposition(|known| {
+            let fits = label.is_none() || known.label.is_none() || known.label == label;
+            fits && same(known) && (named(known) || paired(known) || open(known))
+        })
+    }
+
+    fn call_id(&self, known: &KnownItem) -> &str {
+        match &known.kind {
+            ItemKind::Call(told) => self.calls.list.get(told.position).map_or("", |call| call.id.as_str()),
+            _ => "",
+        }
+    }
+
+    fn begin_item(&mut self, label: Option<u64>, item: &OutputItem<'_>, out: &mut dyn EventSink) -> Option<usize> {
+        if self.items.len() >= MAX_ITEMS {
+            if !std::mem::replace(&mut self.full, true) {
+                emit_limit_fault(format!("more than {MAX_ITEMS} items in one response"), out);
+            }
+            return None;
+        }
+        self.calls.confirm_empty_calls(out);
+        let kind = match item.kind.as_str() {
+            "message" => ItemKind::Message,
+            "reasoning" => ItemKind::Reasoning,
+            _ if item.is_call() => {
+                let call = NativeCall::new(label, item.call_id.as_str());
+                let position = self.calls.begin_call(call, &self.status, out)?;
+                ItemKind::Call(ArgumentProgress::new(position, item.kind.as_str() == "custom_tool_call"))
+            }
+            _ => ItemKind::Opaque,
+        };
+        let phase = item.phase.as_str();
+        if matches!(kind, ItemKind::Message) && !phase.is_empty() {
+            self.emit_opaque(json!({"type": "message", "phase": phase}), phase.len(), out);
+        }
+        self.items.push(KnownItem {
+            label,
+            id: item.id.as_str().to_owned(),
+            kind,
+            text_parts: Vec::new(),
+            done: false,
+        });
+        let position = self.items.len() - 1;
+        self.update_call(position, item, out);
+        Some(position)
+    }
+
+    /// Takes over what an item says of its call.
+    fn update_call(&mut self, position: usize, item: &OutputItem<'_>, out: &mut dyn EventSink) {
+        let Some(KnownItem { kind: ItemKind::Call(told), done: false, .. }) = self.items.get_mut(position) else {
+            return;
+        };
+        let Some(call) = self.calls.list.get_mut(told.position) else { return };
+        if call.id.is_empty() {
+            call.id.push_str(item.call_id.as_str());
+        }
+        call.set_name(&joined_tool_name(item.namespace.as_str(), item.name.as_str()), &mut self.calls.next_index, out);
+        let arguments = item.arguments.map(|raw| argument_text(raw.get())).unwrap_or_default();
+        told.complete_with(call, if told.custom { item.input.as_str() } else { &arguments }, out);
+    }
+
+    fn finish_item(&mut self, label: Option<u64>, raw: &str, item: &OutputItem<'_>, out: &mut dyn EventSink) {
+        let Some(position) = self.find_item(label, item).or_else(|| self.begin_item(label, item, out)) else { return };
+        self.update_call(position, item, out);
+        let Some(known) = self.items.get_mut(position).filter(|known| !known.done) else { return };
+        known.done = true;
+        let silent = known.text_parts.is_empty();
+        match &mut known.kind {
+            ItemKind::Call(told) => {
+                if let Some(call) = self.calls.list.get_mut(told.position).filter(|_| !item.is_incomplete()) {
+                    told.end_arguments(call, &mut self.calls.next_index, out);
+                }
+                return;
+            }
+            ItemKind::Message | ItemKind::Reasoning if silent => {
+                for (index, piece) in (0..).zip(item.summary.0.iter().chain(&item.content.0)) {
+                    if let Some((way, words)) = piece.kind_and_text() {
+                        self.emit_part_text(position, (way, index), words, out);
+                    }
+                }
+            }
+            ItemKind::Message | ItemKind::Reasoning | ItemKind::Opaque => {}
+        }
+        if item.kind.as_str() != "message" {
+            let value = serde_json::from_str::<Value>(raw).unwrap_or_default();
+            if item.kind.as_str() != "reasoning" || must_go_back(&value) {
+                self.emit_opaque(value, raw.len(), out);
+            }
+        }
+    }
+
+    /// The item that an event brings a piece of; if it was never begun, it begins here.
+    fn find_or_begin_item(
+        &mut self,
+        kind: &'static str,
+        event: &EventEnvelope<'_>,
+        out: &mut dyn EventSink,
+    ) -> Option<usize> {
+        let (label, id) = (event.output_index.0, event.item_id.as_str());
+        let labelled = |known: &KnownItem| label.is_some() && known.label == label;
+        let named = |known: &KnownItem| !id.is_empty() && known.id == id;
+        let last = |wanted: &dyn Fn(&KnownItem) -> bool| self.items.iter().rposition(wanted);
+        let found = last(&|known| labelled(known) && named(known)).or_else(|| last(&labelled)).or_else(|| last(&named));
+        let only = || {
+            let mut open = self.items.iter().enumerate().filter(|(_, known)| !known.done && label.is_none());
+            open.next().filter(|_| open.next().is_none()).map(|(position, _)| position)
+        };
+        found.or_else(only).or_else(|| self.begin_item(label, &OutputItem::of_kind(kind, id), out))
+    }
+
+    fn decode_text_delta(&mut self, way: TextKind, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
+        if let Some(position) = self.find_or_begin_item(way.item_type(), event, out) {
+            self.emit_part_text(position, (way, way.part_index(event)), event.delta.as_str(), out);
+        }
+    }
+
+    /// Words that were told in pieces before, if they were.
+    fn decode_repeated_text(&mut self, way: TextKind, event: &EventEnvelope<'_>, words: &str, out: &mut dyn EventSink) {
+        let Some(position) = self.find_or_begin_item(way.item_type(), event, out) else { return };
+        let part = (way, way.part_index(event));
+        let Some(known) = self.items.get(position).filter(|known| !known.done) else { return };
+        let heard = known.text_parts.iter().find(|(known, _)| *known == part);
+        // What was lost on the way is told once more here; what is told differently has been said.
+        let rest = heard.map_or(Some(words), |(_, heard)| heard.remaining_text(words));
+        self.emit_part_text(position, part, rest.unwrap_or_default(), out);
+    }
+
+    fn emit_part_text(&mut self, position: usize, part: (TextKind, u64), words: &str, out: &mut dyn EventSink) {
+        let Some(known) = self.items.get_mut(position).filter(|_| !words.is_empty()) else { return };
+        let thought = part.0.is_thought();
+        let said = known.text_parts.iter().rposition(|(known, _)| *known == part);
+        if said.is_none() {
+            if thought && !known.text_parts.is_empty() {
+                out.push_event(Event::Thought { text: "\n\n" });
+            }
+            if known.text_parts.len() < MAX_PARTS {
+                known.text_parts.push((part, TextProgress::default()));
+            }
+        }
+        let position = said.unwrap_or(known.text_parts.len().saturating_sub(1));
+        if let Some((_, heard)) = known.text_parts.get_mut(position).filter(|(known, _)| *known == part) {
+            heard.push_text(words);
+        }
+        self.refused |= part.0 == TextKind::Refusal;
+        emit_text(thought, words, out);
+    }
+
+    fn decode_arguments(&mut self, kind: &'static str, done: bool, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
+        let known = self.find_or_begin_item(kind, event, out).and_then(|position| self.items.get_mut(position));
+        let Some(KnownItem { kind: ItemKind::Call(told), done: false, .. }) = known else {
+            self.status.skipped += 1;
+            return;
+        };
+        let Some(call) = self.calls.list.get_mut(told.position) else { return };
+        if done {
+            let arguments = event.arguments.map(|raw| argument_text(raw.get())).unwrap_or_default();
+            told.complete_with(call, if told.custom { event.input.as_str() } else { &arguments }, out);
+            told.complete = true;
+        } else if told.complete || call.is_whole() {
+            self.status.skipped += 1;
+        } else {
+            told.push_arguments(call, event.delta.as_str(), out);
+        }
+    }
+
+    /// The response is over: what it holds that was not told before, its usage and its reason.
+    fn end_response(&mut self, response: &FinalResponse<'_>, kind: &str, out: &mut dyn EventSink) {
+        let details = response.incomplete_details.0.as_ref().map(|details| details.reason.as_str());
+        let reason = details.filter(|reason| !reason.is_empty());
+        let status = if response.status.as_str().is_empty() { kind } else { response.status.as_str() };
+        let short = reason.is_some() || status == "incomplete";
+        self.decode_output_items(response.output.map(RawValue::get).unwrap_or_default(), short, out);
+        let usage = response.usage.0.as_ref().map(super::event_types::TokenCounts::to_usage).unwrap_or_default();
+        if usage != sabir_call::Usage::default() {
+            out.push_event(Event::Usage(usage));
+        }
+        self.status.ended = true;
+        let error = response.error.map(RawValue::get).filter(|error| *error != "null");
+        if status == "failed" || error.is_some() {
+            let value: Value = error.and_then(|error| serde_json::from_str(error).ok()).unwrap_or_default();
+            return self.note_error(ProviderError::from_value(&json!({"error": value})), out);
+        }
+        let word = reason.unwrap_or(status);
+        let reason = match word {
+            _ if self.refused => StopReason::Refused,
+            "completed" if self.calls.list.is_empty() => StopReason::End,
+            "completed" => StopReason::Calls,
+            _ => super::stop_reason(word),
+        };
+        self.apply_stop(reason, word, out);
+    }
+
+    fn apply_stop(&mut self, reason: StopReason, word: &str, out: &mut dyn EventSink) {
+        for known in self.items.iter_mut().filter(|known| !known.done) {
+            let ItemKind::Call(told) = &mut known.kind else { continue };
+            let Some(call) = self.calls.list.get_mut(told.position) else { continue };
+            if told.complete {
+                told.end_arguments(call, &mut self.calls.next_index, out);
+            } else if reason != StopReason::Length {
+                let message = "the response ended while a call was open";
+                out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
+            }
+            known.done = true;
+        }
+        self.calls.apply_stop_reason(reason, out);
+        self.calls.truncate_open_calls(truncation_reason(BodyEnd::Clean, true, Some(reason)), out);
+        self.reason = Some(reason);
+        out.push_event(Event::Stop { reason, raw: word });
+    }
+
+    /// Reads the items of a final response: all of them if no event told of any, else only calls that are open.
+    fn decode_output_items(&mut self, raw: &str, short: bool, out: &mut dyn EventSink) {
+        let items = serde_json::from_str::<Vec<&RawValue>>(raw).unwrap_or_default();
+        let (whole, last) = (self.items.is_empty(), items.len());
+        for (label, raw) in (1_u64..).zip(items) {
+            let item = serde_json::from_str::<LenientObject<OutputItem<'_>>>(raw.get()).ok().and_then(|item| item.0);
+            let Some(item) = item else { continue };
+            let label = whole.then_some(label);
+            // At the limit, a call that does not say that it is complete may lack its end.
+            let vague = item.is_call() && short && item.status.as_str() != "completed" && label == Some(last as u64);
+            let open = |known: &KnownItem| !known.done && self.call_id(known) == item.call_id.as_str();
+            if vague {
+                self.begin_item(label, &item, out);
+            } else if whole || (item.is_call() && !short && self.items.iter().any(open)) {
+                self.finish_item(label, raw.get(), &item, out);
+            }
+        }
+    }
+
+    fn emit_opaque(&mut self, data: Value, size: usize, out: &mut dyn EventSink) {
+        if self.opaque_budget.has_room(size, out) {
+            out.push_event(Event::Opaque(&OpaqueState { wire: NAME.to_owned(), data }));
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! OpenAI Responses: events to response bodies.
+//!
+//! The whole sequence that official clients insist on: a response that begins, items with their parts, each added, told
+//! in deltas and told once more when it is done, and a final response that holds everything. What was said is therefore
+//! kept until the end. A call of a tool whose input is text is an item of its own kind; one that was cut is never said to
+//! be done. A response repeats small members of the request, and neither its instructions nor its tools.
+
+use sabir_call::{DraftResponse, Event, ModelErrorKind, StopReason, Usage};
+use serde_json::{Value, json};
+
+use super::argument_format::CallArgumentWriter;
+use super::event_types::must_go_back;
+use super::{NAME, stop_word};
+use crate::client_request::ResponseMetadata;
+use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
+use crate::openai_chat::encode_response::encode_error;
+use crate::provider_error::ProviderError;
+use crate::replay::replay_draft;
+use crate::sse;
+use crate::wire::WireEncoder;
+
+#[derive(Debug)]
+pub(crate) struct OpenAiResponsesEncoder {
+    head: ResponseMetadata,
+    begun: bool,
+    /// The number of the next event.
+    sequence: u64,
+    /// Items by output index; `null` where one is not done.
+    output: Vec<Value>,
+    open_item: Option<OpenItem>,
+    /// The phase of the next message.
+    phase: Option<Value>,
+    calls: Vec<OpenCall>,
+    usage: Option<Usage>,
+    stop: Option<(StopReason, String)>,
+    /// The deltas of words, thoughts and arguments.
+    templates: [Option<DeltaTemplate>; 3],
+}
+
+/// A message or a reasoning item that is open, with its one part.
+#[derive(Debug)]
+struct OpenItem {
+    thought: bool,
+    place: ItemPlace,
+    text: String,
+    phase: Option<Value>,
+}
+
+#[derive(Debug)]
+struct OpenCall {
+    index: u32,
+    place: ItemPlace,
+    call_id: String,
+    name: String,
+    /// The namespace of the tool.
+    namespace: Option<String>,
+    arguments: CallArgumentWriter,
+    text: String,
+}
+
+/// Where an item stands, and its id.
+#[derive(Debug, Clone)]
+struct ItemPlace {
+    index: usize,
+    id: String,
+}
+
+impl ItemPlace {
+    /// An event's body about a part of the item.
+    fn part_body(&self, thought: bool, key: &str, value: Value) -> Value {
+        let number = if thought { "summary_index" } else { "content_index" };
+        let mut body = self.item_body(key, value);
+        if let Some(body) = body.as_object_mut() {
+            body.insert(number.to_owned(), json!(0));
+        }
+        body
+    }
+
+    fn item_body(&self, key: &str, value: Value) -> Value {
+        json!({"item_id": self.id, "output_index": self.index, key: value})
+    }
+}
+
+/// The words of a reasoning item.
+fn reasoning_text(item: &Value) -> String {
+    let parts = ["summary", "content"].into_iter().filter_map(|key| item.get(key)?.as_array()).flatten();
+    let texts = parts.filter_map(|part| part.get("text")?.as_str());
+    if item.get("type").is_some_and(|kind| kind == "reasoning") { texts.collect() } else { String::new() }
+}
+
+impl OpenItem {
+    fn encode_part(&self, text: &str) -> Value {
+        if self.thought {
+            return json!({"type": "summary_text", "text": text});
+        }
+        json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
+    }
+
+    fn encode_delta(&self, number: u64, text: &str) -> Vec<u8> {
+        let mut body = self.place.part_body(self.thought, "delta", json!(text));
+        if let Some(body) = body.as_object_mut().filter(|_| !self.thought) {
+            body.insert("logprobs".to_owned(), json!([]));
+        }
+        let kind = if self.thought { "response.reasoning_summary_text.delta" } else { "response.output_text.delta" };
+        let mut out = Vec::new();
+        write_numbered_event(kind, number, body, &mut out);
+        out
+    }
+
+    /// The item, with these parts.
+    fn encode_item(&self, status: &str, parts: Vec<Value>) -> Value {
+        if self.thought {
+            return json!({"id": self.place.id, "type": "reasoning", "summary": parts});
+        }
+        let mut item = json!({
+            "id": self.place.id, "type": "message", "role": "assistant", "status": status, "content": parts,
+        });
+        if let (Some(phase), Some(item)) = (&self.phase, item.as_object_mut()) {
+            item.insert("phase".to_owned(), phase.clone());
+        }
+        item
+    }
+}
+
+impl OpenCall {
+    /// The events of a piece and of the whole, and what the whole is called.
+    fn event_names(&self) -> [&'static str; 3] {
+        if self.arguments.is_text() {
+            ["response.custom_tool_call_input.delta", "response.custom_tool_call_input.done", "input"]
+        } else {
+            ["response.function_call_arguments.delta", "response.function_call_arguments.done", "arguments"]
+        }
+    }
+
+    fn encode_item(&self, status: &str) -> Value {
+        if self.arguments.is_text() {
+            return json!({
+                "id": self.place.id, "type": "custom_tool_call", "status": status, "call_id": self.call_id,
+                "name": self.name, "input": self.text,
+            });
+        }
+        let mut item = json!({
+            "id": self.place.id, "type": "function_call", "status": status, "call_id": self.call_id,
+            "name": self.name, "arguments": self.text,
+        });
+        if let (Some(space), Some(item)) = (&self.namespace, item.as_object_mut()) {
+            item.insert("namespace".to_owned(), json!(space));
+        }
+        item
+    }
+}
+
+impl OpenAiResponsesEncoder {
+    pub(crate) fn new(head: ResponseMetadata) -> Self {
+        Self {
+            head,
+            begun: false,
+            sequence: 0,
+            output: Vec::new(),
+            open_item: None,
+            phase: None,
+            calls: Vec::new(),
+            usage: None,
+            stop: None,
+            templates: Default::default(),
+        }
+    }
+
+    fn write_event(&mut self, kind: &str, body: Value, out: &mut Vec<u8>) {
+        write_numbered_event(kind, self.sequence, body, out);
+        self.sequence += 1;
+    }
+
+    fn begin_response(&mut self, out: &mut Vec<u8>) {
+        if !self.begun {
+            self.begun = true;
+            for kind in ["response.created", "response.in_progress"] {
+                let response = self.response_body("in_progress", Value::Null);
+                self.write_event(kind, json!({"response": response}), out);
+            }
+        }
+    }
+
+    /// Takes the next place, and closes what stands before it.
+    fn open_item_place(&mut self, prefix: &str, out: &mut Vec<u8>) -> ItemPlace {
+        self.begin_response(out);
+        self.close_open_item(None, out);
+        let index = self.output.len();
+        self.output.push(Value::Null);
+        ItemPlace { index, id: format!("{prefix}_{}_{index}", self.head.id) }
+    }
+
+    fn write_item_added(&mut self, index: usize, item: Value, out: &mut Vec<u8>) {
+        self.write_event("response.output_item.added", json!({"output_index": index, "item": item}), out);
+    }
+
+    fn write_item_done(&mut self, index: usize, item: Value, out: &mut Vec<u8>) {
+        self.write_event("response.output_item.done", json!({"output_index": index, "item": item}), out);
+        if let Some(place) = self.output.get_mut(index) {
+            *place = item;
+        }
+    }
+
+    fn encode_text(&mut self, thought: bool, text: &str, out: &mut Vec<u8>) {
+        if self.open_item.as_ref().is_none_or(|open| open.thought != thought) {
+            let place = self.open_item_place(if thought { "rs" } else { "msg" }, out);
+            let phase = if thought { None } else { self.phase.take() };
+            let prose = OpenItem { thought, place, text: String::new(), phase };
+            self.write_item_added(prose.place.index, prose.encode_item("in_progress", Vec::new()), out);
+            let kind = if thought { "response.reasoning_summary_part.added" } else { "response.content_part.added" };
+            self.write_event(kind, prose.place.part_body(thought, "part", prose.encode_part("")), out);
+            self.open_item = Some(prose);
+        }
+        let Some(open) = &mut self.open_item else { return };
+        open.text.push_str(text);
+        let [words, thoughts, _] = &mut self.templates;
+        let mould = if thought { thoughts } else { words };
+        let delta = TextDelta { key: open.place.index as u64, number: self.sequence, text };
+        write_delta(mould, delta, out, |number, text| open.encode_delta(number, text));
+        self.sequence += 1;
+    }
+
+    /// Ends the open message or reasoning; as that item where it is given.
+    fn close_open_item(&mut self, item: Option<&Value>, out: &mut Vec<u8>) {
+        let Some(open) = self.open_item.take() else { return };
+        let [text, part] = if open.thought {
+            ["response.reasoning_summary_text.done", "response.reasoning_summary_part.done"]
+        } else {
+            ["response.output_text.done", "response.content_part.done"]
+        };
+        let mut body = open.place.part_body(open.thought, "text", json!(open.text));
+        if let Some(body) = body.as_object_mut().filter(|_| !open.thought) {
+            body.insert("logprobs".to_owned(), json!([]));
+        }
+        self.write_event(text, body, out);
+        let whole = open.encode_part(&open.text);
+        self.write_event(part, open.place.part_body(open.thought, "part", whole.clone()), out);
+        let item = item.cloned().unwrap_or_else(|| open.encode_item("completed", vec![whole]));
+        self.write_item_done(open.place.index, item, out);
+    }
+
+    /// State is an item of its own, or signs the reasoning before it, or is about the message behind it.
+    fn encode_opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
+        let is = |kind: &str| data.get("type").is_some_and(|known| known == kind);
+        if is("message") {
+            self.begin_response(out);
+            self.close_open_item(None, out);
+            self.phase = data.get("phase").cloned();
+        } else if is("reasoning") && self.open_item.as_ref().is_some_and(|open| open.thought) {
+            self.close_open_item(Some(data), out);
+        } else if let Some(item) = self.unsent_state(data) {
+            let place = self.open_item_place("item", out);
+            self.write_item_added(place.index, item.clone(), out);
+            self.write_item_done(place.index, item, out);
+        }
+    }
+
+    /// An item of state without words that the client has been told: a provider may end its reasoning only behind the message
+    /// that follows it. `None` if nothing else is in it.
+    fn unsent_state(&self, data: &Value) -> Option<Value> {
+        let said = reasoning_text(data);
+        if said.is_empty() || !self.output.iter().any(|item| reasoning_text(item) == said) {
+            return Some(data.clone());
+        }
+        let mut rest = data.clone();
+        for key in ["summary", "content"] {
+            if let Some(words) = rest.get_mut(key) {
+                *words = json!([]);
+            }
+        }
+        must_go_back(&rest).then_some(rest)
+    }
+
+    fn begin_call(&mut self, index: u32, id: Option<&str>, name: &str, out: &mut Vec<u8>) {
+        let freeform = self.head.preferences.freeform_tools.iter().any(|known| known == name);
+        let place = self.open_item_place(if freeform { "ctc" } else { "fc" }, out);
+        let call_id = self.head.call_id(id, index);
+        let spaced = self.head.preferences.namespaced_tools.iter().find(|tool| tool.offered_name == name);
+        let (space, name) = spaced.map_or((None, name), |tool| (Some(tool.namespace.clone()), tool.name.as_str()));
+        let (name, arguments, text) = (name.to_owned(), CallArgumentWriter::new(freeform), String::new());
+        let call = OpenCall { index, place, call_id, name, namespace: space, arguments, text };
+        self.write_item_added(call.place.index, call.encode_item("in_progress"), out);
+        self.calls.push(call);
+    }
+
+    fn encode_arguments(
+        &mut self,
+        index: u32,
+        write: impl FnOnce(&mut CallArgumentWriter, &mut String),
+        out: &mut Vec<u8>,
+    ) {
+        let Some(call) = self.calls.iter_mut().rev().find(|call| call.index == index) else { return };
+        let before = call.text.len();
+        write(&mut call.arguments, &mut call.text);
+        let Some(text) = call.text.get(before..).filter(|fragment| !fragment.is_empty()) else { return };
+        let ([.., mould], place, [kind, ..]) = (&mut self.templates, &call.place, call.event_names());
+        let delta = TextDelta { key: place.index as u64, number: self.sequence, text };
+        write_delta(mould, delta, out, |number, text| {
+            let mut out = Vec::new();
+            write_numbered_event(kind, number, place.item_body("delta", json!(text)), &mut out);
+            out
+        });
+        self.sequence += 1;
+    }
+
+    fn end_call(&mut self, index: u32, out: &mut Vec<u8>) {
+        self.encode_arguments(index, CallArgumentWriter::close_call, out);
+        if let Some(position) = self.calls.iter().rposition(|call| call.index == index) {
+            let call = self.calls.remove(position);
+            let [_, kind, key] = call.event_names();
+            let mut body = call.place.item_body(key, json!(call.text));
+            if let Some(body) = body.as_object_mut().filter(|_| !call.arguments.is_text()) {
+                body.insert("name".to_owned(), json!(call.name));
+            }
+            self.write_event(kind, body, out);
+            self.write_item_done(call.place.index, call.encode_item("completed"), out);
+        }
+    }
+
+    /// Ends everything. The final event's name, and the response in it.
+    fn end_response(&mut self, out: &mut Vec<u8>) -> (&'static str, Value) {
+        self.begin_response(out);
+        self.close_open_item(None, out);
+        // Calls that were cut: their items end, their JSON does not.
+        for call in std::mem::take(&mut self.calls) {
+            if call.arguments.is_text() {
+                // Nothing in a text shows that its end is missing: no client may take it for a whole call.
+                continue;
+            }
+            self.write_item_done(call.place.index, call.encode_item("incomplete"), out);
+        }
+        let (reason, raw) = self.stop.take().unwrap_or((StopReason::End, String::new()));
+        match stop_word(reason, &raw) {
+            Some(word) => ("response.incomplete", self.response_body("incomplete", json!({"reason": word}))),
+            None => ("response.completed", self.response_body("completed", Value::Null)),
+        }
+    }
+
+    fn response_body(&self, status: &str, incomplete: Value) -> Value {
+        let output: Vec<_> = self.output.iter().filter(|item| !item.is_null()).collect();
+        let mut response = json!({
+            "id": self.head.id, "object": "response", "created_at": self.head.created, "status": status,
+            "background": false, "error": null, "incomplete_details": incomplete, "instructions": null,
+            "max_output_tokens": null, "metadata": {}, "model": self.head.model, "output": output,
+            "parallel_tool_calls": true, "previous_response_id": null,
+            "reasoning": {"effort": null, "summary": null}, "store": false, "temperature": null,
+            "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [], "top_p": null,
+            "truncation": "disabled", "usage": self.usage.map(encode_usage), "user": null,
+        });
+        if let Some(response) = response.as_object_mut() {
+            response.extend(self.head.preferences.echoed_members.clone());
+        }
+        response
+    }
+}
+
+impl WireEncoder for OpenAiResponsesEncoder {
+    fn encode_event(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
+        match event {
+            Event::Text { text } => self.encode_text(false, text, out),
+            Event::Thought { text } => self.encode_text(true, text, out),
+            Event::CallStart { index, id, name, .. } => self.begin_call(index, id, name, out),
+            Event::ArgStart { index, name, form, .. } => {
+                self.encode_arguments(index, |arguments, out| arguments.start_argument(name, form, out), out);
+            }
+            Event::ArgDelta { index, text } => {
+                self.encode_arguments(index, |arguments, out| arguments.push_delta(text, out), out)
+            }
+            Event::ArgEnd { index, lead, .. } => {
+                self.encode_arguments(index, |arguments, out| arguments.end_argument(lead, out), out)
+            }
+            Event::CallEnd { index, .. } => self.end_call(index, out),
+            Event::CallCut { index, .. } => self.encode_arguments(index, CallArgumentWriter::leave_truncated, out),
+            Event::Usage(usage) => self.usage.get_or_insert_default().update(usage),
+            Event::Stop { reason, raw } => self.stop = Some((reason, raw.to_owned())),
+            Event::Opaque(opaque) if opaque.wire == NAME => self.encode_opaque(&opaque.data, out),
+            Event::Source { .. } | Event::Mark(_) | Event::Opaque(_) | Event::Fault(_) => {}
+        }
+    }
+
+    fn encode_error_event(&mut self, error: &ProviderError, out: &mut Vec<u8>) {
+        // The reference says that the members stand at the top; official clients look for them in `error`.
+        let mut body = encode_error(error);
+        if let Some(body) = body.as_object_mut() {
+            body.insert("code".to_owned(), json!(error.code));
+            body.insert("message".to_owned(), json!(error.message));
+            body.insert("param".to_owned(), Value::Null);
+        }
+        self.write_event("error", body, out);
+        // Some clients look for the one, some for the other.
+        self.begin_response(out);
+        let mut response = self.response_body("failed", Value::Null);
+        if let Some(response) = response.as_object_mut() {
+            response.insert("error".to_owned(), json!({"code": failure_code(error), "message": error.message}));
+        }
+        self.write_event("response.failed", json!({"response": response}), out);
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        let (kind, response) = self.end_response(out);
+        self.write_event(kind, json!({"response": response}), out);
+    }
+}
+
+fn write_numbered_event(kind: &str, number: u64, mut body: Value, out: &mut Vec<u8>) {
+    if let Some(body) = body.as_object_mut() {
+        body.shift_insert(0, "type".to_owned(), json!(kind));
+        body.shift_insert(1, "sequence_number".to_owned(), json!(number));
+    }
+    sse::encode_event(kind, &body.to_string(), out);
+}
+
+/// The final response of the stream that would say the same.
+pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) -> Value {
+    let (mut answer, mut stream) = (OpenAiResponsesEncoder::new(head.clone()), Vec::new());
+    replay_draft(draft, 0, &mut |event: Event<'_>| {
+        answer.encode_event(event, &mut stream);
+        stream.clear();
+    });
+    answer.end_response(&mut stream).1
+}
+
+/// What clients look for in a response that failed.
+fn failure_code(error: &ProviderError) -> &'static str {
+    match error.kind {
+        ModelErrorKind::TooLong => "context_length_exceeded",
+        ModelErrorKind::RateLimited => "rate_limit_exceeded",
+        ModelErrorKind::Rejected | ModelErrorKind::UnknownModel => "invalid_prompt",
+        _ => "server_error",
+    }
+}
+
+/// Official clients insist on every member: what nobody counted is 0.
+fn encode_usage(usage: Usage) -> Value {
+    let (input, output) = (usage.input.unwrap_or_default(), usage.output.unwrap_or_default());
+    let (read, written) = (usage.cache_read.unwrap_or_default(), usage.cache_write.unwrap_or_default());
+    json!({
+        "input_tokens": input, "input_tokens_details": {"cached_tokens": read, "cache_write_tokens": written},
+        "output_tokens": output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning.unwrap_or_default()},
+        "total_tokens": input.saturating_add(output),
+    })
+}

@@ -1,0 +1,313 @@
+//! Errors that a provider reports, before or in the middle of a stream.
+//!
+//! Providers agree neither on the shape nor on the words. One reader serves all of them: `{"error": {…}}`,
+//! `{"error": "…"}`, `{"type": "error", …}`, `{"message": …}`, `{"detail": …}`.
+
+use sabir_call::{ModelError, ModelErrorKind};
+use serde_json::{Map, Value};
+
+use crate::client_request::RequestError;
+
+/// The most characters of a provider's words that are kept.
+pub const MAX_MESSAGE_CHARS: usize = 600;
+
+/// What a provider said was wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderError {
+    /// The kind, as far as its code, status and words tell.
+    pub kind: ModelErrorKind,
+    /// The provider's code or type, such as `overloaded_error`; may be empty.
+    pub code: String,
+    /// The provider's words, at most [`MAX_MESSAGE_CHARS`] characters.
+    pub message: String,
+    /// The HTTP status that it came with, or is to be told with.
+    pub status: Option<u16>,
+    /// The place in the request that it is about.
+    pub request_path: Option<String>,
+}
+
+impl ProviderError {
+    /// An error of which the code and the words are known.
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        let (code, message) = (code.into(), message.into());
+        let kind = classify_error(None, &code, &message);
+        Self {
+            kind,
+            code,
+            message: message.chars().take(MAX_MESSAGE_CHARS).collect(),
+            status: None,
+            request_path: None,
+        }
+    }
+
+    /// Takes the HTTP status into account, which outweighs everything but a context overflow and an unknown model.
+    #[must_use]
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.kind = classify_error(Some(status), &self.code, &self.message);
+        self.status = Some(status);
+        self
+    }
+
+    /// The HTTP status that fits: its own, or what its code and kind say. [`Wire::error_status`](crate::Wire::error_status) knows what a
+    /// wire's clients expect instead.
+    pub fn http_status(&self) -> u16 {
+        let known = self.status.filter(|status| (400..600).contains(status));
+        let by_code = || STATUS_BY_CODE.iter().find(|(word, _)| self.code.contains(word)).map(|(_, status)| *status);
+        known.or_else(by_code).unwrap_or(match self.kind {
+            ModelErrorKind::Rejected | ModelErrorKind::TooLong => 400,
+            ModelErrorKind::Key => 401,
+            ModelErrorKind::UnknownModel => 404,
+            ModelErrorKind::RateLimited => 429,
+            ModelErrorKind::Unavailable => 503,
+            ModelErrorKind::Unreachable | ModelErrorKind::Broken | ModelErrorKind::Format => 502,
+            _ => 500,
+        })
+    }
+
+    /// Whether the provider has too much to do, which is no fault of it otherwise.
+    pub fn is_overload(&self) -> bool {
+        self.status == Some(529) || self.code.contains("overloaded")
+    }
+
+    /// Reads the body of an error response, or of an error event. `None` if it reports no error that could be read.
+    pub fn from_body(body: &[u8]) -> Option<Self> {
+        let value: Value = serde_json::from_slice(body).ok()?;
+        Self::from_value(&value)
+    }
+
+    /// Reads a JSON value as [`ProviderError::from_body`] does.
+    pub fn from_value(value: &Value) -> Option<Self> {
+        let outer = match value {
+            // Google's OpenAI endpoint wraps the object in a list.
+            Value::Array(items) => items.first()?.as_object()?,
+            Value::Object(outer) => outer,
+            _ => return None,
+        };
+        let inner = match outer.get("error") {
+            Some(Value::Object(inner)) => inner,
+            Some(Value::String(words)) => return Some(Self::new(error_code(outer), words.as_str())),
+            _ => outer,
+        };
+        let message = ["message", "Message", "detail", "error_description", "error_message"]
+            .iter()
+            .find_map(|key| text_member(inner, key));
+        // OpenRouter wraps what the provider behind it said, and says nothing itself.
+        let raw = inner.get("metadata").and_then(|metadata| metadata.get("raw")?.as_str());
+        let message = message.map(|message| raw.map_or(message.clone(), |raw| format!("{message}: {raw}")));
+        let code = error_code(inner);
+        if message.is_none() && (code.is_empty() || std::ptr::eq(inner, outer)) {
+            return None;
+        }
+        Some(Self::new(code, message.unwrap_or_default()))
+    }
+}
+
+impl From<&RequestError> for ProviderError {
+    fn from(error: &RequestError) -> Self {
+        let place = (error.path != "body").then(|| error.path.clone());
+        Self { request_path: place, ..Self::new("invalid_request_error", error.to_string()).with_status(400) }
+    }
+}
+
+impl From<&ModelError> for ProviderError {
+    fn from(error: &ModelError) -> Self {
+        let code = match error.kind {
+            ModelErrorKind::Key => "authentication_error",
+            ModelErrorKind::UnknownModel => "model_not_found",
+            ModelErrorKind::Rejected => "invalid_request_error",
+            ModelErrorKind::TooLong => "context_length_exceeded",
+            ModelErrorKind::RateLimited => "rate_limit_error",
+            ModelErrorKind::Unavailable => "overloaded_error",
+            _ => "api_error",
+        };
+        // The kind is known; the words are not to be searched for another one.
+        Self { kind: error.kind, ..Self::new(code, error.message.as_str()) }
+    }
+}
+
+/// Words in codes that tell the status better than the kind does.
+const STATUS_BY_CODE: [(&str, u16); 6] = [
+    ("too_large", 413),
+    ("permission", 403),
+    ("accessdenied", 403),
+    ("insufficient_quota", 429),
+    ("timeout", 504),
+    ("internal", 500),
+];
+
+fn text_member(object: &Map<String, Value>, key: &str) -> Option<String> {
+    match object.get(key)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Null => None,
+        other => Some(other.to_string()),
+    }
+}
+
+/// The most telling of code, type and status.
+fn error_code(object: &Map<String, Value>) -> String {
+    let mut found = ["code", "type", "status", "__type"].iter().filter_map(|key| match object.get(*key)? {
+        // Amazon writes the name behind its space, and may add where it is explained: `com.amazon.x#Name:http://…`.
+        Value::String(text) if *key == "__type" => {
+            let name = text.split(':').next().and_then(|name| name.rsplit('#').next());
+            name.filter(|name| !name.is_empty()).map(str::to_owned)
+        }
+        Value::String(text) if !text.is_empty() && text != "error" => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    });
+    found.next().unwrap_or_default()
+}
+
+/// Finds the kind of an error from the HTTP status, the provider's code and its words.
+pub fn classify_error(status: Option<u16>, code: &str, message: &str) -> ModelErrorKind {
+    let code = code.to_ascii_lowercase();
+    let message = message.to_ascii_lowercase();
+    if is_overflow(&code, &message) {
+        return ModelErrorKind::TooLong;
+    }
+    if code.contains("model_not_found") || (message.contains("model") && message.contains("does not exist")) {
+        return ModelErrorKind::UnknownModel;
+    }
+    let by_code = kind_from_code(&code);
+    if code == "insufficient_quota" {
+        // Comes with 429, but waiting does not fill an account.
+        return ModelErrorKind::Rejected;
+    }
+    match status.or_else(|| code.parse().ok()) {
+        Some(status) => kind_from_status(status).unwrap_or_else(|| by_code.unwrap_or(ModelErrorKind::Rejected)),
+        None => by_code.unwrap_or(ModelErrorKind::Unavailable),
+    }
+}
+
+/// Whether the history is too long, by what providers say then. Requests that are too many or too large for a minute's
+/// quota speak of tokens as well, and are none of these; `tests/wire/overflow.rs` holds both.
+fn is_overflow(code: &str, message: &str) -> bool {
+    const CODES: [&str; 3] = ["context_length_exceeded", "model_context_window_exceeded", "exceed_context_size_error"];
+    const PHRASES: [&str; 15] = [
+        "prompt is too long",
+        "maximum context length",
+        "context window",
+        "context length",
+        "context size",
+        "context limit",
+        "too many input tokens",
+        "exceeds the maximum number of tokens",
+        "maximum prompt length",
+        "maximum model length",
+        "input is too long",
+        "input length exceeds",
+        "reduce the length of the messages",
+        "`inputs` tokens + `max_new_tokens` must be",
+        "exceeded model token limit",
+    ];
+    CODES.contains(&code) || PHRASES.iter().any(|phrase| message.contains(phrase))
+}
+
+fn kind_from_status(status: u16) -> Option<ModelErrorKind> {
+    Some(match status {
+        401 | 403 => ModelErrorKind::Key,
+        404 => ModelErrorKind::UnknownModel,
+        429 => ModelErrorKind::RateLimited,
+        408 | 409 | 500..=599 => ModelErrorKind::Unavailable,
+        400..=499 => ModelErrorKind::Rejected,
+        _ => return None,
+    })
+}
+
+fn kind_from_code(code: &str) -> Option<ModelErrorKind> {
+    const TABLE: [(&str, ModelErrorKind); 25] = [
+        ("overloaded", ModelErrorKind::Unavailable),
+        ("api_error", ModelErrorKind::Unavailable),
+        ("server_error", ModelErrorKind::Unavailable),
+        ("internal", ModelErrorKind::Unavailable),
+        ("unavailable", ModelErrorKind::Unavailable),
+        ("timeout", ModelErrorKind::Unavailable),
+        ("rate_limit", ModelErrorKind::RateLimited),
+        ("throttl", ModelErrorKind::RateLimited),
+        ("resource_exhausted", ModelErrorKind::RateLimited),
+        // Amazon's names.
+        ("notready", ModelErrorKind::Unavailable),
+        ("quotaexceeded", ModelErrorKind::Rejected),
+        ("accessdenied", ModelErrorKind::Key),
+        ("resourcenotfound", ModelErrorKind::UnknownModel),
+        ("validation", ModelErrorKind::Rejected),
+        ("unknownoperation", ModelErrorKind::Rejected),
+        ("insufficient_quota", ModelErrorKind::Rejected),
+        ("billing", ModelErrorKind::Rejected),
+        ("authentication", ModelErrorKind::Key),
+        ("invalid_api_key", ModelErrorKind::Key),
+        ("permission", ModelErrorKind::Key),
+        ("not_found", ModelErrorKind::UnknownModel),
+        ("request_too_large", ModelErrorKind::Rejected),
+        ("invalid", ModelErrorKind::Rejected),
+        ("tool_use_failed", ModelErrorKind::Rejected),
+        ("content_filter", ModelErrorKind::Rejected),
+    ];
+    TABLE.iter().find(|(word, _)| code.contains(word)).map(|(_, kind)| *kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(body: &str, status: Option<u16>, kind: ModelErrorKind, message: &str) {
+        let mut error = ProviderError::from_body(body.as_bytes()).unwrap_or_else(|| panic!("unread: {body}"));
+        if let Some(status) = status {
+            error = error.with_status(status);
+        }
+        assert_eq!((error.kind, error.message.as_str()), (kind, message), "{body}");
+    }
+
+    #[test]
+    fn shapes_and_kinds() {
+        use ModelErrorKind as K;
+        check(
+            r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+            None,
+            K::Unavailable,
+            "Overloaded",
+        );
+        check(
+            r#"{"error":{"message":"bad key","type":"invalid_request_error","code":"invalid_api_key"}}"#,
+            Some(401),
+            K::Key,
+            "bad key",
+        );
+        check(r#"{"error":{"code":400,"message":"Token limit reached"}}"#, None, K::Rejected, "Token limit reached");
+        check(
+            r#"{"error":{"message":"This model's maximum context length is 8192 tokens","code":"context_length_exceeded"}}"#,
+            Some(400),
+            K::TooLong,
+            "This model's maximum context length is 8192 tokens",
+        );
+        check(
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 tokens > 8"}}"#,
+            Some(400),
+            K::TooLong,
+            "prompt is too long: 9 tokens > 8",
+        );
+        check(
+            r#"[{"error":{"code":429,"message":"slow","status":"RESOURCE_EXHAUSTED"}}]"#,
+            None,
+            K::RateLimited,
+            "slow",
+        );
+        check(r#"{"error":"model 'x' not found"}"#, Some(404), K::UnknownModel, "model 'x' not found");
+        check(r#"{"detail":"Not authenticated"}"#, Some(401), K::Key, "Not authenticated");
+        check(
+            r#"{"__type":"com.amazon.coral.service#AccessDeniedException:http://x","Message":"no"}"#,
+            None,
+            K::Key,
+            "no",
+        );
+        check(r#"{"__type":"ThrottlingException","message":"slow"}"#, None, K::RateLimited, "slow");
+        check(r#"{"object":"error","message":"no","type":"BadRequestError","code":400}"#, None, K::Rejected, "no");
+    }
+
+    #[test]
+    fn no_error_is_none() {
+        for body in ["", "<html>", "{}", "[]", "1", r#"{"choices":[]}"#, r#"{"error":null}"#] {
+            assert_eq!(ProviderError::from_body(body.as_bytes()), None, "{body}");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Turns: a history for wires on which the roles take turns, and results come first in what the user says.
+
+use sabir_call::{CallResult, Message, MessagePart, Role};
+use serde_json::{Value, json};
+
+/// What stands before pictures of a result that the wire cannot put into it: which call they belong to. `id` is the call's as
+/// the wire has it.
+pub(crate) fn image_caption(result: &CallResult, id: &str) -> String {
+    let noun = if result.images.len() == 1 { "picture" } else { "pictures" };
+    format!("[The {noun} of the result of `{}`, call {id}:]", result.name)
+}
+
+/// What stands for a picture that the provider cannot fetch.
+pub(crate) fn unfetchable_image_text(url: &str) -> String {
+    format!("[A picture that cannot be shown here: {url}]")
+}
+
+/// Messages of one role that follow each other become one, of results and then of other blocks; messages without a block
+/// vanish.
+pub(crate) fn merge_by_role(
+    history: &[Message],
+    block: fn(Role, &MessagePart) -> Option<Value>,
+    result: fn(&CallResult) -> Value,
+) -> Vec<Value> {
+    let mut merged: Vec<(Role, Vec<Value>, Vec<Value>)> = Vec::new();
+    for message in history {
+        if merged.last().is_none_or(|(role, ..)| *role != message.role) {
+            merged.push((message.role, Vec::new(), Vec::new()));
+        }
+        let Some((_, results, blocks)) = merged.last_mut() else { continue };
+        for part in &message.parts {
+            match part {
+                MessagePart::Result(known) => results.push(result(known)),
+                part => blocks.extend(block(message.role, part)),
+            }
+        }
+    }
+    let full = merged.into_iter().filter(|(_, results, blocks)| !results.is_empty() || !blocks.is_empty());
+    full.map(|(role, mut results, blocks)| {
+        results.extend(blocks);
+        let role = if role == Role::User { "user" } else { "assistant" };
+        json!({"role": role, "content": results})
+    })
+    .collect()
+}

@@ -1,0 +1,102 @@
+//! All that is hidden in a workspace, for a sandbox that has to hide it too.
+
+use std::ffi::OsStr;
+use std::mem::MaybeUninit;
+use std::ops::ControlFlow;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::RawDir;
+use rustix::io::Errno;
+
+use super::HiddenRules;
+use crate::error::WorkspaceError;
+use crate::files::{EntryKind, Workspace, entry_kind};
+use crate::ordered_pool::{JobOutput, OrderKey, run_in_order};
+use crate::stop_flag::StopFlag;
+
+const BUFFER_BYTES: usize = 32 << 10;
+/// So many paths may wait for a folder before them.
+const MAX_QUEUED: usize = 1 << 20;
+
+/// A folder that is not hidden.
+struct HiddenScanFolder {
+    path: PathBuf,
+    hiding: Option<Arc<HiddenRules>>,
+}
+
+/// What one folder gives: the folders below it, and what is hidden in it.
+type FolderScan = Vec<(OrderKey, JobOutput<HiddenScanFolder, Vec<PathBuf>>)>;
+
+impl Workspace {
+    pub(crate) fn scan_hidden_paths(&self, stop: &StopFlag) -> Result<Vec<PathBuf>, WorkspaceError> {
+        self.open_beneath(Path::new(""))
+            .map_err(|error| WorkspaceError::from_io("list", self.root().display(), error.into()))?;
+        let mut hidden = Vec::new();
+        let worker = || {
+            let mut buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
+            // What cannot be read by us can be read by no command of the same user.
+            move |folder| self.scan_hidden_folder(&mut buffer, folder).unwrap_or_default()
+        };
+        let take = |part: Vec<PathBuf>| {
+            hidden.extend(part);
+            ControlFlow::Continue(())
+        };
+        let first = HiddenScanFolder { path: PathBuf::new(), hiding: None };
+        run_in_order((OrderKey::for_contents(Path::new("")), first), MAX_QUEUED, stop, worker, take);
+        if stop.is_requested() {
+            return Err(WorkspaceError::Stopped { path: ".".to_owned() });
+        }
+        hidden.sort();
+        hidden.dedup();
+        Ok(hidden)
+    }
+
+    fn scan_hidden_folder(
+        &self,
+        buffer: &mut [MaybeUninit<u8>],
+        mut folder: HiddenScanFolder,
+    ) -> Result<FolderScan, Errno> {
+        let handle = self.open_beneath(&folder.path)?;
+        let (mut names, mut bound) = (Vec::new(), false);
+        let mut entries = RawDir::new(&handle, buffer);
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name != "." && name != ".." {
+                bound |= self.bounds().is_ignore_file(name.as_bytes());
+                names.push((name.to_os_string(), entry_kind(&handle, name, entry.file_type())));
+            }
+        }
+        if bound {
+            folder.hiding = self.hidden_rules_in(folder.hiding.take(), handle.as_fd(), &folder.path);
+        }
+        let (mut given, mut found) = (Vec::new(), Vec::new());
+        for (name, kind) in names {
+            let path = folder.path.join(name);
+            let is_folder = kind == EntryKind::Folder;
+            if self.bounds().hidden_by(self.root(), folder.hiding.as_deref(), &path, is_folder).is_some() {
+                found.extend(self.maskable_path(&path, kind));
+            } else if is_folder && (path.file_name() != Some(OsStr::new(".git")) || self.bounds().has_globs()) {
+                given.push((
+                    OrderKey::for_contents(&path),
+                    JobOutput::Job(HiddenScanFolder { hiding: folder.hiding.clone(), path }),
+                ));
+            }
+        }
+        let count = found.len();
+        given.push((OrderKey::for_contents(&folder.path), JobOutput::Part(found, count)));
+        Ok(given)
+    }
+
+    /// What a sandbox can hide in place of a hidden name.
+    fn maskable_path(&self, path: &Path, kind: EntryKind) -> Option<PathBuf> {
+        let path = self.root().join(path);
+        if kind != EntryKind::Link {
+            return Some(path);
+        }
+        path.canonicalize().ok().filter(|real| real.is_file())
+    }
+}

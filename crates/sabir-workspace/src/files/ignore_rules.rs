@@ -1,0 +1,155 @@
+//! What the ignore files of a workspace hide.
+//!
+//! Supported: `.ignore` and `.gitignore` in every folder, `.git/info/exclude` beside them, and the same files of the folders
+//! above the workspace up to the top of the git repository that it lies in. `.ignore` goes before `.gitignore`, and that before
+//! `exclude`; the nearer folder goes first. At the top of a repository, git's rules of the folders above it end.
+//!
+//! Unsupported, on purpose: the user's own `core.excludesFile`, a `.gitignore` above a workspace that lies in no repository, and
+//! ignore files that are links, which git refuses too. Of a longer file the first MiB counts.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+
+use super::Workspace;
+
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// The rules of one folder that has some, and those of the folders above.
+#[derive(Debug)]
+pub(crate) struct IgnoreRules {
+    above: Option<Arc<IgnoreRules>>,
+    base: RuleBase,
+    ignore: Gitignore,
+    git: Gitignore,
+    exclude: Gitignore,
+    /// Whether the folder is the top of a repository.
+    top: bool,
+}
+
+/// Where the folder of rules is.
+#[derive(Debug)]
+enum RuleBase {
+    /// At this path from the workspace folder.
+    Inside(PathBuf),
+    /// Above the workspace folder, which is at this path from it.
+    Above(PathBuf),
+}
+
+/// Which of the files are worth opening.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct IgnoreFilesPresent {
+    pub(super) ignore: bool,
+    pub(super) git_ignore: bool,
+    pub(super) git: bool,
+}
+
+impl IgnoreRules {
+    /// Whether an entry is hidden. The path is that from the workspace folder.
+    pub(super) fn is_hidden(&self, path: &Path, is_folder: bool) -> bool {
+        let (mut ignore, mut git, mut exclude) = (Match::None, Match::None, Match::None);
+        let (mut rules, mut same_repository) = (Some(self), true);
+        while let Some(one) = rules {
+            let longer;
+            let path = match &one.base {
+                RuleBase::Inside(folder) => path.strip_prefix(folder).unwrap_or(path),
+                RuleBase::Above(way) => {
+                    longer = way.join(path);
+                    &longer
+                }
+            };
+            ignore = ignore.or(one.ignore.matched(path, is_folder));
+            if same_repository {
+                git = git.or(one.git.matched(path, is_folder));
+                exclude = exclude.or(one.exclude.matched(path, is_folder));
+            }
+            same_repository &= !one.top;
+            rules = one.above.as_deref();
+        }
+        ignore.or(git).or(exclude).is_ignore()
+    }
+
+    /// The rules within a folder: those above it, and its own when it has some.
+    pub(super) fn within_folder(
+        above: Option<Arc<Self>>,
+        folder: BorrowedFd<'_>,
+        path: &Path,
+        present: IgnoreFilesPresent,
+    ) -> Option<Arc<Self>> {
+        Self::read_folder(above, folder, RuleBase::Inside(path.to_path_buf()), present)
+    }
+
+    fn read_folder(
+        above: Option<Arc<Self>>,
+        folder: BorrowedFd<'_>,
+        base: RuleBase,
+        present: IgnoreFilesPresent,
+    ) -> Option<Arc<Self>> {
+        if !(present.ignore || present.git_ignore || present.git) {
+            return above;
+        }
+        let rules = |wanted: bool, name: &str| if wanted { read_rules(folder, name) } else { Gitignore::empty() };
+        let top = present.git && rustix::fs::statat(folder, ".git", AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let (ignore, git) = (rules(present.ignore, ".ignore"), rules(present.git_ignore, ".gitignore"));
+        let exclude = rules(present.git, ".git/info/exclude");
+        if !top && ignore.is_empty() && git.is_empty() {
+            return above;
+        }
+        Some(Arc::new(Self { above, base, ignore, git, exclude, top }))
+    }
+}
+
+impl Workspace {
+    /// The rules that hold for a folder before its own are read.
+    pub(super) fn rules_above(&self, folder: &Path) -> Option<Arc<IgnoreRules>> {
+        let all = IgnoreFilesPresent { ignore: true, git_ignore: true, git: true };
+        let mut rules = self.rules_outside();
+        let mut above: Vec<&Path> = folder.ancestors().skip(1).collect();
+        above.reverse();
+        for path in above {
+            let Ok(opened) = self.open_beneath(path) else { break };
+            rules = IgnoreRules::within_folder(rules, opened.as_fd(), path, all);
+        }
+        rules
+    }
+
+    /// The rules of the folders above the workspace, when they and it are in one repository.
+    fn rules_outside(&self) -> Option<Arc<IgnoreRules>> {
+        let is_top = |path: &&Path| path.join(".git").symlink_metadata().is_ok();
+        let top = self.root().ancestors().find(is_top)?;
+        let mut above: Vec<&Path> = self.root().ancestors().skip(1).filter(|path| path.starts_with(top)).collect();
+        above.reverse();
+        let all = IgnoreFilesPresent { ignore: true, git_ignore: true, git: true };
+        above.into_iter().fold(None, |rules, path| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let Ok(opened) = rustix::fs::openat(CWD, path, flags, Mode::empty()) else { return rules };
+            let way = self.root().strip_prefix(path).unwrap_or(self.root()).to_path_buf();
+            IgnoreRules::read_folder(rules, opened.as_fd(), RuleBase::Above(way), all)
+        })
+    }
+}
+
+/// The rules of a file; none when it is not a regular file that can be read. A line that is no glob is left out.
+fn read_rules(folder: BorrowedFd<'_>, name: &str) -> Gitignore {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::openat(folder, name, flags, Mode::empty()).map(File::from) else {
+        return Gitignore::empty();
+    };
+    let mut bytes = Vec::new();
+    let regular = file.metadata().is_ok_and(|found| found.is_file());
+    if !regular || file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).is_err() {
+        return Gitignore::empty();
+    }
+    let text = String::from_utf8_lossy(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes));
+    let mut builder = GitignoreBuilder::new("");
+    for line in text.lines() {
+        let _ = builder.add_line(None, line);
+    }
+    builder.build().unwrap_or_else(|_| Gitignore::empty())
+}

@@ -1,0 +1,217 @@
+//! A kept output as numbered lines of plain text: a page of them, or those that match.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::ControlFlow;
+
+use grep_matcher::Matcher;
+use grep_regex::RegexMatcher;
+
+use crate::capture::{decode_printable, whole_characters};
+use crate::output::{MAX_FILE_BYTES, OutputPiece, StoredOutput};
+use crate::terminal_text::TerminalText;
+
+/// What of a line is looked at.
+const MAX_LINE_BYTES: usize = 64 << 10;
+/// A NUL in the first so many bytes makes an output binary.
+const LOOKED_AT_BYTES: usize = 8 << 10;
+
+/// How much to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageOptions {
+    /// The first line, from 1.
+    pub first: u64,
+    /// The last line.
+    pub last: u64,
+    /// The page ends before a line that would exceed this; one line is always there.
+    pub max_bytes: usize,
+    /// A longer line is cut to this many bytes.
+    pub max_line_bytes: usize,
+}
+
+/// One line of an output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputLine {
+    /// Its number, from 1.
+    pub number: u64,
+    /// The line without its ending, invalid UTF-8 replaced.
+    pub text: String,
+    /// How many bytes of it are left out.
+    pub cut_bytes: u64,
+    /// Whether its line ending is there.
+    pub ended: bool,
+    /// Whether it met the expression, where one was searched.
+    pub matched: bool,
+}
+
+/// A line as it was read, and how many of its bytes are missing.
+struct RawLine<'a> {
+    number: u64,
+    bytes: &'a [u8],
+    missing: u64,
+    ended: bool,
+}
+
+type LineVisitor<'a> = dyn FnMut(RawLine<'_>) -> ControlFlow<()> + 'a;
+
+/// The lines of a page.
+pub(crate) fn read_page(output: &StoredOutput, lines: u64, options: &PageOptions) -> io::Result<Vec<OutputLine>> {
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    visit_lines(output, lines, &mut |raw| {
+        if raw.number > options.last {
+            return ControlFlow::Break(());
+        }
+        if raw.number >= options.first {
+            let line = to_output_line(&raw, options.max_line_bytes, false);
+            bytes += line.text.len() + 1;
+            if bytes > options.max_bytes && !found.is_empty() {
+                return ControlFlow::Break(());
+            }
+            found.push(line);
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
+}
+
+/// The lines that match with one before and after each, and whether there are more. `max` counts lines of context too.
+pub(crate) fn search_lines(
+    output: &StoredOutput,
+    lines: u64,
+    matcher: &RegexMatcher,
+    (max, max_line_bytes): (usize, usize),
+) -> io::Result<(Vec<OutputLine>, bool)> {
+    let mut found: Vec<OutputLine> = Vec::new();
+    let (mut before, mut more) = (VecDeque::new(), false);
+    visit_lines(output, lines, &mut |raw| {
+        let matched = matcher.is_match(raw.bytes).unwrap_or(false);
+        let after = found.last().is_some_and(|last| last.matched && last.number + 1 == raw.number);
+        let line = to_output_line(&raw, max_line_bytes, matched);
+        if matched && found.len() >= max {
+            more = true;
+            return ControlFlow::Break(());
+        }
+        if matched {
+            found.extend(before.drain(..));
+        }
+        if matched || after {
+            before.clear();
+            found.push(line);
+        } else {
+            before.clear();
+            before.push_back(line);
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok((found, more))
+}
+
+/// The number of lines of an output without a gap; 0 when it cannot be read.
+pub(crate) fn count_lines(output: &StoredOutput) -> u64 {
+    let mut lines = 0;
+    let counted = visit_lines(output, 0, &mut |raw| {
+        lines = raw.number;
+        ControlFlow::Continue(())
+    });
+    if counted.is_ok() { lines } else { 0 }
+}
+
+/// Whether it can only be shown as bytes.
+pub(crate) fn is_binary(output: &StoredOutput) -> io::Result<bool> {
+    let mut binary = false;
+    output.read_pieces(&mut |piece| {
+        binary =
+            matches!(piece, OutputPiece::Bytes(bytes) if bytes.iter().take(LOOKED_AT_BYTES).any(|byte| *byte == 0));
+        ControlFlow::Break(())
+    })?;
+    Ok(binary)
+}
+
+fn to_output_line(raw: &RawLine<'_>, max_bytes: usize, matched: bool) -> OutputLine {
+    let kept = raw.bytes.get(..max_bytes).map_or(raw.bytes, whole_characters);
+    let cut_bytes = raw.missing + (raw.bytes.len() - kept.len()) as u64;
+    OutputLine { number: raw.number, text: decode_printable(kept), cut_bytes, ended: raw.ended, matched }
+}
+
+/// Goes through the lines. `lines` is the number of all of them: those behind a gap are numbered from the end.
+fn visit_lines(output: &StoredOutput, lines: u64, visit: &mut LineVisitor<'_>) -> io::Result<()> {
+    if output.total_bytes() <= MAX_FILE_BYTES {
+        return visit_side(output, GapSide::BeforeGap, 1, visit);
+    }
+    let mut stopped = false;
+    visit_side(output, GapSide::BeforeGap, 1, &mut |raw| {
+        let flow = visit(raw);
+        stopped = flow.is_break();
+        flow
+    })?;
+    if stopped {
+        return Ok(());
+    }
+    let mut behind = 0;
+    visit_side(output, GapSide::AfterGap, 1, &mut |raw| {
+        behind = raw.number;
+        ControlFlow::Continue(())
+    })?;
+    visit_side(output, GapSide::AfterGap, (lines + 1).saturating_sub(behind), visit)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum GapSide {
+    BeforeGap,
+    AfterGap,
+}
+
+fn visit_side(output: &StoredOutput, wanted: GapSide, first: u64, visit: &mut LineVisitor<'_>) -> io::Result<()> {
+    let mut liner = LineSplitter { line: Vec::new(), missing: 0, number: first, stopped: false, visit };
+    let (mut plain, mut current) = (TerminalText::new(), GapSide::BeforeGap);
+    output.read_pieces(&mut |piece| {
+        match piece {
+            OutputPiece::Gap if wanted == GapSide::BeforeGap => return ControlFlow::Break(()),
+            OutputPiece::Gap => current = GapSide::AfterGap,
+            OutputPiece::Bytes(bytes) if current == wanted => plain.push(bytes, &mut |text| liner.push(text)),
+            OutputPiece::Bytes(_) => {}
+        }
+        if liner.stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    plain.finish(&mut |text| liner.push(text));
+    if !liner.line.is_empty() {
+        liner.end_line(false);
+    }
+    Ok(())
+}
+
+/// Cuts text into lines.
+struct LineSplitter<'a, 'b> {
+    line: Vec<u8>,
+    missing: u64,
+    number: u64,
+    stopped: bool,
+    visit: &'a mut LineVisitor<'b>,
+}
+
+impl LineSplitter<'_, '_> {
+    fn push(&mut self, text: &[u8]) {
+        for (index, part) in text.split(|byte| *byte == b'\n').enumerate() {
+            if self.stopped {
+                return;
+            }
+            if index > 0 {
+                self.end_line(true);
+            }
+            let room = MAX_LINE_BYTES - self.line.len();
+            let (kept, rest) = part.split_at(part.len().min(room));
+            self.line.extend_from_slice(kept);
+            self.missing += rest.len() as u64;
+        }
+    }
+
+    fn end_line(&mut self, ended: bool) {
+        if !self.stopped {
+            let raw = RawLine { number: self.number, bytes: &self.line, missing: self.missing, ended };
+            self.stopped = (self.visit)(raw).is_break();
+        }
+        self.number += 1;
+        self.missing = 0;
+        self.line.clear();
+    }
+}

@@ -1,0 +1,211 @@
+//! What a denial looks like in the output of a command, and the words that tell the model which wall it met.
+//!
+//! The kernel tells nobody but the program that something was denied, and most programs print it. So this is a guess, made only
+//! when the command failed, and worded as what the sandbox allows rather than as what happened.
+
+use std::path::{Path, PathBuf};
+
+use super::{NetworkAccess, SandboxPlan, SandboxTier};
+use crate::protected_paths;
+
+/// How much of the line is repeated, in characters.
+const SHOWN: usize = 200;
+
+/// What may have stopped a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DenialNote {
+    /// Which kind of wall it was.
+    pub kind: DenialKind,
+    /// The line that speaks of it, the rule, and what the sandbox allows, in sentences.
+    pub message: String,
+}
+
+/// A wall of a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DenialKind {
+    /// Files, privileges, other processes.
+    Files,
+    /// The network.
+    Network,
+}
+
+/// Words of errors, in lower case.
+const WORDS: [(&str, DenialKind); 16] = [
+    ("read-only file system", DenialKind::Files),
+    ("permission denied", DenialKind::Files),
+    ("operation not permitted", DenialKind::Files),
+    ("permissionerror", DenialKind::Files),
+    ("eacces", DenialKind::Files),
+    ("eperm", DenialKind::Files),
+    ("erofs", DenialKind::Files),
+    ("could not resolve", DenialKind::Network),
+    ("name resolution", DenialKind::Network),
+    ("name or service not known", DenialKind::Network),
+    ("network is unreachable", DenialKind::Network),
+    ("no route to host", DenialKind::Network),
+    ("enotfound", DenialKind::Network),
+    ("enetunreach", DenialKind::Network),
+    ("eai_again", DenialKind::Network),
+    ("dns error", DenialKind::Network),
+];
+
+/// Words of an error, in lower case, that speaks of the sandbox only where a guarded path is named: it cannot be moved or removed.
+const BUSY: [&str; 2] = ["resource busy", "ebusy"];
+
+/// The note for a failed command, if its output holds an error that the sandbox may have caused.
+pub(super) fn find_denial(order: &SandboxPlan, tier: SandboxTier, output: &str) -> Option<DenialNote> {
+    let (line, wall) = output.lines().rev().find_map(|line| {
+        let lower = line.to_lowercase();
+        let wall = WORDS.iter().find(|(words, _)| lower.contains(words)).map(|&(_, wall)| wall);
+        let busy = || is_busy(line) && find_guarded_path(order, tier, line).is_some();
+        wall.or_else(|| busy().then_some(DenialKind::Files)).map(|wall| (line.trim(), wall))
+    })?;
+    let wall = if wall == DenialKind::Files && speaks_of_network(line) { DenialKind::Network } else { wall };
+    if (wall, order.network) == (DenialKind::Network, NetworkAccess::Allowed) {
+        return None;
+    }
+    let rule = match wall {
+        DenialKind::Network => "it has no network".to_owned(),
+        DenialKind::Files => describe_rule(order, tier, line),
+    };
+    let shown: String = line.chars().take(SHOWN).collect();
+    let list =
+        |paths: &[PathBuf]| paths.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", ");
+    let tmp = if tier == SandboxTier::Two { "/tmp" } else { "$TMPDIR" };
+    let network =
+        if order.network == NetworkAccess::Denied { "no network" } else { "the network, but no unix sockets" };
+    let places = match order.write.as_slice() {
+        [] => format!("As a command that only reads, it can write in {tmp} alone"),
+        write => format!("It can write in {} and {tmp}", list(write)),
+    };
+    let words = format!(
+        "The command ran in a sandbox (level {tier}), which may be why `{shown}`: {rule}. {places}, and has {network}."
+    );
+    Some(DenialNote { kind: wall, message: words })
+}
+
+fn speaks_of_network(line: &str) -> bool {
+    let lower = line.to_lowercase();
+    ["socket", "connect", "://", "bind", "listen"].iter().any(|word| lower.contains(word))
+}
+
+fn is_busy(line: &str) -> bool {
+    let lower = line.to_lowercase();
+    BUSY.iter().any(|word| lower.contains(word))
+}
+
+/// The rule for the path that the line names.
+fn describe_rule(order: &SandboxPlan, tier: SandboxTier, line: &str) -> String {
+    let none =
+        "files outside of these folders cannot be changed, and new privileges, devices, mounts and traces are denied";
+    let Some(path) = (if is_busy(line) { find_guarded_path(order, tier, line) } else { find_path(line) }) else {
+        return none.to_owned();
+    };
+    let shown = path.display();
+    if let Some(reason) = protected_reason(order, tier, path) {
+        return format!("`{shown}` is {reason}, which commands may not change");
+    }
+    if order.hide.iter().any(|hidden| path.starts_with(hidden)) {
+        return format!("`{shown}` is hidden, because secrets may be there");
+    }
+    match inside_workspace(order, path) {
+        Some(_) => none.to_owned(),
+        None => format!("`{shown}` is outside of what it may change"),
+    }
+}
+
+/// The path as seen from the workspace, if it lies there and may be written at all.
+fn inside_workspace<'a>(order: &SandboxPlan, path: &'a Path) -> Option<&'a Path> {
+    let workspace = order.write.first()?;
+    if path.is_absolute() { path.strip_prefix(workspace).ok() } else { Some(path) }
+}
+
+/// What a path is that commands cannot change in this tier, though it is in the workspace.
+fn protected_reason(order: &SandboxPlan, tier: SandboxTier, path: &Path) -> Option<&'static str> {
+    inside_workspace(order, path).and_then(protected_paths::find_protection_reason).filter(|_| tier == SandboxTier::Two)
+}
+
+/// The last word of the line that is such a path.
+fn find_guarded_path<'a>(order: &SandboxPlan, tier: SandboxTier, line: &'a str) -> Option<&'a Path> {
+    split_words(line).map(Path::new).rfind(|path| protected_reason(order, tier, path).is_some())
+}
+
+/// The last word of the line that looks like a path.
+fn find_path(line: &str) -> Option<&Path> {
+    let is_path = |word: &&str| word.contains('/') && word.len() > 1 || word.starts_with('.') && word.len() > 2;
+    split_words(line).rfind(is_path).map(Path::new)
+}
+
+fn split_words(line: &str) -> impl DoubleEndedIterator<Item = &str> {
+    line.split(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | ':' | '‘' | '’' | '(' | ')' | ','))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::{ProtectedPaths, SandboxLevel, TempDirLifetime};
+
+    fn order(network: NetworkAccess) -> SandboxPlan {
+        let (write, read, hide) = (vec!["/w".into()], Vec::new(), vec!["/h/.ssh".into()]);
+        SandboxPlan {
+            level: SandboxLevel::Two,
+            network,
+            write,
+            read,
+            hide,
+            tmp: "/tmp/s".into(),
+            stay: TempDirLifetime::Command,
+            caches: Vec::new(),
+            memory_mib: None,
+            guarded: ProtectedPaths::default(),
+        }
+    }
+
+    #[track_caller]
+    fn check(output: &str, expected: Option<&str>) {
+        let found = find_denial(&order(NetworkAccess::Denied), SandboxTier::Two, output);
+        match expected {
+            None => assert_eq!(found, None),
+            Some(words) => {
+                assert!(found.as_ref().is_some_and(|note| note.message.contains(words)), "{output}: {found:?}")
+            }
+        }
+    }
+
+    #[test]
+    fn denials_are_explained() {
+        check(
+            "touch: cannot touch '/etc/x': Read-only file system\n",
+            Some("`/etc/x` is outside of what it may change"),
+        );
+        check("bash: line 1: /etc/x: Permission denied", Some("`/etc/x` is outside"));
+        check("sh: 1: cannot create .git/hooks/x: Read-only file system", Some("`.git/hooks/x` is git's own files"));
+        check("cp: cannot create '/w/.vscode/t': Read-only file system", Some("an editor's configuration"));
+        check("cat: /h/.ssh/id: Permission denied", Some("`/h/.ssh/id` is hidden"));
+        check("curl: (6) Could not resolve host: x.example", Some("it has no network"));
+        check("PermissionError: [Errno 1] Operation not permitted: socket", Some("it has no network"));
+        check(
+            "error: could not write config file .git/config: Device or resource busy",
+            Some("`.git/config` is git's own files, which commands may not change"),
+        );
+        check("mv: cannot move 'AGENTS.md' to 'x': Device or resource busy", Some("`AGENTS.md` is a coding agent's"));
+        check("mv: cannot move '/w/.git' to '/w/away': Device or resource busy", Some("`/w/.git` is git's own"));
+        check("OSError: [Errno 16] EBUSY: '.vscode'", Some("an editor's configuration"));
+        check("umount: /mnt: device or resource busy", None);
+        check("rm: cannot remove 'x': Device or resource busy", None);
+        check("mount: permission denied", Some("new privileges, devices, mounts and traces are denied"));
+        check("first\nEACCES /etc/y\nlast", Some("`EACCES /etc/y`"));
+        check("error[E0308]: mismatched types", None);
+        check("", None);
+    }
+
+    #[test]
+    fn an_allowed_network_is_not_blamed() {
+        let found = find_denial(
+            &order(NetworkAccess::Allowed),
+            SandboxTier::One,
+            "curl: (6) Could not resolve host: x.example",
+        );
+        assert_eq!(found, None);
+    }
+}

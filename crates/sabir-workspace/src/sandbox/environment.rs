@@ -1,0 +1,150 @@
+//! What the supervisor does for a sandbox: it makes what has to be there before, starts the launcher, and removes it all when
+//! every process is gone, also when the agent is.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, WaitOptions, getpid, waitpid};
+
+use super::masks::WorkspaceMasks;
+use super::plan::TempDirLifetime;
+use super::syscalls::{ForkRelation, ForkSide, fork_process};
+use super::{SandboxPlan, SandboxTier, SetupStage, launch, make_private, shared_temp};
+use crate::kernel;
+use crate::supervise::{OutputDevice, process_tree};
+
+/// What to start in a room.
+pub(crate) struct LaunchProgram<'a> {
+    pub(crate) path: &'a OsStr,
+    pub(crate) arguments: [&'a OsStr; 2],
+    pub(crate) device: OutputDevice,
+}
+
+/// The room around one command. Dropping it removes what was made for it.
+pub(crate) struct SandboxEnvironment {
+    order: Option<SandboxPlan>,
+    masks: Option<WorkspaceMasks>,
+}
+
+impl SandboxEnvironment {
+    /// A room after these words; without words there are no walls.
+    pub(crate) fn open(words: &[OsString]) -> io::Result<Self> {
+        if words.is_empty() {
+            return Ok(Self { order: None, masks: None });
+        }
+        let malformed = || SetupStage::Order.to_error(&io::Error::from_raw_os_error(libc::EINVAL));
+        let order = SandboxPlan::from_args(words)
+            .filter(|order| !order.level.candidate_tiers().is_empty())
+            .ok_or_else(malformed)?;
+        if order.stay == TempDirLifetime::Command {
+            make_private(&order.tmp).map_err(|error| SetupStage::Temporary.to_error(&error))?;
+        }
+        Ok(Self { order: Some(order), masks: None })
+    }
+
+    /// How much memory the program may take, in KiB, if there are walls at all.
+    pub(crate) fn memory_kib(&self) -> Option<u64> {
+        match self.order.as_ref()?.memory_mib {
+            Some(most) => Some(most.saturating_mul(1024)),
+            None => process_tree::machine_memory().map(|all| all / 10 * 9),
+        }
+    }
+
+    /// Starts a program in the best tier that was asked for and can be had. The answer holds the report of what is in force, if
+    /// anything.
+    pub(crate) fn start_program(&mut self, program: &LaunchProgram<'_>) -> io::Result<(Pid, Option<i32>)> {
+        let Some(asked) = self.order.clone() else {
+            let mut command = Command::new(program.path);
+            command.args(program.arguments).stdin(match program.device {
+                OutputDevice::Pipe => Stdio::null(),
+                OutputDevice::Terminal => Stdio::from(std::io::stdout().as_fd().try_clone_to_owned()?),
+            });
+            return Ok((Pid::from_child(&kernel::spawn_detached(&mut command, program.device)?), None));
+        };
+        let mut failure = None;
+        for &tier in asked.level.candidate_tiers() {
+            let mut order = asked.clone();
+            // Nothing has to be kept from who cannot write at all.
+            if let (SandboxTier::Two, Some(top)) = (tier, order.write.first()) {
+                let (masks, guarded) =
+                    WorkspaceMasks::put_masks(top).map_err(|error| SetupStage::Guard.to_error(&error))?;
+                (self.masks, order.guarded) = (Some(masks), guarded);
+            }
+            match fork_launcher(&order, tier, program) {
+                Ok((shell, report)) => return Ok((shell, Some(report))),
+                Err(error) if failure.is_some() && SetupStage::Secrets.is_stage_of(&error) => {
+                    failure = Some(SetupStage::Neither.to_error(&io::Error::from_raw_os_error(0)));
+                }
+                Err(error) => failure = failure.or(Some(error)),
+            }
+            self.masks = None;
+        }
+        Err(failure.unwrap_or_else(|| SetupStage::Order.to_error(&io::Error::from_raw_os_error(0))))
+    }
+}
+
+impl Drop for SandboxEnvironment {
+    fn drop(&mut self) {
+        self.masks = None;
+        match &self.order {
+            Some(order) if order.stay == TempDirLifetime::Command => remove_folder(&order.tmp),
+            Some(order) => shared_temp::remove_if_unlocked(&order.tmp),
+            None => {}
+        }
+    }
+}
+
+/// Forks the launcher, and waits until it is the program. This process has one thread, so that its copy may go on as it likes.
+fn fork_launcher(order: &SandboxPlan, tier: SandboxTier, program: &LaunchProgram<'_>) -> io::Result<(Pid, i32)> {
+    let failed = |error: io::Error| SetupStage::Launch.to_error(&error);
+    let (from, to) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+    let parent = getpid();
+    match fork_process(ForkRelation::Child).map_err(failed)? {
+        ForkSide::Parent(launcher) => {
+            drop(to);
+            read_answer(from).map(|report| (launcher, report)).inspect_err(|_| {
+                // It has said why it ends.
+                let _ = waitpid(Some(launcher), WaitOptions::empty());
+            })
+        }
+        ForkSide::Child => {
+            drop(from);
+            std::process::exit(launch::run_launcher(order, tier, program, (parent, to)))
+        }
+    }
+}
+
+/// Reads what the launcher says until it is done.
+fn read_answer(pipe: OwnedFd) -> io::Result<i32> {
+    let mut words = String::new();
+    File::from(pipe).read_to_string(&mut words).map_err(|error| SetupStage::Launch.to_error(&error))?;
+    let lost = || SetupStage::Launch.to_error(&io::Error::from_raw_os_error(0));
+    let last = words.lines().last().ok_or_else(lost)?;
+    match last.strip_prefix("ready ") {
+        Some(report) => report.parse().map_err(|_| lost()),
+        None => Err(last.parse().map_or_else(|_| lost(), io::Error::from_raw_os_error)),
+    }
+}
+
+/// Removes a folder with all that is in it, whatever modes a command has set there.
+pub(crate) fn remove_folder(folder: &Path) {
+    if fs::remove_dir_all(folder).is_ok() || !folder.exists() {
+        return;
+    }
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let _ = fs::set_permissions(&folder, fs::Permissions::from_mode(0o700));
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        folders.extend(
+            entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()),
+        );
+    }
+    // What still does not go is another user's; there is nobody to tell.
+    let _ = fs::remove_dir_all(folder);
+}

@@ -1,0 +1,186 @@
+//! What a sandbox is to be, on its way from the agent to the supervisor: as words of a command line.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::{NetworkAccess, SandboxLevel, SandboxTier, environment};
+
+/// The entries of the environment that say where programs keep what they can do without, mostly in the home folder.
+const CACHES: [&str; 4] = ["XDG_CACHE_HOME", "GOCACHE", "npm_config_cache", "PIP_CACHE_DIR"];
+
+/// All paths are absolute and canonical.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SandboxPlan {
+    pub(crate) level: SandboxLevel,
+    pub(crate) network: NetworkAccess,
+    /// Folders that may be written, the workspace first; none for a command that only reads.
+    pub(crate) write: Vec<PathBuf>,
+    /// What stays visible, and outside of `write`.
+    pub(crate) read: Vec<PathBuf>,
+    /// What is there and hidden.
+    pub(crate) hide: Vec<PathBuf>,
+    /// The private temporary folder.
+    pub(crate) tmp: PathBuf,
+    pub(crate) stay: TempDirLifetime,
+    /// Entries of the environment that are to lead into the temporary folder.
+    pub(crate) caches: Vec<String>,
+    /// How much memory may be taken; `None`: what the machine can spare.
+    pub(crate) memory_mib: Option<u64>,
+    /// What the supervisor found out of the workspace.
+    pub(crate) guarded: ProtectedPaths,
+}
+
+/// How long the temporary folder stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TempDirLifetime {
+    /// As long as the command: the supervisor makes and removes it.
+    Command,
+    /// As long as the agent holds it.
+    Task,
+}
+
+/// Protected paths at the top of the workspace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ProtectedPaths {
+    /// Folders that hold protected paths, and stay writable, but cannot be renamed.
+    pub(crate) pinned: Vec<PathBuf>,
+    pub(crate) existing: Vec<PathBuf>,
+    /// Missing ones, at whose places something empty stands as long as the command runs.
+    pub(crate) missing: Vec<PathBuf>,
+}
+
+impl SandboxPlan {
+    /// Pairs of a key and a value.
+    pub(crate) fn to_args(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec!["level".into(), self.level.to_string().into()];
+        let network = if self.network == NetworkAccess::Allowed { "allowed" } else { "denied" };
+        words.extend(["network".into(), network.into(), "tmp".into(), self.tmp.clone().into()]);
+        words.extend(["stay".into(), if self.stay == TempDirLifetime::Task { "task" } else { "command" }.into()]);
+        words.extend(self.memory_mib.iter().flat_map(|most| ["memory".into(), most.to_string().into()]));
+        words.extend(self.caches.iter().flat_map(|name| ["cache".into(), name.into()]));
+        let ProtectedPaths { pinned, existing, missing } = &self.guarded;
+        let lists = [
+            ("write", &self.write),
+            ("read", &self.read),
+            ("hide", &self.hide),
+            ("pin", pinned),
+            ("guard", existing),
+            ("mask", missing),
+        ];
+        for (key, list) in lists {
+            words.extend(list.iter().flat_map(|path| [OsString::from(key), path.clone().into()]));
+        }
+        words
+    }
+
+    /// Reads what [`to_args`](Self::to_args) wrote.
+    pub(crate) fn from_args(words: &[OsString]) -> Option<Self> {
+        let (mut level, mut network, mut tmp, mut stay) = (None, None, None, None);
+        let (mut memory_mib, mut caches) = (None, Vec::new());
+        let (mut write, mut read, mut hide, mut guarded) =
+            (Vec::new(), Vec::new(), Vec::new(), ProtectedPaths::default());
+        for pair in words.chunks(2) {
+            let [key, value] = pair else { return None };
+            let path = PathBuf::from(value);
+            match key.to_str()? {
+                "level" => level = Some(value.to_str()?.parse().ok()?),
+                "network" if value == "allowed" => network = Some(NetworkAccess::Allowed),
+                "network" if value == "denied" => network = Some(NetworkAccess::Denied),
+                "tmp" => tmp = Some(path),
+                "stay" if value == "task" => stay = Some(TempDirLifetime::Task),
+                "stay" if value == "command" => stay = Some(TempDirLifetime::Command),
+                "cache" => caches.push(value.to_str()?.to_owned()),
+                "memory" => memory_mib = Some(value.to_str()?.parse().ok()?),
+                "write" => write.push(path),
+                "read" => read.push(path),
+                "hide" => hide.push(path),
+                "pin" => guarded.pinned.push(path),
+                "guard" => guarded.existing.push(path),
+                "mask" => guarded.missing.push(path),
+                _ => return None,
+            }
+        }
+        Some(Self {
+            level: level?,
+            network: network?,
+            write,
+            read,
+            hide,
+            tmp: tmp?,
+            stay: stay?,
+            caches,
+            memory_mib,
+            guarded,
+        })
+    }
+
+    /// Removes what the supervisor was to remove, and did unless it was killed.
+    pub(crate) fn remove_temp_dir(&self) {
+        if self.stay == TempDirLifetime::Command {
+            environment::remove_folder(&self.tmp);
+        }
+    }
+
+    /// The folders in which a confined command writes.
+    pub(super) fn writable_folders(&self, tier: SandboxTier) -> Vec<PathBuf> {
+        let mut folders = self.write.clone();
+        match tier {
+            SandboxTier::One => folders.push(self.tmp.clone()),
+            SandboxTier::Two => folders.extend(["/tmp".into(), "/var/tmp".into()]),
+        }
+        folders
+    }
+}
+
+/// The caches that this environment does not keep in a folder that may be written.
+pub(super) fn moved_caches(write: &[PathBuf], env: &[(String, String)]) -> Vec<String> {
+    let is_writable = |name: &str| {
+        let last = env.iter().rfind(|(known, _)| known == name);
+        last.is_some_and(|(_, path)| write.iter().any(|folder| Path::new(path).starts_with(folder)))
+    };
+    let moved = CACHES.iter().filter(|name| !is_writable(name) && !is_writable("HOME"));
+    moved.map(|name| (*name).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caches_that_can_be_written_stay() {
+        let moved = |entries: &[(&str, &str)]| {
+            let env: Vec<_> = entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            moved_caches(&["/w".into()], &env).len()
+        };
+        assert_eq!(moved(&[]), 4);
+        assert_eq!(moved(&[("HOME", "/home/ada"), ("GOCACHE", "/w/.go")]), 3);
+        assert_eq!(moved(&[("HOME", "/w/home")]), 0);
+        assert_eq!(moved(&[("GOCACHE", "/w/.go"), ("GOCACHE", "/elsewhere")]), 4);
+    }
+
+    #[test]
+    fn an_order_survives_the_command_line() {
+        let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let order = SandboxPlan {
+            level: SandboxLevel::Best,
+            network: NetworkAccess::Allowed,
+            write: paths(&["/w", "/a b\nc"]),
+            read: paths(&["/level"]),
+            hide: paths(&["/h/.ssh", "/h/.aws"]),
+            tmp: "/tmp/x".into(),
+            stay: TempDirLifetime::Task,
+            caches: vec!["GOCACHE".to_owned()],
+            memory_mib: Some(512),
+            guarded: ProtectedPaths {
+                pinned: paths(&["/w/.git"]),
+                existing: paths(&["/w/.git/hooks"]),
+                missing: paths(&["/w/.idea"]),
+            },
+        };
+        assert_eq!(SandboxPlan::from_args(&order.to_args()), Some(order.clone()));
+        for broken in [1, 3, order.to_args().len() - 1] {
+            assert_eq!(SandboxPlan::from_args(&order.to_args()[..broken]), None);
+        }
+        assert_eq!(SandboxPlan::from_args(&["level".into(), "3".into()]), None);
+    }
+}

@@ -1,0 +1,96 @@
+//! The calls to the kernel that a sandbox needs and no safe interface offers.
+#![expect(unsafe_code, reason = "fork, mount attributes and seccomp filters have no safe interface")]
+
+use std::ffi::CStr;
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::process::Pid;
+use rustix::thread::UnshareFlags;
+
+/// Which of two processes goes on after a fork.
+pub(super) enum ForkSide {
+    /// The one that forked; with the other's number, as seen from here.
+    Parent(Pid),
+    /// The new one.
+    Child,
+}
+
+/// Whose child a new process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ForkRelation {
+    /// This process's.
+    Child,
+    /// This process's parent's.
+    Sibling,
+}
+
+/// Starts a process that goes on from here with a copy of everything. Only for a process without other threads.
+pub(super) fn fork_process(kin: ForkRelation) -> io::Result<ForkSide> {
+    let flags = libc::SIGCHLD | if kin == ForkRelation::Sibling { libc::CLONE_PARENT } else { 0 };
+    // SAFETY: without CLONE_VM this is a fork; with one thread there is no lock that another could hold. The stack is copied, the
+    // remaining arguments are unused with these flags, so their order, which differs between machines, does not matter.
+    let number =
+        unsafe { libc::syscall(libc::SYS_clone, libc::c_long::from(flags), 0_usize, 0_usize, 0_usize, 0_usize) };
+    match i32::try_from(number) {
+        Ok(0) => Ok(ForkSide::Child),
+        Ok(pid @ 1..) => Pid::from_raw(pid).map(ForkSide::Parent).ok_or_else(io::Error::last_os_error),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Moves this process, or its children to come, into namespaces of their own.
+pub(super) fn unshare_namespaces(flags: UnshareFlags) -> io::Result<()> {
+    debug_assert!(!flags.contains(UnshareFlags::FILES));
+    // SAFETY: only the table of descriptors makes this call unsafe, and it is not unshared.
+    Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
+}
+
+/// Which mounts a change is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MountScope {
+    /// The mount that the handle is the root of.
+    Mount,
+    /// It and all below.
+    Tree,
+}
+
+/// Adds attributes (`MOUNT_ATTR_…`) to mounts. Needs Linux 5.12.
+pub(super) fn add_mount_attributes(root: BorrowedFd<'_>, attributes: u64, reach: MountScope) -> io::Result<()> {
+    let change = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let flags = libc::AT_EMPTY_PATH | if reach == MountScope::Tree { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is an empty C string, and the kernel reads as many bytes of the struct as it is told.
+    let done = unsafe {
+        let (path, size) = (c"".as_ptr(), size_of::<libc::mount_attr>());
+        libc::syscall(libc::SYS_mount_setattr, root.as_raw_fd(), path, flags, &raw const change, size)
+    };
+    check_result(done)
+}
+
+/// Installs a filter of system calls for this process and all that it will start.
+pub(super) fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
+    let len = u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
+    // The kernel only reads through the pointer, although its type says otherwise.
+    let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
+    // SAFETY: the program lives until the call returns, by when the kernel has its copy.
+    let done = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+    check_result(done)
+}
+
+/// Switches a network interface on.
+pub(super) fn raise_interface(socket: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
+    // SAFETY: an interface request is plain data, for which all zeros are valid.
+    let mut request: libc::ifreq = unsafe { MaybeUninit::zeroed().assume_init() };
+    for (place, &byte) in request.ifr_name.iter_mut().zip(name.to_bytes()) {
+        *place = byte.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+    // SAFETY: the request is of the kind that this operation reads.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
+    check_result(done.into())
+}
+
+fn check_result(done: libc::c_long) -> io::Result<()> {
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

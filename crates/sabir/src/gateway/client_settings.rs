@@ -1,0 +1,92 @@
+//! Settings for clients, ready to paste.
+
+use std::net::SocketAddr;
+
+/// What the settings are made of.
+pub(super) struct ClientFacts<'a> {
+    /// Where the gateway listens.
+    pub(super) address: SocketAddr,
+    /// The token, or how the user's shell knows it.
+    pub(super) token: &'a str,
+    /// The model that is set.
+    pub(super) model: &'a str,
+    /// All of them.
+    pub(super) names: &'a [String],
+}
+
+/// A client, and what it is told. `{url}`, `{token}` and `{model}` stand for the facts.
+const CLIENTS: [(&str, &str); 8] = [
+    (
+        "Claude Code",
+        "export ANTHROPIC_BASE_URL={url}
+export ANTHROPIC_AUTH_TOKEN={token}
+export ANTHROPIC_MODEL={model}
+export ANTHROPIC_DEFAULT_OPUS_MODEL={model}
+export ANTHROPIC_DEFAULT_SONNET_MODEL={model}
+export ANTHROPIC_DEFAULT_HAIKU_MODEL={model}
+unset ANTHROPIC_API_KEY
+claude",
+    ),
+    (
+        "Codex, in ~/.codex/config.toml, with SABIR_TOKEN={token} in the environment",
+        "model = \"{model}\"
+model_provider = \"sabir\"
+
+[model_providers.sabir]
+name = \"Sabir\"
+base_url = \"{url}/v1\"
+env_key = \"SABIR_TOKEN\"
+wire_api = \"responses\"",
+    ),
+    (
+        "Cline, in its settings",
+        "API Provider  OpenAI Compatible
+Base URL      {url}/v1
+API Key       {token}
+Model ID      {model}",
+    ),
+    (
+        "Zed, in settings.json, with SABIR_API_KEY={token} in the environment",
+        "\"language_models\": {
+  \"openai_compatible\": {
+    \"Sabir\": {
+      \"api_url\": \"{url}/v1\",
+      \"available_models\": [{\"name\": \"{model}\", \"max_tokens\": 128000}]
+    }
+  }
+}",
+    ),
+    (
+        "OpenAI SDKs: Chat Completions and Responses",
+        "export OPENAI_BASE_URL={url}/v1
+export OPENAI_API_KEY={token}",
+    ),
+    (
+        "Anthropic SDKs",
+        "export ANTHROPIC_BASE_URL={url}
+export ANTHROPIC_API_KEY={token}",
+    ),
+    (
+        "Ollama clients",
+        "export OLLAMA_HOST={url}
+export OLLAMA_API_KEY={token}",
+    ),
+    (
+        "curl",
+        "curl {url}/v1/chat/completions -H \"Authorization: Bearer {token}\" -H 'Content-Type: application/json' \\
+  -d '{\"model\": \"{model}\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'",
+    ),
+];
+
+/// The settings of all clients.
+pub(super) fn render_settings(facts: &ClientFacts<'_>) -> String {
+    let url = format!("http://{}", reachable_address(facts.address));
+    let lines: String = CLIENTS.iter().map(|(client, lines)| format!("\n# {client}\n{lines}\n")).collect();
+    let lines = lines.replace("{url}", &url).replace("{token}", facts.token).replace("{model}", facts.model);
+    format!("models: {}\n{lines}\n", facts.names.join(", "))
+}
+
+/// The address as a client on this machine reaches it.
+fn reachable_address(address: SocketAddr) -> String {
+    if address.ip().is_unspecified() { format!("127.0.0.1:{}", address.port()) } else { address.to_string() }
+}

@@ -1,0 +1,419 @@
+//! From messages to records: turns are counted, calls get ids of their own, and every call gets its one result.
+
+use std::collections::{BTreeMap, HashSet};
+
+use sabir_agent::{AssistantTurn, CallCheck, Delivery, MessageAuthor, Record, TaskOutcome};
+use sabir_call::dialect::DialectSelection;
+use sabir_call::{
+    Call, CallId, CallReader, CallResult, Cost, DraftPart, DraftResponse, Event, EventSink, Fault, Image, MessagePart,
+    OpaqueState, ToolResultStatus, Truncation, Usage,
+};
+use sabir_check::{CallChecker, CallState};
+use sabir_journal::JournalEntry;
+use serde_json::Value;
+
+use super::blocks::ContentBlock;
+use super::tools;
+
+/// What stands in place of a result that the history lacks.
+const MISSING_RESULT: &str = "The history holds no result of this call.";
+/// The names of notes that are told one by one.
+const MAX_NOTES: usize = 50;
+
+/// What is not taken over, or not as it was: each thing with how often.
+#[derive(Debug, Default)]
+pub(super) struct ImportNotes(BTreeMap<String, u64>);
+
+impl ImportNotes {
+    pub(super) fn add_count(&mut self, thing: &str, count: u64) {
+        let full = self.0.len() >= MAX_NOTES && !self.0.contains_key(thing);
+        let thing = if full { "other things that are not known" } else { thing };
+        *self.0.entry(thing.to_owned()).or_default() += count;
+    }
+
+    /// A sentence for each.
+    pub(super) fn to_sentences(&self) -> Vec<String> {
+        self.0.iter().map(|(thing, count)| format!("{thing}: {count}")).collect()
+    }
+}
+
+/// A name from a history, short enough for a note.
+pub(super) fn short_name(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(60).collect()
+}
+
+/// Writes the records.
+pub(super) struct RecordBuilder {
+    pub(super) notes: ImportNotes,
+    /// Calls are looked for in text.
+    in_text: bool,
+    entries: Vec<JournalEntry>,
+    turn: u32,
+    used_ids: HashSet<String>,
+    /// Calls without a result yet: the history's id, ours, and the tool's name.
+    open_calls: Vec<(String, CallId, String)>,
+    /// The result of the last completion, while nothing has followed it.
+    completed: Option<String>,
+    at: u64,
+    checker: CallChecker,
+}
+
+impl RecordBuilder {
+    /// `in_text`: whether the history has its calls in text. `at`: when it began.
+    pub(super) fn new(in_text: bool, at: u64, notes: ImportNotes) -> Self {
+        Self {
+            notes,
+            in_text,
+            entries: Vec::new(),
+            turn: 0,
+            used_ids: HashSet::new(),
+            open_calls: Vec::new(),
+            completed: None,
+            at,
+            checker: CallChecker::new(tools::known_tools()),
+        }
+    }
+
+    /// Takes a time over; one that is missing is that of what came before.
+    pub(super) fn set_time(&mut self, at: Option<u64>) {
+        self.at = at.filter(|at| *at > 0).unwrap_or(self.at);
+    }
+
+    /// An answer.
+    pub(super) fn add_answer(&mut self, blocks: Vec<ContentBlock>, usage: Usage) {
+        self.close_open_calls();
+        self.turn = self.turn.saturating_add(1);
+        let (mut parts, mut checks, mut faults) = (Vec::new(), Vec::new(), Vec::new());
+        for block in blocks {
+            match block {
+                ContentBlock::Text(text) if self.in_text => {
+                    self.parse_calls(&text, &mut parts, &mut checks, &mut faults)
+                }
+                ContentBlock::Text(text) => parts.push(MessagePart::Text { text }),
+                ContentBlock::Thought { text, opaque } => parts.push(MessagePart::Thought { text, opaque }),
+                ContentBlock::Image(image) => parts.push(MessagePart::Image(image)),
+                ContentBlock::Call { id, name, arguments } => {
+                    let call = self.add_call(&id, name, None);
+                    checks.push(passed_check(call.clone()));
+                    let name = self.open_calls.last().map(|(_, _, name)| name.clone()).unwrap_or_default();
+                    self.note_completion(&name, &arguments);
+                    parts.push(MessagePart::Call(Call { id: call, name, arguments, dialect: None }));
+                }
+                ContentBlock::Result { .. } => self.notes.add_count("results in answers, which are left out", 1),
+                ContentBlock::Other(data) => {
+                    parts.push(MessagePart::Opaque(OpaqueState { wire: "anthropic".to_owned(), data }))
+                }
+            }
+        }
+        if parts.is_empty() {
+            self.notes.add_count("answers without content", 1);
+        }
+        let answered = AssistantTurn {
+            turn: self.turn,
+            parts,
+            checks,
+            faults,
+            usage,
+            estimate: Usage::default(),
+            cost: Cost::UNKNOWN,
+            stop: None,
+            feedback: None,
+        };
+        self.push_record(Record::Answered(answered));
+    }
+
+    /// What the user said and the program added, and the results.
+    pub(super) fn add_user(&mut self, blocks: Vec<ContentBlock>, by: MessageAuthor) {
+        let mut said = Vec::new();
+        let mut blocks = blocks.into_iter().peekable();
+        while let Some(block) = blocks.next() {
+            match block {
+                ContentBlock::Result { id, content, failed, images } => {
+                    match self.take_open_call(|open| open.0 == id) {
+                        Some(call) => self.add_result(call, content, failed, images),
+                        None => self.notes.add_count("results of calls that are not there, which are left out", 1),
+                    }
+                }
+                ContentBlock::Text(text) => match self.parse_result_header(&text) {
+                    Some((call, name, mut content)) => {
+                        while let Some(ContentBlock::Text(more)) = blocks.next_if(|block| self.continues_result(block))
+                        {
+                            content.extend([if content.is_empty() { "" } else { "\n" }, &more]);
+                        }
+                        self.add_result((call, name), content, false, Vec::new());
+                    }
+                    None => said.push(text),
+                },
+                ContentBlock::Image(_) => {
+                    self.notes.add_count("pictures in the user's messages, which are left out", 1)
+                }
+                ContentBlock::Thought { .. } | ContentBlock::Call { .. } => {
+                    self.notes.add_count("calls and thoughts in the user's messages, which are left out", 1);
+                }
+                ContentBlock::Other(value) => said.push(value.to_string()),
+            }
+        }
+        self.close_open_calls();
+        for text in said.into_iter().filter(|text| !text.trim().is_empty()) {
+            let by = if text.trim_start().starts_with("<environment_details>") { MessageAuthor::Sabir } else { by };
+            self.push_record(Record::Said { by, text, images: Vec::new(), when: Delivery::Next });
+        }
+    }
+
+    /// The records, and what is to be said of the history.
+    pub(super) fn finish(mut self) -> (Vec<JournalEntry>, ImportNotes) {
+        let completed = self.completed.take();
+        if completed.is_some() && self.open_calls.len() == 1 {
+            // A completion that was accepted has no further message.
+            if let Some(call) = self.take_open_call(|_| true) {
+                self.add_result(call, "The history ends here.".to_owned(), false, Vec::new());
+            }
+        }
+        self.close_open_calls();
+        if let Some(message) = completed {
+            self.push_record(Record::Ended { outcome: TaskOutcome::Completed, message });
+        }
+        (self.entries, self.notes)
+    }
+
+    fn push_record(&mut self, record: Record) {
+        self.entries.push(JournalEntry { at: self.at, record });
+    }
+
+    /// Gives every call that is still open a result.
+    fn close_open_calls(&mut self) {
+        self.completed = None;
+        for (_, id, name) in std::mem::take(&mut self.open_calls) {
+            self.notes.add_count("calls without a result, which have an interrupted one", 1);
+            let (ending, content) = (ToolResultStatus::Interrupted, MISSING_RESULT.to_owned());
+            self.push_record(Record::Result(CallResult { id, name, ending, content, images: Vec::new() }));
+        }
+    }
+
+    /// Takes the first open call that is wanted.
+    fn take_open_call(&mut self, wanted: impl Fn(&(String, CallId, String)) -> bool) -> Option<(CallId, String)> {
+        let at = self.open_calls.iter().position(wanted)?;
+        let (_, id, name) = self.open_calls.remove(at);
+        Some((id, name))
+    }
+
+    fn add_result(&mut self, (id, name): (CallId, String), content: String, failed: bool, images: Vec<Image>) {
+        const DENIED: [&str; 2] = ["The user denied this operation", "The user doesn't want to proceed"];
+        const FAILED: [&str; 2] = ["The tool execution failed", "Error executing"];
+        let begins = |starts: &[&str]| starts.iter().any(|start| content.trim_start().starts_with(start));
+        let ending = match () {
+            () if begins(&DENIED) => ToolResultStatus::Denied,
+            () if failed || begins(&FAILED) => ToolResultStatus::Failed,
+            () => ToolResultStatus::Done,
+        };
+        self.push_record(Record::Result(CallResult { id, name, ending, content, images }));
+    }
+
+    /// A call with an id that no other one has.
+    fn add_call(&mut self, id: &str, name: String, index: Option<u32>) -> CallId {
+        let mut own = if id.is_empty() { format!("call_{}_{}", self.turn, index.unwrap_or(0)) } else { id.to_owned() };
+        while !self.used_ids.insert(own.clone()) {
+            own.push('x');
+        }
+        let call = CallId::new(own);
+        self.open_calls.push((id.to_owned(), call.clone(), name));
+        call
+    }
+
+    fn note_completion(&mut self, name: &str, arguments: &serde_json::Map<String, Value>) {
+        if name == "attempt_completion" {
+            self.completed = Some(arguments.get("result").and_then(Value::as_str).unwrap_or_default().to_owned());
+        }
+    }
+
+    /// Reads calls in text, as any answer of a model's is read.
+    fn parse_calls(
+        &mut self,
+        text: &str,
+        parts: &mut Vec<MessagePart>,
+        checks: &mut Vec<CallCheck>,
+        faults: &mut Vec<Fault>,
+    ) {
+        let mut draft = DraftResponse::default();
+        let mut reader = CallReader::new(DialectSelection::AUTO, self.checker.tools());
+        let mut sink = |event: Event<'_>| draft.push_event(event);
+        reader.push(text, &mut sink);
+        reader.finish(Truncation::Ended, &mut sink);
+        draft.drop_blank_text();
+        draft.source = text.to_owned();
+        let mut checked = self.checker.check_all(&draft);
+        faults.extend(draft.faults.iter().filter(|fault| fault.call.is_none()).cloned());
+        for part in draft.parts {
+            match part {
+                DraftPart::Text(text) => parts.push(MessagePart::Text { text }),
+                DraftPart::Thought(text) => parts.push(MessagePart::Thought { text, opaque: None }),
+                DraftPart::Opaque(opaque) => parts.push(MessagePart::Opaque(opaque)),
+                DraftPart::Call(call) => {
+                    let Some(at) = checked.iter().position(|checked| checked.index == call.index) else { continue };
+                    let checked = checked.swap_remove(at);
+                    let id = self.add_call("", checked.name.clone(), Some(call.index));
+                    let passed = checked.state == CallState::Complete;
+                    self.note_completion(&checked.name, &checked.arguments);
+                    let (repairs, faults) = (checked.repairs, checked.faults);
+                    checks.push(CallCheck { call: id.clone(), passed, repairs, faults, feedback: None });
+                    let (name, arguments) = (checked.name, checked.arguments);
+                    parts.push(MessagePart::Call(Call { id, name, arguments, dialect: call.dialect }));
+                }
+            }
+        }
+    }
+
+    /// A text that begins a result: `[read_file for 'a.txt'] Result:`. The open call that it answers, and what stands behind.
+    fn parse_result_header(&mut self, text: &str) -> Option<(CallId, String, String)> {
+        let (name, content) = split_result(text).filter(|_| self.in_text)?;
+        let (call, name) = self.take_open_call(|open| open.2 == name)?;
+        Some((call, name, content.trim_start_matches('\n').to_owned()))
+    }
+
+    /// Whether a block is more of the result before it.
+    fn continues_result(&self, block: &ContentBlock) -> bool {
+        let ContentBlock::Text(text) = block else { return false };
+        let begun = text.trim_start();
+        const OTHERS: [&str; 4] = ["<environment_details>", "<user_message>", "<feedback>", "<task>"];
+        split_result(text).is_none() && !OTHERS.iter().any(|start| begun.starts_with(start))
+    }
+}
+
+/// The tool's name and the content of a text that begins a result.
+fn split_result(text: &str) -> Option<(&str, &str)> {
+    let (line, _) = text.strip_prefix('[')?.split_once('\n').unwrap_or((text.strip_prefix('[')?, ""));
+    let (head, _) = line.split_once("] Result:")?;
+    let name = head.split(' ').next()?;
+    let at = text.find("] Result:")? + "] Result:".len();
+    Some((name, text.get(at..).unwrap_or_default()))
+}
+
+fn passed_check(call: CallId) -> CallCheck {
+    CallCheck { call, passed: true, repairs: Vec::new(), faults: Vec::new(), feedback: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use sabir_agent::{
+        CompletionConditions, Interactivity, Task, TaskId, TaskLimits, TaskOrigin, TaskSettings, TaskStart,
+    };
+    use sabir_call::{Role, TokenPrices, ToolProtocol, ToolSet};
+    use sabir_check::RepairSet;
+    use sabir_policy::PolicyRules;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Numbers that look like chance, the same each time.
+    struct Chance(u64);
+
+    impl Chance {
+        fn below(&mut self, limit: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(self.0 >> 33).unwrap() % limit
+        }
+
+        fn block(&mut self) -> ContentBlock {
+            let id = ["", "a", "b", "c"][self.below(4)].to_owned();
+            match self.below(7) {
+                0 => {
+                    ContentBlock::Call { id, name: "attempt_completion".to_owned(), arguments: serde_json::Map::new() }
+                }
+                1 | 2 => ContentBlock::Call { id, name: "Bash".to_owned(), arguments: serde_json::Map::new() },
+                3 | 4 => {
+                    ContentBlock::Result { id, content: "x".to_owned(), failed: self.below(2) == 0, images: Vec::new() }
+                }
+                5 => ContentBlock::Other(json!({"type": "odd"})),
+                _ => ContentBlock::Text(
+                    [
+                        "words",
+                        "<read_file>\n<path>a</path>\n</read_file>",
+                        "<read_file>\n<path>a",
+                        "[read_file for 'a'] Result:",
+                        "<attempt_completion><result>r</result></attempt_completion>",
+                        "<environment_details>",
+                    ][self.below(6)]
+                    .to_owned(),
+                ),
+            }
+        }
+    }
+
+    fn settings() -> TaskSettings {
+        TaskSettings {
+            system: String::new(),
+            model: "m".to_owned(),
+            tools: ToolSet::default(),
+            read_only_tools: Vec::new(),
+            polling_tools: Vec::new(),
+            rules: PolicyRules::default(),
+            interactivity: Interactivity::Headless,
+            limits: TaskLimits::default(),
+            completion: CompletionConditions::default(),
+            repairs: RepairSet::all(),
+            max_output: None,
+            prices: TokenPrices::default(),
+        }
+    }
+
+    #[test]
+    fn any_history_becomes_one_that_could_have_been() {
+        let mut chance = Chance(1);
+        for round in 0..1000 {
+            let mut scribe = RecordBuilder::new(round % 2 == 0, 1, ImportNotes::default());
+            for _ in 0..chance.below(8) {
+                let blocks = (0..chance.below(5)).map(|_| chance.block()).collect();
+                match chance.below(2) {
+                    0 => scribe.add_answer(blocks, Usage::default()),
+                    _ => scribe.add_user(blocks, MessageAuthor::User),
+                }
+            }
+            let (mut entries, _) = scribe.finish();
+            // Every call has its one result, in the records and in the history that a fork goes on from.
+            let mut results: BTreeMap<&CallId, usize> = BTreeMap::new();
+            for entry in &entries {
+                match &entry.record {
+                    Record::Answered(answered) => {
+                        for check in &answered.checks {
+                            assert!(results.insert(&check.call, 0).is_none(), "round {round}: an id twice");
+                        }
+                    }
+                    Record::Result(result) => *results.get_mut(&result.id).unwrap() += 1,
+                    _ => {}
+                }
+            }
+            assert!(results.values().all(|count| *count == 1), "round {round}: {entries:?}");
+            entries.retain(|entry| !matches!(entry.record, Record::Ended { .. }));
+            let [prompt, workspace, model, version] = ["p", "/w", "m", "1"].map(str::to_owned);
+            let from = TaskOrigin::Import { program: "cline".to_owned(), source: String::new(), notes: Vec::new() };
+            let (task, protocol, from) = (TaskId::new("t"), ToolProtocol::Native, Some(from));
+            let start =
+                TaskStart { task, prompt, workspace, model, protocol, version, edit_tool: None, mode: None, from };
+            let records = std::iter::once(Record::Started(start)).chain(entries.into_iter().map(|entry| entry.record));
+            let task = Task::replay(records, settings()).unwrap();
+            let (mut asked, mut answered) = (0, 0);
+            for message in task.history() {
+                asked += message.calls().count();
+                answered += message.parts.iter().filter(|part| matches!(part, MessagePart::Result(_))).count();
+            }
+            assert_eq!(asked, answered, "round {round}");
+            assert!(task.history().windows(2).all(|pair| pair[0].role != Role::User || pair[1].role != Role::User));
+        }
+    }
+
+    #[test]
+    fn the_heads_of_results() {
+        for (text, expected) in [
+            ("[read_file for 'a.txt'] Result:\nx\ny", Some(("read_file", "\nx\ny"))),
+            ("[execute_command for 'ls'] Result:", Some(("execute_command", ""))),
+            ("[attempt_completion] Result: ok", Some(("attempt_completion", " ok"))),
+            ("read_file] Result:", None),
+            ("[x\n] Result:", None),
+            ("", None),
+        ] {
+            assert_eq!(split_result(text), expected, "{text}");
+        }
+    }
+}

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use sabir_call::{CallId, Event, Model};
 use sabir_policy::Access;
-use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -23,7 +22,7 @@ use crate::record::{CompactionReason, Record, RecordStore, TaskOutcome};
 use crate::subtask::SharedBudget;
 use crate::task::{Task, TaskEffect, TaskInput};
 use crate::tool::{Tool, ToolOutput, ToolRegistry};
-use crate::user_command::{UserCommand, UserNotice};
+use crate::user_command::{CommandQueue, UserCommand, UserNotice};
 
 /// Whoever watches a task and is asked.
 pub trait FrontEnd: Send {
@@ -34,7 +33,7 @@ pub trait FrontEnd: Send {
     fn notify(&mut self, _: UserNotice<'_>) {}
 
     /// What the user says on his own account, in its order, from the beginning of the task. Asked for once. `None`: nothing.
-    fn commands(&mut self) -> Option<UnboundedReceiver<UserCommand>> {
+    fn commands(&mut self) -> Option<CommandQueue> {
         None
     }
 
@@ -103,7 +102,7 @@ type TaskEnd = (TaskOutcome, String);
 struct Interrupts {
     deadline: Option<Instant>,
     /// What the user says; none if he says nothing.
-    commands: Option<UnboundedReceiver<UserCommand>>,
+    commands: Option<CommandQueue>,
 }
 
 /// A question that waits for its answer.
@@ -380,7 +379,7 @@ impl TaskDriver<'_> {
 impl Interrupts {
     /// What the user says next; `None`: there is nobody who could say anything. Dropping the future loses nothing.
     async fn next_command(&mut self) -> Option<UserCommand> {
-        self.commands.as_mut()?.recv().await
+        Some(self.commands.as_ref()?.receive().await)
     }
 }
 

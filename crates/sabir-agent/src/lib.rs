@@ -63,4 +63,4 @@ pub use task::{
     ReplayError, SubtaskLimits, Task, TaskEffect, TaskInput, TaskLimits, TaskSettings, UsageTotals, UserMessage,
 };
 pub use tool::{CallArguments, ProgressSink, Tool, ToolOutput, ToolRegistry, ToolWork};
-pub use user_command::{UserCommand, UserNotice};
+pub use user_command::{CommandQueue, UserCommand, UserNotice};

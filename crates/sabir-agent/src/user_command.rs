@@ -1,6 +1,10 @@
 //! What the user says on his own account, and what he is told aside.
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use sabir_call::CallId;
+use tokio::sync::Notify;
 
 use crate::driver::FrontEnd;
 use crate::event::UserReply;
@@ -33,6 +37,43 @@ pub enum UserCommand {
     Disconnect,
     /// The task is to end: [`TaskInput::Cancel`].
     Cancel,
+}
+
+/// A queue of commands to a task. Clones are the same queue, so what a run of the task has not taken is still there for the next one.
+#[derive(Debug, Clone, Default)]
+pub struct CommandQueue(Arc<QueueState>);
+
+#[derive(Debug, Default)]
+struct QueueState {
+    commands: Mutex<VecDeque<UserCommand>>,
+    pushed: Notify,
+}
+
+impl CommandQueue {
+    /// Appends a command.
+    pub fn push(&self, command: UserCommand) {
+        self.lock().push_back(command);
+        self.0.pushed.notify_one();
+    }
+
+    /// Takes the oldest command, if there is one.
+    pub fn pop(&self) -> Option<UserCommand> {
+        self.lock().pop_front()
+    }
+
+    /// Waits for the oldest command and takes it. Only one task may wait at a time. Dropping the future loses nothing.
+    pub async fn receive(&self) -> UserCommand {
+        loop {
+            if let Some(command) = self.pop() {
+                return command;
+            }
+            self.0.pushed.notified().await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<UserCommand>> {
+        self.0.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What is told to a user who asked for it, and to nobody else.

@@ -287,6 +287,8 @@ impl Serialize for SessionEvent {
             event: TaskEvent<'a>,
             #[serde(skip_serializing_if = "Option::is_none")]
             task: Option<&'a TaskId>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            request: Option<&'a RequestId>,
             sequence: u64,
         }
         let task = self.subtask.as_ref().map(|label| &label.task);
@@ -294,7 +296,11 @@ impl Serialize for SessionEvent {
             // The record of a start names its task itself.
             let is_named = matches!(event, TaskEvent::Record(Record::Started(_)));
             let task = task.filter(|_| !is_named);
-            return TaskEventLine { event, task, sequence: self.sequence }.serialize(serializer);
+            let request = match &self.kind {
+                SessionEventKind::Request { request, .. } => Some(request),
+                _ => None,
+            };
+            return TaskEventLine { event, task, request, sequence: self.sequence }.serialize(serializer);
         }
         let mut map = serializer.serialize_map(None)?;
         match &self.kind {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sabir_agent::{UserMessage, Record, TaskId, TaskOrigin, TaskOutcome, TaskStart};
+use sabir_agent::{Record, TaskId, TaskOrigin, TaskOutcome, TaskStart, UserMessage};
 use sabir_journal::{JournalEntry, TaskSummary};
 
 use crate::config::Config;
@@ -13,7 +13,7 @@ use crate::hub::EventHub;
 use crate::loading::{self, LoadedSession};
 use crate::locked;
 use crate::modes::{self, InitialMode};
-use crate::notice::NoticeTopic;
+use crate::notice::{NoticeSink, NoticeTopic};
 use crate::pictures::ImageSupport;
 use crate::session::Session;
 use crate::setup;
@@ -23,6 +23,8 @@ use crate::spec::{RecordMode, SessionSpec};
 #[derive(Debug, Clone)]
 pub struct Host {
     environment: Arc<Environment>,
+    /// Gets notices that belong to no session.
+    notices: NoticeSink,
 }
 
 /// Selects tasks for a list.
@@ -39,7 +41,13 @@ pub struct TaskFilter {
 impl Host {
     /// A host in that environment.
     pub fn new(environment: Environment) -> Self {
-        Self { environment: Arc::new(environment) }
+        Self { environment: Arc::new(environment), notices: NoticeSink::default() }
+    }
+
+    /// The same host, which sends notices that belong to no session to that sink.
+    #[must_use]
+    pub fn with_notices(self, notices: NoticeSink) -> Self {
+        Self { notices, ..self }
     }
 
     /// The environment.
@@ -242,12 +250,12 @@ impl Host {
         Ok(ImageSupport::of_model(&chosen))
     }
 
-    /// Loads the configuration: the named file, or the user's. Notices are discarded.
+    /// Loads the configuration: the named file, or the user's.
     ///
     /// # Errors
     /// When it cannot be used.
     pub fn load_config(&self, named: Option<&Path>) -> Result<Config, SessionError> {
-        Config::load(&self.environment, named, &crate::notice::NoticeSink::default())
+        Config::load(&self.environment, named, &self.notices)
     }
 
     /// Loads a task of a running session again, with another spec.

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sabir_agent::{
-    FrontEnd, MessageAuthor, Record, TaskEvent, TaskId, TaskStart, UserCommand, UserNotice, UserQuestion, UserReply,
+    CommandQueue, FrontEnd, MessageAuthor, Record, TaskEvent, TaskId, TaskStart, UserCommand, UserNotice, UserQuestion,
+    UserReply,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -46,7 +47,7 @@ struct OpenRequest {
 struct TaskInbox {
     task: TaskId,
     subtask: Option<Arc<SubtaskLabel>>,
-    sender: UnboundedSender<UserCommand>,
+    commands: CommandQueue,
 }
 
 /// The hub as one task sees it: the front end that the driver shows events to and asks.
@@ -54,7 +55,7 @@ pub(crate) struct HubFrontEnd {
     hub: EventHub,
     task: TaskId,
     subtask: Option<Arc<SubtaskLabel>>,
-    commands: Option<UnboundedReceiver<UserCommand>>,
+    commands: Option<CommandQueue>,
     /// How long an approval waits for its answer.
     answer_limit: Option<Duration>,
 }
@@ -173,17 +174,24 @@ impl EventHub {
         subtask: Option<SubtaskLabel>,
         answer_limit: Option<Duration>,
     ) -> HubFrontEnd {
-        let (sender, commands) = unbounded_channel();
+        let commands = self.open_inbox(task, subtask.clone());
         let subtask = subtask.map(Arc::new);
-        let mut state = self.lock();
-        if state.is_detached {
-            _ = sender.send(UserCommand::Disconnect);
+        if self.lock().is_detached {
+            commands.push(UserCommand::Disconnect);
         }
-        // A run that follows another of the same task takes its place.
-        state.inboxes.retain(|inbox| inbox.task != *task);
-        state.inboxes.push(TaskInbox { task: task.clone(), subtask: subtask.clone(), sender });
-        drop(state);
         HubFrontEnd { hub: self.clone(), task: task.clone(), subtask, commands: Some(commands), answer_limit }
+    }
+
+    /// The inbox of a task. It stays open between the runs of the session's own task, so that nothing said meanwhile is lost.
+    pub(crate) fn open_inbox(&self, task: &TaskId, subtask: Option<SubtaskLabel>) -> CommandQueue {
+        let mut state = self.lock();
+        if let Some(inbox) = state.inboxes.iter().find(|inbox| inbox.task == *task) {
+            return inbox.commands.clone();
+        }
+        let commands = CommandQueue::default();
+        let inbox = TaskInbox { task: task.clone(), subtask: subtask.map(Arc::new), commands: commands.clone() };
+        state.inboxes.push(inbox);
+        commands
     }
 
     /// Passes something on to a task at work.
@@ -191,14 +199,15 @@ impl EventHub {
         let state = self.lock();
         let inbox = state.inboxes.iter().find(|inbox| inbox.task == *task);
         let inbox = inbox.ok_or_else(|| Rejected::NoSuchTask(task.clone()))?;
-        inbox.sender.send(heard).map_err(|_| Rejected::NoSuchTask(task.clone()))
+        inbox.commands.push(heard);
+        Ok(())
     }
 
     /// Tells every task, and those that are still to come, that nobody can be asked.
     pub(crate) fn detach(&self) {
         let mut state = self.lock();
         state.is_detached = true;
-        state.inboxes.iter().for_each(|inbox| _ = inbox.sender.send(UserCommand::Disconnect));
+        state.inboxes.iter().for_each(|inbox| inbox.commands.push(UserCommand::Disconnect));
     }
 
     /// Answers an open question.
@@ -212,7 +221,7 @@ impl EventHub {
         };
         // Through the inbox, so that an answer and what is said after it count in their order.
         let inbox = state.inboxes.iter().find(|inbox| inbox.task == request.task).ok_or_else(unknown)?;
-        inbox.sender.send(UserCommand::Answer(call, reply)).map_err(|_| unknown())?;
+        inbox.commands.push(UserCommand::Answer(call, reply));
         let label = inbox.subtask.clone();
         state.close_request(&request.task, label, CloseReason::Answered);
         Ok(())
@@ -246,7 +255,10 @@ impl HubFrontEnd {
             match state.requests.iter_mut().find(|open| open.id == id) {
                 Some(open) => open.answer = Some(sender),
                 None => {
+                    // It was closed by what happened beside it, and is asked once more.
+                    let kind = SessionEventKind::Request { request: id.clone(), question: question.clone() };
                     state.requests.push(OpenRequest { id, question: question.clone(), answer: Some(sender) });
+                    state.publish(self.subtask.clone(), kind);
                 }
             }
         }
@@ -316,7 +328,7 @@ impl FrontEnd for HubFrontEnd {
         self.hub.publish(self.subtask.clone(), kind);
     }
 
-    fn commands(&mut self) -> Option<UnboundedReceiver<UserCommand>> {
+    fn commands(&mut self) -> Option<CommandQueue> {
         self.commands.take()
     }
 

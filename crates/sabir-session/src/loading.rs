@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sabir_agent::{UserMessage, 
-    CancelToken, Record, ReplayError, SubtaskLimits, SubtaskSpawner, Task, TaskId, TaskOrigin, TaskStart,
+use sabir_agent::{
+    CancelToken, Record, ReplayError, SubtaskLimits, SubtaskSpawner, Task, TaskId, TaskOrigin, TaskStart, UserMessage,
 };
 use sabir_call::{Image, Model};
 use sabir_journal::Journal;
@@ -269,7 +269,7 @@ fn replay_records(
         if has_message { Task::replay_for_message(records, settings) } else { Task::replay(records, settings) };
     replayed.map_err(|error| match error {
         ReplayError::Completed => SessionError::invalid(format!(
-            "{id}: the task is completed; say what to do next: `sabir resume {id} WORDS`"
+            "{id}: the task is completed; say what to do next: `sabir resume {id} WORDS` continues it, `sabir fork {id} WORDS` starts a new task from it"
         )),
         error => SessionError::invalid(format!("{id}: {error}")),
     })

@@ -12,13 +12,12 @@ use std::path::Path;
 use std::pin::Pin;
 
 use sabir_agent::{
-    FrontEnd, Record, RecordStore, RequestContext, StoreError, TaskEvent, TaskStart, TransientEvent, UserCommand,
-    UserNotice, UserQuestion, UserReply,
+    CommandQueue, FrontEnd, Record, RecordStore, RequestContext, StoreError, TaskEvent, TaskStart, TransientEvent,
+    UserCommand, UserNotice, UserQuestion, UserReply,
 };
 use sabir_call::{CallId, Dollars, TokenPrices};
 use sabir_model::{Cassette, CassettePlayer, CassetteRecorder, HttpModel, KeyFuture, KeyRefreshingModel, Secret};
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::error::SessionError;
 use crate::modes::RecordedMode;
@@ -197,7 +196,7 @@ impl FrontEnd for RecordingObserver<'_> {
         self.inner.notify(aside);
     }
 
-    fn commands(&mut self) -> Option<UnboundedReceiver<UserCommand>> {
+    fn commands(&mut self) -> Option<CommandQueue> {
         self.inner.commands()
     }
 

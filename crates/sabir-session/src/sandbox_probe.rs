@@ -8,9 +8,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use sabir_agent::{FrontEnd, Record, TaskEvent, TransientEvent, UserCommand, UserNotice, UserQuestion, UserReply};
+use sabir_agent::{
+    CommandQueue, FrontEnd, Record, TaskEvent, TransientEvent, UserCommand, UserNotice, UserQuestion, UserReply,
+};
 use sabir_workspace::{Sandbox, Workspace};
-use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::environment::Environment;
 use crate::notice::{NoticeSink, NoticeTopic};
@@ -48,6 +49,11 @@ impl<'a> SandboxProbe<'a> {
         Self { user, probe: probe.ok(), notices: notices.clone() }
     }
 
+    /// A front end whose notice was sent in an earlier run.
+    pub(crate) fn finished(user: &'a mut dyn FrontEnd, notices: &NoticeSink) -> Self {
+        Self { user, probe: None, notices: notices.clone() }
+    }
+
     /// Sends the notice, unless it was sent.
     pub(crate) fn finish(&mut self) {
         if let Some(text) = self.probe.take().and_then(|probe| probe.join().ok()) {
@@ -73,7 +79,7 @@ impl FrontEnd for SandboxProbe<'_> {
         self.user.notify(aside);
     }
 
-    fn commands(&mut self) -> Option<UnboundedReceiver<UserCommand>> {
+    fn commands(&mut self) -> Option<CommandQueue> {
         self.user.commands()
     }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{UserMessage, CancelToken, FrontEnd, Record, TaskDriver, TaskEvent, TaskId, TaskOutcome, UserCommand};
+use sabir_agent::{
+    CancelToken, FrontEnd, Record, TaskDriver, TaskEvent, TaskId, TaskOutcome, UserCommand, UserMessage,
+};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
@@ -88,9 +90,18 @@ impl Session {
         let control =
             Arc::new(SessionControl { cancel: loaded.setup.cancel.clone(), idle, state: std::sync::Mutex::default() });
         let task = loaded.opened.task.start_record().task.clone();
+        // Open before the task begins: what is said from now on is heard.
+        hub.open_inbox(&task, None);
         let modes = loaded.setup.modes.mode_names();
         let is_replay = matches!(loaded.recording, RecordingState::Replay(..));
-        let worker = SessionWorker { host, loaded, hub: hub.clone(), control: Arc::clone(&control), commands };
+        let worker = SessionWorker {
+            host,
+            loaded,
+            hub: hub.clone(),
+            control: Arc::clone(&control),
+            commands,
+            is_sandbox_known: false,
+        };
         let worker = tokio::spawn(worker.run());
         Self { task, modes, is_replay, hub: HubHandle(hub), control, worker: Some(worker) }
     }
@@ -195,21 +206,13 @@ impl SessionHandle {
                 if idle {
                     return self.control.send_idle(IdleCommand::End);
                 }
-                self.control.cancel.cancel();
-                Ok(())
+                self.hub.0.tell(&self.task, UserCommand::Cancel)
             }
             Command::Interrupt if idle => Ok(()),
-            Command::Interrupt => {
-                self.control.cancel.cancel();
-                Ok(())
-            }
             Command::Compact | Command::ContextUsage if idle => Err(Rejected::Invalid(
                 "nothing is under way; `sabir context` shows and compacts the context of a task".to_owned(),
             )),
-            command => {
-                drop(state);
-                self.submit_to(&self.task, command)
-            }
+            command => self.deliver(&self.task, command, &mut state),
         }
     }
 
@@ -233,13 +236,25 @@ impl SessionHandle {
     /// # Errors
     /// When no such task is at work, or the command cannot be for it.
     pub fn submit_to(&self, task: &TaskId, command: Command) -> Result<(), Rejected> {
-        let hub = &self.hub.0;
         let is_own = *task == self.task;
+        match command {
+            Command::Interrupt | Command::End if !is_own => self.hub.0.tell(task, UserCommand::Cancel),
+            Command::SetModel { .. } | Command::Undo { .. } if !is_own => {
+                Err(Rejected::Invalid("this is possible for the session's own task only".to_owned()))
+            }
+            command if is_own => self.submit(command),
+            command => self.deliver(task, command, &mut self.control.lock()),
+        }
+    }
+
+    /// Passes a command on to a task at work. The state is locked meanwhile, so that a run cannot end between the two.
+    fn deliver(&self, task: &TaskId, command: Command, state: &mut ControlState) -> Result<(), Rejected> {
+        let hub = &self.hub.0;
         match command {
             Command::Send { message, delivery } => hub.tell(task, heard(message, delivery)),
             Command::Answer { request, decision } => {
                 if decision == Decision::Leave && request.task == self.task {
-                    self.control.lock().closes = true;
+                    state.closes = true;
                 }
                 hub.answer(&request, decision.into())
             }
@@ -250,9 +265,8 @@ impl SessionHandle {
                 hub.detach();
                 Ok(())
             }
-            Command::Interrupt | Command::End if !is_own => hub.tell(task, UserCommand::Cancel),
-            command if is_own => self.submit(command),
-            _ => Err(Rejected::Invalid("this is possible for the session's own task only".to_owned())),
+            Command::Interrupt | Command::End => hub.tell(task, UserCommand::Cancel),
+            Command::SetModel { .. } | Command::Undo { .. } => Err(Rejected::Busy),
         }
     }
 }
@@ -283,6 +297,8 @@ struct SessionWorker {
     hub: EventHub,
     control: Arc<SessionControl>,
     commands: UnboundedReceiver<IdleCommand>,
+    /// Whether a run has told which sandbox is in force.
+    is_sandbox_known: bool,
 }
 
 impl SessionWorker {
@@ -329,13 +345,12 @@ impl SessionWorker {
         }
         let answer_limit = config.answer_limit().ok().flatten();
         let mut front_end = self.hub.front_end(&task_id, None, answer_limit);
-        let mut probe = SandboxProbe::start(
-            &mut front_end,
-            &setup.resources.sandbox,
-            &setup.workspace,
-            &config.environment,
-            &config.notices,
-        );
+        let mut probe = if std::mem::replace(&mut self.is_sandbox_known, true) {
+            SandboxProbe::finished(&mut front_end, &config.notices)
+        } else {
+            let sandbox = &setup.resources.sandbox;
+            SandboxProbe::start(&mut front_end, sandbox, &setup.workspace, &config.environment, &config.notices)
+        };
         let trail = opened.task.mode_history().clone();
         let mut store = ModeSwitcher {
             store: opened.store.as_mut(),
@@ -371,13 +386,18 @@ impl SessionWorker {
 
     /// Waits for the message that continues the task; false: the session is over.
     async fn wait_for_message(&mut self, end: &TaskEnd) -> bool {
+        if let Some(message) = self.take_unread_messages() {
+            let mut state = self.control.lock();
+            state.is_idle = false;
+            state.run += 1;
+            drop(state);
+            self.continue_with(message);
+            return true;
+        }
         while let Some(command) = self.commands.recv().await {
             match command {
                 IdleCommand::Continue(message) => {
-                    let UserMessage { text, images } = message;
-                    self.loaded.opened.task.prepare_next_run();
-                    self.loaded.words = Some(text);
-                    self.loaded.images = images;
+                    self.continue_with(message);
                     return true;
                 }
                 IdleCommand::SetMode(mode) => self.reload(|spec| spec.mode = Some(mode), end),
@@ -387,6 +407,31 @@ impl SessionWorker {
             }
         }
         false
+    }
+
+    fn continue_with(&mut self, message: UserMessage) {
+        self.loaded.opened.task.prepare_next_run();
+        self.loaded.words = Some(message.text);
+        self.loaded.images = message.images;
+    }
+
+    /// The messages that the run which ended had not taken, as one. Commands among them were about that run.
+    fn take_unread_messages(&self) -> Option<UserMessage> {
+        let inbox = self.hub.open_inbox(&self.loaded.opened.task.start_record().task, None);
+        let mut unread = UserMessage::default();
+        while let Some(command) = inbox.pop() {
+            let message = match command {
+                UserCommand::Message(text) | UserCommand::Steer(text) => UserMessage::from_text(text),
+                UserCommand::MessageWithImages { message, .. } => message,
+                _ => continue,
+            };
+            if !unread.text.is_empty() {
+                unread.text.push('\n');
+            }
+            unread.text.push_str(&message.text);
+            unread.images.extend(message.images);
+        }
+        (!unread.text.trim().is_empty()).then_some(unread)
     }
 
     /// Loads the task again with a changed spec.

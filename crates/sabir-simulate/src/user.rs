@@ -4,9 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use sabir_agent::{FrontEnd, TaskEvent, TransientEvent, UserCommand, UserQuestion, UserReply};
+use sabir_agent::{CommandQueue, FrontEnd, TaskEvent, TransientEvent, UserCommand, UserQuestion, UserReply};
 use sabir_call::CallId;
-use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::sleep;
 
 use crate::laws::Law;
@@ -31,7 +30,7 @@ impl Drop for QuestionGuard {
 }
 
 impl FrontEnd for SimulatedUser {
-    fn commands(&mut self) -> Option<UnboundedReceiver<UserCommand>> {
+    fn commands(&mut self) -> Option<CommandQueue> {
         self.scene.with_state(|state| {
             let speaks = state.plan.user.talks > 0 || state.plan.user.by_channel;
             speaks.then(|| state.open_channel())

@@ -2,9 +2,8 @@
 //!
 //! Each of the user's words is another, so that it is known again wherever it turns up.
 
-use sabir_agent::{UserCommand, UserReply};
+use sabir_agent::{CommandQueue, UserCommand, UserReply};
 use sabir_call::CallId;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::sabotage::Sabotage;
 use crate::simulation_state::SimulationState;
@@ -12,7 +11,7 @@ use crate::simulation_state::SimulationState;
 /// How the user is heard, and when they next say something.
 #[derive(Debug, Default)]
 pub(crate) struct UserScript {
-    sender: Option<UnboundedSender<UserCommand>>,
+    sender: Option<CommandQueue>,
     at: Option<u64>,
     /// Words so far.
     spoken: u32,
@@ -40,10 +39,10 @@ impl UserScript {
 
 impl SimulationState {
     /// The driver listens.
-    pub(crate) fn open_channel(&mut self) -> UnboundedReceiver<UserCommand> {
-        let (mouth, ears) = unbounded_channel();
-        self.user_script.sender = Some(mouth);
-        ears
+    pub(crate) fn open_channel(&mut self) -> CommandQueue {
+        let queue = CommandQueue::default();
+        self.user_script.sender = Some(queue.clone());
+        queue
     }
 
     /// In which happening something is said, from that one on.
@@ -137,8 +136,7 @@ impl SimulationState {
             (_, heard) => heard,
         };
         if let Some(mouth) = &self.user_script.sender {
-            // Nobody may be listening any more.
-            _ = mouth.send(heard);
+            mouth.push(heard);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::panic::PanicHookInfo;
 
 use sabir_call::redact;
 
-use crate::print;
+use crate::output::print;
 
 /// How many characters of what a panic says are told: enough to know it by, too few for a body.
 const MAX_PANIC_CHARS: usize = 200;

@@ -1,56 +1,23 @@
 //! The `sabir` binary: flags, configuration, wiring. The only reader of the environment and the only writer to the
 //! terminal.
 
-mod approval_preview;
-mod argument_preview;
-mod check_task;
-mod checkpoint_history;
 mod cli;
-mod context;
-mod control_input;
-mod cost_text;
+mod commands;
 mod crash;
-mod dialects;
-mod doctor;
-mod edit;
-mod event_lines;
-mod event_renderer;
 mod exit;
-mod explain;
-mod export;
-mod fork;
-mod front_end;
-mod gateway;
-mod help;
-mod import;
 mod interrupts;
-mod journal;
-mod lint;
-mod models;
-mod modes;
-mod output_filter;
-mod parse;
-mod policy;
-mod print;
-mod prompt;
-mod run;
-mod sandbox;
-mod sanitizer;
-mod stdin_reader;
-mod subtask_renderer;
+mod output;
 mod surroundings;
-mod tasks;
-mod terminal;
-mod timestamps;
-mod tour;
-mod trust;
-mod undo;
-mod wire;
 
 use std::process::ExitCode;
 
 use cli::{Cli, Command, PolicyCommand, WireCommand};
+use commands::{
+    check_task, checkpoint_history, context, dialects, doctor, edit, explain, export, fork, gateway, help, import,
+    journal, lint, models, modes, parse, policy, prompt, run, sandbox, tasks, tour, trust, undo, wire,
+};
 use exit::{CommandError, ExitStatus};
+use output::print;
 
 fn main() -> ExitCode {
     // Commands are run by a copy of this program that outlives it just long enough to leave no process behind. It must be

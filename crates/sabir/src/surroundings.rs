@@ -10,7 +10,7 @@ use sabir_session::{Environment, Host, Notice, NoticeSink};
 use tokio::runtime::Runtime;
 
 use crate::exit::CommandError;
-use crate::print;
+use crate::output::print;
 
 /// How many files a task has open at least. The runtime does not survive that it cannot open its own.
 const FILES: usize = 16;
@@ -18,7 +18,7 @@ const FILES: usize = 16;
 /// The host of all sessions of this process.
 pub(crate) fn host() -> &'static Host {
     static HOST: OnceLock<Host> = OnceLock::new();
-    HOST.get_or_init(|| Host::new(read_environment()))
+    HOST.get_or_init(|| Host::new(read_environment()).with_notices(notice_sink()))
 }
 
 /// What the process was started with.
@@ -41,7 +41,7 @@ fn read_environment() -> Environment {
 
 /// Loads the configuration: the named file, or the user's. Notices go to standard error.
 pub(crate) fn load_config(named: Option<&Path>) -> Result<Config, CommandError> {
-    Ok(Config::load(environment(), named, &notice_sink())?)
+    Ok(host().load_config(named)?)
 }
 
 /// A sink that prints notices to standard error.

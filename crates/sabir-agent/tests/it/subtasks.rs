@@ -8,13 +8,12 @@ use std::sync::{Arc, Mutex};
 
 use sabir_agent::control::{self, SubtaskRequest};
 use sabir_agent::{
-    CallArguments, CallPermit, CancelToken, CompletedSubtask, Interactivity, OpenTodos, Preconditions, ProgressSink,
-    Record, SubtaskEnd, Task, TaskEffect, TaskId, TaskInput, TaskOrigin, TaskOutcome, TaskSettings, Tool, ToolOutput,
-    ToolRegistry, ToolWork, UsageTotals, UserCommand,
+    CallArguments, CallPermit, CancelToken, CommandQueue, CompletedSubtask, Interactivity, OpenTodos, Preconditions,
+    ProgressSink, Record, SubtaskEnd, Task, TaskEffect, TaskId, TaskInput, TaskOrigin, TaskOutcome, TaskSettings, Tool,
+    ToolOutput, ToolRegistry, ToolWork, UsageTotals, UserCommand,
 };
 use sabir_call::{CallId, Message, ModelErrorKind, ToolResultStatus, ToolSet, ToolSpec, Usage};
 use sabir_policy::{Access, PolicyRules};
-use tokio::sync::mpsc::unbounded_channel;
 
 use crate::machine::{Machine, settings, start, tools};
 use house::{Entry, House, Say, block, results};
@@ -259,7 +258,7 @@ fn several_work_at_once_and_more_wait() {
                 assert_eq!(open.len(), (5 - at).min(3), "{open:?}");
                 assert!(open.iter().any(|prompt| prompt == gone), "in their order: {open:?}");
                 let ears = watched.ears.lock().unwrap();
-                ears.iter().find(|(prompt, _)| prompt == gone).unwrap().1.send(UserCommand::Cancel).unwrap();
+                ears.iter().find(|(prompt, _)| prompt == gone).unwrap().1.push(UserCommand::Cancel);
                 watched.open.lock().unwrap().retain(|prompt| prompt != gone);
             }
         };
@@ -480,12 +479,13 @@ fn words_at_any_moment_end_no_parent() {
     for entries in 1..whole.all().len() {
         let house = nested();
         let (outcome, message, task) = block(async {
-            let (mouth, ears) = unbounded_channel();
+            let mouth = CommandQueue::default();
+            let ears = mouth.clone();
             let steer = async {
                 while house.all().len() < entries {
                     tokio::task::yield_now().await;
                 }
-                _ = mouth.send(UserCommand::Steer("Mind the tests.".to_owned()));
+                mouth.push(UserCommand::Steer("Mind the tests.".to_owned()));
             };
             tokio::join!(house.spoken_to(ears), steer).0
         });
@@ -717,7 +717,7 @@ fn a_subtask_that_is_cancelled_alone_interrupts_its_call() {
                 tokio::task::yield_now().await;
             }
             for (_, ears) in house.ears.lock().unwrap().iter() {
-                ears.send(UserCommand::Cancel).unwrap();
+                ears.push(UserCommand::Cancel);
             }
         };
         tokio::join!(house.run(CancelToken::default()), stop).0
@@ -737,12 +737,13 @@ fn steering_gives_subtasks_up() {
     let told = Arc::default();
     let house = waiting(&told);
     let (outcome, message, task) = block(async {
-        let (mouth, ears) = unbounded_channel();
+        let mouth = CommandQueue::default();
+        let ears = mouth.clone();
         let steer = async {
             while house.asked.load(Ordering::SeqCst) < 5 {
                 tokio::task::yield_now().await;
             }
-            mouth.send(UserCommand::Steer("Another way.".to_owned())).unwrap();
+            mouth.push(UserCommand::Steer("Another way.".to_owned()));
         };
         tokio::join!(house.spoken_to(ears), steer).0
     });

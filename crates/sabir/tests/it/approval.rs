@@ -93,6 +93,9 @@ impl Seat {
         self.wait_for("is that right?");
         self.wait_for(": ");
         self.keys("y\n");
+        // The session stays open after a completion.
+        self.wait_for("> ");
+        self.keys("/quit\n");
         self.child.wait().unwrap().code()
     }
 }

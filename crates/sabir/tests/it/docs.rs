@@ -50,7 +50,8 @@ fn the_documents_tell_the_truth() {
     ];
     let commands: Vec<_> = names.iter().flat_map(|name| commands(&read(name))).collect();
     assert!(commands.len() >= 12, "{commands:?}");
-    std::fs::copy(format!("{root}/crates/sabir/src/tour.jsonl"), world.work.path().join("tour.jsonl")).unwrap();
+    std::fs::copy(format!("{root}/crates/sabir/src/commands/tour.jsonl"), world.work.path().join("tour.jsonl"))
+        .unwrap();
     let mut task = String::new();
     for line in commands {
         // The second one renews what a test of its own holds to the truth.

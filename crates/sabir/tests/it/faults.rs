@@ -322,7 +322,7 @@ fn cancel_at(at: usize, cassette: &Cassette, runtime: &tokio::runtime::Runtime) 
 #[test]
 fn a_task_can_be_cancelled_at_any_event() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let cassette = Cassette::parse(include_bytes!("../../src/tour.jsonl")).unwrap();
+    let cassette = Cassette::parse(include_bytes!("../../src/commands/tour.jsonl")).unwrap();
     let mut at = 0;
     while cancel_at(at, &cassette, &runtime) {
         at += 1;

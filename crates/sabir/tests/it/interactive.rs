@@ -48,6 +48,13 @@ impl Talk {
     fn say(&mut self, line: &str) {
         writeln!(self.typed, "{line}").unwrap();
     }
+
+    /// Leaves the session, which stays open after a completion, and returns the exit code.
+    fn leave(mut self) -> Option<i32> {
+        self.wait_for("> ");
+        self.say("/quit");
+        self.child.wait().unwrap().code()
+    }
 }
 
 #[test]
@@ -81,7 +88,7 @@ fn a_user_answers_approves_and_reviews() {
     talk.say("check it again");
     talk.wait_for("is that right?");
     talk.say("y");
-    assert_eq!(talk.child.wait().unwrap().code(), Some(0));
+    assert_eq!(talk.leave(), Some(0));
     assert_eq!((world.read("two").as_str(), world.work.path().join("one").exists()), ("2", false));
     let last = provider.received_requests().last().unwrap().body.to_string();
     for words in ["Go on, please.", "I said two", "check it again"] {
@@ -110,7 +117,7 @@ fn a_user_speaks_while_it_works() {
     talk.wait_for("given up for what the user says");
     talk.wait_for("is that right?");
     talk.say("y");
-    assert_eq!(talk.child.wait().unwrap().code(), Some(0));
+    assert_eq!(talk.leave(), Some(0));
     let last = provider.received_requests().last().unwrap().body.to_string();
     assert!(last.find("And a test.") < last.find("Shorter.") && !last.contains("On and on"), "{last}");
 }
@@ -138,7 +145,7 @@ fn a_user_switches_the_mode() {
     talk.say("y");
     talk.wait_for("is that right?");
     talk.say("y");
-    assert_eq!(talk.child.wait().unwrap().code(), Some(0));
+    assert_eq!(talk.leave(), Some(0));
     assert_eq!(crate::world::names(world.work.path()), ["b"]);
     let last = provider.received_requests().last().unwrap().body.to_string();
     let at = |words: &str| last.find(words).unwrap_or_else(|| panic!("{words}: {last}"));
@@ -173,7 +180,7 @@ fn a_question_outlives_a_switch() {
     talk.wait_for("The mode is now `debug`");
     talk.wait_for("is that right?");
     talk.say("y");
-    assert_eq!(talk.child.wait().unwrap().code(), Some(0));
+    assert_eq!(talk.leave(), Some(0));
     assert!(provider.received_requests()[1].body.to_string().contains("8080"));
 }
 
@@ -225,7 +232,7 @@ fn a_user_compacts_and_sees_what_fills_the_context() {
     talk.wait_for("about ");
     talk.wait_for("is that right?");
     talk.say("y");
-    assert_eq!(talk.child.wait().unwrap().code(), Some(0));
+    assert_eq!(talk.leave(), Some(0));
     let bodies: Vec<_> = provider.received_requests().iter().map(|request| request.body.to_string()).collect();
     let compacted = bodies.iter().position(|body| body.contains("You summarise the work")).unwrap();
     assert!(bodies[compacted + 1].contains(summary) && bodies[compacted + 1].contains("And now?"));
@@ -268,7 +275,7 @@ fn a_user_compacts_while_the_model_works() {
     talk.wait_for("the context was compacted from about ");
     talk.wait_for("is that right?");
     talk.say("y");
-    assert_eq!(talk.child.wait().unwrap().code(), Some(0));
+    assert_eq!(talk.leave(), Some(0));
     assert_eq!(world.read("d.txt"), "d");
 }
 
@@ -296,7 +303,7 @@ fn a_user_shows_pictures() {
     talk.say("Finish.");
     talk.wait_for("is that right?");
     talk.say("y");
-    assert_eq!(talk.child.wait().unwrap().code(), Some(0));
+    assert_eq!(talk.leave(), Some(0));
     let shown = |at: usize| provider.received_requests()[at].body.to_string().matches(gif).count();
     assert_eq!([shown(0), shown(1), shown(2), shown(3)], [0, 1, 2, 2]);
     let said = provider.received_requests()[1].body["messages"].as_array().unwrap().last().unwrap().to_string();

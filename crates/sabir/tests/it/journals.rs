@@ -170,7 +170,7 @@ fn a_task_is_resumed_after_any_end_but_completion() {
         assert_eq!(after[..before.len()], before, "{outcome}: what was kept stays as it is");
         assert_eq!(after.last().unwrap()["outcome"], "completed");
         let again = world.sabir_with(&provider).args(["resume", "--output", "text", &id]).output().unwrap();
-        refused(&again, &["the task is completed", &format!("`sabir fork {id} WORDS` goes on from it")]);
+        refused(&again, &["the task is completed", &format!("`sabir resume {id} WORDS` continues it")]);
         assert_eq!(records(&world, &id), after, "a refusal writes nothing");
         refused(
             &world.sabir_with(&provider).args(["resume", "--output", "text"]).output().unwrap(),

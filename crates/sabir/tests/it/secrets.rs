@@ -351,6 +351,10 @@ fn talk(world: &World, provider: &ScriptedProvider) -> Output {
         if has(&shown[before..], "allow it?") || has(&shown[before..], "is that right?") {
             writeln!(typed, "y").unwrap();
         }
+        // The session stays open after the completion.
+        if has(&shown, "is that right?") {
+            writeln!(typed, "/quit").unwrap();
+        }
     }
     let status = child.wait().unwrap();
     Output { status, stdout: Vec::new(), stderr: shown.into_inner().unwrap() }

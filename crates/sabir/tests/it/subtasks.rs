@@ -575,6 +575,8 @@ fn a_user_answers_for_one_subtask_after_the_other() {
     }
     wait_until("the task is not reviewed", || count("is that right?") == 1);
     writeln!(typed, "y").unwrap();
+    // The session stays open after the completion; the end of the input ends it.
+    drop(typed);
     let ended = child.wait().unwrap();
     let text = shown.lock().unwrap().clone();
     assert_eq!(ended.code(), Some(0), "{text}");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::world::{WAYS, World, code, stderr, stdout};
 
 /// The file that the binary holds.
-const CASSETTE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tour.jsonl");
+const CASSETTE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/commands/tour.jsonl");
 
 const TASK: &str = "greet.sh should greet everybody it is given, not only the first. Mend it and show that it works.";
 

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 
 use sabir_agent::control::SubtaskRequest;
 use sabir_agent::{
-    CallArguments, CallPermit, CancelToken, CompletedSubtask, FrontEnd, Interactivity, NewTaskTool, ProgressSink,
-    Record, RecordStore, StoreError, SubtaskHandle, SubtaskRun, SubtaskSpawner, Task, TaskDriver, TaskEvent, TaskId,
-    TaskLimits, TaskOrigin, TaskOutcome, TaskSettings, TaskStart, Tool, ToolOutput, ToolRegistry, ToolWork,
-    UserCommand, UserQuestion, UserReply,
+    CallArguments, CallPermit, CancelToken, CommandQueue, CompletedSubtask, FrontEnd, Interactivity, NewTaskTool,
+    ProgressSink, Record, RecordStore, StoreError, SubtaskHandle, SubtaskRun, SubtaskSpawner, Task, TaskDriver,
+    TaskEvent, TaskId, TaskLimits, TaskOrigin, TaskOutcome, TaskSettings, TaskStart, Tool, ToolOutput, ToolRegistry,
+    ToolWork, UserCommand, UserQuestion, UserReply,
 };
 use sabir_call::dialect::DialectSelection;
 use sabir_call::{
@@ -19,7 +19,6 @@ use sabir_call::{
 };
 use sabir_policy::Access;
 use serde_json::json;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::machine::{settings, start};
 
@@ -45,7 +44,7 @@ pub(super) enum Entry {
 }
 
 /// A way to speak to the subtask of that prompt.
-pub(super) type Mouth = (String, UnboundedSender<UserCommand>);
+pub(super) type Mouth = (String, CommandQueue);
 
 /// What everybody in the house shares.
 #[derive(Clone)]
@@ -71,7 +70,7 @@ struct Journal(House, TaskId);
 
 struct Scripted(House, String);
 
-struct Watcher(Option<UnboundedReceiver<UserCommand>>);
+struct Watcher(Option<CommandQueue>);
 
 /// Does something that can be seen.
 struct Touch(House, TaskId);
@@ -159,7 +158,7 @@ impl House {
     }
 
     /// As [`run`](Self::run), with somebody who can speak to the root.
-    pub(super) async fn spoken_to(&self, ears: UnboundedReceiver<UserCommand>) -> (TaskOutcome, String, Task) {
+    pub(super) async fn spoken_to(&self, ears: CommandQueue) -> (TaskOutcome, String, Task) {
         self.hear(CancelToken::default(), Watcher(Some(ears))).await
     }
 
@@ -199,7 +198,8 @@ impl SubtaskSpawner for Parent {
             true => Some(Task::new(start, settings)).map(|(task, first)| (task, Some(first))).unwrap(),
             false => (Task::replay(kept, settings).unwrap(), None),
         };
-        let (mouth, ears) = unbounded_channel();
+        let mouth = CommandQueue::default();
+        let ears = mouth.clone();
         house.ears.lock().unwrap().push((prompt.clone(), mouth));
         Ok(SubtaskHandle::Working(Box::new(SubtaskRun {
             store: Box::new(Journal(house.clone(), task.start_record().task.clone())),
@@ -249,7 +249,7 @@ impl Model for Scripted {
 impl FrontEnd for Watcher {
     fn on_event(&mut self, _: TaskEvent<'_>) {}
 
-    fn commands(&mut self) -> Option<UnboundedReceiver<UserCommand>> {
+    fn commands(&mut self) -> Option<CommandQueue> {
         self.0.take()
     }
 

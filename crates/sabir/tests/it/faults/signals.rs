@@ -332,5 +332,7 @@ fn a_window_may_change_all_the_time() {
     let mut keys = ours;
     std::thread::sleep(Duration::from_millis(400));
     keys.write_all(b"y\n").unwrap();
+    // The session stays open after the completion, and what is typed next waits for its prompt.
+    keys.write_all(b"/quit\n").unwrap();
     assert_eq!(end_of(&mut child), Some(0), "{seen}");
 }

@@ -1,0 +1,162 @@
+//! A history of Claude Code: a file with one JSON object a line.
+//!
+//! # Supported
+//! Lines of type `user` and `assistant`, whose `message` is one of the Anthropic API. An answer comes in several lines, one for each of
+//! its blocks, with one `message.id`. Lines are taken in the order of the file.
+//!
+//! # Unsupported
+//! Subagents (`isSidechain`), and which of several branches was the last: all of them stand one after the other. Lines of other types
+//! are counted.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use sabir_agent::MessageAuthor;
+use sabir_call::{ToolProtocol, Usage};
+use serde_json::Value;
+
+use crate::exit::CommandError;
+use crate::output::timestamps;
+
+use super::blocks::{ContentBlock, parse_blocks};
+use super::record_builder::{ImportNotes, RecordBuilder, short_name};
+use super::{ImportedHistory, read_text_lossy, string_field, written_at};
+
+/// What is found while the lines are read.
+struct TranscriptReader {
+    builder: RecordBuilder,
+    /// The answer whose lines are coming.
+    answer: Option<PendingAnswer>,
+    seen: HashSet<String>,
+    prompt: Option<String>,
+    model: Option<String>,
+    workspace: Option<String>,
+    at: Option<u64>,
+}
+
+struct PendingAnswer {
+    id: String,
+    blocks: Vec<ContentBlock>,
+    usage: Usage,
+}
+
+/// Reads a file.
+pub(super) fn read_transcript(path: &Path) -> Result<ImportedHistory, CommandError> {
+    let mut notes = ImportNotes::default();
+    let text = read_text_lossy(path, &mut notes)?;
+    let mut reading = TranscriptReader {
+        builder: RecordBuilder::new(false, 0, notes),
+        answer: None,
+        seen: HashSet::new(),
+        prompt: None,
+        model: None,
+        workspace: None,
+        at: None,
+    };
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        match serde_json::from_str::<Value>(line) {
+            Ok(line) => reading.take_line(&line),
+            Err(_) => reading.builder.notes.add_count("lines that are no JSON, which are left out", 1),
+        }
+    }
+    reading.flush_answer();
+    let TranscriptReader { builder: mut scribe, prompt, model, workspace, at, .. } = reading;
+    let at = at.unwrap_or_else(|| written_at(path, &mut scribe.notes));
+    let prompt = prompt.ok_or_else(|| {
+        CommandError::usage(format!("{} holds no words of a user: it is no history of Claude Code", path.display()))
+    })?;
+    Ok(ImportedHistory {
+        program: "claude_code",
+        source: path.to_owned(),
+        prompt,
+        workspace: workspace.unwrap_or_default(),
+        model: model.unwrap_or_else(|| "unknown".to_owned()),
+        protocol: ToolProtocol::Native,
+        at,
+        builder: scribe,
+    })
+}
+
+impl TranscriptReader {
+    fn take_line(&mut self, line: &Value) {
+        let kind = string_field(line, "type").unwrap_or("none");
+        let Some(message) = line.get("message").filter(|_| matches!(kind, "user" | "assistant")) else {
+            let note = format!("lines of type `{}`, which are not taken over", short_name(kind));
+            return self.builder.notes.add_count(&note, 1);
+        };
+        if is_true(line, "isSidechain") {
+            return self.builder.notes.add_count("lines of subagents, which are not taken over", 1);
+        }
+        if string_field(line, "uuid").is_some_and(|id| !self.seen.insert(id.to_owned())) {
+            return self.builder.notes.add_count("lines that are there twice, and taken over once", 1);
+        }
+        let at = string_field(line, "timestamp").and_then(timestamps::parse_timestamp);
+        self.at = self.at.or(at);
+        self.workspace = self.workspace.take().or_else(|| string_field(line, "cwd").map(str::to_owned));
+        let content = parse_blocks(message.get("content").unwrap_or(&Value::Null), &mut self.builder.notes);
+        if kind == "assistant" {
+            self.take_assistant(message, content);
+            self.builder.set_time(at);
+        } else {
+            self.flush_answer();
+            self.builder.set_time(at);
+            self.take_user(line, content);
+        }
+    }
+
+    fn take_assistant(&mut self, message: &Value, content: Vec<ContentBlock>) {
+        let id = string_field(message, "id").unwrap_or_default();
+        let usage = message.get("usage").map(parse_usage).unwrap_or_default();
+        // Words of the program's own have this model.
+        let model = string_field(message, "model").filter(|model| *model != "<synthetic>");
+        self.model = self.model.take().or(model.map(str::to_owned));
+        match &mut self.answer {
+            Some(answer) if !id.is_empty() && answer.id == id => {
+                answer.blocks.extend(content);
+                answer.usage = usage;
+            }
+            _ => {
+                self.flush_answer();
+                // The rest of an answer that was broken up by a result counts its tokens once.
+                let usage = if self.seen.insert(format!("message {id}")) { usage } else { Usage::default() };
+                self.answer = Some(PendingAnswer { id: id.to_owned(), blocks: content, usage });
+            }
+        }
+    }
+
+    fn take_user(&mut self, line: &Value, mut content: Vec<ContentBlock>) {
+        let by_program = is_true(line, "isMeta") || is_true(line, "isCompactSummary");
+        if self.prompt.is_none() && !by_program {
+            let words = |block: &ContentBlock| matches!(block, ContentBlock::Text(text) if !text.trim().is_empty());
+            let at = content.iter().position(words);
+            if let Some(ContentBlock::Text(text)) = at.map(|at| content.remove(at)) {
+                self.prompt = Some(text);
+            }
+        }
+        self.builder.add_user(content, if by_program { MessageAuthor::Sabir } else { MessageAuthor::User });
+    }
+
+    /// The answer is whole: another message comes.
+    fn flush_answer(&mut self) {
+        if let Some(answer) = self.answer.take() {
+            self.builder.add_answer(answer.blocks, answer.usage);
+        }
+    }
+}
+
+fn is_true(line: &Value, name: &str) -> bool {
+    line.get(name).and_then(Value::as_bool).unwrap_or(false)
+}
+
+fn parse_usage(told: &Value) -> Usage {
+    let count = |name: &str| told.get(name).and_then(Value::as_u64);
+    let (read, written) = (count("cache_read_input_tokens"), count("cache_creation_input_tokens"));
+    let all = |input: u64| input.saturating_add(read.unwrap_or(0)).saturating_add(written.unwrap_or(0));
+    Usage {
+        input: count("input_tokens").map(all),
+        output: count("output_tokens"),
+        cache_read: read,
+        cache_write: written,
+        reasoning: None,
+    }
+}

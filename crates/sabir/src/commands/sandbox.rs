@@ -1,0 +1,80 @@
+//! `sandbox`: a command of the user's in the sandbox that a task's commands get, to try it; and which sandbox that is.
+
+use std::io::{IsTerminal, stderr, stdout};
+use std::path::Path;
+
+use sabir_session::RuleSpec;
+use sabir_session::sandbox::with_secrets;
+use sabir_workspace::{CommandExit, NetworkAccess, OutputStream, Sandbox, ShellCommand, StopFlag, Workspace};
+
+use crate::cli::SandboxArguments;
+use crate::exit::{CommandError, ExitStatus};
+use crate::output::print;
+use crate::surroundings;
+use sabir_session::modes;
+
+/// `sabir sandbox`.
+pub(crate) fn run_sandbox(arguments: &SandboxArguments) -> Result<ExitStatus, CommandError> {
+    let level = arguments.level.parse().map_err(CommandError::usage)?;
+    let network = if arguments.network { NetworkAccess::Allowed } else { NetworkAccess::Denied };
+    let folder = arguments.folder.as_deref().unwrap_or(Path::new("."));
+    let workspace = Workspace::open(folder).map_err(|error| CommandError::usage(error.to_string()))?;
+    let config = surroundings::load_config(None)?;
+    let rules = config.rules(&RuleSpec::default(), workspace.root())?;
+    let workspace = workspace.with_bounds(modes::bounds_of(&rules, &config)?);
+    let hidden =
+        workspace.list_hidden_paths(&StopFlag::default()).map_err(|error| CommandError::usage(error.to_string()))?;
+    let sandbox = with_secrets(Sandbox::new(level), surroundings::environment())
+        .with_network(network)
+        .allow_write(arguments.write.iter().cloned())
+        .hide_paths(hidden);
+    if arguments.profile.is_some() {
+        print::write_stdout(
+            &sandbox.seatbelt_profile(&workspace).map_err(|error| CommandError::usage(error.to_string()))?,
+        );
+        return Ok(ExitStatus::Completed);
+    }
+    let command = ShellCommand::new(command_line(&arguments.words), surroundings::environment().helper_program.clone())
+        .env(surroundings::environment().command_variables())
+        .captured_bytes(8 << 10, 8 << 10)
+        .sandbox(sandbox);
+    let plain = [stdout().is_terminal(), stderr().is_terminal()];
+    let running = command.run(&workspace, |stream, bytes| match (stream, plain) {
+        (OutputStream::Stdout, [true, _]) => {
+            print::write_stdout(&print::sanitize_text(&String::from_utf8_lossy(bytes)))
+        }
+        (OutputStream::Stdout, _) => print::write_stdout_bytes(bytes),
+        (OutputStream::Stderr, [_, true]) => {
+            print::write_stderr(&print::sanitize_text(&String::from_utf8_lossy(bytes)))
+        }
+        (OutputStream::Stderr, _) => print::write_stderr_bytes(bytes),
+    });
+    let outcome = surroundings::runtime()?.block_on(running).map_err(|error| CommandError::usage(error.to_string()))?;
+    match &outcome.sandbox {
+        Some(confined) => {
+            print::write_stderr(&format!("sabir: the sandbox was {confined}\n"));
+            if let Some(note) = &confined.note {
+                let words = &note.message;
+                print::write_stderr(&print::sanitize_text(&format!("sabir: {words}\n")));
+            }
+        }
+        None => print::write_stderr("sabir: there was no sandbox\n"),
+    }
+    match outcome.end {
+        CommandExit::Exited(code) => Ok(ExitStatus::Passed(u8::try_from(code).unwrap_or(u8::MAX))),
+        // As shells say it.
+        CommandExit::Signaled(signal) => Ok(ExitStatus::Passed(u8::try_from(128 + signal).unwrap_or(u8::MAX))),
+        _ => Err(CommandError::internal("the command was lost: its supervisor was killed")),
+    }
+}
+
+/// One word is a line for the shell, several are a program and its arguments.
+fn command_line(words: &[String]) -> String {
+    match words {
+        [line] => line.clone(),
+        words => {
+            let quoted: Vec<_> = words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
+            format!("exec {}", quoted.join(" "))
+        }
+    }
+}

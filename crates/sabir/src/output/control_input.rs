@@ -1,0 +1,437 @@
+//! Control lines: a program says on standard input what a user would say at a terminal (`--control`).
+//!
+//! All lines go to their task through one channel, so that they count in their order: an approval before the end of the input is an
+//! approval. A line is held against the questions that stand on standard output at the moment in which it is read. What does not
+//! fit (another call, a second answer, no JSON) is told on standard error and changes nothing.
+//!
+//! Subtasks have a seat of their own. A line that names no task is for the one that was begun, but an answer finds the question
+//! about its call, whoever asked; where two tasks have calls of one name, the line has to say which is meant.
+
+use std::io::{self, BufRead, Read};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sabir_agent::{Record, TaskId, UserQuestion};
+use sabir_call::{CallId, Image};
+use sabir_session::modes;
+use sabir_session::pictures::{ImageInput, ImageSupport};
+use sabir_session::{
+    Command, Decision, Delivery, RequestId, SessionEvent, SessionEventKind, SessionHandle, UserMessage,
+};
+use serde::Deserialize;
+
+use crate::exit::{CommandError, ExitStatus};
+use crate::output::print;
+use crate::output::stdin_reader::LineContext;
+
+/// The longest line; one that is longer is left out.
+const MAX_LINE: u64 = 16 << 20;
+
+/// A line, as a program writes it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+enum ControlLine {
+    /// Words for the model.
+    Message {
+        #[serde(default)]
+        text: String,
+        /// Pictures that go with them.
+        #[serde(default)]
+        images: Vec<ImageInput>,
+        /// Whether they give up what the model is doing.
+        #[serde(default)]
+        steer: bool,
+        task: Option<TaskId>,
+    },
+    /// Another mode.
+    Mode { mode: String },
+    /// The task is to end.
+    Cancel { task: Option<TaskId> },
+    /// That call may run.
+    Approve { call: CallId, task: Option<TaskId> },
+    /// It may not.
+    Deny {
+        call: CallId,
+        #[serde(default)]
+        reason: String,
+        task: Option<TaskId>,
+    },
+    /// What the model wanted to know.
+    Answer { call: CallId, text: String, task: Option<TaskId> },
+}
+
+/// Where the lines of a family are handed out. Clones are the same one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ControlInput(Arc<Mutex<InboxRegistry>>);
+
+/// Who hears lines: the task that was begun first, then subtasks.
+#[derive(Debug, Default)]
+struct InboxRegistry {
+    entries: Vec<TaskEntry>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct TaskEntry {
+    task: TaskId,
+    /// The question that stands.
+    open_question: Option<OpenQuestion>,
+}
+
+/// A question that has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct OpenQuestion {
+    call: CallId,
+    /// Whether it is about an approval.
+    approval: bool,
+}
+
+/// Standard input, and how many lines of it were read.
+#[derive(Debug, Default)]
+pub(crate) struct ControlReader {
+    count: usize,
+}
+
+/// Reads the first message, which says what is to be done. What comes before it can mean nothing yet.
+pub(crate) fn first_message(lines: &mut ControlReader, sight: &ImageSupport) -> Result<UserMessage, CommandError> {
+    while let Some(line) = lines.next_line() {
+        match line {
+            ControlLine::Message { task: Some(_), .. } | ControlLine::Cancel { task: Some(_) } => {
+                lines.report_refusal(NO_TASK)
+            }
+            ControlLine::Message { text, images, .. } if !text.trim().is_empty() => match decode_images(&images, sight)
+            {
+                Ok(images) => return Ok(UserMessage { text, images }),
+                Err(why) => lines.report_refusal(&why),
+            },
+            ControlLine::Message { .. } => lines.report_refusal("the message says nothing"),
+            ControlLine::Cancel { task: None } => {
+                return Err(CommandError {
+                    message: "cancelled before there was a task".to_owned(),
+                    exit: ExitStatus::Interrupted,
+                });
+            }
+            ControlLine::Mode { .. } => {
+                lines.report_refusal("there is no task yet; --mode says in which mode it begins")
+            }
+            ControlLine::Approve { .. } | ControlLine::Deny { .. } | ControlLine::Answer { .. } => {
+                lines.report_refusal(NO_QUESTION)
+            }
+        }
+    }
+    Err(CommandError::usage("standard input ended before a message said what to do"))
+}
+
+const NO_QUESTION: &str = "no question about that call is open";
+
+const NO_TASK: &str = "no such task is at work";
+
+impl ControlInput {
+    /// Reads control lines in a thread of their own, until the input or the process ends, and submits what they say to the session.
+    pub(crate) fn spawn_reader(&self, lines: ControlReader, known: LineContext, session: SessionHandle) {
+        self.lock_registry().entries.push(TaskEntry { task: session.task().clone(), open_question: None });
+        let controls = self.clone();
+        std::thread::spawn(move || controls.read_lines(lines, &known, &session));
+    }
+
+    fn lock_registry(&self) -> MutexGuard<'_, InboxRegistry> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_lines(&self, mut lines: ControlReader, known: &LineContext, session: &SessionHandle) {
+        while let Some(mut line) = lines.next_line() {
+            if let ControlLine::Mode { mode } = &mut line {
+                match modes::resolve_mode_name(mode, &known.modes) {
+                    Ok(name) => *mode = name,
+                    Err(why) => {
+                        lines.report_refusal(&why);
+                        continue;
+                    }
+                }
+            }
+            // Locked while it is submitted: a question that is printed meanwhile is not what the line answers.
+            let mut seats = self.lock_registry();
+            let submitted = seats.dispatch_line(line, known).map(|(task, command)| session.submit_to(&task, command));
+            match submitted {
+                // Nobody listens once the task is over.
+                Ok(_) => {}
+                Err(why) => lines.report_refusal(&why),
+            }
+        }
+        _ = session.submit(Command::Detach);
+    }
+
+    /// Notes which tasks are at work, and what they ask. Must be called before the event can be seen.
+    pub(crate) fn note_event(&self, event: &SessionEvent) {
+        let mut seats = self.lock_registry();
+        if let Some(label) = &event.subtask
+            && !seats.entries.iter().any(|party| party.task == label.task)
+        {
+            seats.entries.push(TaskEntry { task: label.task.clone(), open_question: None });
+        }
+        match &event.kind {
+            SessionEventKind::Request { request, question } => {
+                let approval = matches!(question, UserQuestion::Approval { .. });
+                let call = request.call.clone();
+                if let Some(party) = seats.party(&request.task) {
+                    party.open_question = call.map(|call| OpenQuestion { call, approval });
+                }
+            }
+            SessionEventKind::RequestClosed { request, .. } => {
+                if let Some(party) = seats.party(&request.task) {
+                    party.open_question.take_if(|open| Some(&open.call) == request.call.as_ref());
+                }
+            }
+            SessionEventKind::Record(record) if matches!(**record, Record::Ended { .. }) => {
+                if let Some(label) = &event.subtask {
+                    seats.entries.retain(|party| party.task != label.task);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl ControlReader {
+    /// The next line that can be understood; `None`: the input is over.
+    fn next_line(&mut self) -> Option<ControlLine> {
+        loop {
+            let mut bytes = Vec::new();
+            let mut input = io::stdin().lock();
+            // What cannot be read any more has ended.
+            let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes).unwrap_or(0);
+            if read == 0 {
+                return None;
+            }
+            self.count = self.count.saturating_add(1);
+            if !bytes.ends_with(b"\n") && u64::try_from(read).is_ok_and(|read| read >= MAX_LINE) {
+                drop(bytes);
+                skip_line(&mut input);
+                self.report_refusal("it is longer than 16 MiB");
+                continue;
+            }
+            if bytes.trim_ascii().is_empty() {
+                continue;
+            }
+            match serde_json::from_slice(&bytes) {
+                Ok(line) => return Some(line),
+                Err(error) => self.report_refusal(&error.to_string()),
+            }
+        }
+    }
+
+    fn report_refusal(&self, why: &str) {
+        print::write_stderr(&print::sanitize_text(&format!(
+            "sabir: control line {}: {why}; it changes nothing\n",
+            self.count
+        )));
+    }
+}
+
+fn skip_line(input: &mut impl BufRead) {
+    loop {
+        let (count, over) = match input.fill_buf() {
+            Ok(buffer) => match buffer.iter().position(|byte| *byte == b'\n') {
+                Some(at) => (at + 1, true),
+                None => (buffer.len(), buffer.is_empty()),
+            },
+            Err(_) => return,
+        };
+        input.consume(count);
+        if over {
+            return;
+        }
+    }
+}
+
+/// The pictures of a line.
+fn decode_images(given: &[ImageInput], sight: &ImageSupport) -> Result<Vec<Image>, String> {
+    sight.check_images(given.iter().map(ImageInput::decode_image).collect::<Result<_, _>>()?)
+}
+
+impl InboxRegistry {
+    /// The task that a line is for, and what it says.
+    fn dispatch_line(&mut self, line: ControlLine, known: &LineContext) -> Result<(TaskId, Command), String> {
+        let party = self.find_entry(&line).map_err(str::to_owned)?;
+        let command = command(line, known, &party.task, &mut party.open_question)?;
+        Ok((party.task.clone(), command))
+    }
+
+    fn party(&mut self, task: &TaskId) -> Option<&mut TaskEntry> {
+        self.entries.iter_mut().find(|party| party.task == *task)
+    }
+
+    /// Whom a line is for.
+    fn find_entry(&mut self, line: &ControlLine) -> Result<&mut TaskEntry, &'static str> {
+        let (call, task) = match line {
+            ControlLine::Message { task, .. } | ControlLine::Cancel { task } => (None, task),
+            ControlLine::Mode { .. } => (None, &None),
+            ControlLine::Approve { call, task }
+            | ControlLine::Deny { call, task, .. }
+            | ControlLine::Answer { call, task, .. } => (Some(call), task),
+        };
+        if let Some(task) = task {
+            return self.entries.iter_mut().find(|party| party.task == *task).ok_or(NO_TASK);
+        }
+        let Some(call) = call else { return self.entries.first_mut().ok_or(NO_TASK) };
+        let about = |party: &&mut TaskEntry| party.open_question.as_ref().is_some_and(|open| open.call == *call);
+        let mut asking = self.entries.iter_mut().filter(about);
+        match (asking.next(), asking.next()) {
+            (Some(party), None) => Ok(party),
+            (None, _) => Err(NO_QUESTION),
+            (Some(_), Some(_)) => Err("several tasks ask about a call of that name: say which with `task`"),
+        }
+    }
+}
+
+/// What a line means to a task while that question is open.
+fn command(
+    line: ControlLine,
+    known: &LineContext,
+    task: &TaskId,
+    open: &mut Option<OpenQuestion>,
+) -> Result<Command, String> {
+    let approval = |call: &CallId| open.as_ref().filter(|open| open.call == *call).map(|open| open.approval);
+    let (call, decision) = match line {
+        ControlLine::Message { text, images, steer, .. } => {
+            let message = UserMessage { text, images: decode_images(&images, &known.image_support)? };
+            if message.text.trim().is_empty() && message.images.is_empty() {
+                return Err("the message says nothing".to_owned());
+            }
+            // It takes the question back.
+            open.take_if(|_| steer);
+            let delivery = if steer { Delivery::Interrupt } else { Delivery::Queue };
+            return Ok(Command::Send { message, delivery });
+        }
+        ControlLine::Mode { mode } => {
+            // What is asked about is judged anew, and asked once more if it has to be: nothing is approved before that.
+            open.take_if(|open| open.approval);
+            return Ok(Command::SetMode { mode });
+        }
+        ControlLine::Cancel { .. } => {
+            *open = None;
+            return Ok(Command::End);
+        }
+        ControlLine::Approve { call, .. } => match approval(&call) {
+            Some(true) => (call, Decision::Allow),
+            Some(false) => return Err("the question is one for words: it takes `answer`".to_owned()),
+            None => return Err(NO_QUESTION.to_owned()),
+        },
+        ControlLine::Deny { call, reason, .. } => match approval(&call) {
+            Some(_) => (call, Decision::Deny { reason }),
+            None => return Err(NO_QUESTION.to_owned()),
+        },
+        ControlLine::Answer { call, text, .. } => match approval(&call) {
+            Some(false) => (call, Decision::Text { text }),
+            Some(true) => return Err("words approve nothing: the question takes `approve` or `deny`".to_owned()),
+            None => return Err(NO_QUESTION.to_owned()),
+        },
+    };
+    *open = None;
+    let request = RequestId { task: task.clone(), call: Some(call) };
+    Ok(Command::Answer { request, decision })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known() -> LineContext {
+        LineContext { modes: Vec::new(), image_support: ImageSupport::Supported }
+    }
+
+    #[test]
+    fn lines_count_for_the_open_question_alone() {
+        let asked = |approval| Some(OpenQuestion { call: CallId::new("c1"), approval });
+        let task = TaskId::new("t");
+        let check = |line: &str, question: Option<OpenQuestion>, expected: Result<Command, &str>, stays: bool| {
+            let mut open = question;
+            let line = serde_json::from_str(line).unwrap();
+            assert_eq!(command(line, &known(), &task, &mut open), expected.map_err(str::to_owned));
+            assert_eq!(open.is_some(), stays);
+        };
+        let replied = |decision| {
+            let request = RequestId { task: task.clone(), call: Some(CallId::new("c1")) };
+            Ok(Command::Answer { request, decision })
+        };
+        let send = |text: &str, delivery| Ok(Command::Send { message: UserMessage::from_text(text), delivery });
+        let words = |text: &str| text.to_owned();
+        check(r#"{"kind":"approve","call":"c1"}"#, asked(true), replied(Decision::Allow), false);
+        check(r#"{"kind":"approve","call":"c2"}"#, asked(true), Err(NO_QUESTION), true);
+        check(r#"{"kind":"approve","call":"c1"}"#, None, Err(NO_QUESTION), false);
+        check(
+            r#"{"kind":"deny","call":"c1","reason":"no"}"#,
+            asked(true),
+            replied(Decision::Deny { reason: words("no") }),
+            false,
+        );
+        check(r#"{"kind":"deny","call":"c1"}"#, asked(false), replied(Decision::Deny { reason: words("") }), false);
+        check(
+            r#"{"kind":"answer","call":"c1","text":"8080"}"#,
+            asked(false),
+            replied(Decision::Text { text: words("8080") }),
+            false,
+        );
+        let no_words = "words approve nothing: the question takes `approve` or `deny`";
+        check(r#"{"kind":"answer","call":"c1","text":"yes"}"#, asked(true), Err(no_words), true);
+        check(r#"{"kind":"message","text":"yes"}"#, asked(true), send("yes", Delivery::Queue), true);
+        check(r#"{"kind":"message","text":"no","steer":true}"#, asked(true), send("no", Delivery::Interrupt), false);
+        check(r#"{"kind":"message","text":" "}"#, asked(true), Err("the message says nothing"), true);
+        check(r#"{"kind":"cancel"}"#, asked(true), Ok(Command::End), false);
+        let picture = r#"{"media_type":"image/gif","data":"R0lGODlhAQABAAAAACw="}"#;
+        let image = Image { media_type: "image/gif".to_owned(), data: "R0lGODlhAQABAAAAACw=".to_owned() };
+        let showed = |text: &str, at_once| {
+            let message = UserMessage { text: text.to_owned(), images: vec![image.clone()] };
+            let delivery = if at_once { Delivery::Interrupt } else { Delivery::Queue };
+            Ok(Command::Send { message, delivery })
+        };
+        let line = |more: &str| format!(r#"{{"kind":"message","images":[{picture}]{more}}}"#);
+        check(&line(r#","text":"see""#), asked(true), showed("see", false), true);
+        check(&line(r#","steer":true"#), asked(true), showed("", true), false);
+        let none = r#"{"kind":"message","text":"x","images":[{"media_type":"image/png","data":"aGk="}]}"#;
+        let why = "a picture of the message cannot be shown: it is no PNG, JPEG, GIF or WebP image";
+        check(none, asked(true), Err(why), true);
+    }
+
+    /// Whom a line is for: the number of the seat, or why nobody hears it.
+    #[test]
+    fn lines_find_the_task_that_asks() {
+        let check = |line: &str, questions: [Option<&str>; 3], expected: Result<usize, &str>| {
+            let mut seats = InboxRegistry::default();
+            for (at, open) in questions.into_iter().enumerate() {
+                let open = open.map(|call| OpenQuestion { call: CallId::new(call), approval: true });
+                seats.entries.push(TaskEntry { task: TaskId::new(format!("t{at}")), open_question: open });
+            }
+            let heard =
+                seats.dispatch_line(serde_json::from_str(line).unwrap(), &known()).map(|(task, _)| task.to_string());
+            assert_eq!(heard, expected.map(|at| format!("t{at}")).map_err(str::to_owned), "{line}");
+        };
+        let one = [None, Some("a"), None];
+        let two = [None, Some("a"), Some("a")];
+        let several = "several tasks ask about a call of that name: say which with `task`";
+        check(r#"{"kind":"approve","call":"a"}"#, one, Ok(1));
+        check(r#"{"kind":"approve","call":"a","task":"t1"}"#, one, Ok(1));
+        check(r#"{"kind":"approve","call":"a","task":"t0"}"#, one, Err(NO_QUESTION));
+        check(r#"{"kind":"approve","call":"b"}"#, one, Err(NO_QUESTION));
+        check(r#"{"kind":"deny","call":"a"}"#, two, Err(several));
+        check(r#"{"kind":"deny","call":"a","task":"t2"}"#, two, Ok(2));
+        check(r#"{"kind":"message","text":"x"}"#, two, Ok(0));
+        check(r#"{"kind":"message","text":"x","task":"t2"}"#, two, Ok(2));
+        check(r#"{"kind":"message","text":"x","task":"t9"}"#, two, Err(NO_TASK));
+        check(r#"{"kind":"cancel"}"#, two, Ok(0));
+        check(r#"{"kind":"cancel","task":"t1"}"#, two, Ok(1));
+    }
+
+    #[test]
+    fn what_is_no_line_is_none() {
+        for line in [
+            "{}",
+            "[]",
+            r#"{"kind":"approve"}"#,
+            r#"{"kind":"approve","call":"c","always":true}"#,
+            r#"{"kind":"cancel","x":1}"#,
+            r#"{"kind":"yes"}"#,
+        ] {
+            assert!(serde_json::from_str::<ControlLine>(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! One JSON object a line, as things happen: `--output events`.
+//!
+//! Lines end up in files and logs, so secrets are taken out of them. What comes in pieces (words, arguments, the output of a command)
+//! is looked through as one text each: where a piece ends in what may begin a secret, that much is held until the next piece, or the
+//! end of that text, says what it is.
+//!
+//! Small pieces of an answer are put together, so that lines do not weigh more than what they say. How long is a matter of bytes
+//! and never of time: the same answer makes the same lines, however it arrives.
+//!
+//! Each subtask has lines of its own, which name it. They are printed as they come: a program can tell them apart, and may have
+//! questions of several tasks at once, which it answers by their calls.
+
+use sabir_agent::{Record, TaskEvent, TaskId, TransientEvent};
+use sabir_call::redact::Redactor;
+use sabir_call::{CallId, Event};
+use serde::Serialize;
+
+use crate::output::print;
+
+/// The fewest bytes of a delta, unless its text ends or something else comes.
+const MIN_DELTA_BYTES: usize = 96;
+
+/// A watcher that prints lines.
+#[derive(Debug, Default)]
+pub(crate) struct EventLines {
+    open_texts: Vec<(StreamedText, Redactor)>,
+    /// A delta that is not long enough for a line.
+    pending_delta: Option<(StreamedText, String)>,
+    /// The subtask whose lines these are; `None`: those of the task that was begun.
+    subtask: Option<TaskId>,
+}
+
+/// An event as it is printed.
+#[derive(Debug, Serialize)]
+pub(crate) struct EventLine<'a> {
+    #[serde(flatten)]
+    pub(crate) event: TaskEvent<'a>,
+    /// The subtask whose event it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) task: Option<&'a TaskId>,
+}
+
+/// A text that comes in pieces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum StreamedText {
+    Answer,
+    Thoughts,
+    /// The arguments of the call of that index, one after the other.
+    Argument(u32),
+    Output(CallId),
+}
+
+impl EventLines {
+    /// Prints the lines of the session's task, or of that subtask.
+    pub(crate) fn new(subtask: Option<TaskId>) -> Self {
+        Self { subtask, ..Self::default() }
+    }
+
+    /// Prints an event, or holds it until a line is complete.
+    pub(crate) fn print(&mut self, event: TaskEvent<'_>) {
+        let subtask = self.subtask.take();
+        self.emit_lines(event, &mut |event| {
+            print::print_redacted_json(&EventLine::for_subtask(event, subtask.as_ref()))
+        });
+        self.subtask = subtask;
+    }
+
+    /// Hands on what is to be printed for an event.
+    fn emit_lines(&mut self, event: TaskEvent<'_>, line: &mut dyn FnMut(TaskEvent<'_>)) {
+        // The raw text would repeat what the deltas say.
+        if matches!(event, TaskEvent::Moment(TransientEvent::Delta(Event::Source { .. }))) {
+            return;
+        }
+        let Self { open_texts: open, pending_delta: held, .. } = self;
+        let line = &mut |event: TaskEvent<'_>| coalesce_deltas(held, event, line);
+        for (text, mut redactor) in open.extract_if(.., |(text, _)| text.ends_with(&event)) {
+            text.emit_piece(&redactor.finish_text(), line);
+        }
+        // A seal is of this machine and folder, and the same task has the same events elsewhere.
+        if let TaskEvent::Record(Record::Running { call, .. }) = event {
+            return line(TaskEvent::Record(&Record::Running { call: call.clone(), seal: None }));
+        }
+        let Some((text, piece)) = StreamedText::from_event(&event) else { return line(event) };
+        let at = open.iter().position(|(open, _)| *open == text).unwrap_or_else(|| {
+            open.push((text.clone(), Redactor::default()));
+            open.len() - 1
+        });
+        if let Some((_, redactor)) = open.get_mut(at) {
+            text.emit_piece(&redactor.redact_piece(piece), line);
+        }
+    }
+}
+
+impl<'a> EventLine<'a> {
+    /// An event of that subtask, or of the task that was begun.
+    pub(crate) fn for_subtask(event: TaskEvent<'a>, subtask: Option<&'a TaskId>) -> Self {
+        // The record of a start names its task itself.
+        let named = matches!(event, TaskEvent::Record(Record::Started(_)));
+        Self { event, task: subtask.filter(|_| !named) }
+    }
+}
+
+/// Holds a delta until it is long enough, and hands it on before anything else.
+fn coalesce_deltas(
+    held: &mut Option<(StreamedText, String)>,
+    event: TaskEvent<'_>,
+    line: &mut dyn FnMut(TaskEvent<'_>),
+) {
+    let delta = StreamedText::from_event(&event).filter(|(text, _)| !matches!(text, StreamedText::Output(_)));
+    if let (Some((text, piece)), Some((of, all))) = (&delta, held.as_mut())
+        && of == text
+    {
+        all.push_str(piece);
+    } else {
+        if let Some((text, all)) = held.take() {
+            text.emit_piece(&all, line);
+        }
+        match delta {
+            Some((text, piece)) => *held = Some((text, piece.to_owned())),
+            None => line(event),
+        }
+    }
+    if let Some((text, all)) = held.take_if(|(_, all)| all.len() >= MIN_DELTA_BYTES) {
+        text.emit_piece(&all, line);
+    }
+}
+
+impl StreamedText {
+    /// Which text an event is a piece of.
+    fn from_event<'a>(event: &TaskEvent<'a>) -> Option<(Self, &'a str)> {
+        let TaskEvent::Moment(moment) = event else { return None };
+        match moment {
+            TransientEvent::Delta(Event::Text { text }) => Some((Self::Answer, text)),
+            TransientEvent::Delta(Event::Thought { text }) => Some((Self::Thoughts, text)),
+            TransientEvent::Delta(Event::ArgDelta { index, text }) => Some((Self::Argument(*index), text)),
+            TransientEvent::Output { call, text } => Some((Self::Output((*call).clone()), text)),
+            _ => None,
+        }
+    }
+
+    /// Whether no more of it comes after, or what comes must not be told before it.
+    fn ends_with(&self, event: &TaskEvent<'_>) -> bool {
+        match (self, event) {
+            (Self::Output(of), TaskEvent::Record(Record::Result(result))) => *of == result.id,
+            (_, TaskEvent::Record(Record::Ended { .. })) => true,
+            (Self::Output(_), _) => false,
+            (_, TaskEvent::Record(_) | TaskEvent::Moment(TransientEvent::Asking { .. })) => true,
+            (_, TaskEvent::Moment(TransientEvent::Delta(event))) => match (self, event) {
+                (Self::Argument(of), Event::ArgEnd { index, .. } | Event::CallEnd { index, .. }) => of == index,
+                (Self::Argument(of), Event::CallCut { index, .. }) => of == index,
+                (Self::Answer, event) => !matches!(event, Event::Text { .. } | Event::Usage(_)),
+                (Self::Thoughts, event) => !matches!(event, Event::Thought { .. } | Event::Usage(_)),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// The event of one more piece, if there is anything in it.
+    fn emit_piece(&self, text: &str, line: &mut dyn FnMut(TaskEvent<'_>)) {
+        if text.is_empty() {
+            return;
+        }
+        line(TaskEvent::Moment(match self {
+            Self::Answer => TransientEvent::Delta(Event::Text { text }),
+            Self::Thoughts => TransientEvent::Delta(Event::Thought { text }),
+            Self::Argument(index) => TransientEvent::Delta(Event::ArgDelta { index: *index, text }),
+            Self::Output(call) => TransientEvent::Output { call, text },
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sabir_call::{ToolResultStatus, redact};
+
+    use super::*;
+
+    /// The deltas and outputs that are printed, those of the same text joined.
+    fn shown(events: &[TaskEvent<'_>]) -> Vec<String> {
+        let (mut lines, mut all) = (EventLines::default(), Vec::<(Option<StreamedText>, String)>::new());
+        for event in events {
+            lines.emit_lines(*event, &mut |event| match (StreamedText::from_event(&event), all.last_mut()) {
+                (Some((text, piece)), Some((Some(last), joined))) if *last == text => joined.push_str(piece),
+                (Some((text, piece)), _) => all.push((Some(text), piece.to_owned())),
+                (None, _) => all.push((None, serde_json::to_string(&event).unwrap())),
+            });
+        }
+        all.into_iter().map(|(_, text)| text.chars().take(60).collect()).collect()
+    }
+
+    #[test]
+    fn a_secret_in_many_pieces_leaves_one_sign() {
+        let said = format!("use ghp_{} now", "0123456789".repeat(4));
+        let id = CallId::new("c");
+        let pieces: Vec<&str> = said.split_inclusive(|_| true).collect();
+        let delta = |event| TaskEvent::Moment(TransientEvent::Delta(event));
+        let mut events: Vec<TaskEvent<'_>> = pieces.iter().map(|text| delta(Event::Text { text })).collect();
+        events.push(delta(Event::CallStart { index: 0, id: None, name: "n", dialect: None, at: 0, name_at: 0 }));
+        for text in &pieces {
+            events.push(delta(Event::ArgDelta { index: 0, text }));
+            events.push(delta(Event::ArgDelta { index: 1, text }));
+            events.push(TaskEvent::Moment(TransientEvent::Output { call: &id, text }));
+        }
+        let name = "n".to_owned();
+        let (content, images) = (said.clone(), Vec::new());
+        let result = Record::Result(sabir_call::CallResult {
+            id: id.clone(),
+            name,
+            ending: ToolResultStatus::Done,
+            content,
+            images,
+        });
+        let ended = [delta(Event::ArgEnd { index: 0, lead: "", at: 1 }), TaskEvent::Record(&result)];
+        events.extend(ended);
+        let joined = shown(&events);
+        let all: String = joined.concat();
+        assert_eq!(all.matches("[redacted: GitHub token]").count(), 4, "{joined:?}");
+        assert!(joined[0] == redact::redact_text(&said) && joined[1].contains("call_start"), "{joined:?}");
+        assert!(!all.contains("ghp_0"), "{joined:?}");
+    }
+
+    #[test]
+    fn what_is_held_comes_before_what_ends_it() {
+        let delta = |event| TaskEvent::Moment(TransientEvent::Delta(event));
+        let usage = sabir_call::Usage::default();
+        let start = Event::CallStart { index: 0, id: None, name: "n", dialect: None, at: 0, name_at: 0 };
+        let events = [
+            delta(Event::Text { text: "a ghp" }),
+            delta(Event::Usage(usage)),
+            delta(Event::Text { text: "_" }),
+            delta(start),
+        ];
+        let joined = shown(&events);
+        assert_eq!((joined[0].as_str(), joined[2].as_str()), ("a ", "ghp_"), "{joined:?}");
+        assert!(joined[1].contains("usage") && joined[3].contains("call_start"), "{joined:?}");
+    }
+}

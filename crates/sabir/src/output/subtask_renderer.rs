@@ -1,0 +1,90 @@
+//! What people see of a subtask: its records, each line under its name.
+//!
+//! Several subtasks are shown on one screen, so nothing of them is shown in pieces: what they write, and what their commands print,
+//! is in their journals.
+
+use sabir_agent::{Record, TaskEvent, TaskId, TaskOutcome, TaskStart};
+use sabir_call::MessagePart;
+use serde_json::Value;
+
+use crate::output::event_renderer::EventRenderer;
+
+/// How much of an argument or of words stands on a line, in characters.
+const MAX_SHOWN_CHARS: usize = 80;
+
+/// How one subtask is shown.
+#[derive(Debug)]
+pub(crate) struct SubtaskRenderer {
+    /// The mode and the end of its name.
+    name: String,
+    /// How far below the task that the user began; its children are 1.
+    depth: u32,
+    renderer: EventRenderer,
+}
+
+impl SubtaskRenderer {
+    pub(crate) fn new(task: &TaskId, mode: &str, depth: u32) -> Self {
+        Self { name: short_name(task, mode), depth, renderer: EventRenderer::default() }
+    }
+
+    /// What stands before its question.
+    pub(crate) fn question_prefix(&self) -> String {
+        self.prefix_lines("asks:")
+    }
+
+    /// The lines about an event; empty for most.
+    pub(crate) fn render_lines(&mut self, event: TaskEvent<'_>) -> String {
+        let TaskEvent::Record(record) = event else { return String::new() };
+        // The painter has to see every record: it knows calls by their answers.
+        let painted = self.renderer.render_event(event);
+        match record {
+            Record::Started(TaskStart { prompt, .. }) => self.prefix_lines(&format!("begins: {}", first_line(prompt))),
+            Record::Answered(answered) => {
+                let parts = answered.parts.iter().filter_map(|part| match part {
+                    MessagePart::Text { text } if !text.trim().is_empty() => Some(first_line(text.trim())),
+                    MessagePart::Call(call) => {
+                        Some(format!("● {} {}", call.name, call_subject(&call.arguments)).trim_end().into())
+                    }
+                    _ => None,
+                });
+                let parts: Vec<String> = parts.collect();
+                self.prefix_lines(&format!("{}\n{painted}", parts.join("\n")))
+            }
+            Record::Ended { outcome: TaskOutcome::Completed, .. } => self.prefix_lines("is completed"),
+            Record::Ended { message, .. } => self.prefix_lines(&format!("has ended: {}", first_line(message))),
+            _ => self.prefix_lines(&painted),
+        }
+    }
+
+    /// Each line of a text, indented and with the name before it.
+    fn prefix_lines(&self, text: &str) -> String {
+        let indent = "  ".repeat(usize::try_from(self.depth).unwrap_or(1));
+        let lines = text.lines().filter(|line| !line.trim().is_empty());
+        lines.map(|line| format!("{indent}[{}] {line}\n", self.name)).collect()
+    }
+}
+
+/// The mode of a subtask and the end of its name.
+pub(crate) fn short_name(task: &TaskId, mode: &str) -> String {
+    let name = task.as_str();
+    let end = name.char_indices().rev().nth(3).and_then(|(at, _)| name.get(at..)).unwrap_or(name);
+    format!("{mode} {end}")
+}
+
+/// The first argument that says what a call is about.
+fn call_subject(arguments: &serde_json::Map<String, Value>) -> String {
+    let names = ["path", "command", "regex", "url", "message", "question"];
+    let found = names.iter().find_map(|name| arguments.get(*name).and_then(Value::as_str));
+    found.map(first_line).unwrap_or_default()
+}
+
+/// The first line of a text, or the beginning of it.
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let cut = line.char_indices().nth(MAX_SHOWN_CHARS).and_then(|(at, _)| line.get(..at));
+    match cut {
+        Some(cut) => format!("{cut}…"),
+        None if line.len() < text.trim_end().len() => format!("{line} …"),
+        None => line.to_owned(),
+    }
+}

@@ -178,7 +178,7 @@ fn a_request_that_is_too_long_is_asked_again_with_less() {
         "the first, a summary, and at most three with less: {}",
         bodies.len()
     );
-    assert!(stderr(&output).contains("Go on with: sabir resume "), "{}", stderr(&output));
+    assert!(stderr(&output).contains("Continue with: sabir resume "), "{}", stderr(&output));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //!
 //! The decision is that **only the shape counts**, and a shape must be hardly anything else: a vendor's beginning with the length
 //! and the letters of its keys, standing for itself. Neither names of variables nor the disorder of a text are asked, so that
-//! hashes, ids and lock files stay. A password without such a shape is not found. `redact/shapes.rs` is the table.
+//! hashes, ids and lock files stay. A password without such a shape is not found. `redact/secret_patterns.rs` is the table.
 //!
 //! Each byte is looked at a bounded number of times, at most some 1,700 are held, and chunks change nothing: a secret that is
 //! split over many is taken out as in one.
@@ -15,13 +15,13 @@
 //! use sabir_call::redact;
 //!
 //! let said = format!("push with ghp_{} please", "0123456789abcdef".repeat(3));
-//! assert_eq!(redact::text(&said), "push with [redacted: GitHub token] please");
+//! assert_eq!(redact::redact_text(&said), "push with [redacted: GitHub token] please");
 //!
 //! // The same, as it streams.
 //! let mut redactor = redact::Redactor::default();
-//! let mut shown: String = said.split_inclusive('_').map(|piece| redactor.text(piece)).collect();
-//! shown.push_str(&redactor.rest());
-//! assert_eq!(shown, redact::text(&said));
+//! let mut shown: String = said.split_inclusive('_').map(|piece| redactor.redact_piece(piece)).collect();
+//! shown.push_str(&redactor.finish_text());
+//! assert_eq!(shown, redact::redact_text(&said));
 //! ```
 
 mod secret_patterns;

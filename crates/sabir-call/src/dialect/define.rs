@@ -34,21 +34,21 @@
 //! writes, or takes calls away from another one, is refused.
 //!
 //! ```
-//! use sabir_call::dialect::{DialectTable, Selection, define};
-//! use sabir_call::{Cut, Draft, Reader, ToolSet};
+//! use sabir_call::dialect::{DialectSelection, DialectTable, define_dialect};
+//! use sabir_call::{CallReader, DraftResponse, ToolSet, Truncation};
 //!
 //! // From TOML, JSON, or whatever else serde reads.
 //! let table: DialectTable = serde_json::from_str(
 //!     r#"{"name": "acme", "machine": "json", "open": "<acme>", "close": "</acme>"}"#,
 //! )?;
-//! let acme = define(&table)?;
+//! let acme = define_dialect(&table)?;
 //!
 //! let tools = ToolSet::from_json(r#"[{"name": "look", "parameters": {"properties": {"at": {"type": "string"}}}}]"#)?;
-//! let mut draft = Draft::default();
-//! let mut reader = Reader::new(Selection::from(acme), &tools);
+//! let mut draft = DraftResponse::default();
+//! let mut reader = CallReader::new(DialectSelection::from(acme), &tools);
 //! reader.push(r#"<acme>{"name": "look", "arguments": {"at": "the sea"}}</acme>"#, &mut draft);
-//! reader.finish(Cut::Ended, &mut draft);
-//! let call = draft.call(0).ok_or("a call")?;
+//! reader.finish(Truncation::Ended, &mut draft);
+//! let call = draft.call_by_index(0).ok_or("a call")?;
 //! assert_eq!((call.name.as_str(), call.dialect.as_deref()), ("look", Some("acme")));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

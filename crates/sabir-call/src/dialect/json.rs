@@ -1,9 +1,9 @@
-//! Rows of the payload machine: JSON between markers, with the name inside or before it.
+//! Lists the JSON dialects: JSON between markers, with the tool's name inside or before it.
 
 use super::Dialect;
 use super::grammar::{Grammar, HeaderFormat, JsonCalls, JsonForm};
 
-/// The keys of most dialects.
+/// The keys of most dialects: for the name, the arguments and the id.
 const KEYS: (&str, &str, Option<&str>) = ("name", "arguments", None);
 const LESSON: &str = "Write a call as JSON with the tool's name and its arguments, between the markers.";
 
@@ -63,7 +63,8 @@ call's number from 0, then the arguments as a JSON object.",
                     close: "<｜tool▁call▁end｜>",
                     stop: false,
                 },
-                // The marker before the first call is left out.
+                // The same form after a section marker, for models that omit the marker of the
+                // first call.
                 JsonForm {
                     open: "<｜tool▁calls▁begin｜>function<｜tool▁sep｜>",
                     head: Some(HeaderFormat { end: "\n", prefix: "", id: None, fenced: true }),
@@ -237,7 +238,7 @@ const fn json_grammar(calls: JsonCalls) -> Grammar {
     Grammar::Json(calls)
 }
 
-/// The name is in the JSON.
+/// Creates a form whose JSON includes the tool's name.
 const fn named_form(open: &'static str, close: &'static str) -> JsonForm {
     JsonForm { open, head: None, close, stop: false }
 }

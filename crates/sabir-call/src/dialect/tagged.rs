@@ -1,9 +1,9 @@
-//! Rows of the tagged machine: the tool's name in a tag, each argument in a tag.
+//! Lists the dialects in which the tool's name is in a tag and each argument is in a tag.
 
 use super::grammar::{Grammar, NamePosition, TagNotation, TagScheme, TaggedCalls};
 use super::{CLINE, Dialect, INVOKE};
 
-/// `invoke` tags with `parameter` tags, however they are prefixed.
+/// `invoke` tags with `parameter` tags, with any prefix.
 const INVOKE_TAGS: TagScheme = TagScheme::Fixed {
     call: "invoke",
     argument: "parameter",
@@ -192,12 +192,12 @@ const fn tagged_grammar(
     Grammar::Tagged(angle_calls(tags, wrappers, false, prefixes))
 }
 
-/// Each call has a wrapper of its own.
+/// Creates a grammar in which each call has its own wrapper.
 const fn grammar_wrapping_each(tags: TagScheme, wrappers: &'static [&'static str]) -> Grammar {
     Grammar::Tagged(angle_calls(tags, wrappers, true, &[""]))
 }
 
-/// Tags in angle brackets, with nothing around them but wrappers.
+/// Creates a grammar of angle-bracket tags that has only wrappers around them.
 pub(super) const fn angle_calls(
     tags: TagScheme,
     wrappers: &'static [&'static str],

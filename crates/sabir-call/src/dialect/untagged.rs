@@ -1,4 +1,5 @@
-//! Rows of the machines that read neither tags nor JSON: Python's calls, Gemma's notation, the channels of harmony.
+//! Lists the dialects without tags or JSON: Python calls, Gemma's notation, and the channels of
+//! harmony.
 
 use super::Dialect;
 use super::grammar::{GemmaCalls, Grammar, PythonCalls};

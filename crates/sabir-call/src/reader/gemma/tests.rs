@@ -13,7 +13,7 @@ static SMALL: GemmaCalls =
     GemmaCalls { open: "<start_function_call>", close: "<end_function_call>", quote: "<escape>" };
 
 fn new(grammar: &'static GemmaCalls) -> impl Fn() -> GemmaRegionParser {
-    move || GemmaRegionParser::new((grammar, false), "d", 3, 0)
+    move || GemmaRegionParser::new(grammar, false, "d", 3, 0)
 }
 
 #[track_caller]

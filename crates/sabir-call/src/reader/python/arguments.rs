@@ -1,4 +1,4 @@
-//! Inside a call: its arguments.
+//! Parses the arguments of a Python call.
 
 use crate::event::EventSink;
 use crate::fault::{Fault, FaultKind, Span};
@@ -9,7 +9,7 @@ use super::{PythonRegionParser, PythonState, rest_from};
 use crate::reader::region::{StepOutcome, TextView};
 
 impl PythonRegionParser {
-    /// Between names and values.
+    /// Processes a byte between names and values.
     pub(super) fn parse_arguments(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
         let text = rest_from(view, at);
         let byte = text.as_bytes().first().copied().unwrap_or_default();
@@ -72,7 +72,7 @@ impl PythonRegionParser {
         StepOutcome::To(at + 1)
     }
 
-    /// The name of an argument is known, and its value begins behind that byte.
+    /// Begins the value of an argument, after its name and the byte at `at`.
     fn begin_value(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
         let span = Span::new(view.offset + at, view.offset + at + 1);
         let name = if self.state == PythonState::Colon { self.literal.name() } else { self.word.as_str() };
@@ -85,7 +85,7 @@ impl PythonRegionParser {
         StepOutcome::To(at + 1)
     }
 
-    /// Inside a value or a quoted name.
+    /// Reads a value or a quoted name.
     pub(super) fn read_value(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
         let name = if self.state == PythonState::KeyText { "**" } else { self.call.given.current_name() };
         let scope = ValueScope { view, index: self.call.index, name };
@@ -99,7 +99,7 @@ impl PythonRegionParser {
         }
     }
 
-    /// A value without a name.
+    /// Reports a value without a name.
     fn reject_positional(&mut self, view: TextView<'_>, at: usize, len: usize, out: &mut dyn EventSink) -> StepOutcome {
         let start = view.offset + at;
         self.reject_unnamed(Span::new(start, start + len), view, at, out)

@@ -114,7 +114,8 @@ impl Load {
         let render = |name| {
             find_dialect(name).map_or_else(String::new, |it| it.render_call("write_to_file", &arguments, &tools))
         };
-        let (cline, invoke) = (render(CLINE), render(INVOKE));
+        let cline = render(CLINE);
+        let invoke = render(INVOKE);
         let json = Value::Object(arguments).to_string();
         let hermes = format!("<tool_call>\n{{\"name\": \"write_to_file\", \"arguments\": {json}}}\n</tool_call>");
         Self { size, cline, invoke, json, hermes, tools }
@@ -209,7 +210,8 @@ fn ratio(times: &[Duration], row: &str, against: &str) -> f64 {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     if let [row, bytes] = arguments.as_slice() {
-        let (load, chunk) = (Load::new(100 * KB), bytes.parse().unwrap_or(16));
+        let load = Load::new(100 * KB);
+        let chunk = bytes.parse().unwrap_or(16);
         return (0..20_000).for_each(|_| load.run(row, chunk));
     }
     let test = arguments.iter().any(|argument| argument == "--test");

@@ -166,7 +166,8 @@ impl EventSink for DraftResponse {
             })),
             Event::ArgStart { index, name, form, at } => {
                 if let Some(call) = self.call_mut(index) {
-                    let (name, span) = (name.to_owned(), Span::new(at, at));
+                    let name = name.to_owned();
+                    let span = Span::new(at, at);
                     call.arguments.push(DraftArgument { name, form, text: String::new(), partial: true, span });
                 }
             }

@@ -367,7 +367,8 @@ impl AnnotatedLine {
 /// Returns the number of bytes whose characters fit into `room` cells. Zero-width characters are
 /// limited too, to twice as many, so that a line of them stays bounded.
 fn bytes_within(chars: impl Iterator<Item = char>, room: usize) -> usize {
-    let (mut used, mut bytes) = (0, 0);
+    let mut used = 0;
+    let mut bytes = 0;
     for (count, c) in chars.enumerate() {
         used += cell_width(&visible_text(c.encode_utf8(&mut [0; 4])));
         if used > room || count >= 2 * room {

@@ -636,7 +636,8 @@ mod tests {
                 let mut draft = DraftResponse::default();
                 draft.push_event(Event::CallStart { index: 0, id: None, name: "f", dialect: None, at: 0, name_at: 0 });
                 let mut scanner = ArgumentScanner::embedded_in_text(0, *b"<<");
-                let (mut from, mut end) = (0, None);
+                let mut from = 0;
+                let mut end = None;
                 while from < text.len() && end.is_none() {
                     let to = (from + size).min(text.len());
                     if let ScanProgress::Ended(at) =

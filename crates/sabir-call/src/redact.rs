@@ -69,7 +69,8 @@ pub enum RedactedPiece<'a> {
 
 /// Returns the text without secrets.
 pub fn redact_text(text: &str) -> Cow<'_, str> {
-    let (mut shown, mut found) = (Vec::new(), false);
+    let mut shown = Vec::new();
+    let mut found = false;
     let mut redactor = Redactor::default();
     let mut take = |piece: RedactedPiece<'_>| {
         found |= !matches!(piece, RedactedPiece::Plain(_));
@@ -85,7 +86,8 @@ pub fn redact_text(text: &str) -> Cow<'_, str> {
 pub fn redact_json(json: &str) -> Cow<'_, str> {
     let mut shown = String::new();
     // `copied` is the end of the input that is already in `shown`.
-    let (mut copied, mut from) = (0, 0);
+    let mut copied = 0;
+    let mut from = 0;
     while let Some((begin, end)) = next_literal(json.as_bytes(), from) {
         from = end;
         let Some(quoted) = json.get(begin..end) else { break };
@@ -187,7 +189,8 @@ impl Redactor {
         }
         let known = self.at.saturating_sub(CONTEXT);
         self.held.drain(..known);
-        (self.at, self.fresh) = (self.at - known, self.fresh.saturating_sub(known));
+        self.at -= known;
+        self.fresh = self.fresh.saturating_sub(known);
         // The next scan waits for a quarter more text, so that feeding single bytes does not take
         // quadratic time.
         let held = self.held_bytes();
@@ -207,7 +210,8 @@ impl Redactor {
         if let Some(SecretMatch { name, from, to, rest }) = secret {
             take(RedactedPiece::Secret { name, bytes: to - from });
             self.at = begin + to;
-            (self.fresh, self.rest) = (self.at, rest);
+            self.fresh = self.at;
+            self.rest = rest;
         }
         undecided
     }

@@ -19,7 +19,9 @@ const CODE: &str = "fn max<T: Ord>(a: &T, b: &T) -> bool {\n    // <b>bold</b> \
 
 /// Pushes the text in chunks and returns in how many pushes memory was taken, after a first half to warm up.
 fn pushes_that_allocate(text: &str, size: usize, push: &mut dyn FnMut(&str)) -> usize {
-    let (mut rest, mut count, mut seen) = (text, 0, 0);
+    let mut rest = text;
+    let mut count = 0;
+    let mut seen = 0;
     while !rest.is_empty() {
         let (chunk, after) = rest.split_at(rest.ceil_char_boundary(size.min(rest.len())));
         let took = allocation_counter::measure(|| push(chunk)).count_total > 0;

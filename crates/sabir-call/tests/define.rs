@@ -48,7 +48,8 @@ fn calls(contents: &[&str]) -> Vec<Call> {
 
 fn read(selection: DialectSelection, text: &str, size: usize) -> DraftResponse {
     let tools = tools();
-    let (mut draft, mut reader) = (DraftResponse::default(), CallReader::new(selection, &tools));
+    let mut draft = DraftResponse::default();
+    let mut reader = CallReader::new(selection, &tools);
     for chunk in text.as_bytes().chunks(size) {
         reader.push_bytes(chunk, &mut draft);
     }

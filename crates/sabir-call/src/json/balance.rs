@@ -130,7 +130,9 @@ mod tests {
     fn check_guarded(marked: &str, guard: GuardBytes) {
         let text = marked.replace('|', "");
         for size in 1..=text.len() {
-            let (mut balance, mut from, mut found) = (BalanceScanner::at_value(), 0, None);
+            let mut balance = BalanceScanner::at_value();
+            let mut from = 0;
+            let mut found = None;
             for piece in text.as_bytes().chunks(size) {
                 if let ScanStop::End(at) | ScanStop::Guard(at) = balance.scan(piece, 0, guard, false) {
                     found = Some(from + at);

@@ -57,7 +57,8 @@ impl ArgumentScanner {
         let bytes = chunk.as_bytes();
         // `run` is the start of plain text that has not been copied; without escapes nothing is
         // copied at all.
-        let (mut run, mut at) = (from, from);
+        let mut run = from;
+        let mut at = from;
         loop {
             at = plain_end(bytes, at);
             let text = chunk.get(run..at).unwrap_or_default();

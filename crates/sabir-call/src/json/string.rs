@@ -126,7 +126,8 @@ pub(super) fn plain_end(bytes: &[u8], from: usize) -> usize {
         if marks != 0 {
             return at + first_lane(marks);
         }
-        (at, rest) = (at + LANES, after);
+        at += LANES;
+        rest = after;
     }
     if rest.is_empty() {
         return at;
@@ -148,10 +149,13 @@ impl SpecialMask {
     /// Computes the mask of a piece of at most [`PIECE`] bytes.
     #[inline]
     pub(super) fn from_piece(piece: &[u8]) -> Self {
-        let (mut marks, mut at, mut rest) = (0, 0, piece);
+        let mut marks = 0;
+        let mut at = 0;
+        let mut rest = piece;
         while let Some((word, after)) = rest.split_first_chunk() {
             marks |= special_bits(u64::from_le_bytes(*word)) << at;
-            (at, rest) = (at + LANES, after);
+            at += LANES;
+            rest = after;
         }
         if !rest.is_empty() {
             // The zeros that fill the register would count as control characters, so bits past the
@@ -173,10 +177,12 @@ impl SpecialMask {
     #[inline]
     pub(super) fn decode_piece(self, piece: &str, open: bool, decoded: &mut String) -> Option<bool> {
         let bytes = piece.as_bytes();
-        let (mut marks, mut at) = (self.0, 0);
+        let mut marks = self.0;
+        let mut at = 0;
         if open {
             decoded.push(unescape_letter(*bytes.first()?)?);
-            (marks, at) = (marks & !1, 1);
+            marks &= !1;
+            at = 1;
         }
         while marks != 0 {
             let mark = marks.trailing_zeros() as usize;

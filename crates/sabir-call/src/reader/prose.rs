@@ -435,7 +435,8 @@ mod tests {
         }
         let mut skipping = ProseTracker::default();
         let triggers = Vocabulary::new(DialectSelection::AUTO, &ToolSet::default()).triggers;
-        let (mut again, mut at) = (String::new(), 0);
+        let mut again = String::new();
+        let mut at = 0;
         loop {
             at += skipping.skip_to_trigger(text.get(at..).unwrap_or_default(), &triggers);
             if at == text.len() {

@@ -201,7 +201,8 @@ pub(super) fn match_at(text: &[u8], at: usize, ended: bool) -> SecretScan {
     let mut edge = None;
     for row in &ROWS {
         let common = row.begin.len().min(text.len());
-        let (begin, found) = (row.begin.get(..common), text.get(..common));
+        let begin = row.begin.get(..common);
+        let found = text.get(..common);
         let same = match row.case {
             CaseRule::Sensitive => begin == found,
             CaseRule::Insensitive => begin.zip(found).is_some_and(|(begin, found)| begin.eq_ignore_ascii_case(found)),
@@ -372,7 +373,8 @@ impl SecretPattern {
             return behind.match_at_end();
         }
         let seen = behind.from_offset(label + 5).first_bytes(BLOCK_HEAD);
-        let (mut run, mut dashes) = (0, 0);
+        let mut run = 0;
+        let mut dashes = 0;
         for (at, byte) in seen.iter().enumerate() {
             run = if is_base64_byte(*byte) { run + 1 } else { 0 };
             dashes = if *byte == b'-' { dashes + 1 } else { 0 };

@@ -79,7 +79,8 @@ fn every_shape_leaves_its_sign() {
 #[test]
 fn only_the_secret_part_leaves() {
     let check = |shown: &str, expected: &str| assert_eq!(redact_text(shown), expected);
-    let (secret, value) = (letters(40), letters(24));
+    let secret = letters(40);
+    let value = letters(24);
     check("git clone https://ann:hunter2@host/x.git", "git clone https://ann:[redacted: password]@host/x.git");
     check("redis://:s%40cret@h:6379/0", "redis://:[redacted: password]@h:6379/0");
     for name in
@@ -109,7 +110,8 @@ fn only_the_secret_part_leaves() {
 
 #[test]
 fn what_only_looks_like_it_stays() {
-    let (long, hex) = (letters(400), "0123456789abcdef".repeat(8));
+    let long = letters(400);
+    let hex = "0123456789abcdef".repeat(8);
     let ids = ["call_", "toolu_", "msg_", "resp_", "fc_", "chatcmpl-", "req_", "rs_", "thread_", "gen-", "call-"];
     let mut all: Vec<String> = ids.iter().map(|id| format!("{id}{}", letters(40))).collect();
     all.extend([
@@ -138,7 +140,8 @@ fn what_only_looks_like_it_stays() {
 
 fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().flatten() {
-        let (path, name) = (entry.path(), entry.file_name());
+        let path = entry.path();
+        let name = entry.file_name();
         if path.is_dir() && name != "target" && name != ".git" && name != "node_modules" {
             files(&path, found);
         } else if path
@@ -246,7 +249,9 @@ proptest! {
         let expected = redact_text(&shown).into_owned();
         for cuts in [vec![1], cuts] {
             let mut redactor = Redactor::default();
-            let (mut out, mut from, mut bytes) = (Vec::new(), 0, 0);
+            let mut out = Vec::new();
+            let mut from = 0;
+            let mut bytes = 0;
             let mut take = |piece: RedactedPiece<'_>| {
                 bytes += match piece {
                     RedactedPiece::Plain(plain) => plain.len(),

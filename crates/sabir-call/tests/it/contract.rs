@@ -42,7 +42,8 @@ impl Watch {
         if let (Some(known), Some(position)) =
             (self.calls.get_mut(index as usize), self.positions.get_mut(index as usize))
         {
-            (*known, *position) = (stage, at);
+            *known = stage;
+            *position = at;
         }
     }
 }

@@ -31,7 +31,8 @@ fn server() -> McpServerInfo {
 
 #[test]
 fn every_section_is_there() {
-    let (tools, servers) = (tools(), [server()]);
+    let tools = tools();
+    let servers = [server()];
     for dialect in all_dialects() {
         let lesson = ToolInstructions {
             tools: &tools,

@@ -119,7 +119,8 @@ fn words_that_look_like_a_call_are_fenced() {
 #[test]
 fn a_result_cannot_close_itself() {
     let result = |content: &str| {
-        let (id, name) = (CallId::new("c1"), "read_file".to_owned());
+        let id = CallId::new("c1");
+        let name = "read_file".to_owned();
         render_result(&CallResult {
             id,
             name,
@@ -141,11 +142,14 @@ fn a_result_cannot_close_itself() {
 #[test]
 fn pictures_stand_behind_the_words_of_their_result() {
     let result = |content: &str, images: usize| {
-        let (id, name) = (CallId::new("c1"), "look".to_owned());
+        let id = CallId::new("c1");
+        let name = "look".to_owned();
         let images = (0..images).map(|number| Image { media_type: "image/png".into(), data: number.to_string() });
         CallResult { id, name, ending: ToolResultStatus::Done, content: content.to_owned(), images: images.collect() }
     };
-    let (one, two, three) = (result("x", 1), result("y", 0), result("z", 2));
+    let one = result("x", 1);
+    let two = result("y", 0);
+    let three = result("z", 2);
     let parts = [&one, &two, &three].map(|result| MessagePart::Result(result.clone()));
     let message = Message { role: Role::User, parts: [&parts[..], &[MessagePart::text("Go on.")]].concat() };
     let image = |at: usize| MessagePart::Image(three.images[at].clone());

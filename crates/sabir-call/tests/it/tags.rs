@@ -193,7 +193,8 @@ fn a_call_without_its_close_never_ends() {
 fn a_key_as_long_as_the_lexer_waits_for() {
     let glm = DialectSelection::from_name("glm").unwrap();
     for length in [100, 255, 256, 257, 300, 480, 520] {
-        let (key, blank) = ("k".repeat(length), " ".repeat(length % 7 * 40));
+        let key = "k".repeat(length);
+        let blank = " ".repeat(length % 7 * 40);
         let text = format!(
             "<tool_call>write_to_file\n<arg_key>content</arg_key>\n<arg_value>a</arg_value>\n\
              <arg_key>{key}</arg_key>{blank}<arg_value>b</arg_value>\n</tool_call>"

@@ -37,7 +37,8 @@ fn read(kind: Kind, text: &str, cuts: impl Iterator<Item = usize>, why: Truncati
         true => JsonRegionParser::for_arguments(markers, head, &mut out),
         false => JsonRegionParser::for_calls(markers, 0, OFFSET - 2),
     };
-    let (mut from, mut shown) = (0, 0);
+    let mut from = 0;
+    let mut shown = 0;
     for end in cuts.chain([text.len(), text.len()]).map(|end| text.ceil_char_boundary(end)) {
         let last = shown == text.len();
         let chunk = text.get(shown..end.max(shown)).unwrap();

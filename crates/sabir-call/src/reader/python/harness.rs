@@ -86,7 +86,9 @@ pub(in crate::reader) fn run_parser<'t>(
     chunks: impl IntoIterator<Item = &'t str>,
     why: Truncation,
 ) -> ParsedRegion {
-    let (mut driven, mut hold, mut offset) = (ParsedRegion::default(), String::new(), 0);
+    let mut driven = ParsedRegion::default();
+    let mut hold = String::new();
+    let mut offset = 0;
     for chunk in chunks {
         if hold.is_empty() && region.take_chunk(chunk, &mut |event: Event<'_>| driven.record_event(event)) {
             offset += chunk.len();
@@ -118,7 +120,8 @@ pub(in crate::reader) fn run_parser<'t>(
 
 /// The text in chunks of so many bytes, at least a character each.
 pub(in crate::reader) fn split_chunks(text: &str, size: usize) -> Vec<&str> {
-    let (mut rest, mut chunks) = (text, Vec::new());
+    let mut rest = text;
+    let mut chunks = Vec::new();
     while !rest.is_empty() {
         let (chunk, after) = rest.split_at(rest.ceil_char_boundary(size.min(rest.len())));
         chunks.push(chunk);

@@ -168,7 +168,8 @@ mod tests {
 
     /// The JSON for a number, up to a `,` that ends it.
     fn json(text: &str) -> Option<String> {
-        let (mut number, mut json) = (NumberState::Start, String::new());
+        let mut number = NumberState::Start;
+        let mut json = String::new();
         for (at, byte) in text.bytes().chain([b',']).enumerate() {
             match number.push_byte(byte, &mut json) {
                 NumberStep::Yes => {}

@@ -472,7 +472,7 @@ fn expected_text(state: ScannerState) -> &'static str {
     }
 }
 
-/// Describes a byte in words.
+/// Describes a byte for a message.
 fn describe_byte(byte: u8) -> String {
     match byte {
         b'`' => "a backtick".to_owned(),

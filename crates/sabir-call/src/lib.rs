@@ -12,7 +12,7 @@
 //!
 //! * **Hold only what is undecided.** A partial tag waits for its rest; a closing tag waits until
 //!   the text after it shows that it really closes; JSON without any marker waits for the end of
-//!   the message, because only then can it be told from an example. Everything else is emitted at
+//!   the message, because only then can it be distinguished from an example. Everything else is emitted at
 //!   once, so a screen can show a file while the model writes it. Chunk boundaries never change the
 //!   result.
 //! * **Dialects are tables, not parsers.** Dialects differ in their markers and agree in everything

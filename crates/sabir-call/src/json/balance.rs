@@ -39,7 +39,7 @@ pub(crate) enum ScanStop {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScanPlace {
-    /// Where a key or a value may start.
+    /// Before a key or a value.
     Fresh,
     /// In a word, or after a value.
     Word,

@@ -52,7 +52,7 @@ pub(crate) enum MarkerKind {
     Methods,
     /// The header of a message of the harmony dialect.
     Channel,
-    /// As `Channel`, at the start of a text whose prompt already contains the markers before it.
+    /// A `Channel` header at the start of a text whose prompt already contains the markers before it.
     Headless,
     /// No meaning of its own: a marker around calls.
     Section,

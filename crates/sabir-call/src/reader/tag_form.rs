@@ -47,7 +47,7 @@ impl TagForm {
         matches!(self.tagged.tags, TagScheme::Keyed { .. })
     }
 
-    /// Returns true if every value goes on lines of its own.
+    /// Returns true if every value goes on its own lines.
     pub(super) fn has_value_lines(&self) -> bool {
         matches!(self.tagged.tags, TagScheme::Fixed { argument_name: NamePosition::Equals, .. })
     }

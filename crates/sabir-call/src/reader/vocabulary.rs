@@ -11,7 +11,7 @@ use super::triggers::{FirstLetters, TriggerTable};
 
 /// The tags whose content is a thought.
 const THOUGHTS: [&str; 5] = ["thinking", "think", "seed:think", "reasoning", "thought"];
-/// Those thought tags that may also be a tool's name.
+/// The thought tags that may also be a tool's name.
 const WORDS: [&str; 2] = ["reasoning", "thought"];
 /// HTML tags that display their content, with the reason for a mention inside them.
 pub(crate) const SHOWN: [(&str, &str); 2] = [("code", "in a code element"), ("pre", "in a preformatted element")];

@@ -37,7 +37,7 @@ enum BodyRule {
     /// At least `least` bytes of this class, with a digit among them; without a digit, twice as
     /// many.
     Mixed { of: ByteClass, least: usize },
-    /// As `Mixed`, but the prefix is not part of the secret.
+    /// Like `Mixed`, but the prefix is not part of the secret.
     Value { of: ByteClass, least: usize },
     /// Exactly `count` bytes of this class.
     Exactly { of: ByteClass, count: usize },

@@ -13,11 +13,11 @@ use crate::tool::{ToolSet, json_type_name};
 /// The notation for string values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StringStyle {
-    /// Raw; texts of several lines go on lines of their own.
+    /// Raw; texts of several lines go on their own lines.
     Lines,
     /// Raw, directly between the tags.
     Inline,
-    /// As JSON strings.
+    /// Encoded as JSON strings.
     Json,
 }
 
@@ -145,7 +145,7 @@ impl TaggedCalls {
         if matches!(self.notation, TagNotation::Angle) { "\n" } else { "" }
     }
 
-    /// Returns true if every value goes on lines of its own.
+    /// Returns true if every value goes on its own lines.
     fn has_value_lines(&self) -> bool {
         matches!(self.tags, TagScheme::Fixed { argument_name: NamePosition::Equals, .. })
     }

@@ -325,7 +325,7 @@ mod tests {
         };
         let all = prices(["3", "15", "0.3", "3.75"], None);
         check(all, [Some(1_000_000), Some(0), None, None], r#"{"nano_usd":3000000000}"#);
-        // Cached tokens are among the input tokens, and are not paid for twice.
+        // Cached tokens are included in the input tokens, and must not be counted twice.
         check(all, [Some(1000), Some(100), Some(600), Some(300)], r#"{"nano_usd":3105000}"#);
         check(all, [None, Some(100), None, None], r#"{"nano_usd":1500000,"at_least":true}"#);
         check(all, [None, None, None, None], "null");
@@ -338,12 +338,12 @@ mod tests {
         check(TokenPrices::default(), [Some(1), Some(1), None, None], "null");
         check(TokenPrices::default(), [Some(0), Some(0), None, None], "null");
         check(TokenPrices::FREE, [Some(9), Some(9), Some(3), Some(3)], r#"{"nano_usd":0}"#);
-        // A fraction of a billionth is a whole one: many of them are not lost.
+        // A fraction of a billionth is rounded up, so that many of them are not lost.
         check(prices(["0.000001", "0", "", ""], None), [Some(1), Some(0), None, None], r#"{"nano_usd":1}"#);
     }
 
     #[test]
-    fn sums_say_what_they_leave_out() {
+    fn sums_mark_unknown_parts() {
         let check = |costs: &[&str], expected: &str| {
             let mut sum = Cost::default();
             costs.iter().for_each(|cost| sum += serde_json::from_str(cost).unwrap());

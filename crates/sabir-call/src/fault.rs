@@ -421,7 +421,8 @@ mod tests {
 
     use super::{Fault, FaultKind, Span};
 
-    /// Marks the bytes of `source` between `«` and `»` and returns column, line and marks.
+    /// Marks the bytes of `source` between `«` and `»`. Returns the column, the line and the caret
+    /// line.
     fn marked(source: &str) -> (usize, String, String) {
         let (before, rest) = source.split_once('«').unwrap();
         let (inside, after) = rest.split_once('»').unwrap();
@@ -435,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caret_stands_under_its_cell() {
+    fn caret_is_aligned_to_terminal_cells() {
         let rows = [
             // (source, column in characters, line, marks)
             ("a «bc» d", 3, "a bc d", "  ^^"),
@@ -448,7 +449,8 @@ mod tests {
             ("ae«\u{301}»b", 3, "ae\u{301}b", " ^"),
             ("«\u{301}»b", 1, "\u{301}b", "^"),
             ("🌍🌍«x»", 3, "🌍🌍x", "    ^"),
-            // Terminals join such sequences or do not; shown apart, they take the same cells in all of them.
+            // Terminals may or may not join such sequences. Shown separately, they take the same
+            // cells in every terminal.
             ("👨\u{200d}👩«x»", 4, "👨\u{fffd}👩x", "     ^"),
             ("👍\u{1f3fd}«x»", 3, "👍\u{1f3fd}x", "  ^"),
             ("🇩🇪«x»", 3, "🇩🇪x", "  ^"),
@@ -505,12 +507,12 @@ mod tests {
     }
 
     #[test]
-    fn a_span_that_fits_no_text_is_shown_at_its_end() {
+    fn out_of_range_spans_are_shown_at_the_end() {
         for span in [Span::new(3, 9), Span::new(9, 9), Span::new(1, 9)] {
             let shown = Fault::error(FaultKind::CutCall, span, "m").render_diagnostic("aé");
             assert!(shown.contains("1 | aé\n  | ") && shown.contains('^'), "{shown}");
         }
-        // Inside a character: the character is marked.
+        // A span inside a character marks the whole character.
         let shown = Fault::error(FaultKind::CutCall, Span::new(2, 3), "m").render_diagnostic("aé");
         assert!(shown.ends_with("  |  ^\n"), "{shown}");
     }

@@ -488,7 +488,8 @@ mod tests {
     use crate::event::{Event, EventSink};
     use crate::{DraftResponse, SpanOrigin};
 
-    /// Scans `text` in chunks of `size` bytes (at character boundaries) and writes what came out in one line.
+    /// Scans `text` in chunks of `size` bytes (at character boundaries) and renders the events in
+    /// one line.
     fn scan(text: &str, size: usize) -> String {
         let mut draft = DraftResponse::default();
         draft.push_event(Event::CallStart { index: 0, id: None, name: "f", dialect: None, at: 0, name_at: 0 });
@@ -548,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_is_never_whole() {
+    fn truncated_text_is_never_complete() {
         let text = r#"{"path": "a\u00e9", "n": [1, "]"], "t": true}"#;
         for end in 1..text.len() {
             let cut = text.get(..end).unwrap();
@@ -571,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_strict_is_left_to_the_gates() {
+    fn lenient_json_is_left_to_the_checks() {
         check("{'a': 1}", ":Json={\\'a\\': 1} whole");
         check(" { a: [1]}\n", ":Json={ a: [1]} whole");
         check("{\"a\": 1, }", "a:Json=1 :Json=} whole");
@@ -587,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_is_left_to_the_gates() {
+    fn fenced_arguments_are_left_to_the_checks() {
         check("```json\n{\"a\": \"`}\"}\n```\n", ":Json=```json\\n{\\\"a\\\": \\\"`}\\\"}\\n``` whole");
         check("````{}````", ":Json=````{}```` whole");
         check("```\n{'a': 1}\n``", ":Json=```\\n{\\'a\\': 1}\\n``… cut");
@@ -599,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_short() {
+    fn keys_have_a_length_limit() {
         let long = "é".repeat(40_000);
         for size in [1, 7, 1000, 100_000] {
             assert_eq!(scan(&format!("{{\"{long}\": \"x\", \"b\": 1}}"), size), ":String=x b:Json=1 limit@80006 whole");
@@ -617,7 +618,7 @@ mod tests {
         }
     }
 
-    /// `|` stands where the value must end; a text without it must not.
+    // A `|` marks the end of the value; a text without it must not end.
     #[test]
     fn a_value_ends_inside_a_longer_text() {
         for (marked, faults) in [

@@ -126,7 +126,7 @@ impl BalanceScanner {
 mod tests {
     use super::{BalanceScanner, GuardBytes, ScanStop, UNGUARDED};
 
-    /// `|` stands where the scan must stop; a text without it must not end.
+    /// Checks that the scan stops at the `|` in the text; a text without `|` must not end.
     fn check_guarded(marked: &str, guard: GuardBytes) {
         let text = marked.replace('|', "");
         for size in 1..=text.len() {

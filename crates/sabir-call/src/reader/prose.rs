@@ -423,7 +423,8 @@ mod tests {
     use crate::dialect::DialectSelection;
     use crate::reader::vocabulary::Vocabulary;
 
-    /// For each `<` of the text: `m` where it is a mention, `c` where it would be a call.
+    /// Returns one letter for each `<` of the text: `m` for a mention, `c` for a place where it
+    /// would be a call.
     fn places(text: &str) -> String {
         let mut prose = ProseTracker::default();
         let mut found = String::new();

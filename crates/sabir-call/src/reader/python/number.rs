@@ -166,7 +166,7 @@ fn push_radix_digit(base: u8, before: DigitPosition, value: Option<PackedU128>, 
 mod tests {
     use super::{NumberState, NumberStep};
 
-    /// The JSON for a number, up to a `,` that ends it.
+    /// Converts a number to JSON, up to a `,` that ends it.
     fn json(text: &str) -> Option<String> {
         let mut number = NumberState::Start;
         let mut json = String::new();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling() {
+    fn valid_numbers() {
         for (text, expected) in [
             ("0", "0"),
             ("-0", "-0"),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number() {
+    fn invalid_numbers() {
         for text in [
             "",
             "-",

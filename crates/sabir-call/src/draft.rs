@@ -124,6 +124,7 @@ impl DraftResponse {
     }
 
     fn call_mut(&mut self, index: u32) -> Option<&mut DraftCall> {
+        // From the end, because most events concern the latest call.
         self.parts.iter_mut().rev().find_map(|part| match part {
             DraftPart::Call(call) if call.index == index => Some(call),
             _ => None,
@@ -180,6 +181,7 @@ impl EventSink for DraftResponse {
                 if let Some(argument) = self.argument_mut(index) {
                     argument.partial = false;
                     argument.span = Span::new(argument.span.start, at);
+                    // Only the end of the value shows that its first line feed is content.
                     argument.text.insert_str(0, lead);
                 }
             }

@@ -404,10 +404,13 @@ fn is_zero_width(c: char) -> bool {
 fn visible_text(text: &str) -> String {
     let show = |c: char| match c {
         '\t' => Some(c),
+        // Variation selectors have no width and change only the look of the character before them.
         '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' => None,
+        // Direction marks, joiners and other invisible characters can disguise text.
         '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => {
             Some(char::REPLACEMENT_CHARACTER)
         }
+        // Tag characters are invisible and can carry hidden text.
         '\u{e0000}'..='\u{e007f}' => Some(char::REPLACEMENT_CHARACTER),
         _ if c.is_control() => Some(char::REPLACEMENT_CHARACTER),
         _ => Some(c),

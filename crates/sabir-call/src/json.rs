@@ -171,6 +171,7 @@ impl ArgumentScanner {
     /// consumed, if the chunk needs `read_piece`.
     #[inline(always)]
     pub(crate) fn take_chunk(&mut self, chunk: &str, out: &mut dyn EventSink) -> bool {
+        // An empty chunk must not produce an event: deltas are never empty.
         if !matches!(self.state, ScannerState::Text(_)) || chunk.is_empty() {
             return false;
         }
@@ -206,6 +207,7 @@ impl ArgumentScanner {
     /// or `None` if a fault has already described the problem.
     pub(crate) fn abandon_value(&mut self, at: usize, out: &mut dyn EventSink) -> Option<&'static str> {
         let missing = match self.state {
+            // A fault was already emitted in these states.
             ScannerState::Skip | ScannerState::Broken => None,
             ScannerState::Source | ScannerState::Rest => Some("a closing bracket"),
             _ => Some("`}`"),
@@ -268,6 +270,7 @@ impl ArgumentScanner {
                     next
                 }
                 ScannerState::Fenced(fence, ticks) => self.read_fence(chunk, at, fence, ticks, out),
+                // Strings are matched above, so a guarded byte inside one never stops the scan.
                 _ if self.guard.contains(&byte) && !pass => break,
                 _ => self.read_token(byte, at, out),
             };
@@ -290,6 +293,7 @@ impl ArgumentScanner {
         }
         let head = self.head.get_or_insert_default();
         if !head.over {
+            // Truncated, not dropped: a key that is too long is reported when its value starts.
             let room = source.floor_char_boundary(HEAD_CAP.saturating_sub(head.source.len()).min(source.len()));
             head.source.push_str(source.get(..room).unwrap_or_default());
             head.over = room < source.len();
@@ -325,8 +329,11 @@ impl ArgumentScanner {
             (ScannerState::Null(1), b'u') => ScannerState::Null(2),
             (ScannerState::Null(2), b'l') => ScannerState::Null(3),
             (ScannerState::Null(3), b'l') => ScannerState::End,
+            // Not after `NextKey`: a brace after a comma means a trailing comma, which is not
+            // strict JSON.
             (ScannerState::FirstKey, b'}') | (ScannerState::Comma, b'}') => ScannerState::End,
             (ScannerState::FirstKey | ScannerState::NextKey, b'"') => ScannerState::Key,
+            // A bare or single-quoted key, or a trailing comma: the object is lenient from here on.
             (ScannerState::FirstKey | ScannerState::NextKey, _) => return self.begin_rest(at, out),
             (ScannerState::Colon, b':') => ScannerState::Value,
             (ScannerState::Comma, b',') => ScannerState::NextKey,

@@ -36,6 +36,7 @@ pub fn render_request(request: &Request, dialect: &Dialect) -> Request {
         protocol: ToolProtocol::Native,
         model: request.model.clone(),
         sampling: request.sampling.clone(),
+        // Strict schemas and provider-defined tools need native tool calling.
         options: RequestOptions { strict: Vec::new(), native: Vec::new(), ..request.options.clone() },
         ..*request
     }
@@ -193,6 +194,7 @@ impl<S: EventSink> RenumberingSink<S> {
             EventSource::Thought => &mut self.thoughts,
             EventSource::Native => &mut self.native,
         };
+        // From the end, because most events concern the latest call.
         let mut number = |index: u32| match known.iter().rev().find(|(from, _)| *from == index) {
             Some((_, to)) => *to,
             None => {

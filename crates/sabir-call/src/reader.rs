@@ -291,6 +291,7 @@ impl CallReader {
                 ReaderState::Prose => self.read_prose(window, at, out),
                 ReaderState::Gap => self.read_gap(window, at),
                 ReaderState::Thought(thought) => {
+                    // Copied, because the state may be replaced while the thought is read.
                     let thought = **thought;
                     self.read_thought(window, at, thought, out)
                 }

@@ -97,6 +97,7 @@ pub fn redact_json(json: &str) -> Cow<'_, str> {
             copied = end;
         }
     }
+    // Without a single string literal this is not JSON with contents worth parsing.
     if from == 0 {
         return redact_text(json);
     }
@@ -184,10 +185,12 @@ impl Redactor {
                 self.fresh = self.at;
                 continue;
             }
+            // The last secret has ended.
             self.rest = SecretRest::Nothing;
             undecided = self.emit_plain(ended, take);
         }
         let known = self.at.saturating_sub(CONTEXT);
+        // The last emitted bytes stay as context for the start of the next secret.
         self.held.drain(..known);
         self.at -= known;
         self.fresh = self.fresh.saturating_sub(known);

@@ -49,9 +49,11 @@ impl SmallNameSet {
         let length = u8::try_from(name.len()).ok().filter(|length| *length < LONG);
         match (&mut *self, length) {
             (Self::Few(text), Some(length)) if text.len() + 1 + name.len() <= FEW => {
+                // Below 0x80, so the length takes one byte of UTF-8.
                 text.push(char::from(length));
                 text.push_str(name);
             }
+            // The first name that does not fit moves all names into a hash set.
             (Self::Few(text), _) => {
                 let names = iter_packed(text).chain([name]).map(Box::from).collect();
                 *self = Self::Many(Box::new(names));

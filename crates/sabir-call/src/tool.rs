@@ -89,6 +89,7 @@ impl ToolSpec {
     }
 
     fn validate(&self) -> Result<(), ToolError> {
+        // Names become tags in some dialects, so markup characters and white space are excluded.
         let allowed = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
         if self.name.is_empty() || !self.name.chars().all(allowed) {
             return Err(ToolError::Name(self.name.clone()));
@@ -118,6 +119,7 @@ impl ArgumentSpec<'_> {
             into.extend(listed.map(|value| -> &'v str { json_type_name(value) }));
             for key in ["anyOf", "oneOf"] {
                 for branch in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
+                    // One level covers the usual schemas for optional values, and bounds the work.
                     if depth > 0 {
                         collect_types(branch, into, depth - 1);
                     }

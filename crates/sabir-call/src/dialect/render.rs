@@ -85,6 +85,7 @@ fn render_json_calls(table: &JsonCalls, calls: &[NamedCall<'_>]) -> String {
     if close.is_empty() && table.bare {
         return format!("{before}{open}{}{behind}", objects.join("; "));
     }
+    // Without a closing marker, marker and call share a line.
     let lines = if close.is_empty() { (" ", "") } else { ("\n", "\n") };
     let all: Vec<_> = objects.iter().map(|object| format!("{open}{}{object}{}{close}", lines.0, lines.1)).collect();
     format!("{before}{}{behind}", all.join("\n"))

@@ -83,6 +83,7 @@ impl BalanceScanner {
                 (ScanPlace::Single, b'\\') => ScanPlace::SingleEscape,
                 (ScanPlace::Double | ScanPlace::DoubleEscape, _) => ScanPlace::Double,
                 (ScanPlace::Single | ScanPlace::SingleEscape, _) => ScanPlace::Single,
+                // Strings are matched above, so guarded bytes count only outside of them.
                 (_, byte) if guard.contains(&byte) && !(pass && at == from) => return ScanStop::Guard(at),
                 (place, byte) => match self.step_outside(place, byte) {
                     Ok(place) => place,
@@ -104,6 +105,7 @@ impl BalanceScanner {
             b'"' => ScanPlace::Double,
             // In a word a single quote is an apostrophe.
             b'\'' if place == ScanPlace::Fresh => ScanPlace::Single,
+            // These belong to the object or array around this value.
             b',' | b'}' | b']' if bare => return Err(0),
             b'{' | b'[' => {
                 self.depth = self.depth.saturating_add(1);

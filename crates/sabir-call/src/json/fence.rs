@@ -58,6 +58,7 @@ impl ArgumentScanner {
                 self.state = ScannerState::Fenced(FencePhase::Object, ticks);
                 return from;
             }
+            // The info string, such as `json`, and white space before the object.
             (FencePhase::Word, _) if byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace() => self.state,
             (FencePhase::Object, _) => {
                 let (to, state) = match self.balance.scan(bytes, from, UNGUARDED, false) {
@@ -68,6 +69,7 @@ impl ArgumentScanner {
                 self.state = state;
                 return self.emit_source(chunk, from, to, out);
             }
+            // White space may precede the closing backticks, but not interrupt them.
             (FencePhase::Close(left), _) if left == ticks && byte.is_ascii_whitespace() => self.state,
             (FencePhase::Close(1), b'`') => ScannerState::End,
             (FencePhase::Close(left), b'`') => ScannerState::Fenced(FencePhase::Close(left - 1), ticks),

@@ -54,6 +54,7 @@ impl EscapeState {
                 return EscapeStep::Lone(false);
             }
             (Self::HighOpen(_), _) => {
+                // The backslash that was read begins an escape of its own.
                 *self = Self::Open;
                 return EscapeStep::Lone(false);
             }

@@ -149,12 +149,15 @@ impl OpenTagCall {
                 self.report_once(FaultKind::DoubledArgument, span, message, "give each argument once, whole");
             }
             TagRole::ArgumentOpen if top => self.value.open_inner(name),
+            // Ends the innermost nested example.
             TagRole::CallClose if !top => self.value.depth -= 1,
             TagRole::CallClose if before == PrecedingTag::UnknownClose => {
                 self.report_unknown_tag();
                 return true;
             }
             TagRole::CallClose if !before.is_call_open() => {
+                // Content so far. If a new call follows, the argument's close was probably
+                // forgotten.
                 _ = self.ambiguity.get_or_insert_default().unclosed.get_or_insert(span)
             }
             TagRole::OtherClose if top => self.close_other(name),

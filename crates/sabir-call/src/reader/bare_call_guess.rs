@@ -176,6 +176,7 @@ impl BareCallGuess {
         let python = self.python.is_some() && self.fence == 0 && list;
         let verdict = self.scan.push_byte(byte, json, python, vocabulary);
         if matches!(verdict, ByteVerdict::Closed) {
+            // An object that names a tool but has no arguments is too common in examples.
             if !self.chosen && !self.scan.python && !self.scan.argued {
                 return ByteVerdict::Text;
             }
@@ -298,6 +299,7 @@ impl BracketScan {
             b'"' => return self.open_string(byte),
             b'\'' if self.python => return self.open_string(byte),
             b'{' | b'[' => {
+                // Inside the arguments, names and keys have no meaning for the scan.
                 if byte == b'{' && self.arguments.is_none() && is_arguments_key(&self.key) {
                     self.arguments = Some(self.depth);
                 }

@@ -148,6 +148,7 @@ impl CallReader {
             let Some(found) = find_byte(first, rest.as_bytes()) else {
                 open.value.track_text(rest);
                 let run = window.text_from(said);
+                // At the end of the text nothing can pair with a held line feed any more.
                 let keep = if window.last { 0 } else { open.value.undecided_len(run) };
                 open.emit_piece(run.get(..run.len() - keep), out);
                 return ReaderStep::Wait(window.text.len() - keep);
@@ -181,6 +182,7 @@ impl CallReader {
                 open.end_unclosed_value(run, tag, span, &mut self.held, out);
                 return ReaderStep::To(at + tag.len);
             }
+            // Only a candidate: `read_closing` decides when it sees the text after it.
             if matches!(role, TagRole::ArgumentClose) && open.value.depth == 0 {
                 let feed = open.emit_value(run, &mut self.held, out);
                 self.held.push_str(window.text_between(at, at + tag.len));
@@ -188,6 +190,7 @@ impl CallReader {
                 return ReaderStep::To(at + tag.len);
             }
             let ends = open.assess_tag(&role, tag.name, span);
+            // Faults must follow the text before them.
             if ends || open.has_faults() {
                 open.emit_piece(Some(run), out);
                 open.emit_faults(out);
@@ -287,6 +290,7 @@ impl CallReader {
     fn end_call(&mut self, span: Span, value_end: usize, out: &mut dyn EventSink) {
         let outside = self.state_after_call();
         let ReaderState::Call(open) = std::mem::replace(&mut self.state, outside) else { return };
+        // The call's close also ends the value, because the argument's close is missing.
         if value_end == span.start {
             out.push_event(Event::ArgEnd { index: open.index, lead: open.value.lead.as_str(), at: value_end });
         }
@@ -431,11 +435,14 @@ impl OpenTagCall {
     #[inline]
     fn may_matter(&self, tail: &[u8], vocabulary: &Vocabulary) -> bool {
         let letter = match tail {
+            // In other notations the first byte is rare, so every candidate is lexed.
             _ if self.first != b'<' || self.unknown_tag_name().is_some() => return true,
             [_, b'/', letter, ..] | [_, letter, ..] => *letter,
             _ => return true,
         };
         let begins = |name: &str| name.as_bytes().first() == Some(&letter);
+        // The bars of a sentinel come in several shapes, so names that may begin with one are
+        // lexed.
         matches!(letter, b'/' | b'|' | 0x80..)
             || begins(&self.value.close)
             || begins(&self.form.call)

@@ -229,6 +229,7 @@ impl GemmaRegionParser {
             LiteralProgress::More(at) => StepOutcome::Wait(at),
             LiteralProgress::Wrong(at) => self.give_up(view, at, out),
             LiteralProgress::End(at) => {
+                // Only after a string between markers may the comma be missing, see `parse_step`.
                 let text = view.text.get(..at).is_some_and(|text| text.ends_with(self.grammar.quote));
                 self.state =
                     if self.state == GemmaState::Quoted { GemmaState::Colon(true) } else { GemmaState::Comma(text) };
@@ -258,6 +259,7 @@ impl GemmaRegionParser {
                 self.end_call(self.end, out);
                 StepOutcome::Over(at)
             }
+            // The next byte shows whether this is markup.
             (Some(false), Some(false)) if !view.last && text == "<" => StepOutcome::Wait(at),
             (Some(false), Some(false)) => {
                 self.report_unexpected(view, at, &format!("`{close}` was expected behind the call"), out)

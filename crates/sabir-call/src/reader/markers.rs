@@ -81,6 +81,7 @@ impl MarkerTable {
     ) {
         for (text, kind) in dialect_markers(dialect, listened, chosen) {
             text.bytes().take(1).for_each(|byte| match kind {
+                // Headless headers are ordinary words, so they count at the start of a line only.
                 MarkerKind::Headless => triggers.add_at_line_start(byte),
                 _ => triggers.add_byte(byte),
             });
@@ -192,6 +193,7 @@ fn dialect_markers(dialect: &'static Dialect, listened: bool, chosen: bool) -> V
     if listened {
         markers.extend(dialect.tokens.iter().copied().map(section));
         markers.extend(dialect.thought.map(|(open, close)| (open, MarkerKind::Thought(close))));
+        // The closing marker may appear alone, if the prompt already opened the thought.
         let stray = dialect.thought.filter(|_| matches!(dialect.grammar, Grammar::Tagged(_)));
         markers.extend(stray.map(|(_, close)| section(close)));
     }

@@ -283,6 +283,7 @@ impl CallReader {
                 let by_argument = !tag.close
                     && self.vocabulary.is_any_argument(tag.name)
                     && self.vocabulary.resembles_tool(&opening.name);
+                // A closing tag alone proves little, so the name must be very similar to a tool's.
                 let empty = tag.is_closing_tag(&opening.name) && self.vocabulary.is_near_tool(&opening.name);
                 // A placeholder stands for any tool.
                 let placeholder = !tag.close && PLACEHOLDERS.iter().any(|name| opening.name.eq_ignore_ascii_case(name));
@@ -318,6 +319,7 @@ impl CallReader {
             out.push_event(Event::Fault(&fault.in_call(index).with_hint(hint)));
         }
         if let Some(wrapper) = form.wrapper_name().filter(|_| unwrapped) {
+            // The wrapper's closing tag may still follow, and must not become text then.
             self.diagnostics.unopened = Some(before);
             let message = format!("the call stands outside of `<{wrapper}>`");
             let fault = Fault::warning(FaultKind::MissingWrapper, span, message);

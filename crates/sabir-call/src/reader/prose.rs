@@ -269,6 +269,7 @@ impl ProseTracker {
     /// Reads one byte.
     pub(crate) fn push_byte(&mut self, byte: u8) {
         match self.last {
+            // `<!--` begins a comment, but in code it is text.
             [_, b'<', b'!', b'-'] if byte == b'-' => self.comment |= self.fence.is_none() && self.code == 0,
             [_, _, b'-', b'-'] if byte == b'>' => self.comment = false,
             _ => {}
@@ -297,8 +298,10 @@ impl ProseTracker {
     fn push_leading_byte(&mut self, byte: u8) {
         match byte {
             b' ' => self.indent = self.indent.saturating_add(1),
+            // A tab counts as four columns.
             b'\t' => self.indent = self.indent.saturating_add(4),
             b'\r' => {}
+            // Four columns of indentation make indented code instead of a fence (CommonMark).
             b'`' | b'~' if self.indent < 4 => {
                 self.line = LineState::Run;
                 self.run = 1;
@@ -323,6 +326,7 @@ impl ProseTracker {
                 self.line = LineState::Close;
             }
             Some(_) => self.line = LineState::Inside,
+            // A fence needs three characters, and the paragraph must not have open inline code.
             None if run >= 3 && self.code == 0 => {
                 self.fence = Some(CodeFence { mark, length: run });
                 self.line = LineState::Info;

@@ -250,6 +250,7 @@ impl PythonRegionParser {
     /// Processes the text after a call's `)`.
     fn after_call(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
         let text = rest_from(view, from);
+        // Without a list, a line feed separates calls and must not be skipped.
         let spaces = text.bytes().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
         let at = from + if self.list { whitespace_len(text) } else { spaces };
         let text = rest_from(view, at);
@@ -349,6 +350,7 @@ impl PythonRegionParser {
         let inside = self.call.open && self.state != PythonState::Closed;
         let inner = if inside { 1 + usize::from(self.call.spread) + self.literal.depth() } else { 0 };
         let depth = usize::from(self.list) + inner;
+        // Without a marker or an open bracket nothing would tell where to stop skipping.
         if self.close.is_empty() && (!self.call.open || depth == 0) {
             self.end_call(offset + at, out);
             return StepOutcome::Over(at);
@@ -372,6 +374,7 @@ impl RegionParser for PythonRegionParser {
 
     fn cut_region(&mut self, why: Truncation, at: usize, out: &mut dyn EventSink) {
         let bare = !self.list && self.close.is_empty();
+        // A bare call without a list has no other end than the end of the text.
         if bare && why == Truncation::Ended && self.state == PythonState::Closed {
             self.end_call(self.call.end, out);
         } else if std::mem::take(&mut self.call.open) {

@@ -81,6 +81,7 @@ impl CallReader {
         if notation == TagNotation::Angle && tag.is_plain() && self.prose.track_html_tag(tag.name, tag.close, first) {
             return TriggerMatch::Text;
         }
+        // A frame's closing tag ends the message, so backticks right before it close the fence.
         let ends = tag.close && self.vocabulary.is_message_frame(tag.name, notation) && self.prose.ends_fence();
         if let Some(why) = mention.filter(|_| !ends) {
             // Even inside a mention, closing tags are noted: they may show that the value before
@@ -323,6 +324,7 @@ impl CallReader {
         };
         let opening = PendingOpen::new(kind, tag, start, first);
         match kind {
+            // In the middle of a line a malformed tag is more likely prose than a call.
             OpenKind::Tool(..) if !tag.is_plain() && !first => TriggerMatch::Text,
             OpenKind::Fixed(_) if tag.empty && !first && self.wrapped.is_none() => TriggerMatch::Text,
             OpenKind::Tool(..) if !tag.is_plain() => {
@@ -423,6 +425,7 @@ impl CallReader {
         }
         for (at, closed) in self.diagnostics.closed_calls_mut().iter_mut().enumerate() {
             if names_match(tag.name, &closed.argument_close) {
+                // The call's close directly after this position completes the pair.
                 closed.noted = Some(position.saturating_add(length));
             } else if closed
                 .noted
@@ -463,6 +466,7 @@ impl CallReader {
             "the value of `{}` could end in two places: the closing tags of its call stand twice",
             closed.argument
         );
+        // Every later call may be content of this call's value, so all of them are rejected.
         for index in closed.index..self.diagnostics.calls {
             let fault = Fault::error(FaultKind::DoubledArgument, span, message.clone()).in_call(index);
             let fault = fault.in_argument(closed.argument.to_string());

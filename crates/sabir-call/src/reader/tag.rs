@@ -149,6 +149,7 @@ pub(crate) fn names_match(one: &str, other: &str) -> bool {
     let letters = |name: &str| -> Vec<char> {
         let plain = name.chars().filter(|c| *c != ' ').map(|c| if is_bar(c) { '|' } else { c });
         let mut letters: Vec<char> = plain.collect();
+        // A doubled bar counts as one.
         letters.dedup_by(|next, before| *next == '|' && *before == '|');
         letters
     };
@@ -173,6 +174,7 @@ pub(crate) fn lex_in_notation<'w>(
                 LexedTag::Tag(tag) => LexedTag::Tag(tag.shift_by(marker.len())),
                 lexed => lexed,
             },
+            // The `<` after the marker may still arrive.
             Some("") if !last => LexedTag::Partial,
             None if !last && marker.starts_with(window) => LexedTag::Partial,
             _ => LexedTag::No,
@@ -326,6 +328,7 @@ pub(crate) fn lex_tag<'w>(
     // The end must be found within the cap, whatever the chunks are.
     for (offset, byte) in rest.enumerate() {
         match byte {
+            // Another tag begins, so this one is not a tag.
             b'<' => return LexedTag::No,
             b'>' => {
                 let text = window.get(end..end + offset).unwrap_or_default();

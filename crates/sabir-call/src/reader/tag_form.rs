@@ -107,6 +107,7 @@ impl TagForm {
             return Cow::Borrowed(name);
         }
         let plain = name.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">");
+        // Last, so that `&amp;lt;` becomes `&lt;` and not `<`.
         Cow::Owned(plain.replace("&amp;", "&"))
     }
 

@@ -190,6 +190,7 @@ impl CallReader {
         out: &mut dyn EventSink,
     ) -> Option<ReaderStep> {
         let rest = window.text_from(at);
+        // The tokens of harmony end the thought themselves.
         if thought.end == ThoughtEnd::Harmony {
             return None;
         }

@@ -94,6 +94,7 @@ impl ValueState {
     pub(super) fn trailing_feed_len(&self, text: &str) -> u8 {
         match self.lead {
             LineFeed::Both if text.ends_with("\r\n") => 2,
+            // Both line feeds of a pair must be of the same kind.
             LineFeed::Line if text.ends_with('\n') && !text.ends_with("\r\n") => 1,
             _ => 0,
         }

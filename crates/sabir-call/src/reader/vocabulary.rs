@@ -81,6 +81,7 @@ impl Vocabulary {
             triggers: TriggerTable::default(),
             marked: None,
         };
+        // Thoughts are recognized even without tools.
         made.triggers.add_byte(b'<');
         let names = made.tools.iter().flat_map(|tool| tool.arguments.iter().chain([&tool.name]));
         names.for_each(|name| made.names.add_first_letter(name));
@@ -119,6 +120,7 @@ impl Vocabulary {
             Grammar::Json(table) if table.bare => {
                 self.bare_json = Some(dialect.name);
                 b"{[`".iter().for_each(|byte| self.triggers.add_at_line_start(*byte));
+                // Prose is full of brackets, so only a chosen dialect looks at those inside a line.
                 if self.selection.is_chosen() {
                     b"{[".iter().for_each(|byte| self.triggers.add_byte(*byte));
                 }
@@ -247,6 +249,7 @@ impl Vocabulary {
         }
         let mut alike = self.tools.iter().enumerate().filter(|(_, tool)| tool.name.eq_ignore_ascii_case(name));
         let found = alike.next().map(|(at, _)| at);
+        // With several names that differ only in case, none is certainly meant.
         if alike.next().is_some() { None } else { found }
     }
 
@@ -282,6 +285,7 @@ impl Vocabulary {
     /// Returns true if a name is meant as a tool's: it is one, or nearly one, or looks like one in
     /// a chosen dialect.
     pub(crate) fn is_tool_name(&self, name: &str) -> bool {
+        // The namespace of functions at OpenAI and Kimi, which models also write elsewhere.
         let name = name.strip_prefix("functions.").unwrap_or(name);
         self.resolve_tool(name).is_some()
             || self.is_near_tool(name)

@@ -108,10 +108,12 @@ const AWS_ID: BodyRule = BodyRule::Exactly { of: is_upper_or_digit, count: 16 };
 const AWS_SECRET: BodyRule = BodyRule::Assigned { of: is_base64_byte, count: 40 };
 
 const ROWS: [SecretPattern; 38] = [
+    // Long-term keys and temporary keys.
     exact_pattern("AWS access key id", "AKIA", AWS_ID),
     exact_pattern("AWS access key id", "ASIA", AWS_ID),
     ignore_case_pattern("AWS secret access key", "secret_access_key", StartBoundary::Anywhere, AWS_SECRET),
     ignore_case_pattern("AWS secret access key", "secretaccesskey", StartBoundary::Anywhere, AWS_SECRET),
+    // Personal, OAuth, user-to-server, server-to-server and refresh tokens.
     exact_pattern("GitHub token", "ghp_", GITHUB),
     exact_pattern("GitHub token", "gho_", GITHUB),
     exact_pattern("GitHub token", "ghu_", GITHUB),
@@ -124,6 +126,8 @@ const ROWS: [SecretPattern; 38] = [
     exact_pattern("OpenAI key", "sk-svcacct-", KEY),
     exact_pattern("OpenAI key", "sk-admin-", KEY),
     exact_pattern("OpenRouter key", "sk-or-v1-", KEY),
+    // Older OpenAI keys and those of many compatible providers. `sk-` also begins identifiers, so
+    // the body must contain a digit or be long.
     exact_pattern("API key", "sk-", BodyRule::Mixed { of: is_alphanumeric, least: 20 }),
     exact_pattern("Slack token", "xoxa-", SLACK),
     exact_pattern("Slack token", "xoxb-", SLACK),
@@ -138,7 +142,9 @@ const ROWS: [SecretPattern; 38] = [
     exact_pattern("npm token", "npm_", BodyRule::Run { of: is_alphanumeric, least: 36 }),
     exact_pattern("PyPI token", "pypi-", BodyRule::Run { of: is_token_byte, least: 50 }),
     exact_pattern("Hugging Face token", "hf_", GITHUB),
+    // `eyJ` is the base64 form of `{"`, with which every JSON header begins.
     exact_pattern("JWT", "eyJ", BodyRule::Jwt),
+    // The password in a URL such as `https://user:password@host`.
     ignore_case_pattern("password", "://", StartBoundary::Anywhere, BodyRule::Password),
     ignore_case_pattern("private key", BLOCK, StartBoundary::Anywhere, BodyRule::Block),
     ignore_case_pattern("authorization", "authorization", StartBoundary::Anywhere, BodyRule::Header),
@@ -238,9 +244,13 @@ fn is_edge(before: &[u8]) -> bool {
         back(2 + digits.count()) == Some(b'[')
     };
     match last {
+        // At the start of a line these are diff markers.
         b'+' | b'-' => matches!(back(2), None | Some(b'\n')),
+        // The letter belongs to an escape such as `\n`.
         b'n' | b'r' | b't' if back(2) == Some(b'\\') => true,
+        // The end of a terminal color sequence such as `\x1b[31m`.
         b'm' if color() => true,
+        // The digits belong to an escape such as `%20` or `\u0020`.
         _ => hex(2) && back(3) == Some(b'%') || hex(4) && back(5) == Some(b'u') && back(6) == Some(b'\\'),
     }
 }
@@ -431,6 +441,7 @@ impl<'a> FollowingText<'a> {
     /// Returns the number of bytes between a name and its value.
     fn assignment_len(self) -> Result<usize, SecretScan> {
         let gap = count_while(self.first_bytes(ASSIGNMENT), |byte| b" \t\"'\\:=>".contains(&byte));
+        // Without an assignment sign the name is only mentioned.
         let sign = self.first_bytes(gap).iter().any(|byte| matches!(byte, b':' | b'='));
         match self.text.get(gap) {
             None => Err(self.match_at_end()),

@@ -35,6 +35,7 @@ pub(super) fn read_all_dialects() -> Vec<(&'static str, String)> {
 pub(super) fn check_round_trip(made: &'static Dialect, before: &[(&'static str, String)]) -> Result<(), DefineError> {
     let text = render_sample(made);
     let works = |selection| {
+        // The dialect must not find calls or mistakes in ordinary prose.
         let words = read_draft(selection, PROSE);
         let prose = words.calls().next().is_none() && words.faults.is_empty() && words.text() == PROSE;
         prose && is_round_trip(&read_draft(selection, &text))

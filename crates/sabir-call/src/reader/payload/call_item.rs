@@ -212,6 +212,7 @@ impl JsonCallState {
         self.relaxed |= word.is_single_quoted();
         let name = word.decoded_text();
         match &self.name {
+            // The same name under two keys is harmless.
             Some(known) if **known == *name => {}
             Some(known) => {
                 let message = format!("the call names two tools, `{known}` and `{name}`");
@@ -224,6 +225,7 @@ impl JsonCallState {
             None if !name.is_empty() => {
                 self.name = Some(name.into());
                 if let Some(early) = &mut self.early {
+                    // The name begins after its opening quote.
                     early.name_at = word.start + 1;
                 }
             }

@@ -236,6 +236,7 @@ impl JsonRegionParser {
         if !view.last && (marker == MarkerCheck::Wait || BRACKETED.starts_with(rest)) {
             return PayloadStep::Wait(from);
         }
+        // A fault was already emitted, so the text that follows is prose.
         if tail == AllowedTail::Brackets {
             return PayloadStep::Over(at);
         }

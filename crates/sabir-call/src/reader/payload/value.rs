@@ -40,6 +40,7 @@ impl JsonRegionParser {
                 return true;
             }
             KeyMeaning::Name(_) if quoted => self.begin_word(place, key, false),
+            // Any value but `null` is an id.
             KeyMeaning::Id if byte != b'n' => self.begin_word(place, key, false),
             KeyMeaning::Arguments => self.begin_arguments(place, out),
             _ => PayloadState::Skip,

@@ -250,6 +250,7 @@ impl LiteralReader {
                 }
             }
             (LiteralState::After, inner) if byte == b',' => {
+                // A comma makes a tuple out of the group.
                 if inner == Some(BracketKind::Group) {
                     self.nest.replace_inner(BracketKind::Tuple);
                 }
@@ -447,10 +448,12 @@ impl LiteralReader {
             WordEnd::Here => {}
         }
         let rest = scope.rest_from(at);
+        // The word is a string prefix such as `r`.
         if self.notation == LiteralNotation::Python && rest.starts_with(['"', '\'']) {
             return self.open_prefixed_string(scope, at, role, out);
         }
         let literal = match self.word.as_str() {
+            // Models mix the names of Python and JSON.
             "True" | "true" => "true",
             "False" | "false" => "false",
             "None" | "null" => "null",

@@ -157,6 +157,7 @@ fn push_radix_digit(base: u8, before: DigitPosition, value: Option<PackedU128>, 
     }
     let digit = char::from(byte).to_digit(base.into())?;
     let value = value
+        // `None` after an overflow; such a number is rejected at its end.
         .and_then(|value| value.to_u128().checked_mul(base.into())?.checked_add(digit.into()))
         .map(PackedU128::new);
     Some(NumberState::Radix(base, DigitPosition::Digit, value))

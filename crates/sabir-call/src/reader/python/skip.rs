@@ -53,16 +53,23 @@ impl RegionSkipper {
                 Some((quote, triple)) if byte == quote => match closing_quote_len(rest, quote, triple) {
                     None => return (at, false),
                     Some(0) => {}
-                    Some(whole) => (self.quote, len) = (None, whole),
+                    Some(whole) => {
+                        self.quote = None;
+                        len = whole;
+                    }
                 },
                 Some(_) => {}
+                // A single quote after a letter or digit is an apostrophe.
                 None if byte == b'"'
                     || (byte == b'\'' && !self.before.is_ascii_alphanumeric() && self.before < 0x80) =>
                 {
                     match closing_quote_len(rest, byte, true) {
                         None => return (at, false),
                         Some(0) => self.quote = Some((byte, false)),
-                        Some(whole) => (self.quote, len) = (Some((byte, true)), whole),
+                        Some(whole) => {
+                            self.quote = Some((byte, true));
+                            len = whole;
+                        }
                     }
                 }
                 None if matches!(byte, b'(' | b'[' | b'{') => self.depth = self.depth.saturating_add(1),

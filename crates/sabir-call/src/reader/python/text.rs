@@ -110,6 +110,7 @@ fn python_escape(rest: &str, letter: u8) -> EscapeMeaning {
         b'f' => '\u{c}',
         b'v' => '\u{b}',
         b'\\' | b'\'' | b'"' => char::from(letter),
+        // A backslash at the end of a line joins it with the next one.
         b'\n' => return EscapeMeaning::Nothing(2),
         b'\r' => match rest.as_bytes().get(2) {
             None => return EscapeMeaning::Wait,
@@ -164,6 +165,7 @@ fn hex_escape(rest: &str, count: usize) -> EscapeMeaning {
     if value > 0x10_ffff {
         return EscapeMeaning::Wrong(len);
     }
+    // A low surrogate without a high one, or a surrogate as `\U`, cannot be part of a pair.
     if value >= 0xdc00 || count != 4 {
         return EscapeMeaning::Lone(len);
     }

@@ -95,6 +95,7 @@ impl LiteralReader {
         loop {
             let end = special.find_first(text.as_bytes(), at);
             let run = text.get(at..end).unwrap_or_default();
+            // Long runs, and chunks that lie inside the string, are emitted without a copy.
             if role != StringRole::Name && (run.len() >= LONG || (end == text.len() && self.text.is_empty())) {
                 self.flush_text(scope, out);
                 self.emit_text(scope, run, out);
@@ -177,6 +178,7 @@ impl LiteralReader {
     ) -> LiteralStep {
         self.end = scope.view.offset + at;
         if self.notation == LiteralNotation::Python {
+            // In Python an adjacent string continues this one.
             self.state = LiteralState::AfterText(role);
             return LiteralStep::To(at + len);
         }

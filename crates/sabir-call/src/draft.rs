@@ -185,6 +185,7 @@ impl EventSink for DraftResponse {
                     argument.text.insert_str(0, lead);
                 }
             }
+            // Marks explain the reader's decisions and are not part of the response.
             Event::Mark(_) => {}
             Event::CallEnd { index, at } => self.close_call(index, DraftState::Closed, at),
             Event::CallCut { index, why, at } => self.close_call(index, DraftState::Cut(why), at),

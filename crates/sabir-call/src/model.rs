@@ -251,6 +251,7 @@ pub enum ModelErrorKind {
 impl ModelErrorKind {
     /// Returns true if a retry of the same request may succeed.
     pub fn is_transient(self) -> bool {
+        // The other kinds describe the request itself, and would recur.
         matches!(self, Self::RateLimited | Self::Unavailable | Self::Unreachable | Self::Broken)
     }
 }

@@ -115,6 +115,7 @@ impl ArgumentSpec<'_> {
                 Some(Value::Array(names)) => into.extend(names.iter().filter_map(Value::as_str)),
                 _ => {}
             }
+            // A schema without `type` often implies it by listing values.
             let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten().chain(schema.get("const"));
             into.extend(listed.map(|value| -> &'v str { json_type_name(value) }));
             for key in ["anyOf", "oneOf"] {
@@ -240,6 +241,7 @@ pub fn json_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
+        // JSON Schema calls only whole numbers `integer`, and serde_json keeps `1.0` as a float.
         Value::Number(number) if number.is_f64() => "number",
         Value::Number(_) => "integer",
         Value::String(_) => "string",

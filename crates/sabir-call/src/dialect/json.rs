@@ -22,6 +22,7 @@ pub(super) const ROWS: &[Dialect] = &[
         name: "kimi",
         aliases: &["kimi_k2"],
         summary: "functions.NAME:INDEX and JSON arguments between special tokens (Kimi K2).",
+        // The section markers occur with singular names too, so those are among the tokens.
         spec: include_str!("../specs/kimi.md"),
         grammar: json_grammar(JsonCalls {
             section: Some(("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")),
@@ -83,6 +84,7 @@ object in a fence.",
         name: "mistral",
         aliases: &[],
         summary: "[TOOL_CALLS] before a JSON array of calls, or before NAME[ARGS] and JSON arguments (Mistral).",
+        // The first form is that of tokenizers up to v7, the second one that of v11 and later.
         spec: include_str!("../specs/mistral.md"),
         grammar: json_grammar(JsonCalls {
             forms: &[
@@ -107,6 +109,7 @@ and its `arguments`.",
         name: "llama",
         aliases: &["llama3", "llama3_json"],
         summary: "A JSON object with name and parameters behind <|python_tag|>, or bare (Llama 3).",
+        // The second form is the one that Meta's prompt for custom tools asks for.
         spec: include_str!("../specs/llama.md"),
         grammar: json_grammar(JsonCalls {
             forms: &[
@@ -132,6 +135,7 @@ separated by `; `.",
         name: "granite",
         aliases: &[],
         summary: "A JSON array of calls behind <|tool_call|> (Granite 3).",
+        // The second form is that of Granite 3.1, which writes ordinary text instead of a token.
         spec: include_str!("../specs/granite.md"),
         grammar: json_grammar(JsonCalls {
             forms: &[named_form("<|tool_call|>", ""), named_form("<tool_call>", "")],
@@ -204,6 +208,7 @@ tool's `name` and its `arguments`.",
         name: "json",
         aliases: &["xlam", "fenced_json", "bare_json"],
         summary: "A JSON object or array of calls at the end of a message, bare or in a fence (xLAM, and models without a form).",
+        // No markers at all: `reader/bare_call_guess.rs` finds such calls by shape and position.
         spec: include_str!("../specs/json.md"),
         grammar: json_grammar(JsonCalls { list: true, bare: true, ..PLAIN }),
         tokens: &[],

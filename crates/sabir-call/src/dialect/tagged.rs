@@ -26,6 +26,7 @@ pub(super) const ROWS: &[Dialect] = &[
         name: CLINE,
         aliases: &["roo", "xml"],
         summary: "The tool's name is the tag, each argument is a tag of its own inside it (Cline, Roo Code).",
+        // No prefix: the tags are the names of tools and arguments themselves.
         spec: include_str!("../specs/cline.md"),
         grammar: tagged_grammar(TagScheme::Own, &[], &[""]),
         tokens: &[],
@@ -48,6 +49,7 @@ named exactly as declared.",
         name: "dsml",
         aliases: &["deepseek_v32", "deepseek_v4"],
         summary: "The tags of invoke behind a sentinel: <｜DSML｜invoke name=\"…\"> (DeepSeek V3.2, V4).",
+        // The block was renamed with V4; the first name is the one that is written.
         spec: include_str!("../specs/dsml.md"),
         grammar: tagged_grammar(
             TagScheme::Fixed {
@@ -80,6 +82,7 @@ one `parameter` tag with the argument's name for each argument.",
         name: "minimax_m3",
         aliases: &[],
         summary: "Every tag stands behind ]<]minimax[>[, arguments are tags of their own names (MiniMax M3).",
+        // An empty argument tag means that each argument is a tag of its own name.
         spec: include_str!("../specs/minimax_m3.md"),
         grammar: Grammar::Tagged(TaggedCalls {
             notation: TagNotation::Marked("]<]minimax[>["),
@@ -105,6 +108,7 @@ it one tag for each argument, named as the argument.",
         name: "qwen_coder",
         aliases: &["qwen3_coder", "qwen_xml", "nemotron", "step3_5", "mimo"],
         summary: "<function=f> tags with <parameter=k> tags in a <tool_call> block (Qwen3-Coder, Nemotron, Step 3.5, MiMo).",
+        // The block is shared with hermes and glm, so only its content selects this dialect.
         spec: include_str!("../specs/qwen_coder.md"),
         grammar: grammar_wrapping_each(FUNCTION_TAGS, &["tool_call"]),
         tokens: &[],
@@ -138,6 +142,7 @@ tag for each argument, its value on lines of its own.",
         name: "kimi_k3",
         aliases: &[],
         summary: "Tags between <|open|>, <|close|> and <|sep|> (Kimi K3).",
+        // Values carry a JSON type name, of which `string` is raw text.
         spec: include_str!("../specs/kimi_k3.md"),
         grammar: Grammar::Tagged(TaggedCalls {
             notation: TagNotation::Delimited { open: "<|open|>", close: "<|close|>", end: "<|sep|>" },

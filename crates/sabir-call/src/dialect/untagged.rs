@@ -47,6 +47,7 @@ pub(super) const ROWS: &[Dialect] = &[
         spec: include_str!("../specs/gemma.md"),
         grammar: Grammar::Gemma(GemmaCalls { open: "<|tool_call>", close: "<tool_call|>", quote: "<|\"|>" }),
         tokens: &["<turn|>"],
+        // The channel name is part of the opening marker.
         thought: Some(("<|channel>thought", "<channel|>")),
         instructions: GEMMA_LESSON,
     },

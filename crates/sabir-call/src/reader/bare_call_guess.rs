@@ -139,6 +139,7 @@ impl BareCallGuess {
                 self.state = GuessPhase::Language;
                 let language = self.held.get(self.fence..at).unwrap_or_default().trim();
                 match byte {
+                    // Any other info string means that the fence shows code.
                     b'\n' if LANGUAGES.contains(&language) => self.state = GuessPhase::Start,
                     b'\n' => return ByteVerdict::Text,
                     _ if language.len() > NAME_CAP || byte == b'`' => return ByteVerdict::Text,

@@ -114,6 +114,7 @@ impl ReaderDiagnostics {
     /// Records that a call begins, and drops observations that matter only without calls.
     pub(super) fn begin_call(&mut self) {
         self.calls = self.calls.saturating_add(1);
+        // The wrapper's end can only follow the last call.
         self.unopened = None;
         if let Some(odd) = &mut self.odd {
             odd.mention = None;
@@ -260,6 +261,7 @@ impl ReaderDiagnostics {
             let message = format!("`{name}` stands {why}, where a call is only mentioned; nothing was run");
             let kind = if why == IN_FENCE { FaultKind::FencedCall } else { FaultKind::Mentioned };
             let fault = Fault::warning(kind, span, message);
+            // Only a warning: showing a call in a message is legitimate.
             let hint = "if a call was meant, write it outside of fences, quotations and thoughts";
             out.push_event(Event::Fault(&fault.with_hint(hint)));
         }

@@ -86,6 +86,7 @@ impl TagForm {
             && let LexedTag::Tag(tag) = lex_in_notation(TagNotation::Angle, window, last, &interest)
             && tag.is_opening_tag(key)
         {
+            // Key and value tags together open an argument, so they are lexed as one tag.
             return lex_key_value(window, last, key, value);
         }
         lex_in_notation(self.tagged.notation, window, last, interest)
@@ -115,6 +116,7 @@ impl TagForm {
     pub(super) fn argument_name<'t>(&self, tag: &Tag<'t>) -> Option<&'t str> {
         let named = |argument| {
             let (prefix, base) = tag.split_name();
+            // A call uses one prefix throughout: a tag with another prefix is content.
             base == argument && names_match(prefix, self.tag_prefix())
         };
         match self.tagged.tags {
@@ -166,6 +168,7 @@ impl TagForm {
             }
             _ => false,
         };
+        // Every tagged dialect accepts the renderer's own marking of JSON values.
         typed || tag.json || tag.attribute_value("encoding") == Some("json")
     }
 

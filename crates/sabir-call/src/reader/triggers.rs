@@ -27,6 +27,7 @@ impl TriggerTable {
     /// Returns true if markup may begin at this byte; `before` is the preceding byte.
     pub(crate) fn is_trigger(&self, byte: u8, before: u8, fresh: bool) -> bool {
         let class = self.byte_class(byte);
+        // In the middle of a word or number, most triggers cannot begin markup.
         class & ANYWHERE != 0 || (class & LINE != 0 && fresh) || (class & WORD != 0 && !before.is_ascii_alphanumeric())
     }
 

@@ -150,6 +150,7 @@ impl ValueState {
             let blank = byte.is_ascii_whitespace();
             let name = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':') || !byte.is_ascii();
             self.before = match self.before {
+                // Nothing to track until the next tag; most text is skipped here.
                 PrecedingTag::Nothing => return,
                 PrecedingTag::Naming if blank => PrecedingTag::Named,
                 PrecedingTag::Open | PrecedingTag::Naming if name && self.named => PrecedingTag::Naming,

@@ -36,6 +36,7 @@ pub(super) fn build_dialect(table: &DialectTable) -> Result<Dialect, DefineError
             return Err(DefineError::Name(name.clone()));
         }
     }
+    // Leaked on purpose: built-in rows are static data, and both kinds share one type.
     let aliases: Vec<&'static str> = table.aliases.iter().map(|alias| leak_str(alias)).collect();
     Ok(Dialect {
         tokens: &[],

@@ -237,6 +237,7 @@ impl JsonCallState {
     pub(super) fn emit_start(&mut self, markers: &RegionMarkers, out: &mut dyn EventSink) {
         let Some(early) = self.early.take() else { return };
         let UnstartedCall { at, first, name_at, id, faults } = *early;
+        // A call without a name is emitted too, so that the fault below has a call to stop.
         let name = self.name.as_deref().unwrap_or_default();
         let dialect = Some(markers.dialect);
         if !first {
@@ -261,6 +262,7 @@ impl JsonCallState {
         if let Some(held) = self.held.take() {
             self.emit_held_arguments(&held, out);
         }
+        // An unknown key matters only without arguments: then it was probably one itself.
         if let Some((key, span)) = self.stray.take().filter(|_| !self.arguments).map(|stray| *stray) {
             let message = format!("`{key}` stands beside the tool's name; arguments belong into `\"arguments\"`");
             let hint = "put all arguments into one object under `\"arguments\"`";
@@ -280,6 +282,7 @@ impl JsonCallState {
             scanner.begin_lenient(held.start, out);
         }
         scanner.read_value(&held.source, held.start, false, out);
+        // Closes an argument that the held text left open.
         scanner.abandon_value(held.start + held.source.len(), out);
     }
 }

@@ -82,6 +82,7 @@ impl JsonRegionParser {
             if item.relaxed {
                 scanner.begin_lenient(place, out);
             }
+            // From here on the scanner reads the text, until the arguments end.
             self.scanner = Some(scanner);
             PayloadState::Arguments
         };

@@ -26,6 +26,7 @@ impl PythonRegionParser {
             (PythonState::Comma, b',') if self.call.spread => PythonState::Key,
             (PythonState::Comma, b',') => PythonState::Argument,
             (PythonState::Argument, b'*') => {
+                // The second `*` may still arrive.
                 if text.len() == 1 {
                     return StepOutcome::Wait(at);
                 }
@@ -56,6 +57,7 @@ impl PythonRegionParser {
             }
             (PythonState::Equals, _) => {
                 let end = self.call.end;
+                // The word was not followed by `=`, so it is a value without a name.
                 let span = Span::new(end.saturating_sub(self.word.len()), end);
                 return self.reject_unnamed(span, view, at, out);
             }
@@ -87,6 +89,7 @@ impl PythonRegionParser {
 
     /// Reads a value or a quoted name.
     pub(super) fn read_value(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
+        // The name is used in messages only; a key has no argument name yet.
         let name = if self.state == PythonState::KeyText { "**" } else { self.call.given.current_name() };
         let scope = ValueScope { view, index: self.call.index, name };
         match self.literal.read_value(scope, from, out) {

@@ -74,6 +74,7 @@ impl BracketStack {
         let shift = level % IN_A_BYTE * 2;
         let levels = self.levels.get_or_insert_with(|| Box::new([0; LEVELS / IN_A_BYTE]));
         if let Some(byte) = levels.get_mut(level / IN_A_BYTE) {
+            // Clears the two bits of the level before setting them.
             *byte = *byte & !(0b11 << shift) | (bracket as u8) << shift;
         }
     }

@@ -86,6 +86,7 @@ pub(in crate::reader) fn run_parser<'t>(
     chunks: impl IntoIterator<Item = &'t str>,
     why: Truncation,
 ) -> ParsedRegion {
+    // Like the reader, keeps what the parser did not consume and passes it again.
     let mut driven = ParsedRegion::default();
     let mut hold = String::new();
     let mut offset = 0;

@@ -156,6 +156,7 @@ impl LiteralReader {
     /// Prepares for a value.
     pub(in crate::reader) fn begin_value(&mut self) {
         self.state = LiteralState::Value;
+        // The name is known to the caller by now, and the value may be long.
         self.word.release_memory();
         self.nest.clear();
     }
@@ -212,6 +213,7 @@ impl LiteralReader {
         }
         let reached = loop {
             let next = match self.state {
+                // Tokens that can be split between chunks keep their progress in the state.
                 LiteralState::Text(role) => self.read_string(scope, at, role, out),
                 LiteralState::Number(role, number) => self.read_number(scope, at, role, number, out),
                 LiteralState::Word(role) => self.read_word(scope, at, role, out),

@@ -170,6 +170,7 @@ fn hex_escape(rest: &str, count: usize) -> EscapeMeaning {
         return EscapeMeaning::Lone(len);
     }
     let second = rest.get(len..).unwrap_or_default();
+    // The low surrogate must be a complete escape, which may not have arrived yet.
     let shown = second.bytes().skip(2).take(4).take_while(u8::is_ascii_hexdigit).count();
     if second.len() < 6 && ("\\u".starts_with(second) || (second.starts_with("\\u") && second.len() == 2 + shown)) {
         return EscapeMeaning::Wait;
@@ -201,6 +202,7 @@ impl SpecialBytes {
     /// as JSON.
     pub(in crate::reader) fn new(quote: QuoteStyle, json: bool) -> Self {
         let end = quote.closing_byte();
+        // Raw text between markers has no escapes, unless it must be encoded as JSON.
         let slash = if json || !matches!(quote, QuoteStyle::Marker(_)) { b'\\' } else { end };
         let bytes = [end, slash, if json { b'"' } else { end }];
         Self { bytes, below: if json || !quote.allows_newlines() { 0x20 } else { 0 } }

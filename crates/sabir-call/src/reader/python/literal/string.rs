@@ -64,6 +64,8 @@ impl LiteralReader {
         let raw = match self.word.as_str() {
             "r" | "R" => true,
             "u" | "U" => false,
+            // The string is still read, so that its content cannot be taken for the rest of the
+            // call.
             prefix if prefix.len() <= 2 && prefix.bytes().all(|b| b"rbfRBF".contains(&b)) => {
                 let message = format!("`{prefix}` before a string: bytes and formatted strings are no values");
                 let raw = prefix.contains(['r', 'R']);
@@ -101,6 +103,7 @@ impl LiteralReader {
                 self.emit_text(scope, run, out);
             } else {
                 let put = self.push_text(role, run);
+                // Only a name has a limit: it is kept in memory until its end.
                 if put < run.len() {
                     return self.report_long_word(scope, at + put, out);
                 }
@@ -194,6 +197,8 @@ impl LiteralReader {
         out: &mut dyn EventSink,
     ) -> LiteralStep {
         let rest = scope.rest_from(at);
+        // Adjacent strings may have prefixes of their own; bytes and formatted strings end the
+        // value.
         let letter = rest.bytes().next().filter(|byte| b"rRuU".contains(byte));
         let prefix = usize::from(letter.is_some());
         let behind = rest.get(prefix..).unwrap_or_default();

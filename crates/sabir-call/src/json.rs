@@ -269,7 +269,7 @@ impl ArgumentScanner {
                     }
                     next
                 }
-                ScannerState::Fenced(fence, ticks) => self.read_fence(chunk, at, fence, ticks, out),
+                ScannerState::Fenced(..) => self.read_fence(chunk, at, out),
                 // Strings are matched above, so a guarded byte inside one never stops the scan.
                 _ if self.guard.contains(&byte) && !pass => break,
                 _ => self.read_token(byte, at, out),

@@ -53,8 +53,7 @@ impl<'a> ToolInstructions<'a> {
     }
 
     fn write_usage_rules(&self, dialect: &Dialect, text: &mut String) {
-        // Each rule prevents a frequent mistake of prompted models; see `sabir-check` for the
-        // faults.
+        // Short imperative rules, because every request pays for this text.
         text.push_str("# How to use the tools\n\n");
         text.push_str("- Think first, in <thinking> tags: what do you know, what is missing, which tool brings it?\n");
         text.push_str(match self.parallel_calls {

@@ -18,7 +18,7 @@ pub(super) fn render_calls(dialect: &Dialect, calls: &[NamedCall<'_>], tools: &T
         let calls: Vec<_> = calls
             .iter()
             .enumerate()
-            .map(|(at, (name, arguments))| tags::render_tagged_call(dialect, &tagged, at, name, arguments, tools))
+            .map(|(at, call)| tags::render_tagged_call(dialect, &tagged, at, *call, tools))
             .collect();
         return tags::wrap_calls(&tagged, &calls);
     }
@@ -28,7 +28,7 @@ pub(super) fn render_calls(dialect: &Dialect, calls: &[NamedCall<'_>], tools: &T
 /// Renders one call without the wrapper around a run of calls.
 pub(super) fn render_call(dialect: &Dialect, name: &str, arguments: &Map<String, Value>, tools: &ToolSet) -> String {
     match dialect.grammar {
-        Grammar::Tagged(tagged) => tags::render_tagged_call(dialect, &tagged, 0, name, arguments, tools),
+        Grammar::Tagged(tagged) => tags::render_tagged_call(dialect, &tagged, 0, (name, arguments), tools),
         _ => render_untagged(dialect, &[(name, arguments)]),
     }
 }

@@ -34,15 +34,9 @@ impl ArgumentScanner {
         at
     }
 
-    /// Continues a fenced text, of which `ticks` opening backticks have been read.
-    pub(super) fn read_fence(
-        &mut self,
-        chunk: &str,
-        from: usize,
-        fence: FencePhase,
-        ticks: u32,
-        out: &mut dyn EventSink,
-    ) -> usize {
+    /// Continues a fenced text. Must be called in state `Fenced` only.
+    pub(super) fn read_fence(&mut self, chunk: &str, from: usize, out: &mut dyn EventSink) -> usize {
+        let ScannerState::Fenced(fence, ticks) = self.state else { return from };
         let bytes = chunk.as_bytes();
         let Some(&byte) = bytes.get(from) else { return from };
         let next = match (fence, byte) {

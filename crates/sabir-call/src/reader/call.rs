@@ -134,7 +134,7 @@ impl CallReader {
                 ReaderStep::To(from + open.value.lead.as_str().len())
             }
             ValuePhase::Body => self.read_value_body(window, from, out),
-            ValuePhase::Closing(close_at, feed) => self.read_closing(window, from, close_at, feed, out),
+            ValuePhase::Closing(..) => self.read_closing(window, from, out),
         }
     }
 
@@ -179,7 +179,9 @@ impl CallReader {
             let role = open.tag_role(&tag, vocabulary);
             let span = Span::new(self.offset + at, self.offset + at + tag.len);
             if matches!(role, TagRole::ArgumentOpen) && open.is_ended_by(&tag, run, vocabulary) {
-                open.end_unclosed_value(run, tag, span, &mut self.held, out);
+                let feed = open.emit_value(run, &mut self.held, out);
+                self.held.clear();
+                open.end_unclosed_value(feed, tag, span, out);
                 return ReaderStep::To(at + tag.len);
             }
             // Only a candidate: `read_closing` decides when it sees the text after it.
@@ -206,20 +208,14 @@ impl CallReader {
     }
 
     /// Reads the white space after a candidate, then the text that decides about it.
-    fn read_closing(
-        &mut self,
-        window: TextWindow<'_>,
-        from: usize,
-        close_at: usize,
-        feed: u8,
-        out: &mut dyn EventSink,
-    ) -> ReaderStep {
+    fn read_closing(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
         let at = from + take_whitespace(window.text_from(from), &mut self.held);
         let rest = window.text_from(at);
         if rest.is_empty() {
             return ReaderStep::To(at);
         }
         let ReaderState::Call(open) = &mut self.state else { return ReaderStep::To(at) };
+        let ValuePhase::Closing(close_at, feed) = open.value.phase else { return ReaderStep::To(at) };
         // `last` is false even at the end of the text: a partial tag stays undecided there, and the
         // argument then ends at the candidate, the last certain end.
         let tag = match open.form.lex_tag(rest, false, |_, _| TagInterest::Any) {
@@ -346,17 +342,8 @@ impl OpenTagCall {
         self.tool.is_some() && vocabulary.declares_argument(self.tool_index(), name) && !self.given.contains(name)
     }
 
-    /// Ends the value at the tag of the next argument.
-    fn end_unclosed_value(
-        &mut self,
-        run: &str,
-        tag: Tag<'_>,
-        span: Span,
-        held: &mut LazyBuffer,
-        out: &mut dyn EventSink,
-    ) {
-        let feed = self.emit_value(run, held, out);
-        held.clear();
+    /// Ends the value, whose text was emitted, at the tag of the next argument.
+    fn end_unclosed_value(&mut self, feed: u8, tag: Tag<'_>, span: Span, out: &mut dyn EventSink) {
         let lead = if feed == 0 { self.value.lead.as_str() } else { "" };
         out.push_event(Event::ArgEnd { index: self.index, lead, at: span.start - usize::from(feed) });
         let close = self.form.spell_close(&self.value.close);

@@ -11,7 +11,7 @@ use crate::fault::{Fault, FaultKind, Span};
 
 use super::gemma::GemmaRegionParser;
 use super::markers::{GEMMA, MarkerEntry, MarkerKind, is_special};
-use super::payload::{self, JsonRegionParser, RegionMarkers};
+use super::payload::{JsonRegionParser, ParsedHeader, RegionMarkers};
 use super::pending_open::{OpenKind, PendingOpen};
 use super::python::{METHOD, PythonRegionParser};
 use super::region::AnyRegionParser;
@@ -273,13 +273,10 @@ impl CallReader {
         &mut self,
         opening: &PendingOpen,
         markers: RegionMarkers,
-        name: &str,
-        name_at: usize,
-        id: Option<&str>,
+        head: ParsedHeader<'_>,
         out: &mut dyn EventSink,
     ) {
         self.take_marker(opening, markers.dialect, out);
-        let head = payload::ParsedHeader { index: self.diagnostics.calls, id, name, at: opening.at, name_at };
         self.state =
             ReaderState::Region(AnyRegionParser::Json(Box::new(JsonRegionParser::for_arguments(markers, head, out))));
     }
@@ -308,7 +305,14 @@ impl CallReader {
         let Some(close) = spelling.json_close() else { return false };
         let sure = self.marker_certainty(&opening.tag);
         let markers = RegionMarkers { dialect: spelling.dialect, close, stop: false, sure };
-        self.begin_arguments(opening, markers, &opening.name, opening.name_at, None, out);
+        let head = ParsedHeader {
+            index: self.diagnostics.calls,
+            id: None,
+            name: &opening.name,
+            at: opening.at,
+            name_at: opening.name_at,
+        };
+        self.begin_arguments(opening, markers, head, out);
         true
     }
 
@@ -332,23 +336,16 @@ impl CallReader {
             return ReaderStep::To(from);
         };
         let head = rest.get(..length).unwrap_or_default();
-        let CallHeader { opening, dialect, form } = *heading;
-        match form {
-            Some(form) => self.begin_headed(&opening, dialect, form, head, self.offset + from, out),
-            None => self.begin_channel(&opening, head, self.offset + from, out),
+        let at = self.offset + from;
+        match heading.form {
+            Some(_) => self.begin_headed(&heading, head, at, out),
+            None => self.begin_channel(&heading.opening, head, at, out),
         }
         ReaderStep::To(from + next)
     }
 
-    fn begin_headed(
-        &mut self,
-        opening: &PendingOpen,
-        dialect: &'static str,
-        form: JsonForm,
-        head: &str,
-        at: usize,
-        out: &mut dyn EventSink,
-    ) {
+    fn begin_headed(&mut self, heading: &CallHeader, head: &str, at: usize, out: &mut dyn EventSink) {
+        let CallHeader { opening, dialect, form: Some(form) } = heading else { return };
         let Some(HeaderFormat { prefix, id, .. }) = form.head else { return };
         let text = head.trim();
         let start = at + head.len() - head.trim_start().len();
@@ -369,7 +366,8 @@ impl CallReader {
         let name_at = start + name.len() - bare.len();
         let sure = self.marker_certainty(&opening.tag);
         let markers = RegionMarkers { dialect, close: form.close, stop: form.stop, sure };
-        self.begin_arguments(opening, markers, bare, name_at, call_id, out);
+        let head = ParsedHeader { index: self.diagnostics.calls, id: call_id, name: bare, at: opening.at, name_at };
+        self.begin_arguments(opening, markers, head, out);
     }
 
     /// Begins a message of the harmony dialect, by its header.
@@ -392,7 +390,8 @@ impl CallReader {
             let name_at = at + start + name.len() - bare.len();
             let sure = self.marker_certainty(&opening.tag);
             let markers = RegionMarkers { dialect: "harmony", close: "<|call|>", stop: true, sure };
-            return self.begin_arguments(opening, markers, bare, name_at, None, out);
+            let head = ParsedHeader { index: self.diagnostics.calls, id: None, name: bare, at: opening.at, name_at };
+            return self.begin_arguments(opening, markers, head, out);
         }
         let span = Span::new(opening.at, at + header.len() + MESSAGE.len());
         let (role, rule) = match channel {

@@ -222,7 +222,7 @@ impl JsonRegionParser {
             PayloadState::Language => self.state = PayloadState::Before,
             _ if byte.is_ascii_whitespace() => return PayloadStep::To(at + 1),
             PayloadState::Before => return self.begin_json(view, at, byte, out),
-            PayloadState::Item(commas) => return self.begin_item(view, at, byte, commas, out),
+            PayloadState::Item(_) => return self.begin_item(view, at, byte, out),
             PayloadState::Next => return self.after_list_item(view, at, byte, out),
             PayloadState::FirstKey | PayloadState::NextKey => return self.begin_key(view, at, byte, out),
             PayloadState::Colon if byte == b':' => {
@@ -282,14 +282,8 @@ impl JsonRegionParser {
     }
 
     /// Processes the first byte of a possible call.
-    fn begin_item(
-        &mut self,
-        view: TextView<'_>,
-        at: usize,
-        byte: u8,
-        commas: CommaCount,
-        out: &mut dyn EventSink,
-    ) -> PayloadStep {
+    fn begin_item(&mut self, view: TextView<'_>, at: usize, byte: u8, out: &mut dyn EventSink) -> PayloadStep {
+        let PayloadState::Item(commas) = self.state else { return PayloadStep::To(at) };
         let place = view.offset + at;
         if byte == b']' && self.frames.last() == Some(BracketFrame::List) {
             if commas == CommaCount::One {

@@ -179,18 +179,27 @@ pub(crate) fn lex_in_notation<'w>(
             None if !last && marker.starts_with(window) => LexedTag::Partial,
             _ => LexedTag::No,
         },
-        TagNotation::Delimited { open, close, end } => lex_delimited(window, last, open, close, end, interest),
+        TagNotation::Delimited { open, close, end } => {
+            lex_delimited(window, last, TagDelimiters { open, close, end }, interest)
+        }
     }
+}
+
+/// The markers of a tag in place of `<`, `</` and `>`.
+#[derive(Debug, Clone, Copy)]
+struct TagDelimiters<'m> {
+    open: &'m str,
+    close: &'m str,
+    end: &'m str,
 }
 
 fn lex_delimited<'w>(
     window: &'w str,
     last: bool,
-    open: &str,
-    close: &str,
-    end: &str,
+    delimiters: TagDelimiters<'_>,
     interest: impl FnOnce(&str, bool) -> TagInterest,
 ) -> LexedTag<'w> {
+    let TagDelimiters { open, close, end } = delimiters;
     let (marker, closes) = if window.starts_with(open) {
         (open, false)
     } else if window.starts_with(close) {

@@ -1,6 +1,8 @@
 //! Reads thoughts: reasoning between tags, on its own channel, or on its own wire. Only calls in
 //! special tokens are read out of a thought, because models emit those only as markup.
 
+use std::ops::Range;
+
 use crate::event::{Event, EventSink, MarkupRole};
 
 use super::markers::MarkerMatch;
@@ -126,7 +128,7 @@ impl CallReader {
                     return ReaderStep::Wait(at);
                 }
             }
-            if let Some(step) = self.read_special_call(window, said, at, thought, out) {
+            if let Some(step) = self.read_special_call(window, said..at, thought, out) {
                 return step;
             }
             let before = last_char(window.text_between(from, at));
@@ -179,16 +181,16 @@ impl CallReader {
         self.state = ReaderState::Gap;
     }
 
-    /// Reads a call in special tokens at `at`. In a thought neither a fence nor a quotation hides
-    /// such a call.
+    /// Reads a call in special tokens after the `pending` part of the window, which was not emitted
+    /// yet. In a thought neither a fence nor a quotation hides such a call.
     fn read_special_call(
         &mut self,
         window: TextWindow<'_>,
-        said: usize,
-        at: usize,
+        pending: Range<usize>,
         thought: ThoughtBlock,
         out: &mut dyn EventSink,
     ) -> Option<ReaderStep> {
+        let at = pending.end;
         let rest = window.text_from(at);
         // The tokens of harmony end the thought themselves.
         if thought.end == ThoughtEnd::Harmony {
@@ -202,9 +204,9 @@ impl CallReader {
         if special.is_none() && !waits {
             return None;
         }
-        emit_thought(window.text_between(said, at), out);
+        emit_thought(window.text_between(pending.start, at), out);
         let Some((opening, len)) = special else {
-            self.prose.note_preceding(last_char(window.text_between(said, at)).unwrap_or_default());
+            self.prose.note_preceding(last_char(window.text_between(pending.start, at)).unwrap_or_default());
             return Some(ReaderStep::Wait(at));
         };
         // The text before the markup has no influence on the text after it.

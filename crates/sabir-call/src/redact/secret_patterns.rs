@@ -296,7 +296,7 @@ impl SecretPattern {
         of: ByteClass,
         is: impl Fn(&[u8]) -> bool,
     ) -> SecretScan {
-        let value = behind.from_offset(gap);
+        let value = behind.skip_bytes(gap);
         let seen = value.first_bytes(SEEN);
         let count = count_while(seen, of);
         if is(seen.get(..count).unwrap_or_default()) {
@@ -306,7 +306,7 @@ impl SecretPattern {
     }
 
     fn match_exact_run(&self, gap: usize, behind: FollowingText<'_>, of: ByteClass, count: usize) -> SecretScan {
-        let value = behind.from_offset(gap);
+        let value = behind.skip_bytes(gap);
         let found = self::count_while(value.first_bytes(count + 1), of);
         // A private key block directly after the value becomes a marker, which ends the value. Its
         // prefix must end the value too, or a second redaction would find more than the first.
@@ -335,7 +335,7 @@ impl SecretPattern {
             Some(b'.') if header >= 8 => {}
             Some(_) => return SecretScan::Nothing,
         }
-        let claims = behind.from_offset(header + 1);
+        let claims = behind.skip_bytes(header + 1);
         // Both halves of a token are base64 of JSON objects, so the claims begin with `ey` (`{"`),
         // like the header.
         let begin = claims.first_bytes(8);
@@ -357,7 +357,7 @@ impl SecretPattern {
             Some(b':') => {}
             Some(_) => return SecretScan::Nothing,
         }
-        let password = behind.from_offset(user + 1);
+        let password = behind.skip_bytes(user + 1);
         // Not a password but a variable, a placeholder, or the marker of an earlier redaction.
         if password.text.first().is_some_and(|first| b"$<{*[".contains(first)) {
             return SecretScan::Nothing;
@@ -373,7 +373,7 @@ impl SecretPattern {
     fn match_key_block(&self, behind: FollowingText<'_>) -> SecretScan {
         const KINDS: [&[u8]; 2] = [b"PRIVATE KEY", b"PRIVATE KEY BLOCK"];
         let label = count_while(behind.first_bytes(BLOCK_LINE), |byte| is_upper_or_digit(byte) || byte == b' ');
-        let dashes = behind.from_offset(label).first_bytes(5);
+        let dashes = behind.skip_bytes(label).first_bytes(5);
         let kind = behind.first_bytes(label);
         let other = !dashes.is_empty() && !KINDS.iter().any(|end| kind.ends_with(end));
         if other || dashes.iter().any(|byte| *byte != b'-') {
@@ -382,7 +382,7 @@ impl SecretPattern {
         if dashes.len() < 5 {
             return behind.match_at_end();
         }
-        let seen = behind.from_offset(label + 5).first_bytes(BLOCK_HEAD);
+        let seen = behind.skip_bytes(label + 5).first_bytes(BLOCK_HEAD);
         let mut run = 0;
         let mut dashes = 0;
         for (at, byte) in seen.iter().enumerate() {
@@ -405,7 +405,7 @@ impl SecretPattern {
             Ok(gap) => gap,
             Err(look) => return look,
         };
-        let value = behind.from_offset(gap);
+        let value = behind.skip_bytes(gap);
         let scheme = count_while(value.first_bytes(SCHEME), |byte| byte.is_ascii_alphabetic());
         match value.text.get(scheme) {
             None if scheme < SCHEME && !value.ended => SecretScan::Undecided,
@@ -424,7 +424,7 @@ struct FollowingText<'a> {
 }
 
 impl<'a> FollowingText<'a> {
-    fn from_offset(self, at: usize) -> Self {
+    fn skip_bytes(self, at: usize) -> Self {
         Self { text: self.text.get(at..).unwrap_or_default(), ended: self.ended }
     }
 

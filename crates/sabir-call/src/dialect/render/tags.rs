@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value};
 
+use super::NamedCall;
 use crate::dialect::grammar::{NamePosition, TagNotation, TagScheme, TaggedCalls};
 use crate::dialect::{Dialect, DialectSelection};
 use crate::draft::{DraftCall, DraftResponse, DraftState};
@@ -32,8 +33,7 @@ pub(super) fn render_tagged_call(
     dialect: &Dialect,
     tagged: &TaggedCalls,
     at: usize,
-    name: &str,
-    arguments: &Map<String, Value>,
+    call: NamedCall<'_>,
     tools: &ToolSet,
 ) -> String {
     let mut text = String::new();
@@ -41,8 +41,8 @@ pub(super) fn render_tagged_call(
     // with a line feed; JSON
     // keeps everything, because `<` is escaped.
     for style in [StringStyle::Lines, StringStyle::Inline, StringStyle::Json] {
-        text = write_call(tagged, at, name, arguments, style);
-        if style == StringStyle::Json || reads_back(dialect, &text, name, arguments, tools) {
+        text = write_call(tagged, at, call, style);
+        if style == StringStyle::Json || reads_back(dialect, &text, call, tools) {
             break;
         }
     }
@@ -51,7 +51,7 @@ pub(super) fn render_tagged_call(
 
 /// Renders one call without verifying it.
 pub(super) fn render_tagged_example(tagged: &TaggedCalls, name: &str, arguments: &Map<String, Value>) -> String {
-    write_call(tagged, 0, name, arguments, StringStyle::Lines)
+    write_call(tagged, 0, (name, arguments), StringStyle::Lines)
 }
 
 /// Joins calls and adds the wrappers and section markers.
@@ -75,13 +75,8 @@ pub(super) fn wrap_calls(tagged: &TaggedCalls, calls: &[String]) -> String {
     section(0, &if tagged.each { all } else { wrapped(&all) })
 }
 
-fn write_call(
-    tagged: &TaggedCalls,
-    at: usize,
-    name: &str,
-    arguments: &Map<String, Value>,
-    style: StringStyle,
-) -> String {
+fn write_call(tagged: &TaggedCalls, at: usize, call: NamedCall<'_>, style: StringStyle) -> String {
+    let (name, arguments) = call;
     let feed = tagged.line_separator();
     let (open, close) = match tagged.tags {
         TagScheme::Own => (tagged.render_open_tag(name, ""), tagged.render_close_tag(name)),
@@ -179,7 +174,8 @@ impl StringStyle {
     }
 }
 
-fn reads_back(dialect: &Dialect, text: &str, name: &str, arguments: &Map<String, Value>, tools: &ToolSet) -> bool {
+fn reads_back(dialect: &Dialect, text: &str, call: NamedCall<'_>, tools: &ToolSet) -> bool {
+    let (name, arguments) = call;
     let mut draft = DraftResponse::default();
     let mut reader = CallReader::new(DialectSelection(Some(dialect.name)), tools);
     reader.push(text, &mut draft);

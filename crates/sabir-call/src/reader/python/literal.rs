@@ -104,6 +104,15 @@ enum StringRole {
     Element,
 }
 
+/// The opening quote of a string.
+#[derive(Debug, Clone, Copy)]
+struct StringStart {
+    role: StringRole,
+    quote: QuoteStyle,
+    /// The length of the quote, in bytes.
+    len: usize,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LiteralState {
     /// Before a string that is a name.
@@ -215,7 +224,7 @@ impl LiteralReader {
             let next = match self.state {
                 // Tokens that can be split between chunks keep their progress in the state.
                 LiteralState::Text(role) => self.read_string(scope, at, role, out),
-                LiteralState::Number(role, number) => self.read_number(scope, at, role, number, out),
+                LiteralState::Number(..) => self.read_number(scope, at, out),
                 LiteralState::Word(role) => self.read_word(scope, at, role, out),
                 LiteralState::Key => self.bare_key(scope, at, out),
                 _ => self.read_token(scope, at, out),
@@ -267,7 +276,9 @@ impl LiteralReader {
             (LiteralState::AfterText(role), _) => self.after_text(scope, at, role, out),
             (LiteralState::Name, _) => match self.detect_quote(rest) {
                 None => LiteralStep::Wait(at),
-                Some(Some((quote, len))) => self.open_string(scope, at, StringRole::Name, quote, len, out),
+                Some(Some((quote, len))) => {
+                    self.open_string(scope, at, StringStart { role: StringRole::Name, quote, len }, out)
+                }
                 Some(None) => self.report_unexpected(scope, at, "a name in quotes was expected", out),
             },
             (LiteralState::Value, _) => self.start_value(scope, at, out),
@@ -285,14 +296,14 @@ impl LiteralReader {
         let role = if self.nest.depth() == 0 { StringRole::Argument } else { StringRole::Element };
         match self.detect_quote(rest) {
             None => return self.wait_at(LiteralState::Value, at),
-            Some(Some((quote, len))) => return self.open_string(scope, at, role, quote, len, out),
+            Some(Some((quote, len))) => return self.open_string(scope, at, StringStart { role, quote, len }, out),
             Some(None) => {}
         }
         let bracket = match rest.as_bytes().first().copied().unwrap_or_default() {
             b'[' => BracketKind::List,
             b'{' => BracketKind::Map,
             b'(' if self.notation == LiteralNotation::Python => BracketKind::Group,
-            byte => return self.start_scalar(scope, at, byte, role, out),
+            _ => return self.start_scalar(scope, at, role, out),
         };
         if !self.nest.push_bracket(bracket) {
             let message = format!("the value is nested deeper than {LEVELS} levels");
@@ -303,7 +314,9 @@ impl LiteralReader {
             );
             return LiteralStep::Wrong(at);
         }
-        self.emit_argument_start(scope, ArgForm::Json, at, role, out);
+        if role == StringRole::Argument {
+            out.push_event(scope.argument_start(ArgForm::Json, at));
+        }
         self.text.push(if bracket == BracketKind::Map { '{' } else { '[' });
         self.state = LiteralState::Item(true);
         LiteralStep::To(at + 1)
@@ -314,12 +327,14 @@ impl LiteralReader {
         &mut self,
         scope: ValueScope<'_>,
         at: usize,
-        byte: u8,
         role: StringRole,
         out: &mut dyn EventSink,
     ) -> LiteralStep {
+        let byte = scope.rest_from(at).as_bytes().first().copied().unwrap_or_default();
         if NumberState::can_start(byte) {
-            self.emit_argument_start(scope, ArgForm::Json, at, role, out);
+            if role == StringRole::Argument {
+                out.push_event(scope.argument_start(ArgForm::Json, at));
+            }
             // JSON keys must be strings, so a number as a key is quoted.
             if role == StringRole::Key {
                 self.text.push('"');
@@ -344,9 +359,11 @@ impl LiteralReader {
             // The comma before this key was already emitted; state `Item(true)` prevents a second
             // one.
             None => self.wait_at(LiteralState::Item(true), at),
-            Some(Some((quote, len))) => self.open_string(scope, at, StringRole::Key, quote, len, out),
+            Some(Some((quote, len))) => {
+                self.open_string(scope, at, StringStart { role: StringRole::Key, quote, len }, out)
+            }
             Some(None) if self.notation == LiteralNotation::Python => {
-                self.start_scalar(scope, at, byte, StringRole::Key, out)
+                self.start_scalar(scope, at, StringRole::Key, out)
             }
             Some(None) if is_name_byte(byte) => {
                 self.word.clear();
@@ -409,14 +426,8 @@ impl LiteralReader {
         LiteralStep::End(at)
     }
 
-    fn read_number(
-        &mut self,
-        scope: ValueScope<'_>,
-        from: usize,
-        role: StringRole,
-        mut number: NumberState,
-        out: &mut dyn EventSink,
-    ) -> LiteralStep {
+    fn read_number(&mut self, scope: ValueScope<'_>, from: usize, out: &mut dyn EventSink) -> LiteralStep {
+        let LiteralState::Number(role, mut number) = self.state else { return LiteralStep::Wait(from) };
         for (at, byte) in scope.rest_from(from).bytes().enumerate().map(|(at, byte)| (from + at, byte)) {
             match number.push_byte(byte, &mut self.text) {
                 NumberStep::Yes => {}
@@ -500,22 +511,6 @@ impl LiteralReader {
         Span::new(end.saturating_sub(self.word.len()), end)
     }
 
-    /// Emits the start of the argument, if the value is a whole argument.
-    fn emit_argument_start(
-        &mut self,
-        scope: ValueScope<'_>,
-        form: ArgForm,
-        at: usize,
-        role: StringRole,
-        out: &mut dyn EventSink,
-    ) {
-        if role == StringRole::Argument {
-            let ValueScope { index, name, .. } = scope;
-            let at = scope.view.offset + at;
-            out.push_event(Event::ArgStart { index, name, form, at });
-        }
-    }
-
     fn end_argument(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) {
         self.flush_text(scope, out);
         out.push_event(Event::ArgEnd { index: scope.index, lead: "", at });
@@ -552,6 +547,11 @@ impl LiteralReader {
 }
 
 impl<'w> ValueScope<'w> {
+    /// Creates the event for the start of the argument at that position of the view.
+    fn argument_start(self, form: ArgForm, at: usize) -> Event<'w> {
+        Event::ArgStart { index: self.index, name: self.name, form, at: self.view.offset + at }
+    }
+
     fn rest_from(self, at: usize) -> &'w str {
         self.view.text.get(at..).unwrap_or_default()
     }

@@ -4,7 +4,7 @@ use crate::event::{ArgForm, Event, EventSink};
 use crate::fault::{Fault, FaultKind};
 use crate::json::SURROGATE_HINT;
 
-use super::{LiteralNotation, LiteralReader, LiteralState, LiteralStep, StringRole, ValueScope};
+use super::{LiteralNotation, LiteralReader, LiteralState, LiteralStep, StringRole, StringStart, ValueScope};
 use crate::reader::python::text::{EscapeMeaning, QuoteStyle, SpecialBytes, escape_json, starts_with_marker};
 
 /// The length from which a piece of text is emitted directly instead of being collected, in bytes.
@@ -35,12 +35,13 @@ impl LiteralReader {
         &mut self,
         scope: ValueScope<'_>,
         at: usize,
-        role: StringRole,
-        quote: QuoteStyle,
-        len: usize,
+        start: StringStart,
         out: &mut dyn EventSink,
     ) -> LiteralStep {
-        self.emit_argument_start(scope, ArgForm::String, at + len, role, out);
+        let StringStart { role, quote, len } = start;
+        if role == StringRole::Argument {
+            out.push_event(scope.argument_start(ArgForm::String, at + len));
+        }
         if matches!(role, StringRole::Key | StringRole::Element) {
             self.text.push('"');
         }
@@ -80,7 +81,7 @@ impl LiteralReader {
             _ => return self.report_unknown_word(scope, at, out),
         };
         let quote = if raw { quote.without_escapes() } else { quote };
-        self.open_string(scope, at, role, quote, len, out)
+        self.open_string(scope, at, StringStart { role, quote, len }, out)
     }
 
     /// Reads the inside of a string.
@@ -113,7 +114,7 @@ impl LiteralReader {
             let taken = if byte == self.quote.closing_byte() {
                 match self.quote.closing_len(scope.rest_from(at)) {
                     None => return LiteralStep::Wait(at),
-                    Some(Some(len)) => return self.end_string(scope, at, role, len, out),
+                    Some(Some(len)) => return self.end_string(scope, at, len, out),
                     Some(None) => Some(self.push_verbatim(scope, at, role, 1)),
                 }
             } else if byte == b'\\' {
@@ -171,14 +172,8 @@ impl LiteralReader {
         len
     }
 
-    fn end_string(
-        &mut self,
-        scope: ValueScope<'_>,
-        at: usize,
-        role: StringRole,
-        len: usize,
-        out: &mut dyn EventSink,
-    ) -> LiteralStep {
+    fn end_string(&mut self, scope: ValueScope<'_>, at: usize, len: usize, out: &mut dyn EventSink) -> LiteralStep {
+        let LiteralState::Text(role) = self.state else { return LiteralStep::To(at + len) };
         self.end = scope.view.offset + at;
         if self.notation == LiteralNotation::Python {
             // In Python an adjacent string continues this one.

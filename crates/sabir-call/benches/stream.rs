@@ -1,18 +1,21 @@
-//! How much does reading a streamed value cost, beside the least that anybody must do with it?
+//! Measures the cost of reading a streamed value, compared to the least work that any reader must
+//! do.
 //!
-//! One call writes a file of source code; its text comes in chunks of a few bytes, as providers send it. Measured in one
-//! process, in rounds that take every row in turn, so that a noisy machine is noisy for all of them; shown are medians.
+//! One call writes a file of source code; its text arrives in chunks of a few bytes, as providers
+//! send it. All rows run in one process, in rounds that take each row in turn, so that noise
+//! affects all of them alike. The figures are medians.
 //!
-//! * `memchr` looks for `<` in every chunk: the least that any reader of tags does.
-//! * `memcpy` appends every chunk: the least that anybody does who keeps the text.
-//! * `cline`, `invoke`: the reader. To be held: at most 1.7 times `memchr`.
+//! * `memchr` searches for `<` in every chunk: the least work of any reader of tags.
+//! * `memcpy` appends every chunk: the least work of anything that stores the text.
+//! * `cline`, `invoke`: the reader. Limit: 1.7 times `memchr`.
 //! * `serde_json` appends every chunk of a native call's arguments and parses them once at the end.
-//! * `json`: the scanner, decoding while it streams. To be held: at most 1.0 times `serde_json` from 16 bytes a chunk.
-//! * `hermes`: the reader over the same arguments in a `<tool_call>`. To be held: at most 1.4 times `serde_json` from 16
-//!   bytes a chunk.
+//! * `json`: the scanner, decoding while it streams. Limit: 1.0 times `serde_json` from 16 bytes
+//!   per chunk.
+//! * `hermes`: the reader over the same arguments in a `<tool_call>`. Limit: 1.4 times `serde_json`
+//!   from 16 bytes per chunk.
 //!
-//! `-- --test` runs everything once and prints no figures; `-- ROW BYTES` repeats one row at one size of chunks, for a
-//! profiler.
+//! `-- --test` runs everything once without figures; `-- ROW BYTES` repeats one row with one chunk
+//! size, for a profiler.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
@@ -28,11 +31,12 @@ use serde_json::{Map, Value};
 const KB: usize = 1000;
 const CHUNKS: [usize; 3] = [4, 16, 64];
 const ROWS: [&str; 7] = ["memchr", "memcpy", "cline", "invoke", "serde_json", "json", "hermes"];
-/// Which row is measured against which.
+/// The rows and the row that each is compared to.
 const RATIOS: [(&str, &str, f64); 4] =
     [("cline", "memchr", 1.7), ("invoke", "memchr", 1.7), ("json", "serde_json", 1.0), ("hermes", "serde_json", 1.4)];
 
-/// A page of TypeScript with what code has: generics, comparisons, markup, quotes, blank lines, and a stroke of Unicode.
+/// A page of TypeScript with generics, comparisons, markup, quotes, blank lines, and some non-ASCII
+/// characters.
 const PAGE: &str = r##"import { useEffect, useMemo, useState } from "react";
 import type { Row, Column } from "./table";
 
@@ -114,13 +118,14 @@ impl Load {
         let render = |name| {
             find_dialect(name).map_or_else(String::new, |it| it.render_call("write_to_file", &arguments, &tools))
         };
-        let (cline, invoke) = (render(CLINE), render(INVOKE));
+        let cline = render(CLINE);
+        let invoke = render(INVOKE);
         let json = Value::Object(arguments).to_string();
         let hermes = format!("<tool_call>\n{{\"name\": \"write_to_file\", \"arguments\": {json}}}\n</tool_call>");
         Self { size, cline, invoke, json, hermes, tools }
     }
 
-    /// One pass of a row.
+    /// Runs one pass of a row.
     fn run(&self, row: &str, chunk: usize) {
         match row {
             "memchr" => chunks(&self.cline, chunk).for_each(|piece| {
@@ -155,11 +160,12 @@ impl Load {
     }
 }
 
-/// Looks at the text of every event and keeps nothing.
+/// Returns a sink that reads the text of every event and stores nothing.
 fn sink() -> impl FnMut(Event<'_>) {
     |event: Event<'_>| {
         if let Event::ArgDelta { text, .. } = event {
-            // One after the other: read as a pair they would wait for the two stores that wrote them, in every row alike.
+            // Read separately: as a pair, the two loads would wait for the two stores that wrote
+            // them, in every row alike.
             black_box(text.as_ptr());
             black_box(text.len());
         }
@@ -172,7 +178,7 @@ fn append(text: &str, chunk: usize, done: impl FnOnce(&str)) {
     done(black_box(&kept));
 }
 
-/// Pieces of about that many bytes, cut at characters.
+/// Splits a text into pieces of about that many bytes, at character boundaries.
 fn chunks(text: &str, size: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -182,7 +188,7 @@ fn chunks(text: &str, size: usize) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The median time of every row, in the order of [`ROWS`].
+/// Returns the median time of every row, in the order of [`ROWS`].
 fn measure(load: &Load, chunk: usize, rounds: usize) -> Vec<Duration> {
     let mut times = vec![Vec::with_capacity(rounds); ROWS.len()];
     for _ in 0..rounds {
@@ -209,7 +215,8 @@ fn ratio(times: &[Duration], row: &str, against: &str) -> f64 {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     if let [row, bytes] = arguments.as_slice() {
-        let (load, chunk) = (Load::new(100 * KB), bytes.parse().unwrap_or(16));
+        let load = Load::new(100 * KB);
+        let chunk = bytes.parse().unwrap_or(16);
         return (0..20_000).for_each(|_| load.run(row, chunk));
     }
     let test = arguments.iter().any(|argument| argument == "--test");

@@ -1,7 +1,7 @@
-//! Money: what tokens cost.
+//! Computes the cost of tokens.
 //!
-//! All sums are integers of billionths of a US dollar, so that adding many small costs loses nothing. What is not known stays
-//! unknown: a price that nobody told is no zero, and a sum with an unknown part says that it is a lower bound.
+//! All amounts are integers of billionths of a US dollar, so adding many small costs loses nothing.
+//! An unknown price is not zero: a sum with an unknown part is marked as a lower bound.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -12,60 +12,62 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::event::Usage;
 
-/// How many bytes of text are taken for one token where a provider counts none.
+/// The assumed number of bytes of text per token where a provider reports no counts.
 pub const BYTES_PER_TOKEN: u64 = 4;
 
 /// Billionths in one dollar.
 const NANOS: u64 = 1_000_000_000;
 
-/// An amount of US dollars, never negative, exact to a billionth; at most about 18 billion.
+/// An amount of US dollars: never negative, exact to a billionth, at most about 18 billion.
 ///
-/// As text: `5`, `0.25`, `$1.50`; at most nine decimals. As JSON or TOML: a number of dollars, or such a text.
+/// As text: `5`, `0.25` or `$1.50`, with at most nine decimals. In JSON or TOML: a number of
+/// dollars, or such a text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dollars(u64);
 
-/// Why a text is no amount.
+/// The error for a text that is not an amount of dollars.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no amount of dollars: write 5 or 0.25, with at most nine decimals")]
 pub struct DollarsError(pub String);
 
-/// What a provider wants for a million tokens, in US dollars. `None`: not known.
+/// A provider's prices in US dollars per million tokens. `None` means unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TokenPrices {
-    /// Of input that is neither read from a cache nor written to one.
+    /// The price of input that is neither read from a cache nor written to one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Dollars>,
-    /// Of output, reasoning included.
+    /// The price of output, including reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Dollars>,
-    /// Of input read from the provider's cache.
+    /// The price of input read from the provider's cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_read: Option<Dollars>,
-    /// Of input written to the provider's cache.
+    /// The price of input written to the provider's cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<Dollars>,
-    /// The most input tokens of one request for which these prices hold; longer requests cost more. `None`: any number.
+    /// The maximum number of input tokens per request for these prices; longer requests cost more.
+    /// `None` means any number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub up_to: Option<u64>,
 }
 
-/// What something cost, as far as that is known.
+/// A cost, as far as it is known.
 ///
-/// As JSON: `{"nano_usd": 4200000}`, with `"at_least": true` where a part is unknown and `"estimated": true` where tokens were
-/// guessed; `null` where nothing is known.
+/// In JSON: `{"nano_usd": 4200000}`, with `"at_least": true` if a part is unknown and `"estimated":
+/// true` if token counts were estimated; `null` if nothing is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Option<Known>", from = "Option<Known>")]
 pub struct Cost {
-    /// The part that is known.
+    /// The known part.
     pub known: Dollars,
-    /// Whether there is a part that is not.
+    /// True if another part is unknown.
     pub at_least: bool,
-    /// Whether the known part rests on guessed tokens.
+    /// True if the known part is based on estimated token counts.
     pub estimated: bool,
 }
 
-/// A cost of which something is known, as JSON.
+/// The JSON form of a cost with a known part.
 #[derive(Serialize, Deserialize)]
 struct Known {
     nano_usd: u64,
@@ -76,17 +78,17 @@ struct Known {
 }
 
 impl Dollars {
-    /// So many billionths.
+    /// Creates an amount from billionths of a dollar.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// The billionths.
+    /// Returns the amount in billionths of a dollar.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The amount without what has been spent of it before; nothing where more has.
+    /// Subtracts `other`; returns zero if `other` is larger.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -94,30 +96,37 @@ impl Dollars {
 }
 
 impl TokenPrices {
-    /// The prices of what costs nothing: a server on one's own machine.
+    /// Zero prices, for a server on the user's own machine.
     pub const FREE: Self = {
         let free = Some(Dollars(0));
         Self { input: free, output: free, cache_read: free, cache_write: free, up_to: None }
     };
 
-    /// Whether every response without cached tokens can be priced.
+    /// Returns true if every response without cached tokens can be priced.
     pub fn is_known(&self) -> bool {
         self.input.is_some() && self.output.is_some()
     }
 
-    /// What these tokens cost. Rounded up to a billionth of a dollar.
+    /// Returns the cost of these tokens, rounded up to a billionth of a dollar.
     pub fn cost_of(&self, usage: Usage) -> Cost {
         if *self == Self::default() {
             return Cost::UNKNOWN;
         }
-        let (read, written) = (usage.cache_read.unwrap_or(0), usage.cache_write.unwrap_or(0));
+        let read = usage.cache_read.unwrap_or(0);
+        let written = usage.cache_write.unwrap_or(0);
+        // `Usage::input` includes the cached tokens, which have their own prices.
         let fresh = usage.input.map(|input| input.saturating_sub(read).saturating_sub(written));
-        let (read, written) = (Some(read), Some(written));
-        let parts =
-            [(fresh, self.input), (usage.output, self.output), (read, self.cache_read), (written, self.cache_write)];
-        // Beyond the bound everything is dearer, so that these prices still say how much it was at least.
+        let parts = [
+            (fresh, self.input),
+            (usage.output, self.output),
+            (Some(read), self.cache_read),
+            (Some(written), self.cache_write),
+        ];
+        // Longer requests cost more, so these prices still give a lower bound.
         let longer = self.up_to.zip(usage.input).is_some_and(|(up_to, input)| input > up_to);
         let mut cost = Cost { at_least: longer, ..Cost::default() };
+        // Prices are per million tokens, so the sum counts in millionths of a billionth; u128
+        // cannot overflow here.
         let mut millionths = 0_u128;
         for (tokens, price) in parts {
             match (tokens, price) {
@@ -132,15 +141,15 @@ impl TokenPrices {
 }
 
 impl Cost {
-    /// Nothing is known.
+    /// The cost about which nothing is known.
     pub const UNKNOWN: Self = Self { known: Dollars(0), at_least: true, estimated: false };
 
-    /// Whether nothing at all is known.
+    /// Returns true if nothing at all is known.
     pub fn is_unknown(&self) -> bool {
         self.at_least && self.known == Dollars(0)
     }
 
-    /// The same, resting on guessed tokens.
+    /// Returns the same cost, marked as based on estimated tokens.
     #[must_use]
     pub fn as_estimated(self) -> Self {
         Self { estimated: !self.is_unknown(), ..self }
@@ -172,7 +181,7 @@ impl From<Option<Known>> for Cost {
     }
 }
 
-/// `unknown`, `$0.0042`, `about $0.0042`, `at least $0.0042`.
+/// Writes `unknown`, `$0.0042`, `about $0.0042` or `at least $0.0042`.
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.is_unknown(), self.at_least, self.estimated) {
@@ -185,7 +194,7 @@ impl fmt::Display for Cost {
     }
 }
 
-/// With four decimals, more only where the amount needs them to be seen.
+/// Writes four decimals; smaller amounts are written as `less than $0.0001`.
 impl fmt::Display for Dollars {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: u64 = NANOS / 10_000;
@@ -243,7 +252,8 @@ impl<'de> Deserialize<'de> for Dollars {
                 text.parse().map_err(E::custom)
             }
 
-            // The shortest text of a number is the number that somebody wrote.
+            // The shortest decimal text of an `f64` is the number as the user wrote it, so nothing
+            // is rounded.
             fn visit_f64<E: Error>(self, amount: f64) -> Result<Dollars, E> {
                 self.visit_str(&amount.to_string())
             }
@@ -315,7 +325,7 @@ mod tests {
         };
         let all = prices(["3", "15", "0.3", "3.75"], None);
         check(all, [Some(1_000_000), Some(0), None, None], r#"{"nano_usd":3000000000}"#);
-        // Cached tokens are among the input tokens, and are not paid for twice.
+        // Cached tokens are included in the input tokens, and must not be counted twice.
         check(all, [Some(1000), Some(100), Some(600), Some(300)], r#"{"nano_usd":3105000}"#);
         check(all, [None, Some(100), None, None], r#"{"nano_usd":1500000,"at_least":true}"#);
         check(all, [None, None, None, None], "null");
@@ -328,12 +338,12 @@ mod tests {
         check(TokenPrices::default(), [Some(1), Some(1), None, None], "null");
         check(TokenPrices::default(), [Some(0), Some(0), None, None], "null");
         check(TokenPrices::FREE, [Some(9), Some(9), Some(3), Some(3)], r#"{"nano_usd":0}"#);
-        // A fraction of a billionth is a whole one: many of them are not lost.
+        // A fraction of a billionth is rounded up, so that many of them are not lost.
         check(prices(["0.000001", "0", "", ""], None), [Some(1), Some(0), None, None], r#"{"nano_usd":1}"#);
     }
 
     #[test]
-    fn sums_say_what_they_leave_out() {
+    fn sums_mark_unknown_parts() {
         let check = |costs: &[&str], expected: &str| {
             let mut sum = Cost::default();
             costs.iter().for_each(|cost| sum += serde_json::from_str(cost).unwrap());

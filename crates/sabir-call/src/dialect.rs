@@ -1,12 +1,14 @@
-//! Dialects: calls written as text.
+//! Defines dialects: the notations in which models write calls as text.
 //!
-//! A dialect is a row of [`all_dialects`]: a name, its literate spec (help, site and test suite in one), its grammar as data,
-//! and the words that teach it. The [`CallReader`](crate::CallReader) reads all of them; a handful of machines does the work. A
-//! row can also come from outside ([`define_dialect()`]): whatever the machines can read needs no code.
+//! A dialect is a row of [`all_dialects`]: a name, its spec (help text, website and test suite in
+//! one), its grammar as data, and the instructions for models. The
+//! [`CallReader`](crate::CallReader) reads all of them with a few parsers. Users can add rows of
+//! their own ([`define_dialect()`]): any notation that an existing parser can read needs no code.
 //!
-//! Rendering is the reverse of reading: `parse(render(call)) == call` for every call, whatever its values hold. A string
-//! that a tagged dialect cannot hold raw (one with its own closing tags in it) is written as a JSON string in a tag that
-//! says so, `<content encoding="json">"…"</content>`, with every `<` escaped.
+//! Rendering is the reverse of reading: `parse(render(call)) == call` for every call and every
+//! value. A string that a tagged dialect cannot contain raw (one with its own closing tags in it)
+//! is written as a JSON string in a marked tag, `<content encoding="json">"…"</content>`, with
+//! every `<` escaped.
 
 pub mod define;
 pub(crate) mod gemma;
@@ -28,33 +30,34 @@ use crate::tool::{ToolSet, ToolSpec};
 pub use define::{DefineError, DialectTable, JsonTable, ParserKind, TagTable, define_dialect};
 use grammar::Grammar;
 
-/// The name of the dialect of Cline and Roo: each tool and each argument is a tag of its own name.
+/// The name of the dialect of Cline and Roo, in which each tool and each argument has a tag of its
+/// own name.
 pub const CLINE: &str = "cline";
 /// The name of the dialect with `<invoke name="…">` and `<parameter name="…">`.
 pub const INVOKE: &str = "invoke";
 
-/// One dialect.
+/// A notation for calls.
 #[derive(Debug, Clone, Copy)]
 pub struct Dialect {
-    /// The name used on the command line, in events and in histories.
+    /// The name on the command line, in events and in histories.
     pub name: &'static str,
-    /// Other names that people know it by; accepted wherever the name is.
+    /// Alternative names, accepted wherever the name is.
     pub aliases: &'static [&'static str],
-    /// One sentence.
+    /// A one-sentence summary.
     pub summary: &'static str,
-    /// The spec, in Markdown; its examples are the tests. Empty for a dialect that was defined by a table.
+    /// The spec in Markdown, whose examples are the tests. Empty for a dialect defined by a table.
     pub spec: &'static str,
-    /// How it is read and written.
+    /// The markers of the dialect, and the parser that reads it.
     pub(crate) grammar: Grammar,
-    /// Special tokens that stand around everything else and mean nothing; servers leave them in the text.
+    /// Special tokens without a meaning of their own; servers leave them in the text.
     pub(crate) tokens: &'static [&'static str],
-    /// The markers around a thought, where it has markers of its own.
+    /// The markers around a thought, if the dialect has its own.
     pub(crate) thought: Option<(&'static str, &'static str)>,
-    /// How the syntax is taught; an example follows it.
+    /// The instructions for the syntax; an example follows them.
     pub(crate) instructions: &'static str,
 }
 
-/// Which dialects a reader listens for.
+/// The dialects that a reader reads: all, or a single one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DialectSelection(Option<&'static str>);
 
@@ -78,10 +81,10 @@ fn built_in_dialects() -> impl Iterator<Item = &'static Dialect> {
 }
 
 impl DialectSelection {
-    /// All dialects at once; what follows a marker decides between those that share it.
+    /// Selects all dialects at once; the text after a marker decides between those that share it.
     pub const AUTO: Self = Self(None);
 
-    /// `auto`, or the name or alias of a dialect.
+    /// Parses `auto`, or the name or alias of a dialect. Returns `None` for an unknown name.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "auto" => Some(Self::AUTO),
@@ -89,12 +92,12 @@ impl DialectSelection {
         }
     }
 
-    /// Whether that dialect is listened for.
+    /// Returns true if that dialect is selected.
     pub fn includes(self, name: &str) -> bool {
         self.0.is_none_or(|only| only == name)
     }
 
-    /// Whether one dialect was chosen.
+    /// Returns true if a single dialect was chosen.
     pub(crate) fn is_chosen(self) -> bool {
         self.0.is_some()
     }
@@ -107,23 +110,24 @@ impl From<&'static Dialect> for DialectSelection {
 }
 
 impl Dialect {
-    /// A run of calls as the model would write it, with everything that this dialect puts around it.
+    /// Renders a run of calls as a model would write it, including wrappers.
     pub fn render_calls<'c>(&self, calls: impl IntoIterator<Item = &'c Call>, tools: &ToolSet) -> String {
         let calls: Vec<_> = calls.into_iter().map(|call| (call.name.as_str(), &call.arguments)).collect();
         render::render_calls(self, &calls, tools)
     }
 
-    /// One call as the model would write it, without a wrapper where the dialect has one around a run of calls.
+    /// Renders one call as a model would write it, without the wrapper around a run of calls.
     pub fn render_call(&self, name: &str, arguments: &Map<String, Value>, tools: &ToolSet) -> String {
         render::render_call(self, name, arguments, tools)
     }
 
-    /// A minimal correct call of the tool: its required arguments, with the values of its first example where it has one.
+    /// Renders a minimal correct call of the tool: its first example, or else its required
+    /// arguments with plain values.
     pub fn render_example(&self, tool: &ToolSpec) -> String {
         render::render_example(self, &tool.name, &example_arguments(tool))
     }
 
-    /// What to mind when values are written.
+    /// Returns the rule for escaping values.
     pub(crate) fn escaping_rule(&self) -> &'static str {
         match self.grammar {
             Grammar::Tagged(_) | Grammar::Gemma(_) => {
@@ -138,7 +142,7 @@ impl Dialect {
         }
     }
 
-    /// How the syntax is taught: the words, and calls of two well-known tools.
+    /// Renders the instructions for the syntax, followed by calls of two well-known tools.
     pub(crate) fn render_instructions(&self) -> String {
         let one = |name: &str, value: Value| (name.to_owned(), value);
         let read = Map::from_iter([one("path", "src/main.rs".into())]);
@@ -157,7 +161,8 @@ impl Dialect {
     }
 }
 
-/// Arguments that a schema accepts: the first example's, or the required ones with plain values.
+/// Returns arguments that the schema accepts: the first example, or else the required ones with
+/// plain values.
 pub(crate) fn example_arguments(tool: &ToolSpec) -> Map<String, Value> {
     if let Some(example) = tool.examples.first() {
         return example.clone();

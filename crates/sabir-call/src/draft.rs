@@ -1,7 +1,7 @@
-//! Drafts: the message so far, built from events.
+//! Builds a response snapshot from events.
 //!
-//! A draft is a snapshot for whoever wants one: the live preview, the gates, the history. It is built by feeding it
-//! every event; it never looks at text again, so building it is linear.
+//! A draft serves the live preview, the checks and the history. It is built from events alone and
+//! never parses text, so building it takes linear time.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,38 +9,38 @@ use crate::event::{ArgForm, Event, EventSink, StopReason, Truncation, Usage};
 use crate::fault::{Fault, Severity, Span};
 use crate::message::OpaqueState;
 
-/// A response as far as it has come.
+/// A response as received so far.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DraftResponse {
-    /// Its parts in the order in which they began.
+    /// The parts, in the order in which they began.
     pub parts: Vec<DraftPart>,
     /// The raw assistant text, where a dialect was read.
     pub source: String,
-    /// All faults, in the order in which they were found.
+    /// All faults, in the order in which they were emitted.
     pub faults: Vec<Fault>,
-    /// Tokens so far.
+    /// Token counts so far.
     pub usage: Usage,
-    /// Why the provider says it stopped, with its own word.
+    /// The provider's reason for stopping, and the reason as the provider wrote it.
     pub stop: Option<(StopReason, String)>,
 }
 
 /// One part of a draft.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DraftPart {
-    /// Words.
+    /// Plain text.
     Text(String),
     /// Reasoning.
     Thought(String),
     /// A call.
     Call(DraftCall),
-    /// Provider state; where it follows a thought it signs that thought.
+    /// Provider state; directly after a thought it is that thought's signature.
     Opaque(OpaqueState),
 }
 
-/// A call as far as it has come.
+/// A call as received so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DraftCall {
-    /// Its index in the response.
+    /// The index of the call in the response.
     pub index: u32,
     /// The provider's id.
     pub id: Option<String>,
@@ -48,45 +48,45 @@ pub struct DraftCall {
     pub name: String,
     /// The dialect; `None` for a native call.
     pub dialect: Option<String>,
-    /// The arguments so far, in order; a doubled name stands twice.
+    /// The arguments so far, in order; an argument given twice occurs twice.
     pub arguments: Vec<DraftArgument>,
-    /// Open, closed or cut.
+    /// The progress of the call.
     pub state: DraftState,
-    /// From the first byte to the last one so far.
+    /// The bytes of the call so far.
     pub span: Span,
-    /// Where the tool's name stands; empty in a native call, whose name stands outside of the text.
+    /// The bytes of the tool's name; empty in a native call, whose name is not part of the text.
     pub name_span: Span,
 }
 
-/// An argument as far as it has come.
+/// An argument as received so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DraftArgument {
     /// The name as written.
     pub name: String,
-    /// How `text` is to be read.
+    /// The encoding of `text`.
     pub form: ArgForm,
     /// The value so far.
     pub text: String,
-    /// Whether more may come.
+    /// True while more of the value may arrive.
     pub partial: bool,
-    /// Where the value stands: in the assistant text, or in the argument text of a native call.
+    /// The bytes of the value: in the assistant text, or in the argument text of a native call.
     pub span: Span,
 }
 
-/// How far a call has come.
+/// The progress of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DraftState {
-    /// More may come.
+    /// More may arrive.
     Open,
     /// Properly closed.
     Closed,
-    /// Never to be closed.
+    /// Ended without being closed.
     Cut(Truncation),
 }
 
 impl DraftResponse {
-    /// The calls, in the order in which they began.
+    /// Returns the calls, in the order in which they began.
     pub fn calls(&self) -> impl Iterator<Item = &DraftCall> {
         self.parts.iter().filter_map(|part| match part {
             DraftPart::Call(call) => Some(call),
@@ -94,22 +94,22 @@ impl DraftResponse {
         })
     }
 
-    /// The call of that index.
+    /// Returns the call with that index.
     pub fn call_by_index(&self, index: u32) -> Option<&DraftCall> {
         self.calls().find(|call| call.index == index)
     }
 
-    /// Whether any call is still open.
+    /// Returns true if any call is still open.
     pub fn has_open_calls(&self) -> bool {
         self.calls().any(|call| call.state == DraftState::Open)
     }
 
-    /// The errors that stop the call of that index.
+    /// Returns the errors that stop the call with that index.
     pub fn errors_of(&self, index: u32) -> impl Iterator<Item = &Fault> {
         self.faults.iter().filter(move |fault| fault.call == Some(index) && fault.severity == Severity::Error)
     }
 
-    /// All prose, joined.
+    /// Returns all text parts, joined.
     pub fn text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             DraftPart::Text(text) => Some(text.as_str()),
@@ -118,12 +118,13 @@ impl DraftResponse {
         texts.collect()
     }
 
-    /// Drops text parts of white space alone, which only separate calls.
+    /// Removes text parts that hold only white space, which merely separates calls.
     pub fn drop_blank_text(&mut self) {
         self.parts.retain(|part| !matches!(part, DraftPart::Text(text) if text.trim().is_empty()));
     }
 
     fn call_mut(&mut self, index: u32) -> Option<&mut DraftCall> {
+        // From the end, because most events concern the latest call.
         self.parts.iter_mut().rev().find_map(|part| match part {
             DraftPart::Call(call) if call.index == index => Some(call),
             _ => None,
@@ -166,7 +167,8 @@ impl EventSink for DraftResponse {
             })),
             Event::ArgStart { index, name, form, at } => {
                 if let Some(call) = self.call_mut(index) {
-                    let (name, span) = (name.to_owned(), Span::new(at, at));
+                    let name = name.to_owned();
+                    let span = Span::new(at, at);
                     call.arguments.push(DraftArgument { name, form, text: String::new(), partial: true, span });
                 }
             }
@@ -179,9 +181,11 @@ impl EventSink for DraftResponse {
                 if let Some(argument) = self.argument_mut(index) {
                     argument.partial = false;
                     argument.span = Span::new(argument.span.start, at);
+                    // Only the end of the value shows that its first line feed is content.
                     argument.text.insert_str(0, lead);
                 }
             }
+            // Marks explain the reader's decisions and are not part of the response.
             Event::Mark(_) => {}
             Event::CallEnd { index, at } => self.close_call(index, DraftState::Closed, at),
             Event::CallCut { index, why, at } => self.close_call(index, DraftState::Cut(why), at),

@@ -1,45 +1,49 @@
-//! The contract: one stream of events for every spelling of a call.
+//! Defines the event stream that every dialect and every wire produces.
 //!
-//! Bytes from a provider go wire → (text) dialect → events → gates. Past the events nobody needs to know how a call was
-//! spelled. The table is the whole contract; parsers emit it, [`DraftResponse`](crate::DraftResponse) and the task machine read it.
+//! Bytes from a provider pass through a wire, then (for text) a dialect, and become events; the
+//! checks read the events. Code behind the events does not need to know how a call was written. The
+//! table below is the whole contract: parsers emit these events,
+//! [`DraftResponse`](crate::DraftResponse) and the task machine consume them.
 //!
 //! | event | carries | promise |
 //! | --- | --- | --- |
-//! | `Source` | a delta of raw assistant text | where a dialect is read: everything the model wrote, ahead of the events read from it |
+//! | `Source` | a delta of raw assistant text | only where a dialect is read: everything the model wrote, emitted before the events that were read from it |
 //! | `Text` | a delta of prose | concatenated: the words outside calls and thoughts, byte for byte |
-//! | `Thought` | a delta of reasoning | never prose; of calls only those in special tokens are read out of it |
-//! | `Mark` | a [`MarkupSpan`] | markup, and what the reader took it for: for whoever wants to know why (`sabir explain`) |
+//! | `Thought` | a delta of reasoning | never prose; only calls in special tokens are read out of reasoning |
+//! | `Mark` | a [`MarkupSpan`] | a piece of markup and its role, for diagnostics such as `sabir explain` |
 //! | `CallStart` | index, id, name, dialect, at, name_at | opens call `index`; indexes count 0, 1, 2 … within one response; the name is final |
 //! | `ArgStart` | index, name, form, at | opens one argument of an open call; arguments of one call never overlap |
 //! | `ArgDelta` | index, text | a piece of the value: decoded text for `Raw` and `String`, source text for `Json` |
 //! | `ArgEnd` | index, lead, at | closes the argument; `lead` goes before its deltas (see below) |
-//! | `CallEnd` | index, at | the call was properly closed; the gates decide whether it runs |
-//! | `CallCut` | index, why, at | the call was opened and never properly closed; it never runs (law 3) |
-//! | `Fault` | a [`Fault`] | what was wrong, where; with severity `error` it stops the call that it names |
+//! | `CallEnd` | index, at | the call was properly closed; the checks decide whether it runs |
+//! | `CallCut` | index, why, at | the call was opened and never properly closed; it never runs |
+//! | `Fault` | a [`Fault`] | a mistake and its position; with severity `error` it stops the call that it names |
 //! | `Usage` | a [`Usage`] | tokens of this response so far; a later event replaces the fields it carries |
-//! | `Stop` | reason, raw | why the provider says it stopped; never proof that a call is whole |
-//! | `Opaque` | an [`OpaqueState`] | provider state that must go back unchanged, in this place |
+//! | `Stop` | reason, raw | the provider's reason for stopping; never proof that a call is complete |
+//! | `Opaque` | an [`OpaqueState`] | provider state that must be sent back unchanged, at this position |
 //!
-//! * Each call gets exactly one `CallStart` and exactly one of `CallEnd` and `CallCut`. Calls may interleave (native
-//!   parallel calls do); `index` says which is meant.
-//! * Events are deltas and never carry accumulated text. A delta is never empty. How a text is split into deltas may
-//!   depend on the chunks; once adjacent deltas are merged, nothing else may (law 1).
-//! * `lead`: a raw value that begins with a line feed may turn out to be *wrapped* (a line feed after the opening tag
-//!   and one before the closing tag, both dropped). That is known only at the close. The first line feed is therefore
-//!   held until then, and `ArgEnd` carries it where it did belong to the value: value = `lead` + deltas.
-//! * Positions (`at`, spans) are byte offsets into the assistant text of this response, counted after invalid UTF-8 was
-//!   replaced by U+FFFD. In a native call they count within the call's argument text.
+//! * Each call gets exactly one `CallStart` and exactly one of `CallEnd` and `CallCut`. Calls may
+//!   interleave (native parallel calls do); `index` identifies the call.
+//! * Events are deltas and never carry accumulated text. A delta is never empty. The split of a
+//!   text into deltas may depend on the chunks; after merging adjacent deltas, nothing else does.
+//! * `lead`: a raw value that begins with a line feed may turn out to be *wrapped*: a line feed
+//!   after the opening tag and another before the closing tag, both dropped. Only the closing tag
+//!   shows which. The first line feed is therefore held back, and `ArgEnd` returns it where it
+//!   belongs to the value: value = `lead` + deltas.
+//! * Positions (`at`, spans) are byte offsets into the assistant text of this response, counted
+//!   after invalid UTF-8 was replaced by U+FFFD. In a native call they count within the call's
+//!   argument text.
 
 use serde::{Deserialize, Serialize};
 
 use crate::fault::{Fault, Span};
 use crate::message::OpaqueState;
 
-/// One event. Borrowed from the chunk wherever possible, hence cheap to copy.
+/// One event of a response. Borrows from the chunk wherever possible, so copies are cheap.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event<'a> {
-    /// A delta of the raw assistant text, for diagnostics: positions count in it.
+    /// A delta of the raw assistant text. Positions in all other events count in it.
     Source {
         /// The piece; never empty.
         text: &'a str,
@@ -54,137 +58,138 @@ pub enum Event<'a> {
         /// The piece; never empty.
         text: &'a str,
     },
-    /// Markup was understood.
+    /// A piece of markup and the role that the reader gave it.
     Mark(MarkupSpan<'a>),
-    /// A call opens.
+    /// The start of a call.
     CallStart {
-        /// Counts 0, 1, 2 … within one response, whatever label the provider used.
+        /// The call's number: 0, 1, 2 … within one response, whatever label the provider used.
         index: u32,
         /// The provider's id, if it sent one.
         id: Option<&'a str>,
-        /// The tool's name as written; it may be unknown.
+        /// The tool's name as written; no tool may have it.
         name: &'a str,
         /// The dialect's name; `None` for a native call.
         dialect: Option<&'a str>,
         /// Offset of the first byte of the call.
         at: usize,
-        /// Offset of the first byte of the name; 0 in a native call, whose name stands outside of the text.
+        /// Offset of the first byte of the name; 0 in a native call, whose name is not part of the
+        /// text.
         name_at: usize,
     },
-    /// An argument opens.
+    /// The start of an argument.
     ArgStart {
         /// The call.
         index: u32,
-        /// The argument's name as written; it may be unknown.
+        /// The argument's name as written; the tool may not have it.
         name: &'a str,
-        /// How the deltas are to be read.
+        /// The encoding of the deltas.
         form: ArgForm,
         /// Offset of the value's first byte.
         at: usize,
     },
-    /// A piece of the argument that is open in this call.
+    /// A piece of the open argument of this call.
     ArgDelta {
         /// The call.
         index: u32,
         /// The piece; never empty.
         text: &'a str,
     },
-    /// The open argument ends.
+    /// The end of the open argument.
     ArgEnd {
         /// The call.
         index: u32,
-        /// Text that belongs before the first delta: empty, `"\n"` or `"\r\n"`.
+        /// Text that goes before the first delta: empty, `"\n"` or `"\r\n"`.
         lead: &'a str,
         /// Offset just past the value's last byte.
         at: usize,
     },
-    /// The call was properly closed.
+    /// The proper end of a call.
     CallEnd {
         /// The call.
         index: u32,
         /// Offset just past the call's last byte.
         at: usize,
     },
-    /// The call will never be closed.
+    /// The end of a call that was never closed.
     CallCut {
         /// The call.
         index: u32,
-        /// What ended it.
+        /// The cause.
         why: Truncation,
         /// Offset at which it ended.
         at: usize,
     },
-    /// Something was wrong.
+    /// A mistake in the response.
     Fault(&'a Fault),
-    /// Tokens so far.
+    /// Token counts so far.
     Usage(Usage),
     /// The provider's reason for stopping.
     Stop {
-        /// The reason, in our words.
+        /// The reason as one of Sabir's values.
         reason: StopReason,
-        /// The provider's own word.
+        /// The reason as the provider wrote it.
         raw: &'a str,
     },
-    /// Provider state to be sent back.
+    /// Provider state that must be sent back unchanged.
     Opaque(&'a OpaqueState),
 }
 
-/// A piece of markup, and what it was taken for.
+/// A piece of markup and the role that the reader gave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct MarkupSpan<'a> {
-    /// What it was taken for.
+    /// The role of the markup.
     pub role: MarkupRole,
-    /// The dialect that it belongs to, where that is known.
+    /// The dialect that it belongs to, if known.
     pub dialect: Option<&'a str>,
-    /// Where it stands.
+    /// Its position in the assistant text.
     pub span: Span,
-    /// How sure the reader is of it.
+    /// The confidence of the reader in the role.
     pub sure: Certainty,
-    /// Why, in a few words.
+    /// The reason, in a few words.
     pub rule: &'static str,
 }
 
-/// What markup was taken for.
+/// The role of a piece of markup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MarkupRole {
     /// Opens a call; the next event is its `CallStart`.
     Call,
-    /// Stands around calls.
+    /// Encloses calls.
     Wrapper,
     /// Opens or closes a thought.
     Thought,
-    /// Looks like a call, and is only mentioned.
+    /// Looks like a call but is only mentioned.
     Mention,
-    /// Looks like the end of a value or a call, and is content.
+    /// Looks like the end of a value or a call but is content.
     Content,
 }
 
-/// How sure the reader is.
+/// The confidence of the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Certainty {
-    /// The dialect was chosen, or the marker is a special token that is nothing else.
+    /// The dialect was chosen by name, or the marker is a special token that has no other meaning.
     Certain,
-    /// The marker could be words, but what follows it is a call's.
+    /// The marker could be prose, but the text after it is a call.
     Likely,
-    /// Only the shape and the place of the text say so (JSON at the end of a message).
+    /// Only the shape and position of the text suggest a call (JSON at the end of a message).
     Guess,
 }
 
-/// How the deltas of an argument are to be read.
+/// The encoding of an argument's deltas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArgForm {
     /// Text whose type only the schema knows (XML dialects): `10` may mean a string or a number.
     Raw,
-    /// A string that was written as such; escapes are decoded.
+    /// A value written as a string; escapes are decoded.
     String,
-    /// The source text of a JSON value that is no string.
+    /// The source text of a JSON value that is not a string.
     Json,
 }
 
-/// What ended a call that was never closed.
+/// The cause that ended a call before it was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Truncation {
@@ -198,34 +203,34 @@ pub enum Truncation {
     Cancelled,
 }
 
-/// Why a provider stopped.
+/// The reason that a provider gives for stopping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StopReason {
-    /// The model was finished.
+    /// The model finished its message.
     End,
-    /// The model waits for the results of calls.
+    /// The model waits for the results of its calls.
     Calls,
-    /// The output limit.
+    /// The output limit was reached.
     Length,
-    /// A stop sequence of the request.
+    /// A stop sequence of the request occurred.
     Sequence,
     /// The model or the provider refused.
     Refused,
-    /// The provider paused a long turn; asking again continues it.
+    /// The provider paused a long turn; sending the conversation again continues it.
     Paused,
-    /// A word that Sabir does not know; see `raw`.
+    /// A reason that Sabir does not know; see `raw`.
     Other,
 }
 
-/// Tokens of one response. A field is absent where the provider said nothing of it.
+/// Token counts of one response. A field is `None` where the provider reported nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Input tokens in all, cached ones included.
+    /// Total input tokens, including cached ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<u64>,
-    /// Output tokens in all, reasoning included.
+    /// Total output tokens, including reasoning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<u64>,
     /// Input tokens read from the provider's cache.
@@ -240,7 +245,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Takes over every field that `later` carries.
+    /// Replaces every field that `later` carries.
     pub fn update(&mut self, later: Self) {
         let take = |field: &mut Option<u64>, value: Option<u64>| *field = value.or(*field);
         take(&mut self.input, later.input);
@@ -250,7 +255,7 @@ impl Usage {
         take(&mut self.reasoning, later.reasoning);
     }
 
-    /// Adds another response's tokens; a field unknown in both stays unknown.
+    /// Adds the tokens of another response; a field unknown in both stays unknown.
     pub fn add(&mut self, other: Self) {
         let sum = |field: &mut Option<u64>, value: Option<u64>| {
             if let Some(value) = value {
@@ -265,9 +270,9 @@ impl Usage {
     }
 }
 
-/// Whoever takes events. Any `FnMut(Event)` is one.
+/// A consumer of events. Any `FnMut(Event)` is one.
 pub trait EventSink {
-    /// Takes the next event.
+    /// Consumes the next event.
     fn push_event(&mut self, event: Event<'_>);
 }
 

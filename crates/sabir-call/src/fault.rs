@@ -1,22 +1,23 @@
-//! Faults: what was wrong with what a model wrote, where, and what would be right.
+//! Describes mistakes in what a model wrote: the kind, the position, and the correction.
 //!
-//! A fault is data. Parsers note a byte span, which costs nothing on the hot path; line, column and the caret are worked
-//! out from the source text when somebody wants to read them ([`Fault::position_in`], [`Fault::render_diagnostic`]).
+//! A fault is data. Parsers record only a byte span, which costs nothing on the hot path. Line,
+//! column and caret are computed from the source text when a fault is displayed
+//! ([`Fault::position_in`], [`Fault::render_diagnostic`]).
 
 use serde::{Deserialize, Serialize};
 use unicode_width::UnicodeWidthStr;
 
-/// Bytes `start..end` of a source text. Written as `[start, end]` in JSON.
+/// A range of bytes `start..end` in a source text. Serialized as `[start, end]`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[usize; 2]", into = "[usize; 2]")]
 pub struct Span {
-    /// The first byte.
+    /// Offset of the first byte.
     pub start: usize,
-    /// The byte after the last one; never below `start`.
+    /// Offset just past the last byte; never below `start`.
     pub end: usize,
 }
 
-/// What kind of mistake it is. The snake-case name is part of the public contract.
+/// The kind of a mistake. The snake-case name is part of the public contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -27,7 +28,8 @@ pub enum FaultKind {
     WrongClose,
     /// A tag lacks its `name` attribute.
     MissingName,
-    /// A tag carries something that it must not (attributes, spaces, capitals, a self-closing slash).
+    /// A tag has something that it must not have (attributes, spaces, capitals, a self-closing
+    /// slash).
     MalformedTag,
     /// A tag that should hold arguments closes itself (`<read_file/>`).
     SelfClosing,
@@ -39,53 +41,56 @@ pub enum FaultKind {
     UnknownArgument,
     /// A required argument is missing.
     MissingArgument,
-    /// An argument is given twice, or could be read in two ways.
+    /// An argument is given twice, or its text can be read in two ways.
     DoubledArgument,
     /// A value has the wrong type.
     WrongType,
     /// A value breaks another rule of the schema.
     InvalidValue,
-    /// Arguments are no valid JSON.
+    /// Arguments are not valid JSON.
     MalformedJson,
-    /// A raw control character, such as a line feed, stands in a string that wants it escaped. A warning of the parsers, which
-    /// read it as it stands; the gates make a repair of it, or an error.
+    /// A string holds a raw control character, such as a line feed, that JSON requires to be
+    /// escaped. Parsers emit it as a warning and keep the character; the checks decide whether to
+    /// repair or reject the call.
     ControlCharacter,
-    /// A comma stands before a closing bracket. A warning of the parsers, like `control_character`.
+    /// A comma precedes a closing bracket. A parser warning, like `control_character`.
     TrailingComma,
-    /// JSON strings stand in single quotes. A warning of the parsers, like `control_character`.
+    /// JSON strings are in single quotes. A parser warning, like `control_character`.
     SingleQuotes,
-    /// A closing bracket too many stands behind a call that is whole. A warning of the parsers, like `control_character`.
+    /// A complete call is followed by one closing bracket too many. A parser warning, like
+    /// `control_character`.
     ExtraBracket,
-    /// The arguments stand as JSON where each belongs into a tag of its own.
+    /// The arguments are one JSON text, but the dialect needs a tag for each argument.
     JsonInTag,
-    /// The arguments stand in tags where JSON belongs.
+    /// The arguments are in tags, but the dialect needs JSON.
     TagInJson,
-    /// Entities (`&amp;`) stand where raw text is read as it stands; a warning, never a change.
+    /// A raw value contains entities (`&amp;`), which are not decoded. A warning; the value is
+    /// never changed.
     Entities,
-    /// Something stands between the tags of a call that belongs to no argument.
+    /// A call contains text between its tags that belongs to no argument.
     StrayText,
-    /// The wrapper around the calls is missing; they are understood all the same.
+    /// The wrapper around the calls is missing; the calls are understood anyway.
     MissingWrapper,
-    /// A code fence stands around the call, so that it is only shown.
+    /// The call is inside a code fence and therefore only shown.
     FencedCall,
-    /// Markup of a dialect that is not listened for.
+    /// Markup of a dialect that the reader was not asked to read.
     OtherDialect,
-    /// More calls than the message may hold.
+    /// The message holds more calls than it may.
     ExtraCall,
-    /// Words stand behind the last call; they were written before its result could be known.
+    /// The last call is followed by text, written before its result could be known.
     TextAfterCall,
-    /// Markup of a call stands in a place where it is only mentioned (a thought that was never closed, say).
+    /// Markup of a call in a position where it is only mentioned, such as an unclosed thought.
     Mentioned,
-    /// Bytes that are no UTF-8, replaced by U+FFFD.
+    /// Bytes that are not UTF-8, replaced by U+FFFD.
     InvalidUtf8,
     /// The provider reported an error inside the stream, or broke its own format.
     Provider,
-    /// A limit of Sabir's was reached.
+    /// A limit of Sabir was reached.
     Limit,
 }
 
 impl FaultKind {
-    /// The name used in JSON and diagnostics.
+    /// Returns the name used in JSON and diagnostics.
     pub fn name(self) -> &'static str {
         match self {
             Self::CutCall => "cut_call",
@@ -122,17 +127,17 @@ impl FaultKind {
     }
 }
 
-/// How much a fault weighs.
+/// The effect of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// The call that it concerns must not run.
+    /// The call must not run.
     Error,
-    /// Worth telling; nothing is stopped.
+    /// Nothing is stopped.
     Warning,
 }
 
-/// The text that a fault's span counts in.
+/// The text in which a fault's span counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpanOrigin {
@@ -142,40 +147,40 @@ pub enum SpanOrigin {
     Arguments,
 }
 
-/// One mistake.
+/// One mistake in a response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// What kind.
+    /// The kind of mistake.
     pub kind: FaultKind,
-    /// How much it weighs.
+    /// The effect on the call.
     pub severity: Severity,
-    /// The call that it concerns, by index; `None` where no call could be made out.
+    /// The index of the affected call; `None` where no call could be identified.
     pub call: Option<u32>,
-    /// The argument that it concerns.
+    /// The affected argument, if one is known.
     pub argument: Option<String>,
-    /// Where.
+    /// The position of the mistake, in bytes.
     pub span: Span,
-    /// What `span` counts in.
+    /// The text in which `span` counts.
     pub origin: SpanOrigin,
-    /// One sentence: what is wrong, what was expected, what was found.
+    /// One sentence: the mistake, the expectation, and the text found instead.
     pub message: String,
-    /// What to do about it.
+    /// An instruction for correcting it.
     pub hint: Option<String>,
 }
 
-/// A position that a person can find.
+/// A position as line and column.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SourcePosition<'a> {
-    /// Counted from 1; LF, CRLF and CR end a line.
+    /// The line number, counted from 1; LF, CRLF and CR each end a line.
     pub line: usize,
-    /// Counted from 1, in characters (Unicode scalar values).
+    /// The column, counted from 1 in characters (Unicode scalar values).
     pub column: usize,
-    /// The line itself, without its end.
+    /// The line itself, without its line ending.
     pub text: &'a str,
 }
 
 impl Span {
-    /// Bytes `start..end`; an `end` before `start` counts as empty.
+    /// Creates the span `start..end`; an `end` before `start` counts as empty.
     pub fn new(start: usize, end: usize) -> Self {
         Self { start, end: end.max(start) }
     }
@@ -194,7 +199,7 @@ impl From<Span> for [usize; 2] {
 }
 
 impl Fault {
-    /// A fault in the assistant text that stops whatever call it names.
+    /// Creates a fault in the assistant text that stops the call it names.
     pub fn error(kind: FaultKind, span: Span, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -208,40 +213,41 @@ impl Fault {
         }
     }
 
-    /// A fault that stops nothing.
+    /// Creates a fault that stops nothing.
     pub fn warning(kind: FaultKind, span: Span, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(kind, span, message) }
     }
 
-    /// Names the call.
+    /// Sets the affected call.
     #[must_use]
     pub fn in_call(mut self, index: u32) -> Self {
         self.call = Some(index);
         self
     }
 
-    /// Names the argument.
+    /// Sets the affected argument.
     #[must_use]
     pub fn in_argument(mut self, name: impl Into<String>) -> Self {
         self.argument = Some(name.into());
         self
     }
 
-    /// Counts the span in the call's argument text.
+    /// Makes the span count in the call's argument text.
     #[must_use]
     pub fn in_arguments_text(mut self) -> Self {
         self.origin = SpanOrigin::Arguments;
         self
     }
 
-    /// Says what to do.
+    /// Sets the hint.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Line and column of the fault's first byte in `source`. A span past the end points behind the last character.
+    /// Returns the line and column of the fault's first byte in `source`. A span past the end gives
+    /// the position after the last character.
     pub fn position_in<'a>(&self, source: &'a str) -> SourcePosition<'a> {
         let mut at = self.span.start.min(source.len());
         while !source.is_char_boundary(at) {
@@ -266,12 +272,14 @@ impl Fault {
         SourcePosition { line: ends + 1 - usize::from(split_pair), column: head.chars().count() + 1, text }
     }
 
-    /// The fault as a compiler would print it: message, line, caret, hint.
+    /// Renders the fault like a compiler diagnostic: message, line, caret, hint.
     ///
-    /// The caret stands under the right cell of a terminal, whatever stands before it: wide characters take two cells,
-    /// combining ones none, tabs are kept in both lines. The column still counts characters. A line of more than 120 cells is
-    /// shown around the caret, with `…` where it was cut. What a terminal would obey, or draw as it likes, is shown as
-    /// U+FFFD: control characters, direction marks, joiners, invisible letters. Variation selectors are left out.
+    /// The caret is aligned to terminal cells: wide characters take two cells, combining ones none,
+    /// and tabs are repeated in the caret line. The column still counts characters. A line of more
+    /// than 120 cells is cut around the caret, with `…` at each cut. Characters that a terminal
+    /// would interpret or draw unpredictably (control characters, direction marks, joiners,
+    /// invisible letters) are shown as U+FFFD, so a model cannot manipulate the user's terminal.
+    /// Variation selectors are left out.
     pub fn render_diagnostic(&self, source: &str) -> String {
         let place = self.position_in(source);
         let word = match self.severity {
@@ -298,25 +306,27 @@ impl Fault {
     }
 }
 
-/// A line as a terminal shows it, and the line of marks below.
+/// A line as a terminal shows it, and the caret line below it.
 struct AnnotatedLine {
     line: String,
     marks: String,
 }
 
 impl AnnotatedLine {
-    /// The cells that a line may take.
+    /// The maximum width of a line, in cells.
     const CELLS: usize = 120;
-    /// Those of them that may stand before the marks.
+    /// The maximum width of the text before the carets, in cells. The rest stays free for the
+    /// marked text.
     const BEFORE: usize = 90;
 
-    /// Marks `length` bytes of the line from the place on, and at least one cell.
+    /// Marks `length` bytes of the line, starting at the position; marks at least one cell.
     fn new(place: &SourcePosition<'_>, length: usize) -> Self {
         let at = place.text.char_indices().nth(place.column - 1).map_or(place.text.len(), |(at, _)| at);
         let (head, tail) = place.text.split_at_checked(at).unwrap_or((place.text, ""));
         let from = head.len() - bytes_within(head.chars().rev(), Self::BEFORE);
         let before = head.get(from..).unwrap_or_default();
-        // A mark of its own would stand over the cell of a letter that was cut off.
+        // A leading combining mark belongs to a letter that was cut off, and would be drawn over
+        // the `…`.
         let before = if from > 0 { before.trim_start_matches(is_zero_width) } else { before };
         let room = Self::CELLS.saturating_sub(cell_width(&visible_text(before)));
         let until = bytes_within(tail.chars(), room);
@@ -330,7 +340,7 @@ impl AnnotatedLine {
             cut(until < tail.len())
         );
         let mut marks = " ".repeat(usize::from(from > 0));
-        // A combining character has no cell of its own: what it stands on is marked.
+        // A combining character has no cell of its own, so the caret goes under its base character.
         let (before, marked) = match marked.chars().next() {
             Some(first) if is_zero_width(first) => {
                 let base = before.trim_end_matches(is_zero_width).char_indices().next_back().map_or(0, |(at, _)| at);
@@ -338,7 +348,8 @@ impl AnnotatedLine {
             }
             _ => (before, marked),
         };
-        // Tabs go on where the terminal says, so they are repeated, never counted.
+        // The terminal decides the width of a tab, so tabs are repeated in the caret line, never
+        // counted.
         let text = marked.trim_start_matches('\t');
         let tabs = if text.is_empty() { 0 } else { marked.len() - text.len() };
         push_cells(&mut marks, before, " ");
@@ -353,9 +364,11 @@ impl AnnotatedLine {
     }
 }
 
-/// How many bytes of the characters fit into `room` cells. Characters without a cell are bounded too, at twice as many.
+/// Returns the number of bytes whose characters fit into `room` cells. Zero-width characters are
+/// limited too, to twice as many, so that a line of them stays bounded.
 fn bytes_within(chars: impl Iterator<Item = char>, room: usize) -> usize {
-    let (mut used, mut bytes) = (0, 0);
+    let mut used = 0;
+    let mut bytes = 0;
     for (count, c) in chars.enumerate() {
         used += cell_width(&visible_text(c.encode_utf8(&mut [0; 4])));
         if used > room || count >= 2 * room {
@@ -366,7 +379,7 @@ fn bytes_within(chars: impl Iterator<Item = char>, room: usize) -> usize {
     bytes
 }
 
-/// As many of `mark` as `text` takes cells; its tabs are kept.
+/// Appends `mark` once for each cell of `text`, and keeps the tabs of `text`.
 fn push_cells(marks: &mut String, text: &str, mark: &str) {
     for (index, run) in text.split('\t').enumerate() {
         if index > 0 {
@@ -376,24 +389,28 @@ fn push_cells(marks: &mut String, text: &str, mark: &str) {
     }
 }
 
-/// The cells that a terminal gives a text without tabs.
+/// Returns the number of terminal cells of a text without tabs.
 fn cell_width(text: &str) -> usize {
     text.width()
 }
 
 fn is_zero_width(c: char) -> bool {
-    // What is shown as U+FFFD has a cell, whatever it had before.
+    // Measured after replacement: a control character has no width, but its U+FFFD has one cell.
     cell_width(&visible_text(c.encode_utf8(&mut [0; 4]))) == 0
 }
 
-/// The text as it is shown. Everything whose look depends on the terminal, or has none, becomes U+FFFD.
+/// Returns the text as it is displayed: characters that are invisible or depend on the terminal
+/// become U+FFFD.
 fn visible_text(text: &str) -> String {
     let show = |c: char| match c {
         '\t' => Some(c),
+        // Variation selectors have no width and change only the look of the character before them.
         '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' => None,
+        // Direction marks, joiners and other invisible characters can disguise text.
         '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => {
             Some(char::REPLACEMENT_CHARACTER)
         }
+        // Tag characters are invisible and can carry hidden text.
         '\u{e0000}'..='\u{e007f}' => Some(char::REPLACEMENT_CHARACTER),
         _ if c.is_control() => Some(char::REPLACEMENT_CHARACTER),
         _ => Some(c),
@@ -407,7 +424,8 @@ mod tests {
 
     use super::{Fault, FaultKind, Span};
 
-    /// Marks the bytes of `source` between `«` and `»` and returns column, line and marks.
+    /// Marks the bytes of `source` between `«` and `»`. Returns the column, the line and the caret
+    /// line.
     fn marked(source: &str) -> (usize, String, String) {
         let (before, rest) = source.split_once('«').unwrap();
         let (inside, after) = rest.split_once('»').unwrap();
@@ -421,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caret_stands_under_its_cell() {
+    fn caret_is_aligned_to_terminal_cells() {
         let rows = [
             // (source, column in characters, line, marks)
             ("a «bc» d", 3, "a bc d", "  ^^"),
@@ -434,7 +452,8 @@ mod tests {
             ("ae«\u{301}»b", 3, "ae\u{301}b", " ^"),
             ("«\u{301}»b", 1, "\u{301}b", "^"),
             ("🌍🌍«x»", 3, "🌍🌍x", "    ^"),
-            // Terminals join such sequences or do not; shown apart, they take the same cells in all of them.
+            // Terminals may or may not join such sequences. Shown separately, they take the same
+            // cells in every terminal.
             ("👨\u{200d}👩«x»", 4, "👨\u{fffd}👩x", "     ^"),
             ("👍\u{1f3fd}«x»", 3, "👍\u{1f3fd}x", "  ^"),
             ("🇩🇪«x»", 3, "🇩🇪x", "  ^"),
@@ -491,12 +510,12 @@ mod tests {
     }
 
     #[test]
-    fn a_span_that_fits_no_text_is_shown_at_its_end() {
+    fn out_of_range_spans_are_shown_at_the_end() {
         for span in [Span::new(3, 9), Span::new(9, 9), Span::new(1, 9)] {
             let shown = Fault::error(FaultKind::CutCall, span, "m").render_diagnostic("aé");
             assert!(shown.contains("1 | aé\n  | ") && shown.contains('^'), "{shown}");
         }
-        // Inside a character: the character is marked.
+        // A span inside a character marks the whole character.
         let shown = Fault::error(FaultKind::CutCall, Span::new(2, 3), "m").render_diagnostic("aé");
         assert!(shown.ends_with("  |  ^\n"), "{shown}");
     }

@@ -1,13 +1,15 @@
-//! The messages of a request, shared: a task asks with the same long history turn after turn, and none of it is copied for that.
+//! A shared, copy-on-write list of messages.
 //!
-//! Architecture invariant: a clone costs nothing, whatever it holds. Only who changes a history while another holds it copies it.
+//! A task sends the same long history turn after turn, so a clone must not copy it. Architecture
+//! invariant: cloning costs the same whatever the history holds; messages are copied only when a
+//! history is changed while another clone exists.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::message::Message;
 
-/// Messages in their order. Reads and changes like a `Vec`; clones are cheap.
+/// Messages in order. Behaves like a `Vec<Message>`; clones are cheap.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History(Arc<Vec<Message>>);
 

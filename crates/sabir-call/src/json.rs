@@ -1,25 +1,28 @@
-//! The arguments of a call, streamed: a resumable scanner over the JSON text of one object.
+//! Scans the JSON text of a call's arguments as a stream and emits them as events.
 //!
-//! Supported: one object, or no text, or `null` (both mean no arguments); as the whole text of a native call, or as a value
-//! inside a longer text. String values are decoded as they arrive, every other value is passed on as its source text,
-//! which the gates parse. A top-level string (doubly encoded arguments) is delivered as one `String` argument with an
-//! empty name. Raw control characters in strings are taken as they stand, with a warning; a lone surrogate, which no text can
-//! hold, is shown as U+FFFD, with a fault.
+//! Supported: one object, or no text, or `null` (both mean no arguments), either as the whole text
+//! of a native call or as a value inside a longer text. String values are decoded as they arrive.
+//! Every other value is emitted as its source text, which the checks parse. A top-level string
+//! (doubly encoded arguments) becomes one `String` argument with an empty name. Raw control
+//! characters in strings are kept, with a warning. A lone surrogate, which UTF-8 cannot represent,
+//! becomes U+FFFD, with a fault.
 //!
-//! Where strict reading stops at a place where a key or a value should start (single quotes, a bare key, a comma before
-//! the closing bracket), the rest of the object is passed on as it stands, as one last argument with an empty name and
-//! form `Json`: from the argument that could not be read (from the object's `{` where that was the first one) to the
-//! object's closing bracket inclusive, which is found by brackets and strings alone (`json/balance.rs`). The gates repair
-//! or reject that rest. A native call's text that stands in a code fence is passed on whole in the same way
-//! (`json/fence.rs`).
+//! Strict reading stops where a key or value should start but does not (single quotes, a bare key,
+//! a comma before the closing bracket). The rest of the object is then emitted unchanged as one
+//! last argument with an empty name and form `Json`. It reaches from the argument that could not be
+//! read (or from the object's `{` if that was the first one) to the object's closing bracket
+//! inclusive, which is found by counting brackets and strings alone (`json/balance.rs`). The checks
+//! repair or reject that rest. A native call's text in a code fence is emitted whole in the same
+//! way (`json/fence.rs`).
 //!
-//! Unsupported: a missing colon, comma or value, unknown escapes, anything but an object, and text behind the object of a
-//! native call. They end in a `malformed_json` fault.
+//! Unsupported: a missing colon, comma or value, unknown escapes, anything but an object, and text
+//! after the object of a native call. These produce a `malformed_json` fault.
 //!
-//! Grammar as implemented, `ws` between all tokens: `{ (string : value (, string : value)*)? }`, where `value` is a
-//! string, a word, or a balanced run of `{…}` and `[…]` whose strings are skipped; `rest = (, value)* }` with `value` as
-//! balanced as that. Each byte is looked at a bounded number of times; what is kept between two pushes is the source of
-//! the current key (at most 64 KiB), the keys seen, and at most a broken-off escape.
+//! Grammar as implemented, with `ws` between all tokens: `{ (string : value (, string : value)*)?
+//! }`, where `value` is a string, a word, or a balanced run of `{…}` and `[…]` whose strings are
+//! skipped; `rest = (, value)* }` with `value` balanced in the same way. Each byte is examined a
+//! bounded number of times. Between two pushes the scanner keeps the source of the current key (at
+//! most 64 KiB), the names of the keys so far, and at most one partial escape.
 
 pub(crate) mod balance;
 mod decode;
@@ -36,41 +39,42 @@ use fence::FencePhase;
 pub(crate) use string::SURROGATE_HINT;
 use string::{EscapeState, PIECE, SpecialMask};
 
-/// The longest source text of a key and what stands between it and its value, in bytes.
+/// The maximum source length of a key and the text up to its value, in bytes.
 const HEAD_CAP: usize = 64 * 1024;
 
-/// Reads the JSON text of one call's arguments and emits `ArgStart`, `ArgDelta`, `ArgEnd` and faults for it.
+/// Scans the JSON text of one call's arguments and emits `ArgStart`, `ArgDelta`, `ArgEnd` and
+/// faults.
 #[derive(Debug)]
 pub struct ArgumentScanner {
     index: u32,
     origin: SpanOrigin,
     guard: GuardBytes,
     state: ScannerState,
-    /// Of the next piece's first byte.
+    /// The offset of the next piece's first byte.
     offset: usize,
-    /// What stands before a value, until it starts.
+    /// The key and its source, until the value starts.
     head: Option<Box<PendingKey>>,
-    /// The keys seen.
+    /// The keys so far.
     keys: SmallNameSet,
     strings: StringDecoder,
-    /// Finds the end of whatever is passed on as its source text.
+    /// Finds the end of values that are emitted as source text.
     balance: BalanceScanner,
 }
 
-/// What stands before a value.
+/// A key whose value has not started yet.
 #[derive(Debug, Default)]
 struct PendingKey {
-    /// Source text from where the rest would begin.
+    /// The source text from the position where a lenient rest would begin.
     source: String,
-    /// There was more of it than may be kept.
+    /// True if the source exceeded its limit and was truncated.
     over: bool,
     key: String,
 }
 
-/// What [`ArgumentScanner::finish`] found.
+/// The result of [`ArgumentScanner::finish`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanOutcome {
-    /// One whole JSON object (or no text at all, or `null`: no arguments).
+    /// The text is one complete JSON object, or empty, or `null` (no arguments).
     Complete,
     /// The text ended inside the object: the call must be cut.
     Incomplete,
@@ -78,14 +82,14 @@ pub enum ScanOutcome {
     Broken,
 }
 
-/// How far [`ArgumentScanner::read_value`] came.
+/// The result of [`ArgumentScanner::read_value`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScanProgress {
-    /// All of the text was taken.
+    /// All of the text was consumed; more is needed.
     More,
     /// The value ended before this byte.
     Ended(usize),
-    /// A guarded byte stands here, outside of strings; it was not taken.
+    /// A guarded byte was found at this position, outside of strings; it was not consumed.
     Guard(usize),
 }
 
@@ -93,7 +97,7 @@ pub(crate) enum ScanProgress {
 enum ScannerState {
     /// Before the object.
     Start,
-    /// Inside the literal `null`, so many bytes in.
+    /// Inside the literal `null`, with the number of letters read.
     Null(u8),
     /// After `{`.
     FirstKey,
@@ -105,26 +109,26 @@ enum ScannerState {
     Colon,
     /// After `:`.
     Value,
-    /// Inside a string value; `true`: it is the whole text (double encoding).
+    /// Inside a string value; `true` if it is the whole text (double encoding).
     Text(bool),
-    /// Inside a value that is passed on as its source text.
+    /// Inside a value that is emitted as its source text.
     Source,
-    /// Inside the rest of an object that is not strict.
+    /// Inside the rest of an object that is not strict JSON.
     Rest,
-    /// Inside a fence around the whole text, which opened with so many backticks.
+    /// Inside a code fence around the whole text, with its number of opening backticks.
     Fenced(FencePhase, u32),
     /// After a value.
     Comma,
     /// After the object.
     End,
-    /// Inside something that is passed over, because a fault says what is wrong.
+    /// Inside text that is skipped because a fault was already emitted for it.
     Skip,
-    /// Beyond hope.
+    /// After an unrecoverable error.
     Broken,
 }
 
 impl ArgumentScanner {
-    /// A scanner for the whole argument text of the native call of that index.
+    /// Creates a scanner for the whole argument text of the native call with that index.
     pub fn new(index: u32) -> Self {
         Self {
             index,
@@ -139,31 +143,35 @@ impl ArgumentScanner {
         }
     }
 
-    /// A scanner for a value that stands in the assistant text, where positions count. Use [`Self::read_value`].
+    /// Creates a scanner for a value inside the assistant text, in which positions count. Use
+    /// [`Self::read_value`].
     pub(crate) fn embedded_in_text(index: u32, guard: GuardBytes) -> Self {
         Self { origin: SpanOrigin::Text, guard, ..Self::new(index) }
     }
 
-    /// Takes the value as an object that is not strict, whatever it holds.
+    /// Starts reading the value as an object that is not strict JSON.
     pub(crate) fn begin_lenient(&mut self, offset: usize, out: &mut dyn EventSink) {
         self.offset = offset;
         self.balance = BalanceScanner::at_value();
         self.begin_rest(0, out);
     }
 
-    /// Takes the next piece.
+    /// Scans the next piece.
     #[inline]
     pub fn push(&mut self, chunk: &str, out: &mut dyn EventSink) {
-        // Nearly all of a stream is the inside of strings. What else there may be stands apart, so that it costs nothing here.
+        // Nearly all of a stream is the inside of strings, so that case is inlined and everything
+        // else is kept out of line.
         if !self.take_chunk(chunk, out) {
             self.read_piece(chunk, 0, false, out);
         }
         self.offset = self.offset.saturating_add(chunk.len());
     }
 
-    /// Takes a whole chunk that is nothing but a piece of a string value. False: look closer, nothing was taken.
+    /// Consumes a whole chunk that lies inside a string value. Returns false, with nothing
+    /// consumed, if the chunk needs `read_piece`.
     #[inline(always)]
     pub(crate) fn take_chunk(&mut self, chunk: &str, out: &mut dyn EventSink) -> bool {
+        // An empty chunk must not produce an event: deltas are never empty.
         if !matches!(self.state, ScannerState::Text(_)) || chunk.is_empty() {
             return false;
         }
@@ -178,10 +186,15 @@ impl ArgumentScanner {
         self.take_escaped(chunk, marks, out)
     }
 
-    /// Takes a piece of a text in which the value stands, with the offset of its first byte. With `pass` that byte is no
-    /// guarded one.
-    pub(crate) fn read_value(&mut self, piece: (&str, usize), pass: bool, out: &mut dyn EventSink) -> ScanProgress {
-        let (text, offset) = piece;
+    /// Scans a piece of a text that contains the value, with the offset of the piece's first byte.
+    /// If `pass` is set, that byte does not count as guarded.
+    pub(crate) fn read_value(
+        &mut self,
+        text: &str,
+        offset: usize,
+        pass: bool,
+        out: &mut dyn EventSink,
+    ) -> ScanProgress {
         self.offset = offset;
         let at = self.read_piece(text, 0, pass, out);
         if self.has_ended() {
@@ -190,10 +203,11 @@ impl ArgumentScanner {
         if at < text.len() { ScanProgress::Guard(at) } else { ScanProgress::More }
     }
 
-    /// The value is given up at that offset: closes the argument that is open. Returns what is missing of the value;
-    /// `None`: a fault has told what is wrong with it.
+    /// Gives up the value at that offset and closes the open argument. Returns the missing closer,
+    /// or `None` if a fault has already described the problem.
     pub(crate) fn abandon_value(&mut self, at: usize, out: &mut dyn EventSink) -> Option<&'static str> {
         let missing = match self.state {
+            // A fault was already emitted in these states.
             ScannerState::Skip | ScannerState::Broken => None,
             ScannerState::Source | ScannerState::Rest => Some("a closing bracket"),
             _ => Some("`}`"),
@@ -208,12 +222,12 @@ impl ArgumentScanner {
         missing
     }
 
-    /// Whether the arguments, or a value among them, must begin next.
+    /// Returns true if the arguments, or a value among them, must begin next.
     pub(crate) fn wants_value(&self) -> bool {
         matches!(self.state, ScannerState::Start | ScannerState::Value)
     }
 
-    /// Whether the text so far is whole. Nothing may be pushed afterwards.
+    /// Ends the text and reports whether it was complete. Nothing may be pushed afterwards.
     pub fn finish(&mut self, out: &mut dyn EventSink) -> ScanOutcome {
         match self.state {
             ScannerState::Start | ScannerState::End => ScanOutcome::Complete,
@@ -230,12 +244,15 @@ impl ArgumentScanner {
         matches!(self.state, ScannerState::End | ScannerState::Broken)
     }
 
-    /// Reads a piece that may hold anything, up to a guarded byte or, inside a longer text, the end of the value.
+    /// Scans a piece with any content, up to a guarded byte or, inside a longer text, the end of
+    /// the value.
     #[inline(never)]
     fn read_piece(&mut self, chunk: &str, from: usize, pass: bool, out: &mut dyn EventSink) -> usize {
         let mut at = from;
         while let Some(&byte) = chunk.as_bytes().get(at) {
             let pass = pass && at == from;
+            // Embedded in text, the bytes after the value belong to the caller. A native call has nothing after it,
+            // so there the scanner reads on to report what follows.
             if self.has_ended() && (self.state == ScannerState::Broken || self.origin == SpanOrigin::Text) {
                 break;
             }
@@ -252,20 +269,23 @@ impl ArgumentScanner {
                     }
                     next
                 }
-                ScannerState::Fenced(fence, ticks) => self.read_fence(chunk, at, (fence, ticks), out),
+                ScannerState::Fenced(..) => self.read_fence(chunk, at, out),
+                // Strings are matched above, so a guarded byte inside one never stops the scan.
                 _ if self.guard.contains(&byte) && !pass => break,
                 _ => self.read_token(byte, at, out),
             };
             self.remember_source(chunk.get(at..next).unwrap_or_default());
             at = next;
         }
-        // Before an escape that is broken off.
+        // Decoded text that precedes a partial escape must not wait for the next chunk.
         self.emit_decoded("", out);
         at
     }
 
-    /// Keeps the source of what may turn out to be the rest.
+    /// Records source text that may turn out to be part of a lenient rest.
     fn remember_source(&mut self, source: &str) {
+        // In these states it is still open whether the rest of the object is strict, and a lenient
+        // rest starts before the key.
         if !matches!(self.state, ScannerState::FirstKey | ScannerState::Key | ScannerState::Colon | ScannerState::Value)
             || source.is_empty()
         {
@@ -273,13 +293,15 @@ impl ArgumentScanner {
         }
         let head = self.head.get_or_insert_default();
         if !head.over {
+            // Truncated, not dropped: a key that is too long is reported when its value starts.
             let room = source.floor_char_boundary(HEAD_CAP.saturating_sub(head.source.len()).min(source.len()));
             head.source.push_str(source.get(..room).unwrap_or_default());
             head.over = room < source.len();
         }
     }
 
-    /// Forgets the head; one that was too long is told. Returns what was kept of its source, and the key.
+    /// Takes the pending key and reports it if it was too long. Returns its recorded source, and
+    /// the key.
     fn take_key(&mut self, at: usize, out: &mut dyn EventSink) -> (String, String) {
         let Some(head) = self.head.take() else { return Default::default() };
         if head.over {
@@ -290,7 +312,7 @@ impl ArgumentScanner {
         (head.source, head.key)
     }
 
-    /// One byte between values: punctuation, white space, or the first byte of something.
+    /// Reads one byte between values: punctuation, white space, or the first byte of a value.
     fn read_token(&mut self, byte: u8, at: usize, out: &mut dyn EventSink) -> usize {
         let next = at + 1;
         if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') && !matches!(self.state, ScannerState::Null(_)) {
@@ -307,13 +329,16 @@ impl ArgumentScanner {
             (ScannerState::Null(1), b'u') => ScannerState::Null(2),
             (ScannerState::Null(2), b'l') => ScannerState::Null(3),
             (ScannerState::Null(3), b'l') => ScannerState::End,
+            // Not after `NextKey`: a brace after a comma means a trailing comma, which is not
+            // strict JSON.
             (ScannerState::FirstKey, b'}') | (ScannerState::Comma, b'}') => ScannerState::End,
             (ScannerState::FirstKey | ScannerState::NextKey, b'"') => ScannerState::Key,
+            // A bare or single-quoted key, or a trailing comma: the object is lenient from here on.
             (ScannerState::FirstKey | ScannerState::NextKey, _) => return self.begin_rest(at, out),
             (ScannerState::Colon, b':') => ScannerState::Value,
             (ScannerState::Comma, b',') => ScannerState::NextKey,
             (ScannerState::Value, _) => return self.begin_value(byte, at, out),
-            (state, _) => return self.report_unexpected((state, byte), at, out),
+            (state, _) => return self.report_unexpected(state, byte, at, out),
         };
         next
     }
@@ -325,6 +350,8 @@ impl ArgumentScanner {
                 self.state = ScannerState::Text(false);
                 at + 1
             }
+            // Any letter may start a word here (`true`, but also `None` or `NaN`): the checks judge
+            // the source text.
             b'{' | b'[' | b'-' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
                 self.open_argument(ArgForm::Json, at, out);
                 self.balance = BalanceScanner::at_value();
@@ -337,6 +364,8 @@ impl ArgumentScanner {
                     &format!("a value was expected after `:`, found {}", describe_byte(byte)),
                     out,
                 );
+                // The bracket belongs to the object, so it is not consumed: the skip must see it to
+                // find the end.
                 self.skip_value(BalanceScanner::inside_brackets(1, true));
                 at
             }
@@ -344,8 +373,9 @@ impl ArgumentScanner {
         }
     }
 
-    /// What cannot be read in any way. The text is followed to the object's end, which may matter to what stands behind it.
-    fn report_unexpected(&mut self, (state, byte): (ScannerState, u8), at: usize, out: &mut dyn EventSink) -> usize {
+    /// Reports text that cannot be read leniently either, and skips to the end of the object: the
+    /// text after it may matter.
+    fn report_unexpected(&mut self, state: ScannerState, byte: u8, at: usize, out: &mut dyn EventSink) -> usize {
         self.report_malformed(at, &format!("{}, found {}", expected_text(state), describe_byte(byte)), out);
         match state {
             ScannerState::Start => self.skip_value(BalanceScanner::at_value()),
@@ -361,7 +391,7 @@ impl ArgumentScanner {
         self.state = ScannerState::Skip;
     }
 
-    /// Strict reading stops here: begins the argument that holds the rest of the object.
+    /// Ends strict reading: begins the argument that holds the rest of the object.
     fn begin_rest(&mut self, at: usize, out: &mut dyn EventSink) -> usize {
         let (head, _) = self.take_key(at, out);
         let start = (self.offset + at).saturating_sub(head.len());
@@ -369,6 +399,7 @@ impl ArgumentScanner {
         if !head.is_empty() {
             out.push_event(Event::ArgDelta { index: self.index, text: &head });
         }
+        // In `Start` the bracket itself has not been read yet, so the balance starts outside of it.
         if self.state != ScannerState::Start {
             self.balance = BalanceScanner::inside_brackets(1, true);
         }
@@ -391,7 +422,8 @@ impl ArgumentScanner {
         out.push_event(Event::ArgEnd { index: self.index, lead: "", at: self.offset + at });
     }
 
-    /// Source text that is passed on or over, up to its end, the chunk's, or a guarded byte (`true`).
+    /// Reads source text that is emitted or skipped, up to its end, the chunk's end, or a guarded
+    /// byte (then `true`).
     fn read_source(&mut self, chunk: &str, from: usize, pass: bool, out: &mut dyn EventSink) -> (usize, bool) {
         let stop = self.balance.scan(chunk.as_bytes(), from, self.guard, pass);
         let to = match stop {
@@ -415,7 +447,8 @@ impl ArgumentScanner {
     }
 
     fn emit_warning(&mut self, fault: Fault, out: &mut dyn EventSink) {
-        // What was decoded before the mistake goes out before the fault, however the text was cut into chunks.
+        // Text decoded before the mistake must precede the fault, or the order would depend on the
+        // chunks.
         self.emit_decoded("", out);
         self.emit_fault(fault, out);
     }
@@ -446,7 +479,7 @@ fn expected_text(state: ScannerState) -> &'static str {
     }
 }
 
-/// A byte in words.
+/// Describes a byte for a message.
 fn describe_byte(byte: u8) -> String {
     match byte {
         b'`' => "a backtick".to_owned(),
@@ -462,7 +495,8 @@ mod tests {
     use crate::event::{Event, EventSink};
     use crate::{DraftResponse, SpanOrigin};
 
-    /// Scans `text` in chunks of `size` bytes (at character boundaries) and writes what came out in one line.
+    /// Scans `text` in chunks of `size` bytes (at character boundaries) and renders the events in
+    /// one line.
     fn scan(text: &str, size: usize) -> String {
         let mut draft = DraftResponse::default();
         draft.push_event(Event::CallStart { index: 0, id: None, name: "f", dialect: None, at: 0, name_at: 0 });
@@ -522,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_is_never_whole() {
+    fn truncated_text_is_never_complete() {
         let text = r#"{"path": "a\u00e9", "n": [1, "]"], "t": true}"#;
         for end in 1..text.len() {
             let cut = text.get(..end).unwrap();
@@ -545,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_strict_is_left_to_the_gates() {
+    fn lenient_json_is_left_to_the_checks() {
         check("{'a': 1}", ":Json={\\'a\\': 1} whole");
         check(" { a: [1]}\n", ":Json={ a: [1]} whole");
         check("{\"a\": 1, }", "a:Json=1 :Json=} whole");
@@ -561,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_is_left_to_the_gates() {
+    fn fenced_arguments_are_left_to_the_checks() {
         check("```json\n{\"a\": \"`}\"}\n```\n", ":Json=```json\\n{\\\"a\\\": \\\"`}\\\"}\\n``` whole");
         check("````{}````", ":Json=````{}```` whole");
         check("```\n{'a': 1}\n``", ":Json=```\\n{\\'a\\': 1}\\n``… cut");
@@ -573,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_short() {
+    fn keys_have_a_length_limit() {
         let long = "é".repeat(40_000);
         for size in [1, 7, 1000, 100_000] {
             assert_eq!(scan(&format!("{{\"{long}\": \"x\", \"b\": 1}}"), size), ":String=x b:Json=1 limit@80006 whole");
@@ -591,7 +625,7 @@ mod tests {
         }
     }
 
-    /// `|` stands where the value must end; a text without it must not.
+    // A `|` marks the end of the value; a text without it must not end.
     #[test]
     fn a_value_ends_inside_a_longer_text() {
         for (marked, faults) in [
@@ -610,11 +644,12 @@ mod tests {
                 let mut draft = DraftResponse::default();
                 draft.push_event(Event::CallStart { index: 0, id: None, name: "f", dialect: None, at: 0, name_at: 0 });
                 let mut scanner = ArgumentScanner::embedded_in_text(0, *b"<<");
-                let (mut from, mut end) = (0, None);
+                let mut from = 0;
+                let mut end = None;
                 while from < text.len() && end.is_none() {
                     let to = (from + size).min(text.len());
                     if let ScanProgress::Ended(at) =
-                        scanner.read_value((text.get(from..to).unwrap(), 10 + from), false, &mut draft)
+                        scanner.read_value(text.get(from..to).unwrap(), 10 + from, false, &mut draft)
                     {
                         end = Some(from + at);
                     }

@@ -1,56 +1,65 @@
-//! What did the model write?
+//! Reads tool calls out of model output, in any dialect, as one stream of events.
 //!
-//! Models ask for tools in some thirty spellings, a few bytes at a time. The main decision of this crate: **a parser is a
-//! machine that only ever appends.** It takes a chunk, emits [`Event`]s that borrow from that chunk, and forgets it. Nothing
-//! is parsed again when more text comes, no event carries what was accumulated, and the memory of a parser does not grow
-//! with the values that pass through it. That is why a file of a megabyte, sent in chunks of 16 bytes, costs little more
-//! than looking for `<` in it, where parsers that start anew with each chunk take minutes. (`docs/measurements.md` has the
-//! figures.)
+//! Models write tool calls in some thirty notations, and the text arrives a few bytes at a time.
+//! The main design decision: **a parser only ever appends.** It takes a chunk, emits [`Event`]s
+//! that borrow from that chunk, and forgets it. Nothing is parsed twice when more text arrives, no
+//! event carries accumulated text, and a parser's memory does not grow with the values that pass
+//! through it. A one-megabyte file sent in 16-byte chunks therefore costs little more than a scan
+//! for `<`, where parsers that start over with each chunk take minutes. See `docs/measurements.md`
+//! for figures.
 //!
-//! Three things follow.
+//! Three rules follow from that decision:
 //!
-//! * **Hold only what is undecided.** A tag that is broken off, a closing tag until what follows shows that it does close:
-//!   these wait, and so does JSON without any marker, which only the end of the message can tell from an example. Everything
-//!   else goes out at once, so that a screen shows a file while it is written. Where the chunks are
-//!   cut never changes what comes out.
-//! * **Dialects are tables, not parsers.** Spellings differ in their markers and agree in everything hard: when a value
-//!   ends, what is only a mention, what a cut call is. One [`CallReader`] with a handful of machines reads them all; a dialect
-//!   ([`dialect`]) is a row of markers and a spec whose examples are its tests.
-//! * **Reading never fails and never judges.** Any bytes give events and [`Fault`]s with positions. Whether a call may run
-//!   is for the gates (`sabir-check`) to say, for every spelling in the same way.
+//! * **Hold only what is undecided.** A partial tag waits for its rest; a closing tag waits until
+//!   the text after it shows that it really closes; JSON without any marker waits for the end of
+//!   the message, because only then can it be distinguished from an example. Everything else is emitted at
+//!   once, so a screen can show a file while the model writes it. Chunk boundaries never change the
+//!   result.
+//! * **Dialects are tables, not parsers.** Dialects differ in their markers and agree in everything
+//!   hard: where a value ends, what is only a mention, what counts as a truncated call. One
+//!   [`CallReader`] with a few parsers reads them all. A dialect ([`dialect`]) is a row of markers
+//!   and a spec whose examples are its tests.
+//! * **Reading never fails and never judges.** Any bytes produce events, and [`Fault`]s with
+//!   positions. Whether a call may run is decided by the checks in `sabir-check`, in the same way
+//!   for every dialect.
 //!
-//! A whole example: a stream in chunks, shown while it comes, collected in a [`DraftResponse`].
+//! # Example
+//!
+//! A response arrives in chunks, is shown while it arrives, and is collected in a
+//! [`DraftResponse`]:
 //!
 //! ```
-//! use sabir_call::dialect::Selection;
-//! use sabir_call::{Cut, Draft, DraftState, Event, Reader, Sink, ToolSet};
+//! use sabir_call::dialect::DialectSelection;
+//! use sabir_call::{CallReader, DraftResponse, DraftState, Event, EventSink, ToolSet, Truncation};
 //!
 //! let tools = ToolSet::from_json(
 //!     r#"[{"name": "write_to_file", "parameters": {"properties": {"path": {"type": "string"}, "content": {"type": "string"}}}}]"#,
 //! )?;
-//! let (mut draft, mut screen) = (Draft::default(), String::new());
+//! let mut draft = DraftResponse::default();
+//! let mut screen = String::new();
 //! let mut sink = |event: Event<'_>| {
 //!     if let Event::ArgDelta { text, .. } = event {
 //!         screen.push_str(text); // before the call, or even the value, is whole
 //!     }
-//!     draft.event(event);
+//!     draft.push_event(event);
 //! };
-//! let mut reader = Reader::new(Selection::AUTO, &tools);
+//! let mut reader = CallReader::new(DialectSelection::AUTO, &tools);
 //! for chunk in ["Now:\n<write_to", "_file>\n<path>a.c</path>\n<con", "tent>if (a < b) f();</content>\n</write_to_file>"] {
 //!     reader.push(chunk, &mut sink);
 //! }
-//! reader.finish(Cut::Ended, &mut sink);
+//! reader.finish(Truncation::Ended, &mut sink);
 //!
-//! let call = draft.call(0).ok_or("a call")?;
+//! let call = draft.call_by_index(0).ok_or("a call")?;
 //! assert_eq!((call.name.as_str(), call.state), ("write_to_file", DraftState::Closed));
 //! assert_eq!(call.arguments.iter().map(|it| it.text.as_str()).collect::<Vec<_>>(), ["a.c", "if (a < b) f();"]);
 //! assert_eq!(screen, "a.cif (a < b) f();");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Native calls take the same road: a wire feeds their argument text to a [`json::ArgumentScanner`], and past the events
-//! nobody needs to know how a call was spelled. For a model that can only write, [`render_request`] teaches the tools in
-//! words and [`PromptedSink`] reads the calls out of the answer.
+//! Native calls produce the same events: a wire feeds their argument text to a
+//! [`json::ArgumentScanner`], and code behind the events does not need to know how a call was
+//! written. For a model without native tool calling, [`render_request`] describes the tools in the
+//! prompt and [`PromptedSink`] reads the calls out of the response.
 
 mod cost;
 pub mod dialect;

@@ -1,26 +1,27 @@
-//! The dialect-neutral history: messages, their parts, calls and results.
+//! Defines the dialect-neutral history: messages, their parts, calls and results.
 //!
-//! A history never remembers how a call was spelled beyond a mark: it is rendered for whatever the protocol of the
-//! next request is. That is what lets a task change model or protocol without rewriting its past.
+//! A history does not keep the notation of a call, except for the dialect's name. Each request
+//! renders the history for its own protocol, so a task can change model or protocol without
+//! rewriting its past.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The name of one call, unique within a history.
+/// The identifier of one call, unique within a history.
 ///
-/// Providers repeat ids from turn to turn (Gemini, Ollama) or send none (prompted dialects, Mistral); whoever takes a
-/// call into a history makes the id unique first.
+/// Providers repeat ids from turn to turn (Gemini, Ollama) or send none (prompted dialects,
+/// Mistral). Code that adds a call to a history must make the id unique first.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(String);
 
 impl CallId {
-    /// Wraps an id. Any text is allowed; wires that limit the alphabet map it on their own.
+    /// Wraps an id. Any text is allowed; wires with a limited alphabet map it themselves.
     pub fn new(id: impl Into<String>) -> Self {
         Self(id.into())
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -32,22 +33,23 @@ impl std::fmt::Display for CallId {
     }
 }
 
-/// Who wrote a message. The system prompt is not a message: it travels beside the history.
+/// The author of a message. The system prompt is not a message: a request carries it beside the
+/// history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// The user's words and the results of calls.
+    /// The user; also carries the results of calls.
     User,
-    /// What a model answered.
+    /// The model.
     Assistant,
 }
 
 /// One message of a history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who wrote it.
+    /// The author.
     pub role: Role,
-    /// Its parts, in the order in which they were written.
+    /// The parts, in the order in which they were written.
     pub parts: Vec<MessagePart>,
 }
 
@@ -56,9 +58,9 @@ pub struct Message {
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MessagePart {
-    /// Words.
+    /// Plain text.
     Text {
-        /// The words, as written.
+        /// The text as written.
         text: String,
     },
     /// A model's reasoning, with the provider's signature if there is one.
@@ -69,45 +71,45 @@ pub enum MessagePart {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         opaque: Option<OpaqueState>,
     },
-    /// A picture.
+    /// An image.
     Image(Image),
-    /// A picture that lies elsewhere. Only some wires take one.
+    /// An image given by its URL. Only some wires accept one.
     ImageUrl {
-        /// Its address.
+        /// The URL.
         url: String,
     },
-    /// A call that the model asked for.
+    /// A call requested by the model.
     Call(Call),
-    /// The one result of a call.
+    /// The result of a call.
     Result(CallResult),
-    /// Provider state that is no thought (a server-side tool's block, say).
+    /// Provider state that is not reasoning, such as the block of a server-side tool.
     Opaque(OpaqueState),
 }
 
-/// A picture, as it travels.
+/// An image with its data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
     /// An IANA media type such as `image/png`.
     pub media_type: String,
-    /// The picture, base64 without line breaks.
+    /// The image data, base64 without line breaks.
     pub data: String,
 }
 
-/// A tool call as history keeps it: understood, and neutral to its spelling.
+/// A tool call in a history: parsed, and independent of its notation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// Unique within the history.
+    /// The identifier, unique within the history.
     pub id: CallId,
     /// The tool's name.
     pub name: String,
-    /// Typed arguments, in the order in which the model wrote them.
+    /// The typed arguments, in the order in which the model wrote them.
     pub arguments: Map<String, Value>,
     /// The dialect in which the call was written; `None` for a native call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialect: Option<String>,
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolResultStatus {
@@ -115,33 +117,35 @@ pub enum ToolResultStatus {
     Done,
     /// The tool ran and failed.
     Failed,
-    /// A gate stopped the call before it ran, or it was cut; the content is the feedback.
+    /// A check stopped the call before it ran, or the call was cut off; the content is feedback for
+    /// the model.
     Rejected,
-    /// The user or the policy said no.
+    /// The user or the policy refused the call.
     Denied,
     /// The task was interrupted before the call ended; it may have run in part.
     Interrupted,
 }
 
 impl ToolResultStatus {
-    /// Whether the model should read the content as an error.
+    /// Returns true if the model should read the content as an error.
     pub fn is_error(self) -> bool {
         self != Self::Done
     }
 }
 
-/// The result of a call: exactly one exists for each call in a history (law 7).
+/// The result of a call. A history holds exactly one for each call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallResult {
-    /// The call that this answers.
+    /// The identifier of the answered call.
     pub id: CallId,
     /// The tool's name, repeated because prompted protocols pair results by name and order.
     pub name: String,
-    /// How it ended.
+    /// The outcome of the call.
     pub ending: ToolResultStatus,
-    /// What the model reads.
+    /// The text for the model.
     pub content: String,
-    /// Pictures that belong to it. A wire that has no room for them in a result puts them right behind it.
+    /// Images that belong to the result. A wire that cannot put images into a result sends them
+    /// right after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
 }
@@ -149,24 +153,24 @@ pub struct CallResult {
 /// Provider state that Sabir does not interpret and sends back unchanged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpaqueState {
-    /// The wire that understands it, for example `anthropic`. Other wires leave it out.
+    /// The wire that produced it, for example `anthropic`. Other wires leave it out.
     pub wire: String,
-    /// The state itself, in that wire's own form.
+    /// The state, in the form of that wire.
     pub data: Value,
 }
 
 impl Message {
-    /// A user message of one text.
+    /// Creates a user message with one text part.
     pub fn user(text: impl Into<String>) -> Self {
         Self { role: Role::User, parts: vec![MessagePart::text(text)] }
     }
 
-    /// An assistant message of one text.
+    /// Creates an assistant message with one text part.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self { role: Role::Assistant, parts: vec![MessagePart::text(text)] }
     }
 
-    /// The calls of this message, in order.
+    /// Returns the calls of this message, in order.
     pub fn calls(&self) -> impl Iterator<Item = &Call> {
         self.parts.iter().filter_map(|part| match part {
             MessagePart::Call(call) => Some(call),
@@ -176,7 +180,7 @@ impl Message {
 }
 
 impl MessagePart {
-    /// A text part.
+    /// Creates a text part.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }

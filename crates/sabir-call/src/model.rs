@@ -1,7 +1,7 @@
-//! The `Model` trait: a request in, events out.
+//! Defines the `Model` trait: a request in, a stream of events out.
 //!
-//! The trait knows no runtime and no network: an implementation may be an HTTP client, a script or a recording. Dropping
-//! the future cancels the request.
+//! The trait depends on no runtime and no network: an implementation may be an HTTP client, a
+//! script or a recording. Dropping the future cancels the request.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,19 +14,20 @@ use crate::history::History;
 use crate::message::OpaqueState;
 use crate::tool::{ToolSet, ToolSpec};
 
-/// How calls are asked for. Resolved once when a task starts, then locked for the task.
+/// The way in which the model is asked to call tools. Resolved once when a task starts, then fixed
+/// for the task.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolProtocol {
     /// The provider's own tool calling.
     #[default]
     Native,
-    /// Tools are taught in the prompt; calls come as text in this dialect.
+    /// Tools are described in the prompt; calls arrive as text in the named dialect.
     Prompted(String),
 }
 
 impl ToolProtocol {
-    /// `native`, or the dialect's name.
+    /// Returns `native`, or the dialect's name.
     pub fn name(&self) -> &str {
         match self {
             Self::Native => "native",
@@ -35,188 +36,192 @@ impl ToolProtocol {
     }
 }
 
-/// Whether the model may, must or must not call.
+/// The constraint on calling tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
-    /// As the model likes.
+    /// The model decides.
     #[default]
     Auto,
-    /// At least one call.
+    /// The model must make at least one call.
     Required,
-    /// No call.
+    /// The model must not call.
     None,
-    /// A call of this tool.
+    /// The model must call this tool.
     Tool(String),
 }
 
-/// What is asked of a model. Neutral to wire and dialect.
+/// A request to a model, independent of wire and dialect.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     /// The provider's name of the model.
     pub model: String,
-    /// The system prompt, without any teaching of tools: the protocol adds that.
+    /// The system prompt, without tool instructions: the protocol adds those.
     pub system: String,
-    /// The history.
+    /// The messages.
     pub messages: History,
-    /// The tools on offer.
+    /// The offered tools.
     pub tools: ToolSet,
-    /// Servers whose tools are reached through other tools; prompted protocols describe them.
+    /// MCP servers whose tools are called through other tools; prompted protocols describe them.
     pub servers: Vec<McpServerInfo>,
-    /// Whether to call.
+    /// The constraint on calling tools.
     pub tool_choice: ToolChoice,
-    /// Whether one response may hold several calls.
+    /// The number of calls that one response may hold.
     pub parallel_calls: ParallelCalls,
-    /// How calls are asked for.
+    /// The way in which the model is asked to call tools.
     pub protocol: ToolProtocol,
-    /// The most tokens to answer with; `None`: the provider's default, or the wire's if it insists on one.
+    /// The maximum number of output tokens; `None` means the provider's default, or the wire's
+    /// where the API requires a number.
     pub max_output_tokens: Option<u64>,
-    /// How tokens are chosen, and where the answer ends.
+    /// Sampling parameters and stop sequences.
     pub sampling: SamplingParams,
-    /// How much to think before answering.
+    /// The amount of reasoning before the answer.
     pub reasoning: ReasoningConfig,
-    /// What else is wished of the answer.
+    /// Further options for the response.
     pub options: RequestOptions,
 }
 
-/// How tokens are chosen, and where the answer ends. `None`: the provider's default.
+/// Sampling parameters and stop sequences. `None` means the provider's default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SamplingParams {
-    /// The temperature.
+    /// The sampling temperature.
     pub temperature: Option<f64>,
-    /// The share of the likeliest tokens that is chosen from, from 0 to 1.
+    /// The probability mass of the likeliest tokens to sample from, from 0 to 1.
     pub top_p: Option<f64>,
-    /// How many of the likeliest tokens are chosen from.
+    /// The number of likeliest tokens to sample from.
     pub top_k: Option<u64>,
-    /// What makes the same request give the same answer, as far as the provider can.
+    /// The seed for reproducible sampling, as far as the provider supports it.
     pub seed: Option<i64>,
-    /// How much a token is avoided that occurred at all, from -2 to 2.
+    /// The penalty for tokens that already occurred, from -2 to 2.
     pub presence_penalty: Option<f64>,
-    /// How much a token is avoided each time that it occurred, from -2 to 2.
+    /// The penalty for each earlier occurrence of a token, from -2 to 2.
     pub frequency_penalty: Option<f64>,
-    /// Text that ends the answer.
+    /// Sequences that end the response.
     pub stop: Vec<String>,
 }
 
-/// What else a request wishes of its answer. A wire that has no word for a wish leaves it out.
+/// Further options for the response. A wire without such an option ignores it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RequestOptions {
-    /// The form of the answer's words.
+    /// The format of the response text.
     pub format: ResponseFormat,
-    /// How long the answer's words should be, in the provider's words (`low`, `medium`, `high`).
+    /// The verbosity, in the provider's terms (`low`, `medium`, `high`).
     pub verbosity: Option<String>,
-    /// Who asks: a stable name that says nothing of the person.
+    /// A stable identifier of the end user that reveals nothing about the person.
     pub user: Option<String>,
-    /// How soon to answer and at which price, in the provider's words.
+    /// The service tier (latency and price), in the provider's terms.
     pub tier: Option<String>,
-    /// What requests with the same beginning share, so that one provider's machine has it cached.
+    /// The key that routes requests with a common prefix to the same cache.
     pub cache_key: Option<String>,
-    /// Whether the client marked what may be cached.
+    /// The client's cache markers.
     pub cache: CacheControl,
-    /// The tools whose arguments the provider is to hold to their schema.
+    /// The tools for which the provider must enforce the argument schema.
     pub strict: Vec<String>,
-    /// Tools of a provider's own, in its wire's form. One with the name of a tool on offer is that tool, as its wire says it.
+    /// Provider-defined tools, in the form of their wire. One with the name of an offered tool
+    /// replaces that tool's definition on its wire.
     pub native: Vec<OpaqueState>,
 }
 
-/// The form of an answer's words.
+/// The format of the response text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseFormat {
-    /// Any words.
+    /// Any text.
     #[default]
     Text,
     /// One JSON object.
     Json,
     /// JSON that is valid for a schema.
     Schema {
-        /// What the form is called; empty where nobody named it.
+        /// The name of the schema; empty if it has none.
         name: String,
         /// The JSON Schema.
         schema: Value,
-        /// Whether the provider is to guarantee it.
+        /// True if the provider must guarantee validity.
         strict: bool,
     },
 }
 
-/// Whether a client marked what may be cached. Where the marks stand is the wire's affair.
+/// The presence of cache markers from the client. The wire decides where to put them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheControl {
-    /// No mark.
+    /// No markers.
     #[default]
     Unmarked,
-    /// There are marks.
+    /// The client set markers.
     Marked,
 }
 
-/// How much a model thinks before it answers. A wire that has no word for a wish takes its nearest one.
+/// The amount of reasoning before the answer. A wire without an exact equivalent uses the nearest
+/// setting.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningConfig {
-    /// As the provider likes: nothing is said of it.
+    /// The provider's default: the request does not mention reasoning.
     #[default]
     Default,
-    /// Not at all, where the model can be told so.
+    /// No reasoning, where the model allows that.
     Off,
-    /// So much.
+    /// An effort level.
     Effort(ReasoningEffort),
-    /// At most so many tokens.
+    /// A maximum number of reasoning tokens.
     Tokens(u64),
 }
 
-/// How much to think, in the words that most wires have.
+/// The reasoning effort levels that most wires support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningEffort {
-    /// As little as can be.
+    /// The least possible.
     Minimal,
-    /// A little.
+    /// Low effort.
     Low,
-    /// As usual.
+    /// Medium effort.
     Medium,
-    /// Much.
+    /// High effort.
     High,
 }
 
-/// A connected MCP server, as a prompt describes it.
+/// A connected MCP server, for the description in a prompt.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct McpServerInfo {
     /// The name under which its tools are called.
     pub name: String,
-    /// What the server says about itself.
+    /// The server's own instructions.
     pub instructions: String,
-    /// Its tools.
+    /// The server's tools.
     pub tools: Vec<ToolSpec>,
-    /// Its resources: address and description.
+    /// The server's resources: address and description.
     pub resources: Vec<(String, String)>,
 }
 
-/// How many calls one response may hold.
+/// The number of calls that one response may hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ParallelCalls {
-    /// Several.
+    /// Any number.
     #[default]
     Many,
-    /// One.
+    /// At most one.
     One,
 }
 
-/// What went wrong with a request as a whole. A broken call is no such error: it is a fault among the events.
+/// A failure of a request as a whole. A broken call is not such an error; it is a fault among the
+/// events.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
-    /// What kind.
+    /// The kind of failure.
     pub kind: ModelErrorKind,
-    /// One sentence for the user: what, where, what to do. Never holds a key.
+    /// One sentence for the user: the problem, its place, and a remedy. Never contains a key.
     pub message: String,
 }
 
-/// Kinds of [`ModelError`].
+/// The kinds of [`ModelError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -225,27 +230,28 @@ pub enum ModelErrorKind {
     Key,
     /// The provider does not know the model.
     UnknownModel,
-    /// The provider refused the request as it is; asking again is useless.
+    /// The provider rejected the request itself; a retry is useless.
     Rejected,
-    /// The history is longer than the model's context.
+    /// The history exceeds the model's context.
     TooLong,
-    /// Too many requests, even after the retries.
+    /// The rate limit was hit, even after the retries.
     RateLimited,
     /// The provider is overloaded or failed, even after the retries.
     Unavailable,
-    /// No connection, even after the retries.
+    /// The connection failed, even after the retries.
     Unreachable,
-    /// The stream fell silent or closed before the provider ended it. What came before it has been delivered.
+    /// The stream went silent or closed before its end. Events before that point were delivered.
     Broken,
-    /// The answer is in no format that the wire knows.
+    /// The response has a format that the wire does not know.
     Format,
-    /// A recording is played, and it does not hold what was asked. Nothing was sent.
+    /// A recording is being replayed and does not contain this request. Nothing was sent.
     Cassette,
 }
 
 impl ModelErrorKind {
-    /// Whether asking the same again may help.
+    /// Returns true if a retry of the same request may succeed.
     pub fn is_transient(self) -> bool {
+        // The other kinds describe the request itself, and would recur.
         matches!(self, Self::RateLimited | Self::Unavailable | Self::Unreachable | Self::Broken)
     }
 }
@@ -253,12 +259,13 @@ impl ModelErrorKind {
 /// The future that [`Model::stream_response`] returns.
 pub type ResponseFuture<'a> = Pin<Box<dyn Future<Output = Result<(), ModelError>> + Send + 'a>>;
 
-/// A source of tokens.
+/// A language model, or anything that answers like one.
 pub trait Model: Send + Sync {
-    /// Asks, and delivers the answer as events while it comes.
+    /// Sends the request and delivers the response as events while it arrives.
     ///
-    /// Text, thoughts, calls and faults are in their final form: prompted dialects have been parsed. Every call that was
-    /// opened has been closed or cut when the future ends, whether with success or an error. A request that fails before
-    /// its first event may be retried inside; after the first event it is not.
+    /// Text, thoughts, calls and faults are in their final form: prompted dialects are already
+    /// parsed. When the future ends, successfully or with an error, every opened call has been
+    /// closed or cut. An implementation may retry a request that fails before its first event, but
+    /// never after it, because the sink would see events twice.
     fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a>;
 }

@@ -1,7 +1,7 @@
-//! Teaching: tools to words.
+//! Renders tool definitions as instructions for a system prompt.
 //!
-//! One tool definition serves the prompt and the parser, so a name in the prompt is a name that the parser knows. The
-//! text is short on purpose: it is paid for with every request.
+//! The prompt and the parser use the same tool definitions, so every name in the prompt is one that
+//! the parser knows. The text is short because every request pays for it.
 
 use serde_json::Value;
 
@@ -9,21 +9,21 @@ use crate::dialect::{Dialect, find_dialect};
 use crate::model::{McpServerInfo, ParallelCalls, Request, ToolChoice, ToolProtocol};
 use crate::tool::{ArgumentSpec, ToolSet, ToolSpec};
 
-/// What is taught.
+/// The input for the tool section of a prompt.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolInstructions<'a> {
-    /// The tools.
+    /// The tools to describe.
     pub tools: &'a ToolSet,
-    /// Connected MCP servers.
+    /// The connected MCP servers to describe.
     pub servers: &'a [McpServerInfo],
-    /// How many calls a message may hold.
+    /// The number of calls that a message may hold.
     pub parallel_calls: ParallelCalls,
-    /// Whether to call.
+    /// The constraint on calling tools.
     pub tool_choice: &'a ToolChoice,
 }
 
 impl<'a> ToolInstructions<'a> {
-    /// The lesson of a request.
+    /// Collects the instructions for a request.
     pub fn for_request(request: &'a Request) -> Self {
         Self {
             tools: &request.tools,
@@ -33,8 +33,9 @@ impl<'a> ToolInstructions<'a> {
         }
     }
 
-    /// The prompt that teaches the tools in a dialect: the syntax, the tools, how to use them, the connected servers, and
-    /// how to edit files where the tools for it are there. Empty where there is nothing to teach.
+    /// Renders the prompt section for a dialect: syntax, tools, usage rules, connected servers, and
+    /// editing rules if the tools for editing are offered. Empty if there are no tools or calls are
+    /// forbidden.
     pub fn render_prompt(&self, dialect: &Dialect) -> String {
         if self.tools.is_empty() || *self.tool_choice == ToolChoice::None {
             return String::new();
@@ -52,6 +53,7 @@ impl<'a> ToolInstructions<'a> {
     }
 
     fn write_usage_rules(&self, dialect: &Dialect, text: &mut String) {
+        // Short imperative rules, because every request pays for this text.
         text.push_str("# How to use the tools\n\n");
         text.push_str("- Think first, in <thinking> tags: what do you know, what is missing, which tool brings it?\n");
         text.push_str(match self.parallel_calls {
@@ -97,6 +99,7 @@ impl<'a> ToolInstructions<'a> {
 
     fn write_edit_rules(&self, text: &mut String) {
         const TOOLS: [(&str, &str); 3] = [
+            // In order of preference: the prompt recommends the first one that is offered.
             (
                 "replace_in_file",
                 "short SEARCH blocks that match the file exactly, line for line, in the file's order, each just long enough to be \
@@ -132,7 +135,7 @@ fn write_tool(tool: &ToolSpec, dialect: &Dialect, text: &mut String) {
     text.push_str(&format!("\nUsage:\n{}\n\n", dialect.render_example(tool)));
 }
 
-/// The types of an argument in words; closed lists of values in full.
+/// Describes the types of an argument; a closed list of values is given in full.
 fn describe_type(argument: ArgumentSpec<'_>) -> String {
     if let Some(values) = argument.schema.get("enum").and_then(Value::as_array) {
         let values: Vec<_> =
@@ -143,7 +146,7 @@ fn describe_type(argument: ArgumentSpec<'_>) -> String {
     if types.is_empty() { "any".to_owned() } else { types.join(" or ") }
 }
 
-/// A minimal correct call of the tool, as the protocol spells it.
+/// Renders a minimal correct call of the tool in the protocol's notation.
 pub fn render_example(protocol: &ToolProtocol, tool: &ToolSpec) -> String {
     match protocol {
         ToolProtocol::Prompted(name) if let Some(dialect) = find_dialect(name) => dialect.render_example(tool),

@@ -1,12 +1,13 @@
-//! Prompted calling: a request with tools becomes a request of words alone, and the words that come back become calls.
+//! Converts requests with tools to plain text, and text responses back to calls.
 //!
-//! [`render_request`] teaches the tools and writes earlier calls and results as text; [`PromptedSink`] is a sink that parses
-//! text events and passes everything else on. Between the two stands any model that can only write.
+//! [`render_request`] describes the tools in the prompt and writes earlier calls and results as
+//! text. [`PromptedSink`] parses text events and forwards everything else. Together they give tool
+//! calling to any model that can only write text.
 //!
-//! Nothing in a rendered history can be mistaken for markup: calls read back as they were
-//! ([`Dialect::render_call`](crate::dialect::Dialect::render_call)); an assistant's words that would read as a call are
-//! put into a fence; a result stands between tags whose name holds a number that does not occur in it, so that no content
-//! can close it.
+//! Nothing in a rendered history can be mistaken for markup. Calls are rendered so that they parse
+//! back to the same calls ([`Dialect::render_call`](crate::dialect::Dialect::render_call)).
+//! Assistant text that would parse as a call is put into a code fence. A result is enclosed in tags
+//! whose name has a number that does not occur in the content, so no content can close it.
 
 use crate::dialect::{Dialect, DialectSelection};
 use crate::draft::DraftResponse;
@@ -17,7 +18,8 @@ use crate::prompt::ToolInstructions;
 use crate::reader::CallReader;
 use crate::tool::ToolSet;
 
-/// The request as a model without tool calling gets it: the tools taught in the system prompt, the history in words.
+/// Renders a request for a model without tool calling: tools described in the system prompt,
+/// history as text.
 pub fn render_request(request: &Request, dialect: &Dialect) -> Request {
     let lesson = ToolInstructions::for_request(request).render_prompt(dialect);
     let system = match (request.system.trim_end(), lesson.as_str()) {
@@ -34,12 +36,14 @@ pub fn render_request(request: &Request, dialect: &Dialect) -> Request {
         protocol: ToolProtocol::Native,
         model: request.model.clone(),
         sampling: request.sampling.clone(),
+        // Strict schemas and provider-defined tools need native tool calling.
         options: RequestOptions { strict: Vec::new(), native: Vec::new(), ..request.options.clone() },
         ..*request
     }
 }
 
-/// One message in words. Images stay, those of a result right behind its words; thoughts and provider state are left out.
+/// Renders one message as text. Images are kept, those of a result right after its text; thoughts
+/// and provider state are left out.
 pub fn render_message(message: &Message, dialect: &Dialect, tools: &ToolSet) -> Message {
     let mut parts = Vec::new();
     let mut words = String::new();
@@ -80,7 +84,7 @@ fn write_calls(calls: &mut Vec<&Call>, dialect: &Dialect, tools: &ToolSet, words
     }
 }
 
-/// Puts images behind the words so far.
+/// Flushes the text so far as a part, then appends the images.
 fn push_images(images: &[Image], words: &mut String, parts: &mut Vec<MessagePart>) {
     if !images.is_empty() && !words.is_empty() {
         parts.push(MessagePart::text(std::mem::take(words)));
@@ -95,7 +99,8 @@ fn append_paragraph(words: &mut String, text: &str) {
     words.push_str(text);
 }
 
-/// A result in words: which tool, how it ended, and the content between tags that it cannot close.
+/// Renders a result as text: the tool, the outcome, and the content between tags that it cannot
+/// close.
 pub fn render_result(result: &CallResult) -> String {
     let ending = match result.ending {
         ToolResultStatus::Done => "",
@@ -104,6 +109,9 @@ pub fn render_result(result: &CallResult) -> String {
         ToolResultStatus::Denied => ", not run: denied",
         ToolResultStatus::Interrupted => ", interrupted",
     };
+    // A hash (FNV-1a) instead of a random number: the same history must render to the same bytes,
+    // or the provider's prompt
+    // cache misses.
     let mut number =
         result.content.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     let mut tag = format!("result-{:04x}", number & 0xffff);
@@ -114,7 +122,7 @@ pub fn render_result(result: &CallResult) -> String {
     format!("[{}{ending}]\n<{tag}>\n{}\n</{tag}>", result.name, result.content)
 }
 
-/// An assistant's words, in a fence where they would read as a call.
+/// Puts assistant text into a code fence if it would parse as a call.
 fn fence_if_call(text: &str, dialect: &Dialect, tools: &ToolSet) -> String {
     let mut draft = DraftResponse::default();
     let mut reader =
@@ -124,16 +132,17 @@ fn fence_if_call(text: &str, dialect: &Dialect, tools: &ToolSet) -> String {
     if draft.calls().next().is_none() {
         return text.to_owned();
     }
+    // Longer than any run of backticks in the text, so the text cannot close the fence.
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     format!("{fence}\n{text}\n{fence}")
 }
 
-/// A sink that reads calls out of text events, and those in special tokens out of thoughts, and hands everything on to
-/// `out`.
+/// A sink that parses calls out of text events, and calls in special tokens out of thoughts, and
+/// forwards all events to another sink.
 ///
-/// Native calls that come all the same pass through; indexes of all kinds are counted together. The source, in which
-/// positions count, is thoughts and text in the order in which they came.
+/// Native calls pass through; calls from all sources are numbered together. Positions count in the
+/// concatenation of thoughts and text, in order of arrival.
 #[derive(Debug)]
 pub struct PromptedSink<S> {
     reader: CallReader,
@@ -142,7 +151,7 @@ pub struct PromptedSink<S> {
     stop: Truncation,
 }
 
-/// Keeps the indexes of two sources apart.
+/// Assigns one common numbering to the calls of several sources.
 #[derive(Debug)]
 struct RenumberingSink<S> {
     out: S,
@@ -153,15 +162,15 @@ struct RenumberingSink<S> {
 }
 
 impl<S: EventSink> PromptedSink<S> {
-    /// Reads the dialects of `selection`.
+    /// Creates a sink that parses the dialects of `selection`.
     pub fn new(selection: DialectSelection, tools: &ToolSet, out: S) -> Self {
         let out = RenumberingSink { out, next: 0, text: Vec::new(), thoughts: Vec::new(), native: Vec::new() };
         let reader = CallReader::new(selection, tools);
         Self { thoughts: reader.reasoning_reader(), reader, out, stop: Truncation::Ended }
     }
 
-    /// Ends the answer: a call that is still open in the text is cut, by the output limit if that was the provider's
-    /// reason to stop, else by `why`. Returns the sink.
+    /// Ends the response and returns the inner sink. A call still open in the text is cut, with
+    /// reason [`Truncation::Limit`] if the provider stopped at the output limit, else with `why`.
     pub fn finish(mut self, why: Truncation) -> S {
         let why = if why == Truncation::Ended { self.stop } else { why };
         let out = &mut self.out;
@@ -185,6 +194,7 @@ impl<S: EventSink> RenumberingSink<S> {
             EventSource::Thought => &mut self.thoughts,
             EventSource::Native => &mut self.native,
         };
+        // From the end, because most events concern the latest call.
         let mut number = |index: u32| match known.iter().rev().find(|(from, _)| *from == index) {
             Some((_, to)) => *to,
             None => {
@@ -220,6 +230,8 @@ impl<S: EventSink> EventSink for PromptedSink<S> {
             Event::Text { text } => {
                 out.forward_event(Event::Source { text }, EventSource::Text);
                 self.reader.push(text, &mut |event: Event<'_>| out.forward_event(event, EventSource::Text));
+                // Positions count over thoughts and text together, so the other reader skips this
+                // text.
                 self.thoughts.skip_bytes(text.len());
             }
             Event::Thought { text } => {

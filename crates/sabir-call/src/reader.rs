@@ -1,32 +1,40 @@
-//! The reader: assistant text in, events out, for every dialect that it listens for.
+//! Reads assistant text in all active dialects and emits events.
 //!
-//! Supported: prose with calls in it, in one dialect or in all at once; thoughts, in which only calls in special tokens are
-//! read; mentions (`reader/prose.rs`), which stay text; a mark of the byte order before everything, which is dropped.
+//! Supported: prose with calls in it, in one dialect or in all at once; thoughts, in which only
+//! calls in special tokens are read; mentions (`reader/prose.rs`), which stay text; a byte order
+//! mark at the start, which is dropped.
 //!
-//! Unsupported: a call in a call; markers inside another region; calls in words ("now I call read_file").
+//! Unsupported: a call in a call; markers inside another region; calls described in prose ("now I
+//! call read_file").
 //!
-//! The text is cut by the network, never by meaning. Whatever cannot be decided yet is held: a marker that is broken off (a
-//! tag at most 256 bytes), an opening or closing one together with the white space behind it, a name before its JSON, and a
-//! guess. Everything else goes out at once. With `window` for the held text plus the new chunk, each state takes a prefix of
-//! the window and says where the next state goes on, or that it needs more; nothing is looked at again but what was held.
+//! Chunk boundaries have no meaning, so the reader holds back whatever it cannot decide yet: a
+//! partial marker (a tag of at most 256 bytes), an opening or closing marker together with the
+//! white space after it, a name before its JSON, and a guess. Everything else is emitted at once.
+//! The `window` is the held text plus the new chunk. Each state consumes a prefix of the window and
+//! returns the position for the next state, or reports that it needs more text. Only held text is
+//! examined again.
 //!
 //! Grammar as implemented, with `ws` for white space:
 //!
 //! ```text
 //! text    = (prose | thought | section | call | region | guess)*
-//! thought = "<thinking>" … "</thinking>"                     also "think" and others, tokens of a dialect, an analysis channel
-//! section = a marker around calls or messages                no text where calls or other markers stand next to it
-//! call    = open ws? (arg ws? …)* close                      call.rs;   cline:  open = "<tool>",             close = "</tool>"
-//!                                                                       invoke: open = '<invoke name="f">', close = "</invoke>"
-//! arg     = argopen value argclose                           cline:  "<name>" … "</name>"
-//!                                                            invoke: '<parameter name="k">' … "</parameter>"
-//! region  = marker ws? (json | python | gemma | header json) follow.rs, payload.rs, python.rs, gemma.rs
-//! guess   = json | python                                    guess.rs:  without a marker, at the end of the text
+//! thought = "<thinking>" … "</thinking>"      also "think" and others, tokens of a dialect,
+//!                                             and an analysis channel
+//! section = a marker around calls or messages no text where calls or other markers are adjacent
+//! call    = open ws? (arg ws? …)* close       call.rs
+//!                                             cline:  open = "<tool>", close = "</tool>"
+//!                                             invoke: open = '<invoke name="f">',
+//!                                                     close = "</invoke>"
+//! arg     = argopen value argclose            cline:  "<name>" … "</name>"
+//!                                             invoke: '<parameter name="k">' … "</parameter>"
+//! region  = marker ws? (json | python | gemma | header json)
+//!                                             marker_dispatch.rs, payload.rs, python.rs, gemma.rs
+//! guess   = json | python                     bare_call_guess.rs: without a marker, at the end
 //! ```
 //!
-//! A call in tags opens only where its tag is followed by the tag of an argument or by its own close; a tag followed by words
-//! is prose. A value ends at its closing tag only where that is followed by the call's close or by another argument
-//! (`reader/call.rs`).
+//! A tag opens a call only if an argument's tag or the call's own close follows it; a tag followed
+//! by words is prose. A value ends at its closing tag only if the call's close or another argument
+//! follows (`reader/call.rs`).
 
 mod ambiguity;
 mod bare_call_guess;
@@ -70,77 +78,81 @@ use thought::ThoughtBlock;
 use utf8::Utf8Decoder;
 use vocabulary::Vocabulary;
 
-/// White space that is held behind a tag or a call before the reader stops waiting for what follows, in bytes.
+/// The maximum white space held after a tag or a call while the reader waits for what follows, in
+/// bytes.
 const BLANK_CAP: usize = 8 * 1024;
-/// So much of its end is looked at for line ends and indentation, in bytes.
+/// The length of the end of that white space that is examined for line ends and indentation, in
+/// bytes.
 const BLANK_END: usize = 256;
 
-/// Held text up to this length takes no more memory than it needs, in bytes; longer text may go on to grow.
+/// The length up to which held text is allocated exactly, in bytes; longer text may over-allocate.
 const SHORT: usize = 64;
-/// So much longer than a chunk may be what is kept of that memory, in bytes.
+/// The spare capacity of the hold buffer beyond a chunk that is kept for reuse, in bytes.
 const SPARE: usize = 8;
 
-/// Reads assistant text.
+/// A streaming parser of assistant text.
 #[derive(Debug)]
 pub struct CallReader {
     vocabulary: Arc<Vocabulary>,
     state: ReaderState,
     prose: ProseTracker,
     utf8: Utf8Decoder,
-    /// The first text has come.
+    /// True once text has arrived.
     begun: bool,
-    /// Text that could not be decided in the last push.
+    /// Text that the last push could not decide.
     hold: String,
-    /// A tag, with the white space behind it, that what follows will decide.
+    /// A tag and the white space after it; the text that follows decides about both.
     held: LazyBuffer,
-    /// White space behind a call.
+    /// White space after a call.
     blank: LazyBuffer,
-    /// Offset of the window's first byte.
+    /// The offset of the window's first byte.
     offset: usize,
     diagnostics: ReaderDiagnostics,
-    /// The name of the wrapper that we are in.
+    /// The name of the enclosing wrapper.
     wrapped: Option<Box<str>>,
-    /// The thought in which a call of special tokens stands.
+    /// The thought that encloses a call in special tokens.
     inside: Option<Box<ThoughtBlock>>,
 }
 
+/// The state of the reader: the construct at the current position.
 #[derive(Debug)]
 enum ReaderState {
     Prose,
-    /// Behind a call.
+    /// After a call.
     Gap,
     /// Inside a thought.
     Thought(Box<ThoughtBlock>),
-    /// Behind a marker that may open a call.
+    /// After a marker that may open a call.
     Opening(Box<PendingOpen>),
-    /// Behind a marker, before the JSON that its name stands before.
+    /// After a marker, in the name before its JSON.
     Heading(Box<CallHeader>),
     /// Inside a call in tags.
     Call(Box<OpenTagCall>),
-    /// Inside a region that another machine reads.
+    /// Inside a region with a parser of its own.
     Region(AnyRegionParser),
-    /// Inside what may turn out to be calls without any marker.
+    /// Inside text that may turn out to be calls without a marker.
     Guess(Box<BareCallGuess>),
 }
 
-/// The text that is looked at: what was held, and the new chunk.
+/// The text under examination: the held text and the new chunk.
 #[derive(Debug, Clone, Copy)]
 struct TextWindow<'w> {
     text: &'w str,
-    /// No more will come.
+    /// True if no more text will arrive.
     last: bool,
 }
 
-/// What a state did with the window.
+/// The result of running one state on the window.
 enum ReaderStep {
-    /// Went on to this byte.
+    /// Consumed the text up to this byte.
     To(usize),
-    /// Went as far as this byte and needs more text.
+    /// Consumed the text up to this byte and needs more.
     Wait(usize),
 }
 
 impl CallReader {
-    /// A reader for the dialects of `selection` and the tools on offer. Without tools nothing is a call.
+    /// Creates a reader for the dialects of `selection` and these tools. Without tools nothing is a
+    /// call.
     pub fn new(selection: DialectSelection, tools: &ToolSet) -> Self {
         Self::with_vocabulary(Arc::new(Vocabulary::new(selection, tools)), ReaderState::Prose)
     }
@@ -162,8 +174,8 @@ impl CallReader {
         }
     }
 
-    /// A reader for reasoning that a wire tells apart from the text. All of it is a thought; only calls in special tokens,
-    /// which nobody writes by accident, are read out of it.
+    /// Creates a reader for reasoning that a wire delivers separately. All of it is a thought; only
+    /// calls in special tokens, which are never written by accident, are read out of it.
     pub fn for_reasoning(selection: DialectSelection, tools: &ToolSet) -> Self {
         Self::with_vocabulary(
             Arc::new(Vocabulary::new(selection, tools)),
@@ -171,17 +183,17 @@ impl CallReader {
         )
     }
 
-    /// The reader of the reasoning that belongs to the text which this one reads.
+    /// Creates the reader for the reasoning that accompanies the text of this reader.
     pub(crate) fn reasoning_reader(&self) -> Self {
         Self::with_vocabulary(Arc::clone(&self.vocabulary), ReaderState::Thought(Box::new(ThoughtBlock::whole_text())))
     }
 
-    /// So many bytes of the source belonged to something else: positions count on behind them.
+    /// Advances the position by bytes of the source that another reader consumed.
     pub(crate) fn skip_bytes(&mut self, bytes: usize) {
         self.offset = self.offset.saturating_add(bytes);
     }
 
-    /// Takes the next bytes; a character may be cut anywhere. Invalid UTF-8 becomes U+FFFD, with a warning.
+    /// Consumes bytes, split at any position. Invalid UTF-8 becomes U+FFFD, with a warning.
     pub fn push_bytes(&mut self, chunk: &[u8], out: &mut dyn EventSink) {
         let mut utf8 = std::mem::take(&mut self.utf8);
         utf8.push(chunk, |text, invalid| {
@@ -193,10 +205,10 @@ impl CallReader {
         self.utf8 = utf8;
     }
 
-    /// Takes the next piece of text.
+    /// Consumes the next piece of text.
     #[inline]
     pub fn push(&mut self, chunk: &str, out: &mut dyn EventSink) {
-        // Nearly all of a stream is the inside of values.
+        // Nearly all of a stream lies inside values, so that case comes first and is inlined.
         let taken = match &mut self.state {
             ReaderState::Call(open) if self.hold.is_empty() => open.take_chunk(chunk, &self.vocabulary, out),
             ReaderState::Region(region) if self.hold.is_empty() => region.take_chunk(chunk, out),
@@ -209,7 +221,8 @@ impl CallReader {
         }
     }
 
-    /// Takes a piece of text that may hold anything. Apart from [`Self::push`], so that this costs nothing where it is not needed.
+    /// Consumes a piece of text with any content. Separate from [`Self::push`] to keep that
+    /// function small.
     #[inline(never)]
     fn read_chunk(&mut self, chunk: &str, out: &mut dyn EventSink) {
         let chunk = if self.begun { chunk } else { self.strip_bom(chunk) };
@@ -225,7 +238,8 @@ impl CallReader {
             let state = std::mem::discriminant(&self.state);
             let taken = self.run_states(TextWindow { text: &text, last: false }, out);
             text.drain(..taken);
-            // What is held in front of a value is mostly longer than what is held inside: that memory is given back.
+            // Text held before a value is mostly longer than text held inside one, so its memory is
+            // released.
             let same = state == std::mem::discriminant(&self.state) && text.capacity() <= chunk.len() + SPARE;
             if !text.is_empty() || same {
                 self.hold = text;
@@ -233,7 +247,7 @@ impl CallReader {
         }
     }
 
-    /// The first text, without a mark of the byte order, which says nothing of the text.
+    /// Removes a byte order mark from the first text.
     fn strip_bom<'t>(&mut self, chunk: &'t str) -> &'t str {
         self.begun = !chunk.is_empty();
         let text = chunk.strip_prefix('\u{feff}').unwrap_or(chunk);
@@ -241,7 +255,8 @@ impl CallReader {
         text
     }
 
-    /// Ends the text. `why` is what a call that is still open is cut by. Nothing may be pushed afterwards.
+    /// Ends the text. A call that is still open is cut with the reason `why`. Nothing may be pushed
+    /// afterwards.
     pub fn finish(&mut self, why: Truncation, out: &mut dyn EventSink) {
         if std::mem::take(&mut self.utf8).is_cut() {
             self.report_invalid_utf8(out);
@@ -249,6 +264,8 @@ impl CallReader {
         }
         let text = std::mem::take(&mut self.hold);
         let taken = self.run_states(TextWindow { text: &text, last: true }, out);
+        // Text that no state consumed still counts, so that cuts are reported at the end of the
+        // text.
         self.offset += text.len() - taken;
         match std::mem::replace(&mut self.state, ReaderState::Prose) {
             ReaderState::Prose | ReaderState::Gap => {}
@@ -274,6 +291,7 @@ impl CallReader {
                 ReaderState::Prose => self.read_prose(window, at, out),
                 ReaderState::Gap => self.read_gap(window, at),
                 ReaderState::Thought(thought) => {
+                    // Copied, because the state may be replaced while the thought is read.
                     let thought = **thought;
                     self.read_thought(window, at, thought, out)
                 }
@@ -295,7 +313,7 @@ impl CallReader {
         at
     }
 
-    /// Prose, up to a marker that may be more than that.
+    /// Reads prose up to a marker that may be markup.
     fn read_prose(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
         let mut at = from;
         let mut said = from;
@@ -308,6 +326,7 @@ impl CallReader {
             }
             let look = self.scan_trigger(rest, at, window.last);
             let text = matches!(look, TriggerMatch::Text);
+            // A note is a fault about this position, so the prose before it must be emitted first.
             if !text || self.diagnostics.has_notes() {
                 self.emit_prose(window.text_between(said, at), out);
                 said = at;
@@ -346,7 +365,7 @@ impl CallReader {
         ReaderStep::To(at + len)
     }
 
-    /// Goes on in a region.
+    /// Continues a region.
     fn read_region(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
         let ReaderState::Region(region) = &mut self.state else { return ReaderStep::To(from) };
         let view = TextView { text: window.text_from(from), offset: self.offset + from, last: window.last };
@@ -360,32 +379,34 @@ impl CallReader {
         }
     }
 
-    /// A message begins: its first line is the start of a line, whatever stood before.
+    /// Begins a message, whose first line counts as the start of a line whatever precedes it.
     fn begin_message(&mut self) {
         self.blank.clear();
         self.prose.begin_message();
     }
 
-    /// Where the text goes on behind a call: in the thought that it stood in, or outside.
+    /// Returns the state after a call: the enclosing thought, or the gap between calls.
     fn state_after_call(&mut self) -> ReaderState {
         self.inside.take().map_or(ReaderState::Gap, ReaderState::Thought)
     }
 
-    /// White space behind a call: no text if another call or nothing follows.
+    /// Reads white space after a call, which is not text if another call or nothing follows.
     fn read_gap(&mut self, window: TextWindow<'_>, from: usize) -> ReaderStep {
         let rest = window.text_from(from);
         let taken = take_whitespace(rest, &mut self.blank);
         if taken < rest.len() {
             self.state = ReaderState::Prose;
             self.prose.resume_line();
-            // What white space says of lines, its end says. All of it may have been read before, behind another thought.
+            // The end of the white space is enough to know the line state. All of it may already
+            // have been read after another
+            // thought.
             let end = self.blank.len().saturating_sub(BLANK_END);
             self.prose.read_text(self.blank.get(end..).unwrap_or_default());
         }
         ReaderStep::To(from + taken)
     }
 
-    /// Emits prose, after the white space that turned out to belong to it.
+    /// Emits prose, preceded by white space that turned out to belong to it.
     fn emit_prose(&mut self, text: &str, out: &mut dyn EventSink) {
         if text.is_empty() {
             return;
@@ -414,7 +435,8 @@ impl<'w> TextWindow<'w> {
     }
 }
 
-/// Moves white space from the start of `rest` to `held`, up to [`BLANK_CAP`] bytes in all.
+/// Moves white space from the start of `rest` to `held`, up to [`BLANK_CAP`] bytes in all. Returns
+/// the number of bytes moved.
 fn take_whitespace(rest: &str, held: &mut LazyBuffer) -> usize {
     let room = BLANK_CAP.saturating_sub(held.len());
     let taken = rest.bytes().take(room).take_while(u8::is_ascii_whitespace).count();

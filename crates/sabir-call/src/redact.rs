@@ -1,27 +1,29 @@
-//! Redaction: secrets are taken out of what is written down, by their shape.
+//! Removes secrets from text that is written to disk, by recognizing their formats.
 //!
-//! Journals, JSON lines, recordings and logs outlive the moment and get into other hands. What a model is told stays as it is, since
-//! edits depend on every byte; what is *written down* passes here. A secret leaves the sign `[redacted: GitHub token]`, so that the
-//! fact is seen.
+//! Journals, JSON lines, recordings and logs are kept and shared. Text sent to a model stays
+//! unchanged, because edits depend on every byte; text that is *written down* passes through here.
+//! A marker such as `[redacted: GitHub token]` replaces each secret, so a reader sees that
+//! something was removed.
 //!
-//! The decision is that **only the shape counts**, and a shape must be hardly anything else: a vendor's beginning with the length
-//! and the letters of its keys, standing for itself. Neither names of variables nor the disorder of a text are asked, so that
-//! hashes, ids and lock files stay. A password without such a shape is not found. `redact/shapes.rs` is the table.
+//! **Only the format counts.** A pattern must be specific: a vendor's prefix plus the length and
+//! alphabet of its keys, delimited on both sides. Variable names and the entropy of a text are not
+//! considered, so hashes, ids and lock files stay readable. A password without a known format is
+//! not found. `redact/secret_patterns.rs` is the table.
 //!
-//! Each byte is looked at a bounded number of times, at most some 1,700 are held, and chunks change nothing: a secret that is
-//! split over many is taken out as in one.
+//! Each byte is examined a bounded number of times, at most about 1,700 bytes are held back, and
+//! chunk boundaries do not change the result.
 //!
 //! ```
 //! use sabir_call::redact;
 //!
 //! let said = format!("push with ghp_{} please", "0123456789abcdef".repeat(3));
-//! assert_eq!(redact::text(&said), "push with [redacted: GitHub token] please");
+//! assert_eq!(redact::redact_text(&said), "push with [redacted: GitHub token] please");
 //!
 //! // The same, as it streams.
 //! let mut redactor = redact::Redactor::default();
-//! let mut shown: String = said.split_inclusive('_').map(|piece| redactor.text(piece)).collect();
-//! shown.push_str(&redactor.rest());
-//! assert_eq!(shown, redact::text(&said));
+//! let mut shown: String = said.split_inclusive('_').map(|piece| redactor.redact_piece(piece)).collect();
+//! shown.push_str(&redactor.finish_text());
+//! assert_eq!(shown, redact::redact_text(&said));
 //! ```
 
 mod secret_patterns;
@@ -30,43 +32,45 @@ use std::borrow::Cow;
 
 use secret_patterns::{SecretMatch, SecretRest, SecretScan};
 
-/// How many bytes before a text decide about its beginning.
+/// The number of preceding bytes that can decide whether a secret begins.
 const CONTEXT: usize = 24;
 
-/// Takes secrets out of a text that comes in pieces.
+/// A streaming redactor for text that arrives in pieces.
 #[derive(Debug, Default)]
 pub struct Redactor {
-    /// The end of what was passed on, and what is held behind it.
+    /// The last bytes that were emitted (as context), followed by the bytes that are held back.
     held: Vec<u8>,
-    /// Where in `held` that begins.
+    /// The position in `held` where the held-back bytes begin.
     at: usize,
-    /// Where in `held` the last secret ends: a sign stands there, and no word goes on behind it.
+    /// The position in `held` after the last secret. Context does not reach before it, because a
+    /// marker was written there.
     fresh: usize,
-    /// With fewer bytes than these no new look is worth it.
+    /// The length of `held` below which another scan is not worthwhile.
     patience: usize,
-    /// What still belongs to the last secret.
+    /// The continuation of the last secret.
     rest: SecretRest,
 }
 
-/// A piece of a text without its secrets.
+/// A piece of redacted text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RedactedPiece<'a> {
     /// Nothing secret.
     Plain(&'a [u8]),
-    /// A secret begins; this many bytes of it are known.
+    /// The beginning of a secret, as far as it is known.
     Secret {
-        /// What it is taken for.
+        /// The kind of secret.
         name: &'static str,
-        /// The bytes.
+        /// The number of bytes.
         bytes: usize,
     },
-    /// This many bytes more of the secret before.
+    /// A continuation of the previous secret, in bytes.
     More(usize),
 }
 
-/// The text without secrets.
+/// Returns the text without secrets.
 pub fn redact_text(text: &str) -> Cow<'_, str> {
-    let (mut shown, mut found) = (Vec::new(), false);
+    let mut shown = Vec::new();
+    let mut found = false;
     let mut redactor = Redactor::default();
     let mut take = |piece: RedactedPiece<'_>| {
         found |= !matches!(piece, RedactedPiece::Plain(_));
@@ -77,12 +81,13 @@ pub fn redact_text(text: &str) -> Cow<'_, str> {
     if found { Cow::Owned(String::from_utf8_lossy(&shown).into_owned()) } else { Cow::Borrowed(text) }
 }
 
-/// A JSON text with the secrets taken out of its strings, whatever is escaped in them. Everything else stays as it is. What is no
-/// JSON is taken as text as far as that is so.
+/// Returns a JSON text without the secrets in its strings, escaped or not; everything else stays
+/// unchanged. A text without string literals is redacted as plain text.
 pub fn redact_json(json: &str) -> Cow<'_, str> {
     let mut shown = String::new();
-    // Up to here it is in `shown`.
-    let (mut copied, mut from) = (0, 0);
+    // `copied` is the end of the input that is already in `shown`.
+    let mut copied = 0;
+    let mut from = 0;
     while let Some((begin, end)) = next_literal(json.as_bytes(), from) {
         from = end;
         let Some(quoted) = json.get(begin..end) else { break };
@@ -92,13 +97,15 @@ pub fn redact_json(json: &str) -> Cow<'_, str> {
             copied = end;
         }
     }
+    // Without a single string literal this is not JSON with contents worth parsing.
     if from == 0 {
         return redact_text(json);
     }
     if copied == 0 { Cow::Borrowed(json) } else { Cow::Owned(shown + json.get(copied..).unwrap_or_default()) }
 }
 
-/// Where the next string literal begins and ends, quotes included; one that does not end, at the end.
+/// Returns the start and end of the next string literal, including its quotes; an unterminated one
+/// ends with the text.
 fn next_literal(json: &[u8], from: usize) -> Option<(usize, usize)> {
     let begin = from + memchr::memchr(b'"', json.get(from..)?)?;
     let mut at = begin + 1;
@@ -112,8 +119,10 @@ fn next_literal(json: &[u8], from: usize) -> Option<(usize, usize)> {
     Some((begin, json.len()))
 }
 
-/// A literal without its secrets; `None`: it holds none.
+/// Returns a literal without its secrets, or `None` if it holds none.
 fn redact_literal(literal: &str) -> Option<String> {
+    // Escapes are decoded first, because a secret may contain one (`\/`) and an escape may resemble
+    // part of one.
     let decoded = if literal.contains('\\') { serde_json::from_str::<String>(literal).ok() } else { None };
     match decoded {
         Some(decoded) => match redact_text(&decoded) {
@@ -132,21 +141,22 @@ fn redact_literal(literal: &str) -> Option<String> {
 }
 
 impl Redactor {
-    /// The next piece of a text, as far as it is certain.
+    /// Redacts the next piece of a text, as far as it is decided.
     pub fn redact_piece(&mut self, piece: &str) -> String {
         let mut shown = Vec::new();
         self.push(piece.as_bytes(), &mut |piece| piece.write_to(&mut shown));
         String::from_utf8_lossy(&shown).into_owned()
     }
 
-    /// What was held, at the end of a text. The next piece begins another one.
+    /// Returns the redacted text that was held back, at the end of a text. The next piece begins a
+    /// new text.
     pub fn finish_text(&mut self) -> String {
         let mut shown = Vec::new();
         self.finish(&mut |piece| piece.write_to(&mut shown));
         String::from_utf8_lossy(&shown).into_owned()
     }
 
-    /// Takes more bytes and passes on what is certain, in order, each byte in exactly one piece.
+    /// Processes more bytes and emits the decided part in order, each byte in exactly one piece.
     pub fn push(&mut self, bytes: &[u8], take: &mut impl FnMut(RedactedPiece<'_>)) {
         self.held.extend_from_slice(bytes);
         if self.held.len() >= self.patience {
@@ -154,13 +164,13 @@ impl Redactor {
         }
     }
 
-    /// Passes on all that was held: the text is over.
+    /// Emits everything that was held back: the text has ended.
     pub fn finish(&mut self, take: &mut impl FnMut(RedactedPiece<'_>)) {
         self.process_held(true, take);
         *self = Self::default();
     }
 
-    /// How many bytes are held.
+    /// Returns the number of bytes that are held back.
     pub fn held_bytes(&self) -> usize {
         self.held.len() - self.at
     }
@@ -175,18 +185,23 @@ impl Redactor {
                 self.fresh = self.at;
                 continue;
             }
+            // The last secret has ended.
             self.rest = SecretRest::Nothing;
             undecided = self.emit_plain(ended, take);
         }
         let known = self.at.saturating_sub(CONTEXT);
+        // The last emitted bytes stay as context for the start of the next secret.
         self.held.drain(..known);
-        (self.at, self.fresh) = (self.at - known, self.fresh.saturating_sub(known));
-        // Looked at anew only when there is a good part more of it, so that single bytes cost no more than one chunk.
+        self.at -= known;
+        self.fresh = self.fresh.saturating_sub(known);
+        // The next scan waits for a quarter more text, so that feeding single bytes does not take
+        // quadratic time.
         let held = self.held_bytes();
         self.patience = if undecided { self.held.len() + 1 + held / 4 } else { 0 };
     }
 
-    /// Passes on what stands before the next secret, and its beginning. Says whether something may become one.
+    /// Emits the text before the next secret, and its beginning. Returns true if later text may
+    /// still become one.
     fn emit_plain(&mut self, ended: bool, take: &mut impl FnMut(RedactedPiece<'_>)) -> bool {
         let (begin, secret, undecided) = self.find_next(ended);
         let plain = begin + secret.as_ref().map_or(0, |secret| secret.from);
@@ -198,12 +213,14 @@ impl Redactor {
         if let Some(SecretMatch { name, from, to, rest }) = secret {
             take(RedactedPiece::Secret { name, bytes: to - from });
             self.at = begin + to;
-            (self.fresh, self.rest) = (self.at, rest);
+            self.fresh = self.at;
+            self.rest = rest;
         }
         undecided
     }
 
-    /// Where the next secret is, or what may become one; else the end.
+    /// Finds the next secret: its position, the match, and whether it is still undecided. Without
+    /// one, returns the end of the text.
     fn find_next(&self, ended: bool) -> (usize, Option<SecretMatch>, bool) {
         let mut at = self.at;
         while let Some(rest) = self.held.get(at..) {
@@ -220,7 +237,7 @@ impl Redactor {
 }
 
 impl RedactedPiece<'_> {
-    /// Appends it, or the sign that stands for it.
+    /// Appends the piece; a secret is replaced by its marker.
     pub fn write_to(self, to: &mut Vec<u8>) {
         match self {
             Self::Plain(bytes) => to.extend_from_slice(bytes),
@@ -230,7 +247,7 @@ impl RedactedPiece<'_> {
     }
 }
 
-/// What stands where a secret was.
+/// Returns the text that replaces a secret.
 pub fn redaction_marker(name: &str) -> String {
     format!("[redacted: {name}]")
 }

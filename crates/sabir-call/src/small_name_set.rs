@@ -1,13 +1,15 @@
-//! A set of names that is small while it holds few: the arguments that a call was given.
+//! Implements a set of names that uses little memory while it is small: the argument names of a
+//! call.
 //!
-//! Up to [`FEW`] bytes stand one behind another in one text, each behind its length, and are compared one by one; more are
-//! hashed, so that a call with very many arguments costs no more for each.
+//! Up to [`FEW`] bytes of names are stored in one string, each preceded by its length, and compared
+//! one by one. More names are hashed, so a call with very many arguments does not take quadratic
+//! time.
 
 use std::collections::HashSet;
 
-/// So many bytes of names are compared one by one.
+/// The size up to which names are compared one by one, in bytes.
 const FEW: usize = 256;
-/// A name of this length and beyond does not stand among the few.
+/// The length from which a name cannot be packed: lengths are stored as one ASCII character.
 const LONG: u8 = 0x80;
 
 /// A set of names.
@@ -39,7 +41,7 @@ impl SmallNameSet {
         }
     }
 
-    /// Adds a name. False: it was there already.
+    /// Adds a name. Returns false if it was already in the set.
     pub(crate) fn insert(&mut self, name: &str) -> bool {
         if self.contains(name) {
             return false;
@@ -47,9 +49,11 @@ impl SmallNameSet {
         let length = u8::try_from(name.len()).ok().filter(|length| *length < LONG);
         match (&mut *self, length) {
             (Self::Few(text), Some(length)) if text.len() + 1 + name.len() <= FEW => {
+                // Below 0x80, so the length takes one byte of UTF-8.
                 text.push(char::from(length));
                 text.push_str(name);
             }
+            // The first name that does not fit moves all names into a hash set.
             (Self::Few(text), _) => {
                 let names = iter_packed(text).chain([name]).map(Box::from).collect();
                 *self = Self::Many(Box::new(names));
@@ -66,7 +70,7 @@ impl SmallNameSet {
         }
     }
 
-    /// All of them, in some order that is always the same for the same names.
+    /// Returns all names, sorted.
     pub(crate) fn sorted_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = match self {
             Self::Few(text) => iter_packed(text).collect(),

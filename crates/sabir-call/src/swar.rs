@@ -1,13 +1,15 @@
-//! Finding bytes in short texts, a register at a time.
+//! Finds bytes in short texts, eight bytes at a time.
 //!
-//! A provider's chunk is a few bytes long, and most of them hold no `<` at all. A library's search is made for long texts
-//! and costs more to start than such a chunk costs to read. Here eight bytes are looked at together, one to a lane.
+//! A provider's chunk is a few bytes long and mostly holds no `<` at all. `memchr` is made for long
+//! texts; its start-up alone costs more than reading such a chunk. These functions process a 64-bit
+//! register at a time, one byte per lane (SIMD within a register).
 
+/// The number of bytes in a register.
 pub(crate) const LANES: usize = size_of::<u64>();
-/// From this length on the library is faster.
+/// The length from which `memchr` is faster, in bytes.
 const LONG: usize = 48;
 
-/// Where `needle` first stands in `hay`.
+/// Returns the position of the first `needle` in `hay`.
 pub(crate) fn find_byte(needle: u8, hay: &[u8]) -> Option<usize> {
     if hay.len() >= LONG {
         return memchr::memchr(needle, hay);
@@ -19,7 +21,8 @@ pub(crate) fn find_byte(needle: u8, hay: &[u8]) -> Option<usize> {
             return Some(at * LANES + first_lane(found));
         }
     }
-    // The last register overlaps the one before it: what it sees twice is known to hold nothing.
+    // The last register overlaps the one before it; the bytes that it sees twice are known not to
+    // match.
     if let Some(word) = hay.last_chunk::<LANES>() {
         let found = lanes_equal(u64::from_le_bytes(*word), needle);
         return (found != 0).then(|| hay.len() - LANES + first_lane(found));
@@ -27,7 +30,7 @@ pub(crate) fn find_byte(needle: u8, hay: &[u8]) -> Option<usize> {
     tail.iter().position(|byte| *byte == needle)
 }
 
-/// Marks the lanes that equal `byte` by their highest bit. Marks above the lowest one may be wrong.
+/// Marks the lanes equal to `byte` by their highest bit. Marks above the lowest one may be wrong.
 pub(crate) fn lanes_equal(word: u64, byte: u8) -> u64 {
     lanes_below(word ^ (ONES * u64::from(byte)), 1)
 }
@@ -37,7 +40,7 @@ pub(crate) fn lanes_below(word: u64, limit: u8) -> u64 {
     word.wrapping_sub(ONES * u64::from(limit)) & !word & HIGHS
 }
 
-/// The first marked lane.
+/// Returns the first marked lane.
 pub(crate) fn first_lane(marks: u64) -> usize {
     (marks.trailing_zeros() / 8) as usize
 }

@@ -1,6 +1,7 @@
-//! Tools as a model sees them: a name, words, and a JSON Schema for the arguments.
+//! Defines tools as a model sees them: a name, a description, and a JSON Schema for the arguments.
 //!
-//! One definition serves the prompt, the native request, the parser (which tags exist) and the gates (what is valid).
+//! One definition serves the prompt, the native request, the parser (which tags exist) and the
+//! checks (which values are valid).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,46 +9,46 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// One tool.
+/// The definition of one tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
     /// The name that the model writes; unique within a [`ToolSet`].
     pub name: String,
-    /// What it does and when to use it, for the model.
+    /// The description for the model: the tool's effect and when to use it.
     #[serde(default)]
     pub description: String,
-    /// JSON Schema (2020-12) of the arguments: an object schema.
+    /// The JSON Schema (2020-12) of the arguments; an object schema.
     #[serde(default = "empty_schema")]
     pub parameters: Value,
-    /// Worked examples of arguments; the first is shown in prompts and feedback.
+    /// Worked examples of arguments; prompts and feedback show the first one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Map<String, Value>>,
 }
 
-/// What a schema says about one argument, as far as prompts and parsers need it.
+/// One argument of a tool, with the part of its schema that prompts and parsers need.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ArgumentSpec<'a> {
     /// The argument's name.
     pub name: &'a str,
-    /// Whether the schema requires it.
+    /// True if the schema requires the argument.
     pub required: bool,
     /// The argument's own schema.
     pub schema: &'a Value,
 }
 
-/// The tools of one request. Cheap to clone.
+/// The tools of one request. Clones are cheap.
 #[derive(Debug, Clone, Default)]
 pub struct ToolSet(Arc<ToolSetInner>);
 
 #[derive(Debug, Default)]
 struct ToolSetInner {
-    /// Those that are offered come first.
+    /// All tools; the first `offered` ones are shown to the model.
     specs: Vec<ToolSpec>,
     offered: usize,
     by_name: HashMap<String, usize>,
 }
 
-/// Why a list of tools cannot be used.
+/// An error in a list of tools.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolError {
@@ -60,18 +61,18 @@ pub enum ToolError {
     /// A name is empty or holds white space or one of `<>"'`/=`.
     #[error("`{0}` cannot be a tool's name: use letters, digits, `_`, `-`, `.` or `:`")]
     Name(String),
-    /// The parameters are no object schema.
+    /// The parameters are not an object schema.
     #[error("the parameters of `{0}` must be a JSON Schema object with `properties`")]
     Parameters(String),
 }
 
 impl ToolSpec {
-    /// A tool without examples.
+    /// Creates a tool without examples.
     pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
         Self { name: name.into(), description: description.into(), parameters, examples: Vec::new() }
     }
 
-    /// The declared arguments, in the schema's order.
+    /// Returns the declared arguments, in the schema's order.
     pub fn declared_arguments(&self) -> impl Iterator<Item = ArgumentSpec<'_>> {
         let required = self.parameters.get("required").and_then(Value::as_array);
         let properties = self.parameters.get("properties").and_then(Value::as_object);
@@ -82,12 +83,13 @@ impl ToolSpec {
         })
     }
 
-    /// One declared argument.
+    /// Returns the declared argument with that name.
     pub fn find_argument(&self, name: &str) -> Option<ArgumentSpec<'_>> {
         self.declared_arguments().find(|argument| argument.name == name)
     }
 
     fn validate(&self) -> Result<(), ToolError> {
+        // Names become tags in some dialects, so markup characters and white space are excluded.
         let allowed = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
         if self.name.is_empty() || !self.name.chars().all(allowed) {
             return Err(ToolError::Name(self.name.clone()));
@@ -101,9 +103,11 @@ impl ToolSpec {
 }
 
 impl ArgumentSpec<'_> {
-    /// The type names that the schema allows at the top (`string`, `integer`, …); empty where it says nothing.
+    /// Returns the type names that the schema allows at the top level (`string`, `integer`, …),
+    /// sorted; empty if the schema does not say.
     ///
-    /// Looks through `type` (one name or a list), `enum`, `const`, and one level of `anyOf` and `oneOf`.
+    /// Considers `type` (one name or a list), `enum`, `const`, and one level of `anyOf` and
+    /// `oneOf`.
     pub fn type_names(&self) -> Vec<&str> {
         fn collect_types<'v>(schema: &'v Value, into: &mut Vec<&'v str>, depth: u8) {
             match schema.get("type") {
@@ -111,10 +115,12 @@ impl ArgumentSpec<'_> {
                 Some(Value::Array(names)) => into.extend(names.iter().filter_map(Value::as_str)),
                 _ => {}
             }
+            // A schema without `type` often implies it by listing values.
             let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten().chain(schema.get("const"));
             into.extend(listed.map(|value| -> &'v str { json_type_name(value) }));
             for key in ["anyOf", "oneOf"] {
                 for branch in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
+                    // One level covers the usual schemas for optional values, and bounds the work.
                     if depth > 0 {
                         collect_types(branch, into, depth - 1);
                     }
@@ -128,31 +134,31 @@ impl ArgumentSpec<'_> {
         types
     }
 
-    /// The argument's own description, or nothing.
+    /// Returns the argument's own description, or an empty text.
     pub fn description(&self) -> &str {
         self.schema.get("description").and_then(Value::as_str).unwrap_or_default()
     }
 }
 
 impl ToolSet {
-    /// Whether both are clones of one set.
+    /// Returns true if both are clones of one set.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Takes tools, which must have distinct, writable names.
+    /// Creates a set of tools, which must have distinct, valid names.
     ///
     /// # Errors
-    /// The first tool that breaks a rule of [`ToolError`].
+    /// Returns the [`ToolError`] of the first tool that breaks a rule.
     pub fn new(specs: Vec<ToolSpec>) -> Result<Self, ToolError> {
         Self::with_unoffered(specs, Vec::new())
     }
 
-    /// Tools, and others that no model is shown: a call of one is understood all the same, as models call what they were
-    /// trained on.
+    /// Creates a set with further tools that are not shown to the model. A call of one is still
+    /// understood, because models also call the tools that they were trained on.
     ///
     /// # Errors
-    /// As [`ToolSet::new`], for all of them together.
+    /// As [`ToolSet::new`], for both lists together.
     pub fn with_unoffered(mut specs: Vec<ToolSpec>, unoffered: Vec<ToolSpec>) -> Result<Self, ToolError> {
         let offered = specs.len();
         specs.extend(unoffered);
@@ -166,41 +172,41 @@ impl ToolSet {
         Ok(Self(Arc::new(ToolSetInner { specs, offered, by_name })))
     }
 
-    /// Reads a JSON array of `{name, description, parameters}`.
+    /// Parses a JSON array of `{name, description, parameters}`.
     ///
     /// # Errors
-    /// [`ToolError::Json`] with line and column, or what [`ToolSet::new`] says.
+    /// Returns [`ToolError::Json`] with line and column, or an error of [`ToolSet::new`].
     pub fn from_json(text: &str) -> Result<Self, ToolError> {
         Self::new(serde_json::from_str(text)?)
     }
 
-    /// The tool of that exact name, offered or not.
+    /// Returns the tool with that exact name, offered or not.
     pub fn get(&self, name: &str) -> Option<&ToolSpec> {
         self.0.by_name.get(name).and_then(|index| self.0.specs.get(*index))
     }
 
-    /// The tools that are offered, in the order given.
+    /// Returns the offered tools, in the given order.
     pub fn iter(&self) -> std::slice::Iter<'_, ToolSpec> {
         self.0.specs.get(..self.0.offered).unwrap_or_default().iter()
     }
 
-    /// All tools that are understood: first those that are offered.
+    /// Returns all tools that are understood; the offered ones come first.
     pub fn all_tools(&self) -> std::slice::Iter<'_, ToolSpec> {
         self.0.specs.iter()
     }
 
-    /// Whether a tool of that exact name is offered.
+    /// Returns true if a tool with that exact name is offered.
     pub fn is_tool_offered(&self, name: &str) -> bool {
         self.0.by_name.get(name).is_some_and(|index| *index < self.0.offered)
     }
 
-    /// Whether no tool is declared: then nothing a model writes is a call.
+    /// Returns true if no tool is declared; then no text is a call.
     pub fn is_empty(&self) -> bool {
         self.0.specs.is_empty()
     }
 
-    /// The declared name nearest to `name`, if one is near enough to be worth naming (Jaro-Winkler of the lower-cased
-    /// names at least 0.8).
+    /// Returns the offered name most similar to `name`, if one is similar enough; see
+    /// [`nearest_candidate`].
     pub fn nearest_name(&self, name: &str) -> Option<&str> {
         nearest_candidate(name, self.iter().map(|spec| spec.name.as_str()))
     }
@@ -215,12 +221,14 @@ impl<'a> IntoIterator for &'a ToolSet {
     }
 }
 
-/// The candidate nearest to `name` (Jaro-Winkler of the lower-cased names at least 0.8), the first of equals.
+/// Returns the candidate most similar to `name`, the first of equals: Jaro-Winkler similarity of
+/// the lower-cased names, at least 0.8.
 pub fn nearest_candidate<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = name.to_lowercase();
     let mut best: Option<(&str, f64)> = None;
     for candidate in candidates {
         let score = strsim::jaro_winkler(&lower, &candidate.to_lowercase());
+        // Below 0.8 the names differ too much for a useful hint.
         if score >= 0.8 && best.is_none_or(|(_, known)| score > known) {
             best = Some((candidate, score));
         }
@@ -228,11 +236,12 @@ pub fn nearest_candidate<'a>(name: &str, candidates: impl IntoIterator<Item = &'
     best.map(|(candidate, _)| candidate)
 }
 
-/// The JSON Schema name of a value's type.
+/// Returns the JSON Schema name of a value's type.
 pub fn json_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
+        // JSON Schema calls only whole numbers `integer`, and serde_json keeps `1.0` as a float.
         Value::Number(number) if number.is_f64() => "number",
         Value::Number(_) => "integer",
         Value::String(_) => "string",

@@ -1,6 +1,7 @@
-//! Reading allocates nothing in steady state: once a value is under way, no push takes memory.
+//! Checks that reading allocates nothing in steady state: once a value has begun, no push allocates
+//! memory.
 //!
-//! A binary of its own, because the counting allocator replaces the global one.
+//! A test binary of its own, because the counting allocator replaces the global one.
 
 #![allow(
     missing_docs,
@@ -14,12 +15,16 @@ use sabir_call::dialect::{Dialect, DialectSelection, all_dialects};
 use sabir_call::json::ArgumentScanner;
 use sabir_call::{Call, CallId, CallReader, Event, ToolSet};
 
-/// Source code with what makes work: comparisons, tags that mean nothing, quotes, line feeds, and words cut anywhere.
+/// Source code that makes the reader work: comparisons, tags without meaning, quotes, line feeds,
+/// and words cut anywhere.
 const CODE: &str = "fn max<T: Ord>(a: &T, b: &T) -> bool {\n    // <b>bold</b> \"quoted\" \\ größer\n    a < b && f(\"<div id='x'>\")\n}\n\n";
 
-/// Pushes the text in chunks and returns in how many pushes memory was taken, after a first half to warm up.
+/// Pushes the text in chunks and returns the number of pushes that allocated, after a first half to
+/// warm up.
 fn pushes_that_allocate(text: &str, size: usize, push: &mut dyn FnMut(&str)) -> usize {
-    let (mut rest, mut count, mut seen) = (text, 0, 0);
+    let mut rest = text;
+    let mut count = 0;
+    let mut seen = 0;
     while !rest.is_empty() {
         let (chunk, after) = rest.split_at(rest.ceil_char_boundary(size.min(rest.len())));
         let took = allocation_counter::measure(|| push(chunk)).count_total > 0;
@@ -90,7 +95,8 @@ fn strings_of_native_calls() {
     }
 }
 
-/// What a reader holds in the middle of a value, beside the vocabulary of its tools: its own size and what it has taken.
+/// Returns the memory that a reader uses in the middle of a value, without the vocabulary of its
+/// tools: its own size and its allocations.
 fn state(dialect: &Dialect, selection: DialectSelection, size: usize) -> usize {
     let tools = r#"[{"name": "write_to_file", "parameters": {"properties": {"path": {"type": "string"}, "content": {"type": "string"}}}}]"#;
     let tools = ToolSet::from_json(tools).unwrap();
@@ -119,8 +125,9 @@ fn state_is_small() {
     for dialect in all_dialects() {
         for size in [4, 16, 64] {
             let own = state(dialect, DialectSelection::from_name(dialect.name).unwrap(), size);
-            // What is put together from escapes, and what is read again with its rest, is at most as long as a chunk, and
-            // empty between most pushes.
+            // The buffers for decoded escapes and for undecided text are at most as long as a
+            // chunk, and empty between most
+            // pushes.
             if own > 512 + if size > 16 { 2 * size } else { 0 } {
                 too_large += &format!("{}: {own} bytes in chunks of {size}\n", dialect.name);
             }

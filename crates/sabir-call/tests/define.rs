@@ -1,4 +1,5 @@
-//! Dialects from tables, in a process of their own: what is defined stays, and other tests count dialects.
+//! Tests of dialects defined by tables, in a process of their own: definitions stay, and other
+//! tests count dialects.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -17,7 +18,7 @@ use sabir_call::dialect::{
 use sabir_call::{Call, CallId, CallReader, DraftResponse, DraftState, ToolSet, Truncation};
 use serde_json::{Map, Value, json};
 
-/// What is defined by one test is heard by all, so that they take turns.
+/// A lock for the tests, because a dialect defined by one test is active in all.
 static TURNS: Mutex<()> = Mutex::new(());
 
 fn table(mut table: Value, name: &str) -> DialectTable {
@@ -48,7 +49,8 @@ fn calls(contents: &[&str]) -> Vec<Call> {
 
 fn read(selection: DialectSelection, text: &str, size: usize) -> DraftResponse {
     let tools = tools();
-    let (mut draft, mut reader) = (DraftResponse::default(), CallReader::new(selection, &tools));
+    let mut draft = DraftResponse::default();
+    let mut reader = CallReader::new(selection, &tools);
     for chunk in text.as_bytes().chunks(size) {
         reader.push_bytes(chunk, &mut draft);
     }
@@ -56,8 +58,9 @@ fn read(selection: DialectSelection, text: &str, size: usize) -> DraftResponse {
     draft
 }
 
-/// Every call comes back as it was written, however the text is cut; a text that ends too early never closes the last.
-fn there_and_back(made: &'static Dialect, contents: &[&str]) {
+/// Checks that every call is read back as it was written, in any chunks, and that a truncated text
+/// never closes the last call.
+fn round_trip(made: &'static Dialect, contents: &[&str]) {
     let written = made.render_calls(&calls(contents), &tools());
     let text = format!("Words.\n\n{written}");
     for selection in [DialectSelection::from(made), DialectSelection::AUTO] {
@@ -84,7 +87,7 @@ fn there_and_back(made: &'static Dialect, contents: &[&str]) {
     }
 }
 
-/// A table for each machine and each of its keys.
+/// Returns a table for each parser and each of its keys.
 fn rows() -> Vec<(&'static str, Value)> {
     vec![
         ("t_json", json!({"machine": "json", "open": "<acme>", "close": "</acme>"})),
@@ -116,16 +119,16 @@ fn rows() -> Vec<(&'static str, Value)> {
 }
 
 #[test]
-fn every_machine_and_key() {
+fn every_parser_and_key() {
     let _turn = TURNS.lock();
     for (name, row) in rows() {
         let row = table(row, name);
         let made = define_dialect(&row).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(made.is_defined() && find_dialect(name).is_some());
         assert_eq!(define_dialect(&row).unwrap().name, name, "the same table is the same dialect");
-        there_and_back(made, &["plain"]);
-        there_and_back(made, &["a < b && \"c\"\n", "</acme></do></with></py>\n</g>"]);
-        there_and_back(made, &["\n\n", "{\"name\": 1}]", "x</act>\r\n<act>"]);
+        round_trip(made, &["plain"]);
+        round_trip(made, &["a < b && \"c\"\n", "</acme></do></with></py>\n</g>"]);
+        round_trip(made, &["\n\n", "{\"name\": 1}]", "x</act>\r\n<act>"]);
         assert!(made.render_example(tools().get("write_to_file").unwrap()).contains("write_to_file"), "{name}");
     }
 }
@@ -135,7 +138,7 @@ fn refused(row: Value) -> DefineError {
 }
 
 #[test]
-fn what_cannot_be_a_dialect() {
+fn invalid_tables_are_rejected() {
     let _turn = TURNS.lock();
     let before = all_dialects().len();
     for name in ["", "auto", "native", "Acme", "a b", "a-b", "é"] {
@@ -179,7 +182,7 @@ fn what_cannot_be_a_dialect() {
 }
 
 #[test]
-fn the_key_that_is_wrong_is_named() {
+fn errors_name_the_wrong_key() {
     let _turn = TURNS.lock();
     for (key, row) in [
         ("close", json!({"machine": "json", "open": "<a>", "close": "}"})),
@@ -214,7 +217,7 @@ fn the_key_that_is_wrong_is_named() {
 }
 
 #[test]
-fn a_dialect_that_would_never_be_heard() {
+fn shadowed_dialects_are_rejected() {
     let _turn = TURNS.lock();
     define_dialect(&table(json!({"machine": "tagged", "tags": {"call": "sing", "argument": "with"}}), "t_first"))
         .unwrap();
@@ -240,7 +243,7 @@ fn no_dialect_takes_calls_from_another() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is accepted reads what it writes, and nothing panics or hangs on the way.
+    /// Checks that every accepted table reads what it writes, and that nothing panics or hangs.
     #[test]
     fn any_marker(open in "[<\\[{(@#!|:a-c =>\\]}]{0,6}", close in "[</|>a-c\\]}@#]{0,5}", end in "[=>:<|a(\\[]{1,3}", machine in 0..4) {
         let _turn = TURNS.lock();
@@ -252,7 +255,7 @@ proptest! {
         };
         let name = format!("p{}", all_dialects().len());
         if let Ok(made) = define_dialect(&table(row, &name)) {
-            there_and_back(made, &["plain", &format!("{open}x{close}{end}\n\"'\\")]);
+            round_trip(made, &["plain", &format!("{open}x{close}{end}\n\"'\\")]);
         }
     }
 }

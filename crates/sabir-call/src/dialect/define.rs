@@ -1,4 +1,4 @@
-//! Dialects from outside: a row as a table that any format of serde's can hold.
+//! Defines dialects from tables in any format that serde can read.
 //!
 //! ```toml
 //! name = "acme"
@@ -13,42 +13,43 @@
 //! name_key = "tool_name"
 //! ```
 //!
-//! | key | of the machines | means |
+//! | key | parsers | meaning |
 //! | --- | --- | --- |
-//! | `name`, `machine` | all | must be there; `name` is lower-case letters, digits and `_`, `machine` is `tagged`, `json`, `python` or `gemma` |
-//! | `aliases`, `summary`, `lesson` | all | other names; one sentence for lists; the words that teach it, which examples follow |
-//! | `open` | json, python, gemma | must be there: the marker before a call (python: before the list of all calls) |
-//! | `close` | json, python, gemma | the marker behind it; only gemma must have one |
-//! | `quote` | gemma | must be there: the marker on both sides of a string |
-//! | `tags.call` | tagged | must be there: the tag of a call |
+//! | `name`, `machine` | all | required; `name` consists of lower-case letters, digits and `_`, `machine` is the parser: `tagged`, `json`, `python` or `gemma` |
+//! | `aliases`, `summary`, `lesson` | all | other names; one sentence for lists; the instructions for models, which examples follow |
+//! | `open` | json, python, gemma | required: the marker before a call (python: before the list of all calls) |
+//! | `close` | json, python, gemma | the marker after it; required for gemma only |
+//! | `quote` | gemma | required: the marker on both sides of a string |
+//! | `tags.call` | tagged | required: the tag of a call |
 //! | `tags.argument` | tagged | the tag of an argument; without it each argument is a tag of its own name |
-//! | `tags.name_in` | tagged | `"="` for `<call=f>`, else the attribute that holds the name; `name` by default |
+//! | `tags.name_in` | tagged | `"="` for `<call=f>`, else the attribute with the name; `name` by default |
 //! | `tags.wrapper`, `tags.each` | tagged | the tag around all calls, or around each of them |
-//! | `tags.prefix` | tagged | stands before the names of all these tags, and ends with `:` |
-//! | `json.name_key`, `json.arguments_key` | json | the keys that are written; every usual one is read |
+//! | `tags.prefix` | tagged | the prefix of all these tag names; ends with `:` |
+//! | `json.name_key`, `json.arguments_key` | json | the keys that are written; all usual ones are read |
 //! | `json.list` | json | several calls are written as one array |
-//! | `json.head_end` | json | the tool's name stands before the JSON of its arguments, up to this marker |
+//! | `json.head_end` | json | the tool's name precedes the JSON of its arguments, up to this marker |
 //!
-//! A marker must be recognisable in any prose: 3 to 64 bytes with a letter or digit and a mark in it; one that begins with a
-//! bracket also holds the bracket that closes it. What no rule foresees is tried out: a dialect that cannot read what it
-//! writes, or takes calls away from another one, is refused.
+//! A marker must be recognizable in prose: 3 to 64 bytes with a letter or digit and a punctuation
+//! character; one that begins with a bracket must contain the matching bracket. Beyond these rules
+//! each dialect is tested: one that cannot read what it writes, or takes calls away from another
+//! dialect, is rejected.
 //!
 //! ```
-//! use sabir_call::dialect::{DialectTable, Selection, define};
-//! use sabir_call::{Cut, Draft, Reader, ToolSet};
+//! use sabir_call::dialect::{DialectSelection, DialectTable, define_dialect};
+//! use sabir_call::{CallReader, DraftResponse, ToolSet, Truncation};
 //!
 //! // From TOML, JSON, or whatever else serde reads.
 //! let table: DialectTable = serde_json::from_str(
 //!     r#"{"name": "acme", "machine": "json", "open": "<acme>", "close": "</acme>"}"#,
 //! )?;
-//! let acme = define(&table)?;
+//! let acme = define_dialect(&table)?;
 //!
 //! let tools = ToolSet::from_json(r#"[{"name": "look", "parameters": {"properties": {"at": {"type": "string"}}}}]"#)?;
-//! let mut draft = Draft::default();
-//! let mut reader = Reader::new(Selection::from(acme), &tools);
+//! let mut draft = DraftResponse::default();
+//! let mut reader = CallReader::new(DialectSelection::from(acme), &tools);
 //! reader.push(r#"<acme>{"name": "look", "arguments": {"at": "the sea"}}</acme>"#, &mut draft);
-//! reader.finish(Cut::Ended, &mut draft);
-//! let call = draft.call(0).ok_or("a call")?;
+//! reader.finish(Truncation::Ended, &mut draft);
+//! let call = draft.call_by_index(0).ok_or("a call")?;
 //! assert_eq!((call.name.as_str(), call.dialect.as_deref()), ("look", Some("acme")));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -62,56 +63,57 @@ use serde::Deserialize;
 
 use super::{DEFINED, Dialect, find_dialect};
 
-/// A dialect as a table; see the [module](self) for the keys.
+/// A dialect in table form; see the [module](self) for the keys.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DialectTable {
-    /// The name: lower-case letters, digits and `_`; not one that is taken. May be left out of a table that has its name
-    /// elsewhere, and must then be filled in.
+    /// The name: lower-case letters, digits and `_`; must be unused. A table whose name is stored
+    /// elsewhere may omit it, but it must be filled in before use.
     #[serde(default)]
     pub name: String,
     /// Other names, under the same rules.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// One sentence.
+    /// A one-sentence summary.
     #[serde(default)]
     pub summary: String,
-    /// How it is taught, in words; examples are added. A sentence of the machine's by default.
+    /// The instructions for models, to which examples are added. The default is a sentence for the
+    /// parser.
     #[serde(default)]
     pub lesson: Option<String>,
-    /// The machine that reads it.
+    /// The parser that reads it.
     pub machine: ParserKind,
     /// The marker before a call.
     #[serde(default)]
     pub open: String,
-    /// The marker behind a call.
+    /// The marker after a call.
     #[serde(default)]
     pub close: String,
-    /// Gemma: the marker on both sides of a string.
+    /// The marker on both sides of a string (Gemma only).
     #[serde(default)]
     pub quote: String,
-    /// What is particular to the tagged machine.
+    /// The keys for the tagged parser.
     #[serde(default)]
     pub tags: Option<TagTable>,
-    /// What is particular to the JSON machine.
+    /// The keys for the JSON parser.
     #[serde(default)]
     pub json: Option<JsonTable>,
 }
 
-/// The machine that reads a dialect.
+/// The parser that reads a dialect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ParserKind {
-    /// Name in a tag, each argument in a tag.
+    /// The name in a tag, each argument in a tag.
     Tagged,
     /// JSON between markers.
     Json,
-    /// Python's calls.
+    /// Calls in Python syntax.
     Python,
     /// Gemma's notation.
     Gemma,
-    /// The channels of gpt-oss, of which no table can make another dialect.
+    /// The channels of gpt-oss. Tables cannot define a dialect of this kind.
     #[serde(skip)]
     Harmony,
 }
@@ -122,15 +124,15 @@ pub enum ParserKind {
 pub struct TagTable {
     /// The tag of a call.
     pub call: String,
-    /// The tag of an argument; empty: the argument's own name.
+    /// The tag of an argument; empty for the argument's own name.
     pub argument: String,
-    /// `"="` for `<call=f>`, else the attribute that holds the name; empty: `name`.
+    /// `"="` for `<call=f>`, else the attribute with the name; empty for `name`.
     pub name_in: String,
     /// The tag around calls.
     pub wrapper: Option<String>,
-    /// The wrapper stands around each call, not around all of them.
+    /// True if the wrapper encloses each call instead of all of them.
     pub each: bool,
-    /// What stands before all these names; ends with `:`.
+    /// The prefix of all these names; ends with `:`.
     pub prefix: String,
 }
 
@@ -138,60 +140,60 @@ pub struct TagTable {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JsonTable {
-    /// The key of the tool's name, as it is written; every usual one is read.
+    /// The key of the tool's name for writing; all usual ones are read.
     pub name_key: Option<String>,
-    /// The key of the arguments, likewise.
+    /// The key of the arguments for writing.
     pub arguments_key: Option<String>,
-    /// Several calls are written as one array.
+    /// True if several calls are written as one array.
     pub list: bool,
-    /// The name stands before the JSON, up to this marker.
+    /// The marker after the name, if the name precedes the JSON.
     pub head_end: Option<String>,
 }
 
-/// Why a table is no dialect.
+/// The reason why a table cannot become a dialect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DefineError {
-    /// The name, or an alias, is no name.
+    /// The name, or an alias, is invalid.
     #[error(
         "`{0}` cannot be a dialect's name: use lower-case letters, digits and `_`, and neither `auto` nor `native`"
     )]
     Name(String),
-    /// The name, or an alias, is taken by something else than the same table.
+    /// The name, or an alias, is already in use by a different dialect.
     #[error("there is a dialect `{0}` already; choose another name")]
     Taken(String),
-    /// A value cannot be what it is to be.
+    /// A value is invalid.
     #[error("`{key}` of the dialect `{dialect}` must be {need}, but is `{found}`")]
     Value {
         /// The dialect.
         dialect: String,
         /// The key in the table.
         key: &'static str,
-        /// What it must be.
+        /// The requirement for the value.
         need: &'static str,
-        /// What it is.
+        /// The value in the table.
         found: String,
     },
-    /// What the dialect writes is not read as it was meant.
+    /// The dialect does not read back the calls that it writes.
     #[error("the dialect `{dialect}` cannot read what it writes: `{written}`; choose other markers or keys")]
     Unreadable {
         /// The dialect.
         dialect: String,
-        /// A call as it would be written.
+        /// A call as the dialect writes it.
         written: String,
     },
-    /// It reads what it writes only where it is the only dialect.
+    /// The dialect reads back its calls only if it is the only active one.
     #[error(
         "where all dialects are listened for, another one with the same markers takes the calls of `{0}` and does \
              not understand them; choose other markers"
     )]
     Unheard(String),
-    /// With this dialect, calls in another one are no longer read as before.
+    /// The dialect changes how calls in another dialect are read.
     #[error("the markers of the dialect `{dialect}` take calls away from the dialect `{other}`; choose other markers")]
     Clash {
         /// The dialect.
         dialect: String,
-        /// The dialect that loses by it.
+        /// The other dialect.
         other: String,
     },
 }
@@ -228,7 +230,7 @@ pub fn define_dialect(table: &DialectTable) -> Result<&'static Dialect, DefineEr
 }
 
 impl DefineError {
-    /// The key of the table that is to be changed; `None` where it may be any marker.
+    /// Returns the key of the table that must be changed; `None` if any marker may be the cause.
     pub fn table_key(&self) -> Option<&'static str> {
         match self {
             Self::Name(_) | Self::Taken(_) => Some("name"),

@@ -1,11 +1,12 @@
-//! Calls in Gemma's own notation: `call:f{k:<|"|>v<|"|>}`. Read by `reader/gemma.rs`.
+//! Renders calls in Gemma's notation: `call:f{k:<|"|>v<|"|>}`. `reader/gemma.rs` parses it.
 
 use serde_json::{Map, Value};
 
-/// One call, without the markers around it.
+/// Renders one call, without the markers around it.
 ///
-/// A string stands between quote markers as it is. One that holds the marker, or ends with its beginning, is written as
-/// JSON, and so is a name that is more than a word. The tool's name is written as it is.
+/// A string is written unescaped between quote markers. A string that contains the marker, or ends
+/// with the marker's beginning, is written as JSON, and so is an argument name that is not a plain
+/// word. The tool's name is written unchanged.
 pub(crate) fn render_gemma(name: &str, arguments: &Map<String, Value>, quote: &str) -> String {
     let mut text = format!("call:{name}");
     render_map(arguments, quote, &mut text);
@@ -44,12 +45,13 @@ fn render_literal(value: &Value, quote: &str, text: &mut String) {
     }
 }
 
-/// Whether the first quote marker behind this content would be another one than the marker that closes it.
+/// Returns true if a reader would find a quote marker in this text before the one that closes it.
 fn has_early_quote(content: &str, quote: &str) -> bool {
+    // Also catches a text whose end and the closing marker together form an earlier marker.
     format!("{content}{quote}").find(quote) != Some(content.len())
 }
 
-/// A string as JSON, in which no marker can stand.
+/// Writes a string as JSON with `<` escaped, so that it contains no marker.
 fn render_json_string(content: &str, text: &mut String) {
     text.push_str(&Value::from(content).to_string().replace('<', "\\u003c"));
 }
@@ -57,5 +59,6 @@ fn render_json_string(content: &str, text: &mut String) {
 fn is_bare_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+        // Safely below the longest name that `reader/gemma.rs` accepts.
         && name.len() <= 64
 }

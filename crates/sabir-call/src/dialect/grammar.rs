@@ -1,24 +1,24 @@
-//! Grammars: what a dialect's row says of its markers, for the machine that reads it.
+//! Defines the grammar data of a dialect's row.
 //!
-//! Some thirty spellings are a handful of machines with different markers. A row holds data only; whatever needs code
-//! belongs to a machine (`reader/`), where every other row can use it.
+//! A few parsers read all dialects; the dialects differ in their markers. A row holds data only.
+//! Whatever needs code belongs to a parser (`reader/`), where every other row can use it.
 //!
-//! | machine | reads | file |
+//! | parser | reads | file |
 //! | --- | --- | --- |
 //! | tagged | a name in a tag, each argument in a tag | `reader/call.rs` |
-//! | payload | JSON between markers: whole calls, or the arguments behind a name | `reader/payload.rs` |
+//! | json | JSON between markers: complete calls, or arguments after a name | `reader/payload.rs` |
 //! | python | `[f(a="x"), g()]` | `reader/python.rs` |
 //! | gemma | `call:f{k:<\|"\|>v<\|"\|>}` | `reader/gemma.rs` |
-//! | harmony | channels, of which one holds calls | `reader/harmony.rs` |
+//! | harmony | channels, one of which holds calls | `reader/marker_dispatch.rs` |
 
-/// How a dialect spells calls.
+/// The notation of a dialect's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grammar {
-    /// Name in a tag, each argument in a tag.
+    /// The name in a tag, each argument in a tag.
     Tagged(TaggedCalls),
     /// JSON between markers, with the name inside or before it.
     Json(JsonCalls),
-    /// Calls as Python writes them.
+    /// Calls in Python syntax.
     Python(PythonCalls),
     /// Gemma's own notation.
     Gemma(GemmaCalls),
@@ -29,30 +29,30 @@ pub(crate) enum Grammar {
 /// Calls in tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TaggedCalls {
-    /// How a tag is written.
+    /// The notation of a tag.
     pub(crate) notation: TagNotation,
-    /// Which tags make a call.
+    /// The tags that make up a call.
     pub(crate) tags: TagScheme,
-    /// Names of the tags that may stand around calls; the first is the one to write. Empty: none.
+    /// The names of tags that may enclose calls; the first is written. May be empty.
     pub(crate) wrappers: &'static [&'static str],
-    /// Each call has a wrapper of its own.
+    /// True if each call has its own wrapper.
     pub(crate) each: bool,
-    /// Markers around all calls, and around each, that mean nothing by themselves.
+    /// The markers around all calls, and around each, that have no meaning of their own.
     pub(crate) sections: &'static [(&'static str, &'static str)],
-    /// What stands before the tags' names; the first is the one to write. `""` where there is none.
+    /// The prefixes of the tags' names; the first is written. `""` means none.
     pub(crate) prefixes: &'static [&'static str],
-    /// Names of the tags around the words of a message, which mean nothing by themselves.
+    /// The names of tags around the prose of a message, which have no meaning of their own.
     pub(crate) frames: &'static [&'static str],
 }
 
-/// How a tag is written.
+/// The notation of a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TagNotation {
     /// `<name …>` and `</name>`.
     Angle,
-    /// The same, behind this marker.
+    /// The same, preceded by this marker.
     Marked(&'static str),
-    /// These markers in the places of `<`, `</` and `>`.
+    /// These markers in place of `<`, `</` and `>`.
     Delimited {
         /// Begins an opening tag.
         open: &'static str,
@@ -63,25 +63,26 @@ pub(crate) enum TagNotation {
     },
 }
 
-/// Which tags make a call.
+/// The tags that make up a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TagScheme {
-    /// The tool's name and the arguments' names.
+    /// Tags named after the tool and its arguments.
     Own,
     /// Fixed tags that carry the names.
     Fixed {
         /// The tag of a call.
         call: &'static str,
-        /// The tag of an argument; `""`: the argument's own name.
+        /// The tag of an argument; `""` means the argument's own name.
         argument: &'static str,
-        /// How the call's tag carries the tool's name.
+        /// The position of the tool's name in the call's tag.
         call_name: NamePosition,
-        /// How the argument's tag carries the argument's name.
+        /// The position of the argument's name in its tag.
         argument_name: NamePosition,
-        /// An attribute that says whether the value is a string, with the values for "yes" and "no".
+        /// An attribute that says whether the value is a string, with its values for "yes" and
+        /// "no".
         typed: Option<(&'static str, &'static str, &'static str)>,
     },
-    /// The name as text behind the call's tag, then pairs of tags for key and value.
+    /// The name as text after the call's tag, then pairs of tags for key and value.
     Keyed {
         /// The tag of a call.
         call: &'static str,
@@ -92,64 +93,66 @@ pub(crate) enum TagScheme {
     },
 }
 
-/// Where in a tag a name stands.
+/// The position of a name in a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NamePosition {
-    /// In the attribute of that name.
+    /// In the attribute with that name.
     Attribute(&'static str),
-    /// Behind an equals sign: `<function=f>`.
+    /// After an equals sign: `<function=f>`.
     Equals,
 }
 
 /// Calls as JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JsonCalls {
-    /// Markers around a group of calls, which mean nothing by themselves. The first opens, the second closes.
+    /// The markers around a group of calls, which have no meaning of their own: opening and
+    /// closing.
     pub(crate) section: Option<(&'static str, &'static str)>,
-    /// The ways to write a call; the first is the one to write.
+    /// The ways to write a call; the first is written.
     pub(crate) forms: &'static [JsonForm],
-    /// The keys to write: for the name, the arguments, and the id where there must be one.
+    /// The keys that are written: for the name, the arguments, and the id if there is one.
     pub(crate) keys: (&'static str, &'static str, Option<&'static str>),
-    /// Several calls are written as one array.
+    /// True if several calls are written as one array.
     pub(crate) list: bool,
-    /// Behind the first form's marker may stand calls as Python writes them: `f.call(k="v")`.
+    /// True if Python calls may follow the first form's marker: `f.call(k="v")`.
     pub(crate) methods: bool,
-    /// JSON without any marker counts too, at the end of a message or in a fence there.
+    /// True if JSON without a marker is a call too, at the end of a message or in a fence there.
     pub(crate) bare: bool,
 }
 
 /// One way to write calls as JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JsonForm {
-    /// The marker before it.
+    /// The opening marker.
     pub(crate) open: &'static str,
-    /// What stands between the marker and the JSON: the name. `None`: the name is in the JSON.
+    /// The name between the marker and the JSON; `None` if the name is in the JSON.
     pub(crate) head: Option<HeaderFormat>,
-    /// The marker behind it; `""`: it ends with the JSON.
+    /// The closing marker; `""` if the call ends with the JSON.
     pub(crate) close: &'static str,
-    /// Whether servers strip that marker, because it ends the message.
+    /// True if servers strip that marker because it ends the message.
     pub(crate) stop: bool,
 }
 
 /// A name before the JSON of its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HeaderFormat {
-    /// What ends it.
+    /// The marker that ends it.
     pub(crate) end: &'static str,
-    /// What may stand before the name.
+    /// An optional prefix of the name.
     pub(crate) prefix: &'static str,
-    /// What separates the name from an id behind it. `":"`: an index, and the whole head is the id.
+    /// The separator between the name and an id after it. `":"` means an index; then the whole
+    /// header is the id.
     pub(crate) id: Option<&'static str>,
-    /// The JSON stands in a fence.
+    /// True if the JSON is in a code fence.
     pub(crate) fenced: bool,
 }
 
-/// Calls as Python writes them.
+/// Calls in Python syntax.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PythonCalls {
-    /// The marker before the list; `""`: the bare list.
+    /// The marker before the list; `""` for the bare list.
     pub(crate) open: &'static str,
-    /// The marker behind the list.
+    /// The marker after the list.
     pub(crate) close: &'static str,
 }
 
@@ -158,7 +161,7 @@ pub(crate) struct PythonCalls {
 pub(crate) struct GemmaCalls {
     /// The marker before a call.
     pub(crate) open: &'static str,
-    /// The marker behind a call.
+    /// The marker after a call.
     pub(crate) close: &'static str,
     /// The marker on both sides of a string.
     pub(crate) quote: &'static str,

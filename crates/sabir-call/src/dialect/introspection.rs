@@ -1,11 +1,11 @@
-//! What a dialect is made of, for whoever lists dialects or looks for names that collide with them.
+//! Describes a dialect's tags and markers, for lists of dialects and for collision checks.
 
 use super::Dialect;
 use super::define::ParserKind;
 use super::grammar::{Grammar, TagScheme};
 
 impl Dialect {
-    /// The machine that reads it.
+    /// Returns the parser that reads the dialect.
     pub fn parser_kind(&self) -> ParserKind {
         match self.grammar {
             Grammar::Tagged(_) => ParserKind::Tagged,
@@ -16,12 +16,13 @@ impl Dialect {
         }
     }
 
-    /// Whether it came from outside, by a [table](super::DialectTable).
+    /// Returns true if the dialect was defined by a [table](super::DialectTable).
     pub fn is_defined(&self) -> bool {
         self.spec.is_empty()
     }
 
-    /// The names of its tags, without prefixes and without those that are a tool's or an argument's own.
+    /// Returns the names of the dialect's tags, without prefixes and without tags named after tools
+    /// or arguments.
     pub fn tag_names(&self) -> Vec<&'static str> {
         let Grammar::Tagged(tagged) = self.grammar else { return Vec::new() };
         let names: &[&'static str] = match tagged.tags {
@@ -34,7 +35,8 @@ impl Dialect {
         tags
     }
 
-    /// Its markers that are no tags of [`Self::tag_names`], in the order in which they are written.
+    /// Returns the markers that are not tags of [`Self::tag_names`], in the order in which they are
+    /// written.
     pub fn marker_texts(&self) -> Vec<&'static str> {
         let mut markers: Vec<&'static str> = Vec::new();
         match self.grammar {
@@ -54,6 +56,7 @@ impl Dialect {
         }
         let mut seen: Vec<&'static str> = Vec::new();
         for marker in markers {
+            // Some headers end with a line feed, which is no marker that could collide.
             if !marker.trim().is_empty() && !seen.contains(&marker) {
                 seen.push(marker);
             }
@@ -61,19 +64,19 @@ impl Dialect {
         seen
     }
 
-    /// How it is taught: the words, and calls of two well-known tools.
+    /// Returns the instructions for the syntax, followed by calls of two well-known tools.
     pub fn syntax_guide(&self) -> String {
         self.render_instructions()
     }
 
-    /// Whether the names of tools and arguments are tags of their own.
+    /// Returns true if tools and arguments have tags of their own names.
     pub fn has_own_tags(&self) -> bool {
         matches!(self.grammar, Grammar::Tagged(tagged) if tagged.tags == TagScheme::Own)
     }
 }
 
 impl ParserKind {
-    /// The name in a table.
+    /// Returns the name used in a table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tagged => "tagged",

@@ -1,9 +1,9 @@
-//! Rows of the payload machine: JSON between markers, with the name inside or before it.
+//! Lists the JSON dialects: JSON between markers, with the tool's name inside or before it.
 
 use super::Dialect;
 use super::grammar::{Grammar, HeaderFormat, JsonCalls, JsonForm};
 
-/// The keys of most dialects.
+/// The keys of most dialects: for the name, the arguments and the id.
 const KEYS: (&str, &str, Option<&str>) = ("name", "arguments", None);
 const LESSON: &str = "Write a call as JSON with the tool's name and its arguments, between the markers.";
 
@@ -22,6 +22,7 @@ pub(super) const ROWS: &[Dialect] = &[
         name: "kimi",
         aliases: &["kimi_k2"],
         summary: "functions.NAME:INDEX and JSON arguments between special tokens (Kimi K2).",
+        // The section markers occur with singular names too, so those are among the tokens.
         spec: include_str!("../specs/kimi.md"),
         grammar: json_grammar(JsonCalls {
             section: Some(("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")),
@@ -63,7 +64,8 @@ call's number from 0, then the arguments as a JSON object.",
                     close: "<｜tool▁call▁end｜>",
                     stop: false,
                 },
-                // The marker before the first call is left out.
+                // The same form after a section marker, for models that omit the marker of the
+                // first call.
                 JsonForm {
                     open: "<｜tool▁calls▁begin｜>function<｜tool▁sep｜>",
                     head: Some(HeaderFormat { end: "\n", prefix: "", id: None, fenced: true }),
@@ -82,6 +84,7 @@ object in a fence.",
         name: "mistral",
         aliases: &[],
         summary: "[TOOL_CALLS] before a JSON array of calls, or before NAME[ARGS] and JSON arguments (Mistral).",
+        // The first form is that of tokenizers up to v7, the second one that of v11 and later.
         spec: include_str!("../specs/mistral.md"),
         grammar: json_grammar(JsonCalls {
             forms: &[
@@ -106,6 +109,7 @@ and its `arguments`.",
         name: "llama",
         aliases: &["llama3", "llama3_json"],
         summary: "A JSON object with name and parameters behind <|python_tag|>, or bare (Llama 3).",
+        // The second form is the one that Meta's prompt for custom tools asks for.
         spec: include_str!("../specs/llama.md"),
         grammar: json_grammar(JsonCalls {
             forms: &[
@@ -131,6 +135,7 @@ separated by `; `.",
         name: "granite",
         aliases: &[],
         summary: "A JSON array of calls behind <|tool_call|> (Granite 3).",
+        // The second form is that of Granite 3.1, which writes ordinary text instead of a token.
         spec: include_str!("../specs/granite.md"),
         grammar: json_grammar(JsonCalls {
             forms: &[named_form("<|tool_call|>", ""), named_form("<tool_call>", "")],
@@ -203,6 +208,7 @@ tool's `name` and its `arguments`.",
         name: "json",
         aliases: &["xlam", "fenced_json", "bare_json"],
         summary: "A JSON object or array of calls at the end of a message, bare or in a fence (xLAM, and models without a form).",
+        // No markers at all: `reader/bare_call_guess.rs` finds such calls by shape and position.
         spec: include_str!("../specs/json.md"),
         grammar: json_grammar(JsonCalls { list: true, bare: true, ..PLAIN }),
         tokens: &[],
@@ -237,7 +243,7 @@ const fn json_grammar(calls: JsonCalls) -> Grammar {
     Grammar::Json(calls)
 }
 
-/// The name is in the JSON.
+/// Creates a form whose JSON includes the tool's name.
 const fn named_form(open: &'static str, close: &'static str) -> JsonForm {
     JsonForm { open, head: None, close, stop: false }
 }

@@ -1,12 +1,14 @@
-//! Calls as Python writes them: `[f(a="x", b=1)]`. Read by `reader/python.rs`.
+//! Renders calls in Python syntax: `[f(a="x", b=1)]`. `reader/python.rs` parses it.
 
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-/// The calls as one list, without markers. Values are Python literals, strings have double quotes.
+/// Renders calls as one list, without markers. Values are Python literals with double-quoted
+/// strings.
 ///
-/// An argument whose name Python could not write stands in `**{"name": value}`. The names of tools are written as they are.
+/// An argument whose name is not a Python identifier goes into `**{"name": value}`. The names of
+/// tools are written unchanged.
 pub(crate) fn render_python(calls: &[(&str, &Map<String, Value>)]) -> String {
     let mut text = String::from("[");
     for (at, (name, arguments)) in calls.iter().enumerate() {
@@ -80,6 +82,7 @@ fn render_string(content: &str, text: &mut String) {
             '\t' => text.push_str("\\t"),
             // Writing to a string cannot fail.
             c if c.is_control() => drop(write!(text, "\\x{:02x}", u32::from(c))),
+            // Editors and JavaScript treat these as line ends.
             '\u{2028}' | '\u{2029}' => drop(write!(text, "\\u{:04x}", u32::from(c))),
             c => text.push(c),
         }

@@ -1,4 +1,4 @@
-//! Rendering: calls to text, the reverse of reading.
+//! Renders calls as text, the reverse of reading.
 
 mod json;
 mod tags;
@@ -12,28 +12,28 @@ use crate::tool::ToolSet;
 /// A call's name and arguments.
 type NamedCall<'c> = (&'c str, &'c Map<String, Value>);
 
-/// A run of calls with everything around it.
+/// Renders a run of calls with everything around it.
 pub(super) fn render_calls(dialect: &Dialect, calls: &[NamedCall<'_>], tools: &ToolSet) -> String {
     if let Grammar::Tagged(tagged) = dialect.grammar {
         let calls: Vec<_> = calls
             .iter()
             .enumerate()
-            .map(|(at, (name, arguments))| tags::render_tagged_call(dialect, &tagged, (at, name), arguments, tools))
+            .map(|(at, call)| tags::render_tagged_call(dialect, &tagged, at, *call, tools))
             .collect();
         return tags::wrap_calls(&tagged, &calls);
     }
     render_untagged(dialect, calls)
 }
 
-/// One call without a wrapper around a run of calls.
+/// Renders one call without the wrapper around a run of calls.
 pub(super) fn render_call(dialect: &Dialect, name: &str, arguments: &Map<String, Value>, tools: &ToolSet) -> String {
     match dialect.grammar {
-        Grammar::Tagged(tagged) => tags::render_tagged_call(dialect, &tagged, (0, name), arguments, tools),
+        Grammar::Tagged(tagged) => tags::render_tagged_call(dialect, &tagged, 0, (name, arguments), tools),
         _ => render_untagged(dialect, &[(name, arguments)]),
     }
 }
 
-/// A call as an example: values as simple as the dialect allows, without proof that it reads back.
+/// Renders an example call in the simplest style, without verifying that it parses back.
 pub(super) fn render_example(dialect: &Dialect, name: &str, arguments: &Map<String, Value>) -> String {
     match dialect.grammar {
         Grammar::Tagged(tagged) => tags::wrap_calls(&tagged, &[tags::render_tagged_example(&tagged, name, arguments)]),
@@ -41,7 +41,7 @@ pub(super) fn render_example(dialect: &Dialect, name: &str, arguments: &Map<Stri
     }
 }
 
-/// Dialects without tags: nothing that a value holds can end it.
+/// Renders calls of dialects without tags, in which no value can contain the end of its call.
 fn render_untagged(dialect: &Dialect, calls: &[NamedCall<'_>]) -> String {
     match dialect.grammar {
         Grammar::Tagged(_) => String::new(),
@@ -85,25 +85,28 @@ fn render_json_calls(table: &JsonCalls, calls: &[NamedCall<'_>]) -> String {
     if close.is_empty() && table.bare {
         return format!("{before}{open}{}{behind}", objects.join("; "));
     }
+    // Without a closing marker, marker and call share a line.
     let lines = if close.is_empty() { (" ", "") } else { ("\n", "\n") };
     let all: Vec<_> = objects.iter().map(|object| format!("{open}{}{object}{}{close}", lines.0, lines.1)).collect();
     format!("{before}{}{behind}", all.join("\n"))
 }
 
-/// A name before the JSON of its arguments.
-fn render_headed_call(form: &JsonForm, at: usize, (name, arguments): &NamedCall<'_>) -> String {
+/// Renders a name before the JSON of its arguments.
+fn render_headed_call(form: &JsonForm, at: usize, call: &NamedCall<'_>) -> String {
+    let (name, arguments) = call;
     let Some(head) = form.head else { return String::new() };
     let id = if head.id == Some(":") { format!(":{at}") } else { String::new() };
     let json = json::render_object(arguments);
     let json = if head.fenced { format!("```json\n{json}\n```") } else { json };
-    // Words need white space around them, markers do not.
+    // Markers that are words (`Action:`) need white space around them.
     let spaced = form.open.ends_with(':');
-    let (gap, feed) = if spaced { (" ", "\n") } else { ("", "") };
+    let gap = if spaced { " " } else { "" };
+    let feed = if spaced { "\n" } else { "" };
     format!("{}{gap}{}{name}{id}{feed}{}{gap}{json}{}", form.open, head.prefix, head.end, form.close)
 }
 
 impl TaggedCalls {
-    /// How a tag of that name opens, with the attributes as they stand.
+    /// Renders an opening tag with the given attributes.
     fn render_open_tag(&self, name: &str, attributes: &str) -> String {
         use super::grammar::TagNotation;
         let prefix = self.prefixes.first().copied().unwrap_or_default();
@@ -114,7 +117,7 @@ impl TaggedCalls {
         }
     }
 
-    /// How a tag of that name closes.
+    /// Renders a closing tag.
     fn render_close_tag(&self, name: &str) -> String {
         use super::grammar::TagNotation;
         let prefix = self.prefixes.first().copied().unwrap_or_default();

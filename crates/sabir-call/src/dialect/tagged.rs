@@ -1,9 +1,9 @@
-//! Rows of the tagged machine: the tool's name in a tag, each argument in a tag.
+//! Lists the dialects in which the tool's name is in a tag and each argument is in a tag.
 
 use super::grammar::{Grammar, NamePosition, TagNotation, TagScheme, TaggedCalls};
 use super::{CLINE, Dialect, INVOKE};
 
-/// `invoke` tags with `parameter` tags, however they are prefixed.
+/// `invoke` tags with `parameter` tags, with any prefix.
 const INVOKE_TAGS: TagScheme = TagScheme::Fixed {
     call: "invoke",
     argument: "parameter",
@@ -26,6 +26,7 @@ pub(super) const ROWS: &[Dialect] = &[
         name: CLINE,
         aliases: &["roo", "xml"],
         summary: "The tool's name is the tag, each argument is a tag of its own inside it (Cline, Roo Code).",
+        // No prefix: the tags are the names of tools and arguments themselves.
         spec: include_str!("../specs/cline.md"),
         grammar: tagged_grammar(TagScheme::Own, &[], &[""]),
         tokens: &[],
@@ -48,6 +49,7 @@ named exactly as declared.",
         name: "dsml",
         aliases: &["deepseek_v32", "deepseek_v4"],
         summary: "The tags of invoke behind a sentinel: <｜DSML｜invoke name=\"…\"> (DeepSeek V3.2, V4).",
+        // The block was renamed with V4; the first name is the one that is written.
         spec: include_str!("../specs/dsml.md"),
         grammar: tagged_grammar(
             TagScheme::Fixed {
@@ -80,6 +82,7 @@ one `parameter` tag with the argument's name for each argument.",
         name: "minimax_m3",
         aliases: &[],
         summary: "Every tag stands behind ]<]minimax[>[, arguments are tags of their own names (MiniMax M3).",
+        // An empty argument tag means that each argument is a tag of its own name.
         spec: include_str!("../specs/minimax_m3.md"),
         grammar: Grammar::Tagged(TaggedCalls {
             notation: TagNotation::Marked("]<]minimax[>["),
@@ -105,6 +108,7 @@ it one tag for each argument, named as the argument.",
         name: "qwen_coder",
         aliases: &["qwen3_coder", "qwen_xml", "nemotron", "step3_5", "mimo"],
         summary: "<function=f> tags with <parameter=k> tags in a <tool_call> block (Qwen3-Coder, Nemotron, Step 3.5, MiMo).",
+        // The block is shared with hermes and glm, so only its content selects this dialect.
         spec: include_str!("../specs/qwen_coder.md"),
         grammar: grammar_wrapping_each(FUNCTION_TAGS, &["tool_call"]),
         tokens: &[],
@@ -138,6 +142,7 @@ tag for each argument, its value on lines of its own.",
         name: "kimi_k3",
         aliases: &[],
         summary: "Tags between <|open|>, <|close|> and <|sep|> (Kimi K3).",
+        // Values carry a JSON type name, of which `string` is raw text.
         spec: include_str!("../specs/kimi_k3.md"),
         grammar: Grammar::Tagged(TaggedCalls {
             notation: TagNotation::Delimited { open: "<|open|>", close: "<|close|>", end: "<|sep|>" },
@@ -192,12 +197,12 @@ const fn tagged_grammar(
     Grammar::Tagged(angle_calls(tags, wrappers, false, prefixes))
 }
 
-/// Each call has a wrapper of its own.
+/// Creates a grammar in which each call has its own wrapper.
 const fn grammar_wrapping_each(tags: TagScheme, wrappers: &'static [&'static str]) -> Grammar {
     Grammar::Tagged(angle_calls(tags, wrappers, true, &[""]))
 }
 
-/// Tags in angle brackets, with nothing around them but wrappers.
+/// Creates a grammar of angle-bracket tags that has only wrappers around them.
 pub(super) const fn angle_calls(
     tags: TagScheme,
     wrappers: &'static [&'static str],

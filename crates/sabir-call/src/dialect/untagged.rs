@@ -1,4 +1,5 @@
-//! Rows of the machines that read neither tags nor JSON: Python's calls, Gemma's notation, the channels of harmony.
+//! Lists the dialects without tags or JSON: Python calls, Gemma's notation, and the channels of
+//! harmony.
 
 use super::Dialect;
 use super::grammar::{GemmaCalls, Grammar, PythonCalls};
@@ -46,6 +47,7 @@ pub(super) const ROWS: &[Dialect] = &[
         spec: include_str!("../specs/gemma.md"),
         grammar: Grammar::Gemma(GemmaCalls { open: "<|tool_call>", close: "<tool_call|>", quote: "<|\"|>" }),
         tokens: &["<turn|>"],
+        // The channel name is part of the opening marker.
         thought: Some(("<|channel>thought", "<channel|>")),
         instructions: GEMMA_LESSON,
     },

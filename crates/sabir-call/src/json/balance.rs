@@ -1,44 +1,47 @@
-//! Where a value ends, by brackets and strings alone: for values that are passed on as source text, strict or not.
+//! Finds the end of a JSON-like value by brackets and strings alone, for values that are emitted as
+//! source text.
 //!
-//! Supported: objects, arrays, words and numbers, strings in double quotes, and in single quotes where a key or a value
-//! may start. Any bracket closes any other; whether the text is valid is for whoever parses it.
+//! Supported: objects, arrays, words and numbers, strings in double quotes, and in single quotes
+//! where a key or value may start. Any closing bracket closes any opening one; validity is checked
+//! by the parser of the value.
 //!
-//! Unsupported: comments; they count as words, and a quote or bracket in them as one.
+//! Unsupported: comments. They count as words, and a quote or bracket in them has its usual effect.
 //!
-//! Grammar as implemented: `value = ws* (balanced | string | word)`, where `balanced` opens with `{` or `[` and ends where
-//! as many brackets are closed as were opened. Each byte is looked at once; a depth and a place are all that is kept.
+//! Grammar as implemented: `value = ws* (balanced | string | word)`, where `balanced` opens with
+//! `{` or `[` and ends where as many brackets are closed as were opened. Each byte is examined
+//! once; the state is a depth and a position.
 
 use super::string::plain_end;
 
-/// Bytes that a value must not run over without asking: outside of strings they may begin a marker.
+/// The bytes at which a scan must stop outside of strings, because a marker may begin there.
 pub(crate) type GuardBytes = [u8; 2];
 
-/// Asks for nothing: no UTF-8 text holds this byte.
+/// No guarded bytes: 0xff never occurs in UTF-8 text.
 pub(crate) const UNGUARDED: GuardBytes = [0xff; 2];
 
-/// How far a value has come.
+/// The progress within a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BalanceScanner {
     depth: u32,
     place: ScanPlace,
 }
 
-/// Where a scan stopped.
+/// The reason for the end of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScanStop {
     /// The value ended before this byte.
     End(usize),
-    /// A guarded byte stands here.
+    /// A guarded byte was found at this position.
     Guard(usize),
-    /// At the end of the text.
+    /// The text ended inside the value.
     More,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScanPlace {
-    /// Where a key or a value may start.
+    /// Before a key or a value.
     Fresh,
-    /// In a word or behind a value.
+    /// In a word, or after a value.
     Word,
     Double,
     DoubleEscape,
@@ -47,20 +50,23 @@ enum ScanPlace {
 }
 
 impl BalanceScanner {
-    /// Before a value.
+    /// Creates a scanner for a position before a value.
     pub(crate) fn at_value() -> Self {
         Self { depth: 0, place: ScanPlace::Fresh }
     }
 
-    /// Inside that many brackets; `fresh`: where a key or a value may start.
+    /// Creates a scanner for a position inside that many brackets; `fresh` means a key or value may
+    /// start there.
     pub(crate) fn inside_brackets(depth: u32, fresh: bool) -> Self {
         Self { depth, place: if fresh { ScanPlace::Fresh } else { ScanPlace::Word } }
     }
 
-    /// Follows the text from `from` on. With `pass` the first byte is no guarded one.
+    /// Scans the text from `from` on. If `pass` is set, the first byte does not count as guarded.
     pub(crate) fn scan(&mut self, bytes: &[u8], from: usize, guard: GuardBytes, pass: bool) -> ScanStop {
         let mut at = from;
         loop {
+            // Long strings are by far the most common content, so their plain text is skipped a
+            // register at a time.
             if self.place == ScanPlace::Double {
                 at = plain_end(bytes, at);
             }
@@ -77,6 +83,7 @@ impl BalanceScanner {
                 (ScanPlace::Single, b'\\') => ScanPlace::SingleEscape,
                 (ScanPlace::Double | ScanPlace::DoubleEscape, _) => ScanPlace::Double,
                 (ScanPlace::Single | ScanPlace::SingleEscape, _) => ScanPlace::Single,
+                // Strings are matched above, so guarded bytes count only outside of them.
                 (_, byte) if guard.contains(&byte) && !(pass && at == from) => return ScanStop::Guard(at),
                 (place, byte) => match self.step_outside(place, byte) {
                     Ok(place) => place,
@@ -87,7 +94,8 @@ impl BalanceScanner {
         }
     }
 
-    /// One byte outside of strings: the new place, or how many bytes of it still belong to the value that ends here.
+    /// Processes one byte outside of strings. Returns the new position, or the number of its bytes
+    /// that still belong to the value that ends here.
     fn step_outside(&mut self, place: ScanPlace, byte: u8) -> Result<ScanPlace, usize> {
         let bare = self.depth == 0;
         Ok(match byte {
@@ -95,7 +103,9 @@ impl BalanceScanner {
             b' ' | b'\t' | b'\n' | b'\r' => place,
             b'"' if bare && place == ScanPlace::Word => return Err(0),
             b'"' => ScanPlace::Double,
+            // In a word a single quote is an apostrophe.
             b'\'' if place == ScanPlace::Fresh => ScanPlace::Single,
+            // These belong to the object or array around this value.
             b',' | b'}' | b']' if bare => return Err(0),
             b'{' | b'[' => {
                 self.depth = self.depth.saturating_add(1);
@@ -118,11 +128,13 @@ impl BalanceScanner {
 mod tests {
     use super::{BalanceScanner, GuardBytes, ScanStop, UNGUARDED};
 
-    /// `|` stands where the scan must stop; a text without it must not end.
+    /// Checks that the scan stops at the `|` in the text; a text without `|` must not end.
     fn check_guarded(marked: &str, guard: GuardBytes) {
         let text = marked.replace('|', "");
         for size in 1..=text.len() {
-            let (mut balance, mut from, mut found) = (BalanceScanner::at_value(), 0, None);
+            let mut balance = BalanceScanner::at_value();
+            let mut from = 0;
+            let mut found = None;
             for piece in text.as_bytes().chunks(size) {
                 if let ScanStop::End(at) | ScanStop::Guard(at) = balance.scan(piece, 0, guard, false) {
                     found = Some(from + at);

@@ -1,9 +1,10 @@
-//! Strings on their way through the scanner: plain text passes as it is, escapes make a copy.
+//! Decodes JSON strings for the argument scanner: plain text is passed through, escapes need a
+//! copy.
 //!
-//! Supported: a chunk that is nothing but the inside of a string value goes out as one delta; whatever else a string holds
-//! is read character by character.
+//! Supported: a chunk that lies inside a string value is emitted as one delta; every other string
+//! content is read character by character.
 //!
-//! Unsupported: deltas that are merged over chunks; each goes out with the chunk that it came in.
+//! Unsupported: merging deltas over chunks; each delta is emitted with the chunk that it came in.
 //!
 //! Grammar as implemented: see `json/string.rs`.
 
@@ -13,33 +14,34 @@ use crate::fault::{Fault, FaultKind};
 use super::string::{EscapeState, EscapeStep, SURROGATE_HINT, SpecialMask, plain_end, unescape_letter};
 use super::{ArgumentScanner, ScannerState};
 
-/// The string that is being decoded.
+/// The state of the string that is being decoded.
 #[derive(Debug, Default)]
 pub(super) struct StringDecoder {
     pub(super) escape: EscapeState,
-    /// Decoded text that has not gone out yet; empty between pushes.
+    /// Decoded text that has not been emitted yet; empty between pushes.
     pub(super) decoded: String,
-    /// What has been told of the string's mistakes: bits, so that the scanner stays small.
-    told: u8,
+    /// The kinds of mistakes already reported for this call, as bits to keep the scanner small.
+    reported: u8,
 }
 
-/// A lone surrogate has been told.
+/// A lone surrogate was reported.
 const LONE: u8 = 1;
-/// A raw control character has been told.
+/// A raw control character was reported.
 const RAW: u8 = 2;
-/// An unknown escape has been told.
+/// An unknown escape was reported.
 const UNKNOWN: u8 = 4;
 
 impl StringDecoder {
-    /// Whether this mistake is the first of its kind.
+    /// Returns true the first time it is called with this kind of mistake.
     fn is_first(&mut self, kind: u8) -> bool {
-        let first = self.told & kind == 0;
-        self.told |= kind;
+        let first = self.reported & kind == 0;
+        self.reported |= kind;
         first
     }
 }
 
 impl ArgumentScanner {
+    /// Consumes a chunk longer than [`super::PIECE`] if it is all plain text.
     pub(super) fn take_long(&mut self, chunk: &str, out: &mut dyn EventSink) -> bool {
         let plain = self.strings.escape == EscapeState::None && plain_end(chunk.as_bytes(), 0) == chunk.len();
         if plain {
@@ -48,11 +50,15 @@ impl ArgumentScanner {
         plain
     }
 
-    /// A key or a string value, up to its end, the chunk's, or an escape that is more than one letter.
+    /// Reads a key or a string value, up to its end, the chunk's end, or an escape longer than one
+    /// letter.
     #[inline(never)]
     pub(super) fn read_string(&mut self, chunk: &str, from: usize, out: &mut dyn EventSink) -> usize {
         let bytes = chunk.as_bytes();
-        let (mut run, mut at) = (from, from);
+        // `run` is the start of plain text that has not been copied; without escapes nothing is
+        // copied at all.
+        let mut run = from;
+        let mut at = from;
         loop {
             at = plain_end(bytes, at);
             let text = chunk.get(run..at).unwrap_or_default();
@@ -68,6 +74,8 @@ impl ArgumentScanner {
                 }
                 Some(b'\\') => {
                     self.strings.decoded.push_str(text);
+                    // One-letter escapes are decoded here; `\u…` and escapes split between chunks
+                    // take the slow path.
                     let Some(c) = bytes.get(at + 1).copied().and_then(unescape_letter) else {
                         self.strings.escape = EscapeState::Open;
                         return at + 1;
@@ -76,6 +84,8 @@ impl ArgumentScanner {
                     at += 2;
                     run = at;
                 }
+                // `plain_end` stops only at a quote, a backslash or a control character, so this is
+                // a control character.
                 Some(_) => {
                     self.strings.decoded.push_str(text);
                     self.report_raw_control(at, out);
@@ -87,8 +97,8 @@ impl ArgumentScanner {
         }
     }
 
-    /// [`Self::take_chunk`] of a short chunk that holds escapes. Nothing goes out before the chunk is known to hold neither the
-    /// string's end nor a mistake.
+    /// Implements [`Self::take_chunk`] for a short chunk with escapes. Emits nothing unless the
+    /// chunk contains neither the end of the string nor a mistake.
     #[inline(never)]
     pub(super) fn take_escaped(&mut self, chunk: &str, marks: SpecialMask, out: &mut dyn EventSink) -> bool {
         let StringDecoder { escape, decoded, .. } = &mut self.strings;
@@ -97,6 +107,7 @@ impl ArgumentScanner {
             EscapeState::Open => true,
             _ => return false,
         };
+        // Decoding never makes text longer, so this reserves enough.
         decoded.reserve_exact(chunk.len());
         let ends = marks.decode_piece(chunk, open, decoded);
         if let Some(open) = ends {
@@ -109,7 +120,7 @@ impl ArgumentScanner {
         ends.is_some()
     }
 
-    /// Hands on what has been decoded, and `tail` behind it.
+    /// Emits the decoded text, followed by `tail`. Inside a key, appends both to the key instead.
     #[inline]
     pub(super) fn emit_decoded(&mut self, tail: &str, out: &mut dyn EventSink) {
         let decoded = &mut self.strings.decoded;
@@ -130,7 +141,7 @@ impl ArgumentScanner {
         decoded.clear();
     }
 
-    /// Tells the first raw control character.
+    /// Reports the first raw control character.
     fn report_raw_control(&mut self, at: usize, out: &mut dyn EventSink) {
         if self.strings.is_first(RAW) {
             let message = "a raw control character in a string; JSON wants it escaped";
@@ -139,7 +150,7 @@ impl ArgumentScanner {
         }
     }
 
-    /// Tells the first lone surrogate.
+    /// Reports the first lone surrogate.
     fn report_lone_surrogate(&mut self, at: usize, out: &mut dyn EventSink) {
         if self.strings.is_first(LONE) {
             let message = "a lone surrogate escape, which no text can hold";
@@ -159,7 +170,8 @@ impl ArgumentScanner {
         };
     }
 
-    /// One byte of an escape. Returns where to go on: at the same byte where it does not belong to the escape.
+    /// Reads one byte of an escape. Returns the next position, which is the same byte if it does
+    /// not belong to the escape.
     pub(super) fn read_escape(&mut self, byte: u8, at: usize, out: &mut dyn EventSink) -> usize {
         match self.strings.escape.push_byte(byte) {
             EscapeStep::Taken(c) => {

@@ -1,9 +1,11 @@
-//! A code fence around the whole argument text of a native call, or around the arguments in a longer text.
+//! Reads a code fence around the whole argument text of a native call, or around arguments in a
+//! longer text.
 //!
-//! Supported: three or more backticks, a word, an object, as many backticks. The whole text, fence and all, is passed on as
-//! one argument with an empty name, because what to make of it is for the gates to say.
+//! Supported: three or more backticks, a word, an object, as many backticks. The whole text,
+//! including the fence, becomes one argument with an empty name; the checks decide how to treat it.
 //!
-//! Unsupported: anything but white space between the object and the fences, which ends in a `malformed_json` fault.
+//! Unsupported: anything but white space between the object and the fence lines. It produces a
+//! `malformed_json` fault.
 //!
 //! Grammar as implemented: "```" "`"* word? ws* balanced ws* "```" "`"*, with `balanced` as in `json/balance.rs`.
 
@@ -12,37 +14,34 @@ use crate::event::{ArgForm, Event, EventSink};
 use super::balance::{BalanceScanner, ScanStop, UNGUARDED};
 use super::{ArgumentScanner, ScannerState};
 
-/// How far a fence has come.
+/// The progress within a fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FencePhase {
-    /// In the backticks before the object.
+    /// In the opening backticks.
     Ticks,
-    /// Behind them.
+    /// After the opening backticks.
     Word,
     Object,
-    /// Behind the object, with so many backticks still to come.
+    /// After the object, with the number of closing backticks still missing.
     Close(u32),
 }
 
 impl ArgumentScanner {
-    /// The first backtick.
+    /// Begins a fenced text at its first backtick.
     pub(super) fn begin_fence(&mut self, at: usize, out: &mut dyn EventSink) -> usize {
         out.push_event(Event::ArgStart { index: self.index, name: "", form: ArgForm::Json, at: self.offset + at });
         self.state = ScannerState::Fenced(FencePhase::Ticks, 0);
         at
     }
 
-    /// Goes on in a fenced text, of which so many backticks have been read.
-    pub(super) fn read_fence(
-        &mut self,
-        chunk: &str,
-        from: usize,
-        (fence, ticks): (FencePhase, u32),
-        out: &mut dyn EventSink,
-    ) -> usize {
+    /// Continues a fenced text. Must be called in state `Fenced` only.
+    pub(super) fn read_fence(&mut self, chunk: &str, from: usize, out: &mut dyn EventSink) -> usize {
+        let ScannerState::Fenced(fence, ticks) = self.state else { return from };
         let bytes = chunk.as_bytes();
         let Some(&byte) = bytes.get(from) else { return from };
         let next = match (fence, byte) {
+            // Phase changes that consume no byte return early; the caller calls again with the same
+            // byte.
             (FencePhase::Ticks, b'`') => ScannerState::Fenced(FencePhase::Ticks, ticks.saturating_add(1)),
             (FencePhase::Ticks, _) if ticks >= 3 => {
                 self.state = ScannerState::Fenced(FencePhase::Word, ticks);
@@ -53,6 +52,7 @@ impl ArgumentScanner {
                 self.state = ScannerState::Fenced(FencePhase::Object, ticks);
                 return from;
             }
+            // The info string, such as `json`, and white space before the object.
             (FencePhase::Word, _) if byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace() => self.state,
             (FencePhase::Object, _) => {
                 let (to, state) = match self.balance.scan(bytes, from, UNGUARDED, false) {
@@ -63,6 +63,7 @@ impl ArgumentScanner {
                 self.state = state;
                 return self.emit_source(chunk, from, to, out);
             }
+            // White space may precede the closing backticks, but not interrupt them.
             (FencePhase::Close(left), _) if left == ticks && byte.is_ascii_whitespace() => self.state,
             (FencePhase::Close(1), b'`') => ScannerState::End,
             (FencePhase::Close(left), b'`') => ScannerState::Fenced(FencePhase::Close(left - 1), ticks),

@@ -1,24 +1,27 @@
-//! The inside of JSON strings: where plain text ends, and what escapes stand for.
+//! Finds the end of plain text in JSON strings and decodes escapes.
 //!
-//! Supported: all escapes of JSON, broken off anywhere; a surrogate pair is one character.
+//! Supported: all JSON escapes, split between chunks at any byte; a surrogate pair is one
+//! character.
 //!
-//! Unsupported: escapes that JSON does not know (`\d`, `\'`). They are told, and taken as they stand.
+//! Unsupported: escapes that JSON does not define (`\d`, `\'`). They are reported and kept
+//! unchanged.
 //!
 //! Grammar as implemented: `\` and one of `"\/bfnrt`, or `\u` and four hexadecimal digits.
 
 use crate::swar::{LANES, first_lane, lanes_below, lanes_equal};
 
-/// What to write instead of half a surrogate pair.
+/// The hint for a lone surrogate escape.
 pub(crate) const SURROGATE_HINT: &str = "write the character itself, or both halves of its escape";
 
-/// An escape that may be broken off between two pieces.
+/// An escape that may be split between two pieces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum EscapeState {
     #[default]
     None,
     /// After the backslash.
     Open,
-    /// After `\u`, inside its four digits: digits read, their value, the high surrogate before them.
+    /// After `\u`, inside its four digits: the number of digits read, their value, and the
+    /// preceding high surrogate (0 if none).
     Unicode(u8, u16, u16),
     /// After a high surrogate.
     High(u16),
@@ -26,19 +29,20 @@ pub(super) enum EscapeState {
     HighOpen(u16),
 }
 
-/// What one byte did to an escape.
+/// The effect of one byte on an escape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EscapeStep {
-    /// It belongs to the escape, which goes on or stands for this.
+    /// The byte belongs to the escape; the escape continues, or is complete and decodes to this
+    /// character.
     Taken(Option<char>),
-    /// A surrogate had no partner. `true`: the byte belongs to the escape all the same.
+    /// A surrogate has no partner. `true` if the byte belongs to the escape anyway.
     Lone(bool),
-    /// There is no such escape; the byte does not belong to it.
+    /// No such escape exists; the byte does not belong to it.
     Unknown,
 }
 
 impl EscapeState {
-    /// Takes one byte behind a backslash.
+    /// Processes one byte after a backslash.
     pub(super) fn push_byte(&mut self, byte: u8) -> EscapeStep {
         let before = *self;
         *self = match (before, byte) {
@@ -50,6 +54,7 @@ impl EscapeState {
                 return EscapeStep::Lone(false);
             }
             (Self::HighOpen(_), _) => {
+                // The backslash that was read begins an escape of its own.
                 *self = Self::Open;
                 return EscapeStep::Lone(false);
             }
@@ -74,19 +79,22 @@ impl EscapeState {
         EscapeStep::Taken(None)
     }
 
-    /// A whole UTF-16 unit, perhaps after a high surrogate (0: none).
+    /// Processes a complete UTF-16 unit that may follow a high surrogate (0 if none).
     fn push_unit(&mut self, value: u16, high: u16) -> EscapeStep {
         *self = Self::None;
         if high != 0 {
             if let Some(Ok(c)) = char::decode_utf16([high, value]).next() {
                 return EscapeStep::Taken(Some(c));
             }
-            // The unit behind the lone one is read anew, as the first of its own escape.
+            // The unit after the lone one may itself start a pair. Three of its digits are
+            // restored, so that the caller's next
+            // call, with the same last digit, reads it again as the first unit of its own escape.
             *self = Self::Unicode(3, value >> 4, 0);
             return EscapeStep::Lone(false);
         }
         match char::decode_utf16([value]).next() {
             Some(Ok(c)) => EscapeStep::Taken(Some(c)),
+            // Failed to decode and below 0xdc00: a high surrogate, which waits for its partner.
             _ if value < 0xdc00 => {
                 *self = Self::High(value);
                 EscapeStep::Taken(None)
@@ -95,7 +103,7 @@ impl EscapeState {
         }
     }
 
-    /// What was written of an escape that JSON does not know, which is over now.
+    /// Ends an escape that JSON does not define, and appends its source text.
     pub(super) fn write_unknown(&mut self, into: &mut String) {
         into.push('\\');
         if let Self::Unicode(count, value, _) = *self {
@@ -108,7 +116,8 @@ impl EscapeState {
     }
 }
 
-/// Where the plain text from `from` on ends: at a quote, a backslash, a control character, or with the text.
+/// Returns the end of the plain text that starts at `from`: a quote, a backslash, a control
+/// character, or the end.
 pub(super) fn plain_end(bytes: &[u8], from: usize) -> usize {
     let special = |word: u64| lanes_equal(word, b'"') | lanes_equal(word, b'\\') | lanes_below(word, 0x20);
     let mut at = from;
@@ -118,54 +127,63 @@ pub(super) fn plain_end(bytes: &[u8], from: usize) -> usize {
         if marks != 0 {
             return at + first_lane(marks);
         }
-        (at, rest) = (at + LANES, after);
+        at += LANES;
+        rest = after;
     }
     if rest.is_empty() {
         return at;
     }
-    // Less than a register is left. Zeros stand in the lanes behind it, which count as special and so end it.
+    // Less than a register is left. The zeros that fill it count as control characters, so the
+    // search ends there.
     at + first_lane(special(load_tail(bytes, rest.len())))
 }
 
-/// The longest piece that has a [`SpecialMask`].
+/// The maximum length of a piece for [`SpecialMask`], in bytes: one bit each.
 pub(super) const PIECE: usize = 64;
 
-/// The special characters of a short piece, one bit each. All of them are found before any is looked at: where one search
-/// must wait for the end of the one before, most of the time goes by in waiting.
+/// The positions of special characters in a short piece, one bit per byte. All are found before any
+/// is used: searching one after the other would make each search wait for the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SpecialMask(u64);
 
 impl SpecialMask {
-    /// The marks of a piece of at most [`PIECE`] bytes.
+    /// Computes the mask of a piece of at most [`PIECE`] bytes.
     #[inline]
     pub(super) fn from_piece(piece: &[u8]) -> Self {
-        let (mut marks, mut at, mut rest) = (0, 0, piece);
+        let mut marks = 0;
+        let mut at = 0;
+        let mut rest = piece;
         while let Some((word, after)) = rest.split_first_chunk() {
             marks |= special_bits(u64::from_le_bytes(*word)) << at;
-            (at, rest) = (at + LANES, after);
+            at += LANES;
+            rest = after;
         }
         if !rest.is_empty() {
-            // Zeros stand behind the last bytes, and the mark of the first one would be wrong.
+            // The zeros that fill the register would count as control characters, so bits past the
+            // piece are cleared.
             marks |= (special_bits(load_tail(piece, rest.len())) & !(u64::MAX << rest.len())) << at;
         }
         Self(marks)
     }
 
-    /// Whether all of the piece is plain.
+    /// Returns true if the piece has no special characters.
     #[inline]
     pub(super) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Decodes the piece that the marks belong to, which begins behind a backslash if `open`. Returns whether it ends behind
-    /// one. `None`: it holds the end of the string, or something that must be looked at more closely.
+    /// Decodes the piece of this mask, which begins after a backslash if `open`. Returns true if it
+    /// ends after a backslash, or `None` if it holds the end of the string or anything that needs
+    /// the slow path.
     #[inline]
     pub(super) fn decode_piece(self, piece: &str, open: bool, decoded: &mut String) -> Option<bool> {
         let bytes = piece.as_bytes();
-        let (mut marks, mut at) = (self.0, 0);
+        let mut marks = self.0;
+        let mut at = 0;
         if open {
             decoded.push(unescape_letter(*bytes.first()?)?);
-            (marks, at) = (marks & !1, 1);
+            marks &= !1;
+            at = 1;
         }
         while marks != 0 {
             let mark = marks.trailing_zeros() as usize;
@@ -176,6 +194,7 @@ impl SpecialMask {
             let Some(letter) = bytes.get(mark + 1) else { return Some(true) };
             decoded.push(unescape_letter(*letter)?);
             at = mark + 2;
+            // The escaped letter may be a quote or backslash itself, so its bit goes too.
             marks &= !(3 << mark);
         }
         decoded.push_str(piece.get(at..)?);
@@ -183,9 +202,12 @@ impl SpecialMask {
     }
 }
 
-/// The special characters of a register, exactly, in its lowest bits.
+/// Returns the special characters of a register, exactly, as its lowest eight bits.
 #[inline]
 fn special_bits(word: u64) -> u64 {
+    // The usual tests for zero lanes (`swar.rs`) are exact only for the lowest match. Here every
+    // lane must be right, so
+    // additions are kept from carrying into the next lane by masking the high bits first.
     const LOWS: u64 = u64::MAX / 0xff * 0x7f;
     let equal = |byte: u8| {
         let differs = word ^ (u64::MAX / 0xff * u64::from(byte));
@@ -193,10 +215,12 @@ fn special_bits(word: u64) -> u64 {
     };
     let control = !(((word & LOWS) + u64::MAX / 0xff * 0x60) | word);
     let marks = (equal(b'"') | equal(b'\\') | control) & !LOWS;
+    // Moves the high bit of each lane into one byte: the multiplication adds the eight shifted
+    // copies.
     (marks >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
-/// The last bytes of a piece in a register, with zeros in the lanes behind them.
+/// Loads the last `length` bytes of a piece into a register, filled up with zeros.
 #[inline]
 fn load_tail(piece: &[u8], length: usize) -> u64 {
     match piece.last_chunk() {
@@ -205,7 +229,8 @@ fn load_tail(piece: &[u8], length: usize) -> u64 {
     }
 }
 
-/// What a letter behind a backslash stands for; 0: nothing, or more than the letter.
+/// The character for each letter after a backslash; 0 if there is none or it needs more than the
+/// letter.
 #[expect(clippy::indexing_slicing, reason = "in a constant, where a wrong index does not compile")]
 const LETTERS: [u8; 256] = {
     let mut letters = [0; 256];
@@ -220,7 +245,8 @@ const LETTERS: [u8; 256] = {
     letters
 };
 
-/// A table and no `match`, because a jump would be foreseen wrongly every other time.
+/// Decodes a one-letter escape. A table instead of a `match`, because a branch would be
+/// mispredicted every other time.
 pub(super) fn unescape_letter(letter: u8) -> Option<char> {
     LETTERS.get(usize::from(letter)).filter(|c| **c != 0).map(|c| char::from(*c))
 }

@@ -1,7 +1,8 @@
-//! Doubt: what a tag inside a value says about where the value ends.
+//! Decides what a tag inside a value means for the end of that value.
 //!
-//! Whatever leaves two readings (an unknown argument between two closing tags, a call's close without its argument's, a
-//! closing tag of an argument that had ended before) is noted; if what follows confirms it, the call is rejected.
+//! Some tags leave two readings: an unknown argument between two closing tags, a call's close
+//! without its argument's, a closing tag of an argument that had ended before. They are noted, and
+//! if the following text confirms the ambiguity, the call is rejected.
 
 use crate::event::EventSink;
 use crate::fault::{Fault, FaultKind, Span};
@@ -10,56 +11,57 @@ use super::call::OpenTagCall;
 use super::tag::{Tag, TagInterest, names_match};
 use super::vocabulary::Vocabulary;
 
-/// What the last tag inside a value was.
+/// The kind of the preceding tag inside a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PrecedingTag {
     Nothing,
     /// A call's opening tag.
     Open,
-    /// A call's opening tag, and the name behind it that is being read.
+    /// A call's opening tag, followed by an incomplete name.
     Naming,
-    /// The same with white space behind the name.
+    /// A call's opening tag, followed by a name and white space.
     Named,
-    /// A closing tag of an argument that had ended before.
+    /// A closing tag of an argument that had already ended.
     Ended,
     /// The closing tag of an unknown argument.
     UnknownClose,
 }
 
-/// What may be wrong with the call although its text can be read.
+/// The possible mistakes in a call whose text can be read.
 #[derive(Debug, Default)]
 pub(super) struct CallAmbiguity {
-    /// A tag between a closing tag and a call's close that no argument has.
+    /// A tag that belongs to no argument, between a closing tag and a call's close.
     pub(super) unknown_tag: Option<(String, Span)>,
-    /// A call's close without the argument's.
+    /// The position of a call's close without the argument's.
     unclosed: Option<Span>,
-    /// What stood in the place of the call's close.
+    /// The tag found in place of the call's close.
     pub(super) misplaced: Option<(MisplacedTag, String, Span)>,
-    /// Faults that wait for the text before them.
+    /// Faults that must follow the text before them.
     pub(super) faults: Vec<Fault>,
-    /// The argument opened where the closing tag of the one before it is missing.
+    /// True if the current argument was opened although the closing tag before it is missing.
     pub(super) implied: bool,
-    /// The fault is out.
+    /// True once a fault about an ambiguity was reported; further ones would only repeat it.
     reported: bool,
 }
 
-/// What stands where the call's close belongs.
+/// The kind of tag found in place of the call's close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MisplacedTag {
     /// Another closing tag.
     Close,
-    /// The opening of the next call, or of what stands around it.
+    /// The opening tag of the next call, or of a wrapper.
     Open,
 }
 
 impl PrecedingTag {
-    /// Whether the tag before opened a call, so that one of an argument behind it begins an example.
+    /// Returns true if the preceding tag opened a call, so that an argument's tag after it begins
+    /// an example.
     pub(super) fn is_call_open(self) -> bool {
         matches!(self, Self::Open | Self::Naming | Self::Named)
     }
 }
 
-/// What a tag inside a value means.
+/// The meaning of a tag inside a value.
 pub(super) enum TagRole {
     /// Ends the argument.
     ArgumentClose,
@@ -71,14 +73,15 @@ pub(super) enum TagRole {
     ArgumentOpen,
     /// Closes another argument.
     OtherClose,
-    /// Closes the stranger.
+    /// Closes the unknown tag.
     UnknownClose,
-    /// Nothing.
+    /// No meaning.
     Content,
 }
 
 impl OpenTagCall {
-    /// The name of a tag between a closing tag and a call's close that no argument has.
+    /// Returns the name of a tag that belongs to no argument, between a closing tag and a call's
+    /// close.
     #[inline]
     pub(super) fn unknown_tag_name(&self) -> Option<&str> {
         self.ambiguity.as_ref().and_then(|doubt| doubt.unknown_tag.as_ref()).map(|(name, _)| name.as_str())
@@ -122,13 +125,14 @@ impl OpenTagCall {
         if stranger || known { TagInterest::Plain } else { TagInterest::None }
     }
 
-    /// Weighs a tag inside the value that does not end it. True: the call ends here, rejected.
+    /// Processes a tag inside the value that does not end it. Returns true if the call ends here,
+    /// rejected.
     pub(super) fn assess_tag(&mut self, role: &TagRole, name: &str, span: Span) -> bool {
         let before = std::mem::replace(&mut self.value.before, PrecedingTag::Nothing);
         let top = self.value.depth == 0;
         match role {
             TagRole::CallOpen => {
-                // An example of another tool has closing tags of its own and ends nothing here.
+                // An example of another tool has its own closing tags and cannot end this call.
                 if name == &*self.form.call {
                     self.value.before = PrecedingTag::Open;
                 }
@@ -137,18 +141,23 @@ impl OpenTagCall {
                 }
             }
             TagRole::ArgumentOpen if top && before == PrecedingTag::UnknownClose => self.report_unknown_tag(),
+            // A call's tag followed by an argument's tag is a complete example: it nests until its
+            // close.
             TagRole::ArgumentOpen if before.is_call_open() => self.value.depth = self.value.depth.saturating_add(1),
             TagRole::ArgumentOpen | TagRole::CallClose if top && before == PrecedingTag::Ended => {
                 let message = "a value that had ended seems to go on: its closing tag stands twice".to_owned();
                 self.report_once(FaultKind::DoubledArgument, span, message, "give each argument once, whole");
             }
             TagRole::ArgumentOpen if top => self.value.open_inner(name),
+            // Ends the innermost nested example.
             TagRole::CallClose if !top => self.value.depth -= 1,
             TagRole::CallClose if before == PrecedingTag::UnknownClose => {
                 self.report_unknown_tag();
                 return true;
             }
             TagRole::CallClose if !before.is_call_open() => {
+                // Content so far. If a new call follows, the argument's close was probably
+                // forgotten.
                 _ = self.ambiguity.get_or_insert_default().unclosed.get_or_insert(span)
             }
             TagRole::OtherClose if top => self.close_other(name),
@@ -158,7 +167,8 @@ impl OpenTagCall {
         false
     }
 
-    /// Another argument's closing tag: unless its opening tag stands in the value too, that argument's value may go on to here.
+    /// Processes another argument's closing tag: unless its opening tag is also in this value, that
+    /// argument's value may extend to here.
     fn close_other(&mut self, name: &str) {
         if !self.value.close_inner(name) && self.given.contains(name) {
             self.value.before = PrecedingTag::Ended;
@@ -185,13 +195,14 @@ impl OpenTagCall {
 
     fn report_unclosed(&mut self) {
         let Some(span) = self.ambiguity.as_ref().and_then(|doubt| doubt.unclosed) else { return };
-        let (call, argument) = (self.form.spell_close(&self.form.call), self.form.spell_close(&self.value.close));
+        let call = self.form.spell_close(&self.form.call);
+        let argument = self.form.spell_close(&self.value.close);
         let open = &self.value.close;
         let message = format!("`{call}` stands here while `{open}` is still open: `{argument}` is missing");
         self.report_once(FaultKind::WrongClose, span, message, &format!("close the argument with `{argument}` first"));
     }
 
-    /// What the end of the text says about a call that was not closed.
+    /// Reports, at the end of the text, the likely reason why a call was not closed.
     pub(super) fn explain_cut(&mut self, out: &mut dyn EventSink) {
         if let Some((what, name, span)) = self.ambiguity.as_mut().and_then(|doubt| doubt.misplaced.take()) {
             let close = self.form.spell_close(&self.form.call);

@@ -1,15 +1,15 @@
-//! Guesses: calls without any marker (JSON or a Python list, bare or in a fence), which only their shape and place tell apart
-//! from prose.
+//! Finds calls without any marker: JSON or a Python list, bare or in a code fence, recognized only
+//! by shape and position.
 //!
-//! Supported: `{…}` or `[…]` at the start of a line or behind a thought, where a tool that was declared is named and nothing
-//! follows to the end of the message; JSON likewise in a fence. The text is held until that is
-//! known, at most [`HOLD_CAP`] bytes, and most of it is let go at its first word. Whatever turns out to be no call goes out
-//! as the text that it is. Where the dialect was chosen, a bare call may stand anywhere, and begins as soon as its tool is
-//! known.
+//! Supported: `{…}` or `[…]` at the start of a line or after a thought, if it names a declared tool
+//! and nothing follows it to the end of the message; JSON in a code fence under the same
+//! conditions. The text is held until that is known, up to [`HOLD_CAP`] bytes; most of it is
+//! released at its first word. Text that turns out to be no call is emitted as text. If the dialect
+//! was chosen by name, a bare call may appear anywhere, and begins as soon as its tool is known.
 //!
-//! Unsupported on purpose: single quotes around JSON names; where no dialect was chosen, calls in the middle of a message,
-//! missing required arguments, and objects that name a tool and no arguments. There recovery would fire on prose that
-//! shows a call.
+//! Unsupported on purpose: single quotes around JSON names; and unless the dialect was chosen,
+//! calls in the middle of a message, missing required arguments, and objects that name a tool
+//! without arguments. Accepting those would run calls that prose merely shows.
 
 use crate::dialect::grammar::PythonCalls;
 use crate::event::{Certainty, Event, EventSink, MarkupRole, MarkupSpan, Truncation};
@@ -21,102 +21,115 @@ use super::region::{AnyRegionParser, RegionParser, RegionProgress, TextView};
 use super::vocabulary::Vocabulary;
 use super::{CallReader, ReaderState, ReaderStep, TextWindow};
 
-/// The most text that is held, in bytes.
+/// The maximum length of held text, in bytes.
 const HOLD_CAP: usize = 1024 * 1024;
-/// The longest name that is looked at, in bytes.
+/// The maximum length of a name, in bytes.
 const NAME_CAP: usize = 128;
-/// Words behind a fence that calls stand in.
+/// The info strings of fences that may contain calls.
 const LANGUAGES: [&str; 5] = ["", "json", "JSON", "tool_call", "tool_calls"];
-/// Keys of a call's name, and of what may stand before it.
+/// The keys of a call's name.
 const NAMES: [&str; 5] = ["name", "tool_name", "tool", "function_name", "function"];
+/// The keys that may come before a call's name.
 const BEFORE: [&str; 8] = ["type", "id", "tool_call_id", "call_id", "index", "thought", "tool_calls", "calls"];
 
 /// Text that may be calls.
 #[derive(Debug)]
 pub(super) struct BareCallGuess {
     held: String,
-    /// Offset of its first byte.
+    /// The offset of the first held byte.
     offset: usize,
-    /// The dialects of JSON and of Python lists that may be guessed.
+    /// The dialect for JSON calls, if they may be guessed.
     json: Option<&'static str>,
+    /// The dialect for Python lists, if they may be guessed.
     python: Option<&'static str>,
-    /// The dialect was chosen.
+    /// True if the dialect was chosen by name.
     chosen: bool,
     state: GuessPhase,
-    /// Backticks of the fence around it.
+    /// The number of backticks of the enclosing fence.
     fence: usize,
-    /// Where in `held` the calls begin and end.
+    /// The start and end of the calls in `held`.
     body: (usize, usize),
     scan: BracketScan,
 }
 
-/// Where in the text we are.
+/// The position within the guessed text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GuessPhase {
     /// In the backticks of a fence.
     Fence,
-    /// In the word behind them.
+    /// In the word after the backticks.
     Language,
     /// Before the first bracket.
     Start,
     /// In the brackets.
     Body,
-    /// Behind them.
+    /// After the brackets.
     After,
     /// In the backticks that close the fence.
     Closing(usize),
-    /// Behind the fence.
+    /// After the fence.
     End,
 }
 
-/// What is known of the brackets.
+/// The facts known about the brackets so far.
 #[derive(Debug, Default)]
 struct BracketScan {
-    /// A Python list.
+    /// True for a Python list.
     python: bool,
     depth: u32,
-    /// In a string: its quote, three of them or one, and whether a backslash precedes.
+    /// The open string: its quote, whether it is triple-quoted, and whether a backslash precedes.
     quote: Option<(u8, bool, bool)>,
-    /// Quotes in a row, for the long strings of Python.
+    /// The number of quotes in a row, for Python's triple quotes.
     quotes: u8,
-    /// The last string or word, and whether it was a key.
+    /// The last string or word.
     word: String,
+    /// The last key.
     key: String,
-    /// The depth of the arguments that we are in.
+    /// The depth at which the current arguments began.
     arguments: Option<u32>,
-    /// A declared tool was named.
+    /// True once a declared tool was named.
     named: bool,
-    /// There was a key of arguments.
+    /// True once there was a key for arguments.
     argued: bool,
 }
 
-/// What a byte says.
+/// The verdict after one byte.
 enum ByteVerdict {
     Continue,
-    /// It is no call.
+    /// The text is no call.
     Text,
     /// The brackets are closed.
     Closed,
 }
 
 impl BareCallGuess {
-    /// A guess that begins at the start of `rest`, at that offset, where a line or an answer starts or not: inside a line
-    /// nothing is told apart from prose, unless the dialect was chosen.
-    pub(super) fn try_begin(rest: &str, (offset, first): (usize, bool), vocabulary: &Vocabulary) -> Option<Self> {
+    /// Begins a guess at the start of `rest`, which has that offset. `first` tells whether a line
+    /// or a message starts here; inside a line only a chosen dialect is guessed.
+    pub(super) fn try_begin(rest: &str, offset: usize, first: bool, vocabulary: &Vocabulary) -> Option<Self> {
         let chosen = vocabulary.selection.is_chosen();
         let place = first || chosen;
-        let (json, python) = (vocabulary.bare_json.filter(|_| place), vocabulary.bare_python.filter(|_| place));
+        let json = vocabulary.bare_json.filter(|_| place);
+        let python = vocabulary.bare_python.filter(|_| place);
         let state = match rest.as_bytes().first()? {
             b'`' if first && json.is_some() => GuessPhase::Fence,
             b'{' if json.is_some() => GuessPhase::Start,
             b'[' if json.or(python).is_some() && rest.as_bytes().get(1).is_none_or(opens_list) => GuessPhase::Start,
             _ => return None,
         };
-        let (held, scan) = (String::new(), BracketScan::default());
-        Some(Self { held, offset, json, python, chosen, state, fence: 0, body: (0, 0), scan })
+        Some(Self {
+            held: String::new(),
+            offset,
+            json,
+            python,
+            chosen,
+            state,
+            fence: 0,
+            body: (0, 0),
+            scan: BracketScan::default(),
+        })
     }
 
-    /// Takes one byte, which stands at `at` in what is held.
+    /// Processes one byte, which is at `at` in the held text.
     fn push_byte(&mut self, byte: u8, at: usize, vocabulary: &Vocabulary) -> ByteVerdict {
         let blank = byte.is_ascii_whitespace();
         match self.state {
@@ -126,6 +139,7 @@ impl BareCallGuess {
                 self.state = GuessPhase::Language;
                 let language = self.held.get(self.fence..at).unwrap_or_default().trim();
                 match byte {
+                    // Any other info string means that the fence shows code.
                     b'\n' if LANGUAGES.contains(&language) => self.state = GuessPhase::Start,
                     b'\n' => return ByteVerdict::Text,
                     _ if language.len() > NAME_CAP || byte == b'`' => return ByteVerdict::Text,
@@ -157,11 +171,13 @@ impl BareCallGuess {
     }
 
     fn push_body_byte(&mut self, byte: u8, at: usize, vocabulary: &Vocabulary) -> ByteVerdict {
-        // A list of Python's in a fence is one that is shown.
+        // A Python list in a fence is an example.
         let list = self.held.as_bytes().get(self.body.0) == Some(&b'[');
-        let (json, python) = (self.json.is_some(), self.python.is_some() && self.fence == 0 && list);
-        let verdict = self.scan.push_byte(byte, (json, python), vocabulary);
+        let json = self.json.is_some();
+        let python = self.python.is_some() && self.fence == 0 && list;
+        let verdict = self.scan.push_byte(byte, json, python, vocabulary);
         if matches!(verdict, ByteVerdict::Closed) {
+            // An object that names a tool but has no arguments is too common in examples.
             if !self.chosen && !self.scan.python && !self.scan.argued {
                 return ByteVerdict::Text;
             }
@@ -171,7 +187,7 @@ impl BareCallGuess {
         verdict
     }
 
-    /// The machine that reads what is held.
+    /// Creates the region parser for the held text.
     fn region_parser(&self, index: u32) -> Option<AnyRegionParser> {
         let sure = self.guess_certainty();
         let at = self.offset + self.body.0;
@@ -183,12 +199,12 @@ impl BareCallGuess {
         Some(AnyRegionParser::Json(Box::new(JsonRegionParser::for_calls(markers, index, at))))
     }
 
-    /// Whether the fence around it is closed.
+    /// Returns true if the enclosing fence is closed.
     fn is_fenced(&self) -> bool {
         matches!(self.state, GuessPhase::End) || matches!(self.state, GuessPhase::Closing(count) if count >= self.fence)
     }
 
-    /// Why the text was taken for calls.
+    /// Returns the markup event that explains why the text was taken for calls.
     fn call_mark(&self, rule: &'static str) -> MarkupSpan<'static> {
         let at = self.offset + self.body.0;
         let dialect = if self.scan.python { self.python } else { self.json };
@@ -199,14 +215,14 @@ impl BareCallGuess {
         if self.chosen && self.fence == 0 { Certainty::Certain } else { Certainty::Guess }
     }
 
-    /// The text of the calls, and its offset.
+    /// Returns the text of the calls, and its offset.
     fn call_text(&self) -> (&str, usize) {
         let closed = matches!(self.state, GuessPhase::After | GuessPhase::Closing(_) | GuessPhase::End);
         let end = if closed { self.body.1 } else { self.held.len() };
         (self.held.get(self.body.0..end).unwrap_or_default(), self.offset + self.body.0)
     }
 
-    /// Whether the calls are ones that could run.
+    /// Parses the calls on trial and returns true if all of them could run.
     fn has_runnable_calls(&self, index: u32, why: Truncation, vocabulary: &Vocabulary) -> bool {
         let mut trial = GuessValidator { vocabulary, open: None, calls: false, good: true };
         let Some(mut region) = self.region_parser(index) else { return false };
@@ -215,7 +231,7 @@ impl BareCallGuess {
         trial.calls && trial.good
     }
 
-    /// Reads everything that is held, to the end of the text.
+    /// Parses all held calls, as the end of the text.
     fn parse_calls(&self, region: &mut AnyRegionParser, why: Truncation, out: &mut dyn EventSink) {
         let (text, offset) = self.call_text();
         if let RegionProgress::More(taken) = region.parse_view(TextView { text, offset, last: true }, out) {
@@ -224,24 +240,25 @@ impl BareCallGuess {
     }
 }
 
-/// Judges calls one after the other, and keeps nothing but the names of one call's arguments.
+/// An event sink that checks calls one after the other, and stores only the argument names of the
+/// current call.
 struct GuessValidator<'v> {
     vocabulary: &'v Vocabulary,
-    /// The call that is open, and its arguments.
+    /// The open call's name and arguments.
     open: Option<(String, Vec<String>)>,
-    /// There was a call.
+    /// True once there was a call.
     calls: bool,
-    /// None of them was one that could not run.
+    /// True while every call could run.
     good: bool,
 }
 
 impl GuessValidator<'_> {
-    /// A call is over, properly or not.
+    /// Checks a call that has ended, properly or not.
     fn end_call(&mut self, closed: bool) {
         let Some((name, given)) = self.open.take() else { return };
         let tool = self.vocabulary.resolve_tool(&name).and_then(|at| self.vocabulary.tool_at(at));
         self.good &= match tool {
-            // What is nearly a tool's name is for the gates to refuse, with a hint.
+            // A misspelt tool still counts: the checks reject it with a hint.
             None => self.vocabulary.is_tool_name(&name),
             Some(tool) => {
                 let nameless = given.iter().any(String::is_empty);
@@ -272,9 +289,9 @@ impl EventSink for GuessValidator<'_> {
 }
 
 impl BracketScan {
-    fn push_byte(&mut self, byte: u8, (json, python): (bool, bool), vocabulary: &Vocabulary) -> ByteVerdict {
+    fn push_byte(&mut self, byte: u8, json: bool, python: bool, vocabulary: &Vocabulary) -> ByteVerdict {
         if let Some((quote, triple, escaped)) = self.quote {
-            return self.push_quoted_byte(byte, (quote, triple, escaped));
+            return self.push_quoted_byte(byte, quote, triple, escaped);
         }
         if !matches!(byte, b'"' | b'\'') {
             self.quotes = 0;
@@ -283,6 +300,7 @@ impl BracketScan {
             b'"' => return self.open_string(byte),
             b'\'' if self.python => return self.open_string(byte),
             b'{' | b'[' => {
+                // Inside the arguments, names and keys have no meaning for the scan.
                 if byte == b'{' && self.arguments.is_none() && is_arguments_key(&self.key) {
                     self.arguments = Some(self.depth);
                 }
@@ -304,6 +322,8 @@ impl BracketScan {
                 let arguments = is_arguments_key(&self.key);
                 self.argued |= arguments;
                 let key = self.key.as_str();
+                // A call's object has few known keys before its name, so most other JSON is
+                // released early.
                 if !self.named && !arguments && !NAMES.contains(&key) && !BEFORE.contains(&key) {
                     return ByteVerdict::Text;
                 }
@@ -324,7 +344,7 @@ impl BracketScan {
                 if self.word.len() < NAME_CAP && byte.is_ascii() {
                     self.word.push(char::from(byte));
                 }
-                // A word in brackets is a call of Python's, or prose.
+                // A bare word inside the brackets begins a Python call, or it is prose.
                 let word = self.word.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
                 if !self.named && self.depth == 1 && (!(python && word) || self.word.len() >= NAME_CAP) {
                     return ByteVerdict::Text;
@@ -335,7 +355,7 @@ impl BracketScan {
     }
 
     fn open_string(&mut self, quote: u8) -> ByteVerdict {
-        // Three quotes in a row open a long string of Python's.
+        // The third quote in a row opens a triple-quoted string.
         let triple = self.python && self.quotes == 2;
         self.quotes = u8::from(!triple);
         self.quote = Some((quote, triple, false));
@@ -343,12 +363,12 @@ impl BracketScan {
         ByteVerdict::Continue
     }
 
-    fn push_quoted_byte(&mut self, byte: u8, (quote, triple, escaped): (u8, bool, bool)) -> ByteVerdict {
+    fn push_quoted_byte(&mut self, byte: u8, quote: u8, triple: bool, escaped: bool) -> ByteVerdict {
         let closes = byte == quote && !escaped;
         self.quotes = if closes { self.quotes + 1 } else { 0 };
         if closes && (!triple || self.quotes == 3) {
             self.quote = None;
-            // Right behind its opening quote it may become a long string.
+            // An empty string may be the first two of three quotes.
             self.quotes = if triple || self.quotes != 2 { 0 } else { 2 };
             return ByteVerdict::Continue;
         }
@@ -359,9 +379,10 @@ impl BracketScan {
         ByteVerdict::Continue
     }
 
-    /// The end of a value at whatever depth.
+    /// Processes the end of a value at any depth.
     fn end_value(&mut self, vocabulary: &Vocabulary) -> ByteVerdict {
-        let (key, word) = (std::mem::take(&mut self.key), std::mem::take(&mut self.word));
+        let key = std::mem::take(&mut self.key);
+        let word = std::mem::take(&mut self.word);
         if self.python || self.arguments.is_some() || !NAMES.contains(&key.as_str()) || word.is_empty() {
             return ByteVerdict::Continue;
         }
@@ -370,7 +391,7 @@ impl BracketScan {
     }
 }
 
-/// Whether calls may stand behind `[` and this byte.
+/// Returns true if `[` followed by this byte may begin calls.
 fn opens_list(byte: &u8) -> bool {
     byte.is_ascii_whitespace() || byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'{' | b'[' | b'"' | 0x80..)
 }
@@ -380,14 +401,14 @@ fn is_arguments_key(key: &str) -> bool {
 }
 
 impl CallReader {
-    /// Goes on in a guess.
+    /// Continues a guess.
     pub(super) fn read_guess(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
         let ReaderState::Guess(guess) = &mut self.state else { return ReaderStep::To(from) };
         let rest = window.text_from(from);
         for (at, c) in rest.char_indices() {
             let place = guess.held.len();
             if c == '<' && matches!(guess.state, GuessPhase::After | GuessPhase::End) {
-                // Tokens at the end of a turn are none of the text.
+                // End-of-turn tokens after the calls are not text.
                 match self.vocabulary.markers.token_length(rest.get(at..).unwrap_or_default(), window.last) {
                     Some(0) => {}
                     Some(len) => {
@@ -398,12 +419,13 @@ impl CallReader {
                 }
             }
             guess.held.push(c);
+            // The scan needs only ASCII; any letter represents the rest.
             let byte = if c.is_ascii() { c as u8 } else { b'x' };
             let named = guess.scan.named;
             let verdict = guess.push_byte(byte, place, &self.vocabulary);
             let next = from + at + c.len_utf8();
             if matches!(verdict, ByteVerdict::Text) && place > 0 {
-                // What shows that it is no call may begin one.
+                // The byte that rules out a call may itself begin one, so it is not consumed.
                 guess.held.truncate(place);
                 self.abandon_guess(out);
                 return ReaderStep::To(from + at);
@@ -419,7 +441,7 @@ impl CallReader {
         ReaderStep::To(window.text.len())
     }
 
-    /// The tool is known and the dialect was chosen: no need to wait for the end.
+    /// Begins the calls before the end of the text: the tool is known and the dialect was chosen.
     fn commit_guess(&mut self, next: usize, out: &mut dyn EventSink) -> ReaderStep {
         let ReaderState::Guess(guess) = &self.state else { return ReaderStep::To(next) };
         let Some(mut region) = guess.region_parser(self.diagnostics.calls) else { return ReaderStep::To(next) };
@@ -438,7 +460,7 @@ impl CallReader {
         ReaderStep::To(next)
     }
 
-    /// It was no call: what was held is prose.
+    /// Gives up the guess: the held text is prose.
     fn abandon_guess(&mut self, out: &mut dyn EventSink) {
         if let ReaderState::Guess(guess) = std::mem::replace(&mut self.state, ReaderState::Prose) {
             self.release_guess(&guess, out);
@@ -460,10 +482,11 @@ impl CallReader {
         }
     }
 
-    /// The text ended: if what is held is calls, they are made.
+    /// Ends the text. If the held text is calls, they are emitted.
     pub(super) fn end_guess(&mut self, guess: BareCallGuess, why: Truncation, out: &mut dyn EventSink) {
         let index = self.diagnostics.calls;
-        // A fence that is still open shows more than calls, and of calls in two places only the last would be made.
+        // An open fence may show more than calls. Of calls in two places only the last could run,
+        // so none does.
         let open = guess.fence > 0 && !guess.is_fenced();
         let scattered = std::mem::take(&mut self.diagnostics.shown);
         let calls = guess.scan.named && !open && guess.has_runnable_calls(index, why, &self.vocabulary);

@@ -1,8 +1,8 @@
-//! Text that is kept now and then: a pointer while there is none.
+//! Implements a text buffer that takes one pointer while it is empty.
 
 use std::ops::Deref;
 
-/// Text that is kept.
+/// A rarely used text buffer.
 #[derive(Debug, Default)]
 pub(super) struct LazyBuffer(Option<Box<BufferText>>);
 
@@ -18,14 +18,14 @@ impl LazyBuffer {
         }
     }
 
-    /// Forgets the text and keeps its memory, for the next.
+    /// Clears the text and keeps its memory for reuse.
     pub(super) fn clear(&mut self) {
         if let Some(kept) = &mut self.0 {
             kept.text.clear();
         }
     }
 
-    /// Forgets the text and gives its memory back.
+    /// Clears the text and releases its memory.
     pub(super) fn release_memory(&mut self) {
         self.0 = None;
     }

@@ -1,18 +1,21 @@
-//! Inside a call: where a value ends.
+//! Reads a call in tags and decides where each value ends.
 //!
-//! A raw value may hold its own closing tag (a file about this very format). Only the candidate is held, and what follows
-//! it after white space decides:
+//! A raw value may contain its own closing tag, for example a file about this very format. Such a
+//! candidate is held back, and the text after it, beyond white space, decides:
 //!
-//! * the call's close, or an argument not yet given: the value ends;
-//! * an argument already given: the value ends, and the call is rejected, since two readings are possible;
-//! * anything else: it was content.
+//! * the call's close, or an argument not given yet: the value ends;
+//! * an argument already given: the value ends, and the call is rejected because it has two
+//!   readings;
+//! * anything else: the candidate was content.
 //!
-//! Where every value stands on lines of its own and an argument not yet given opens a line, the closing tag is missing and
-//! the value ends there, with a warning; a closing tag that then turns out to be content leaves two readings, which rejects
-//! the call. A call's close never stands in for its argument's.
+//! In dialects that put every value on its own lines, a missing closing tag is recognized: if an
+//! argument not given yet opens a line, the value ends there, with an error. If a later closing tag
+//! turns out to be content, the call has two readings and is rejected. A call's close never
+//! replaces its argument's close.
 //!
-//! A complete example of a call inside a value (its opening tag followed by an argument's tag, up to its close) nests, and
-//! nothing in it ends the value. Whatever leaves a doubt is weighed in `reader/doubt.rs`; a call is rejected, never guessed.
+//! A complete example of a call inside a value (its opening tag followed by an argument's tag, up
+//! to its close) nests, and nothing in it ends the value. `reader/ambiguity.rs` assesses everything
+//! else; an ambiguous call is rejected, never guessed.
 
 use crate::event::{ArgForm, Event, EventSink, Truncation};
 use crate::fault::{Fault, FaultKind, Span};
@@ -28,23 +31,24 @@ use super::value::{LineFeed, ValuePhase, ValueState};
 use super::vocabulary::Vocabulary;
 use super::{CallReader, ReaderState, ReaderStep, TextWindow, take_whitespace};
 
-/// How many pairs of closing tags are remembered. A tool's name and its last argument make one; only text that is made to
-/// do harm has more than this.
+/// The maximum number of remembered pairs of closing tags. A tool's name and its last argument make
+/// one pair, so only hostile text reaches the limit.
 const CLOSED_CAP: usize = 256;
 
-/// A call that is being read.
+/// A call in tags that is being read.
 #[derive(Debug)]
 pub(super) struct OpenTagCall {
     pub(super) index: u32,
     pub(super) form: TagForm,
     tool: Option<u32>,
-    /// The arguments given so far, and the one that is being read.
+    /// The names of the arguments so far, including the current one.
     pub(super) given: SmallNameSet,
+    /// The name of the current argument.
     argument: Box<str>,
     pub(super) value: ValueState,
-    /// `None`: there is none.
+    /// Possible mistakes; `None` if there are none, which keeps the common case small.
     pub(super) ambiguity: Option<Box<CallAmbiguity>>,
-    /// The byte that every tag begins with.
+    /// The first byte of every tag in this notation.
     first: u8,
 }
 
@@ -63,7 +67,7 @@ impl OpenTagCall {
         }
     }
 
-    /// Takes the tag that opens an argument.
+    /// Processes the tag that opens an argument.
     pub(super) fn begin_argument(&mut self, tag: Tag<'_>, at: usize, out: &mut dyn EventSink) {
         let name = &*self.form.decode_name(self.form.argument_name(&tag).unwrap_or_default());
         let span = Span::new(at, at + tag.len);
@@ -87,7 +91,8 @@ impl OpenTagCall {
         self.argument = name.into();
         self.value = ValueState::new(self.form.value_close(&tag), json, self.form.has_name_behind());
         if let Some(doubt) = &mut self.ambiguity {
-            (doubt.implied, doubt.unknown_tag) = (false, None);
+            doubt.implied = false;
+            doubt.unknown_tag = None;
         }
     }
 
@@ -96,12 +101,12 @@ impl OpenTagCall {
         self.queue_fault(fault.with_hint(hint));
     }
 
-    /// Takes note of a fault that waits for the text before it.
+    /// Records a fault that must follow the text before it.
     pub(super) fn queue_fault(&mut self, fault: Fault) {
         self.ambiguity.get_or_insert_default().faults.push(fault);
     }
 
-    /// The position of its tool.
+    /// Returns the position of the call's tool.
     pub(super) fn tool_index(&self) -> Option<usize> {
         self.tool.and_then(|tool| usize::try_from(tool).ok())
     }
@@ -114,12 +119,13 @@ impl OpenTagCall {
 }
 
 impl CallReader {
-    /// Goes on inside a call.
+    /// Continues a call.
     pub(super) fn read_call(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
         let ReaderState::Call(open) = &mut self.state else { return ReaderStep::To(from) };
         match open.value.phase {
             ValuePhase::Start => {
                 let rest = window.text_from(from);
+                // The other half of a CRLF may follow.
                 if rest == "\r" && !window.last {
                     return ReaderStep::Wait(from);
                 }
@@ -128,19 +134,21 @@ impl CallReader {
                 ReaderStep::To(from + open.value.lead.as_str().len())
             }
             ValuePhase::Body => self.read_value_body(window, from, out),
-            ValuePhase::Closing(at, feed) => self.read_closing(window, from, (at, feed), out),
+            ValuePhase::Closing(..) => self.read_closing(window, from, out),
         }
     }
 
     fn read_value_body(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
         let ReaderState::Call(open) = &mut self.state else { return ReaderStep::To(from) };
-        let (mut at, mut said) = (from, from);
+        let mut at = from;
+        let mut said = from;
         let first = open.form.first_byte();
         loop {
             let rest = window.text_from(at);
             let Some(found) = find_byte(first, rest.as_bytes()) else {
                 open.value.track_text(rest);
                 let run = window.text_from(said);
+                // At the end of the text nothing can pair with a held line feed any more.
                 let keep = if window.last { 0 } else { open.value.undecided_len(run) };
                 open.emit_piece(run.get(..run.len() - keep), out);
                 return ReaderStep::Wait(window.text.len() - keep);
@@ -171,9 +179,12 @@ impl CallReader {
             let role = open.tag_role(&tag, vocabulary);
             let span = Span::new(self.offset + at, self.offset + at + tag.len);
             if matches!(role, TagRole::ArgumentOpen) && open.is_ended_by(&tag, run, vocabulary) {
-                open.end_unclosed_value(run, (tag, span), &mut self.held, out);
+                let feed = open.emit_value(run, &mut self.held, out);
+                self.held.clear();
+                open.end_unclosed_value(feed, tag, span, out);
                 return ReaderStep::To(at + tag.len);
             }
+            // Only a candidate: `read_closing` decides when it sees the text after it.
             if matches!(role, TagRole::ArgumentClose) && open.value.depth == 0 {
                 let feed = open.emit_value(run, &mut self.held, out);
                 self.held.push_str(window.text_between(at, at + tag.len));
@@ -181,6 +192,7 @@ impl CallReader {
                 return ReaderStep::To(at + tag.len);
             }
             let ends = open.assess_tag(&role, tag.name, span);
+            // Faults must follow the text before them.
             if ends || open.has_faults() {
                 open.emit_piece(Some(run), out);
                 open.emit_faults(out);
@@ -195,21 +207,17 @@ impl CallReader {
         }
     }
 
-    /// Behind a candidate: white space, then whatever decides.
-    fn read_closing(
-        &mut self,
-        window: TextWindow<'_>,
-        from: usize,
-        held: (usize, u8),
-        out: &mut dyn EventSink,
-    ) -> ReaderStep {
+    /// Reads the white space after a candidate, then the text that decides about it.
+    fn read_closing(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
         let at = from + take_whitespace(window.text_from(from), &mut self.held);
         let rest = window.text_from(at);
         if rest.is_empty() {
             return ReaderStep::To(at);
         }
         let ReaderState::Call(open) = &mut self.state else { return ReaderStep::To(at) };
-        // Half a tag at the very end decides nothing any more: the argument had ended as far as anybody can see.
+        let ValuePhase::Closing(close_at, feed) = open.value.phase else { return ReaderStep::To(at) };
+        // `last` is false even at the end of the text: a partial tag stays undecided there, and the
+        // argument then ends at the candidate, the last certain end.
         let tag = match open.form.lex_tag(rest, false, |_, _| TagInterest::Any) {
             LexedTag::Partial => return ReaderStep::Wait(at),
             LexedTag::Tag(tag) => Some(tag),
@@ -223,7 +231,7 @@ impl CallReader {
         };
         let span = Span::new(self.offset + at, self.offset + at + tag.len);
         if tag.is_closing_tag(&open.form.call) {
-            self.end_value(held, out);
+            self.end_value(close_at, feed, out);
             self.end_call(span, span.end, out);
             return ReaderStep::To(at + tag.len);
         }
@@ -233,11 +241,12 @@ impl CallReader {
             true => argument.is_some_and(|name| self.vocabulary.declares_argument(open.tool_index(), name)),
         };
         if opens {
-            self.end_value(held, out);
+            self.end_value(close_at, feed, out);
             let ReaderState::Call(open) = &mut self.state else { return ReaderStep::To(at) };
             open.begin_argument(tag, span.start, out);
             return ReaderStep::To(at + tag.len);
         }
+        // The candidate is content, but its follower may explain later why the call never closed.
         if tag.close {
             open.ambiguity.get_or_insert_default().misplaced = Some((MisplacedTag::Close, tag.name.to_owned(), span));
         } else if open.form.begins_call(&tag, &self.vocabulary) {
@@ -249,7 +258,7 @@ impl CallReader {
         self.resume_content(at, out)
     }
 
-    /// The candidate was content after all.
+    /// Continues the value: the candidate was content.
     fn resume_content(&mut self, at: usize, out: &mut dyn EventSink) -> ReaderStep {
         let ReaderState::Call(open) = &mut self.state else { return ReaderStep::To(at) };
         let (text, pending) = open.value.split_pending(&self.held);
@@ -265,9 +274,10 @@ impl CallReader {
         ReaderStep::To(at)
     }
 
-    fn end_value(&mut self, (at, feed): (usize, u8), out: &mut dyn EventSink) {
+    fn end_value(&mut self, at: usize, feed: u8, out: &mut dyn EventSink) {
         let ReaderState::Call(open) = &mut self.state else { return };
-        // Only a pair of line feeds is a wrapper: without the second one the first belongs to the value.
+        // Only a pair of line feeds is a wrapper; without the second one the first belongs to the
+        // value.
         let lead = if feed == 0 { open.value.lead.as_str() } else { "" };
         out.push_event(Event::ArgEnd { index: open.index, lead, at: at - usize::from(feed) });
         self.held.clear();
@@ -276,32 +286,32 @@ impl CallReader {
     fn end_call(&mut self, span: Span, value_end: usize, out: &mut dyn EventSink) {
         let outside = self.state_after_call();
         let ReaderState::Call(open) = std::mem::replace(&mut self.state, outside) else { return };
+        // The call's close also ends the value, because the argument's close is missing.
         if value_end == span.start {
             out.push_event(Event::ArgEnd { index: open.index, lead: open.value.lead.as_str(), at: value_end });
         }
         out.push_event(Event::CallEnd { index: open.index, at: span.end });
         let OpenTagCall { index, argument, value, given, form, .. } = *open;
-        // The end of any of its arguments may have been content, not only the last one's.
+        // The end of any argument may have been content, so all are remembered, not only the last
+        // one.
         let closes: Vec<&str> = if form.has_argument_tags() { given.sorted_names() } else { vec![&value.close] };
         for argument_close in closes {
             let known =
                 |closed: &ClosedCall| &*closed.argument_close == argument_close && closed.call_close == form.call;
             if self.diagnostics.closed_calls().len() < CLOSED_CAP && !self.diagnostics.closed_calls().iter().any(known)
             {
-                let (argument, argument_close, call_close) =
-                    (argument.clone(), argument_close.into(), form.call.clone());
                 self.diagnostics.closed_calls_mut().push(ClosedCall {
                     index,
-                    argument,
-                    argument_close,
-                    call_close,
+                    argument: argument.clone(),
+                    argument_close: argument_close.into(),
+                    call_close: form.call.clone(),
                     noted: None,
                 });
             }
         }
     }
 
-    /// The text ended inside a call.
+    /// Cuts a call because the text ended inside it.
     pub(super) fn cut_call(&mut self, mut open: OpenTagCall, why: Truncation, out: &mut dyn EventSink) {
         self.held.clear();
         if let ValuePhase::Closing(at, feed) = open.value.phase {
@@ -314,8 +324,9 @@ impl CallReader {
 }
 
 impl OpenTagCall {
-    /// Whether an argument's tag ends the value before it, whose closing tag is missing: it stands first on its line in a
-    /// value on lines of its own, and opens an argument of the tool that was not given yet.
+    /// Returns true if an argument's tag ends the value before it, whose closing tag is missing.
+    /// The tag must come first on its line, in a value on its own lines, and open an argument of
+    /// the tool that was not given yet.
     fn is_ended_by(&self, tag: &Tag<'_>, run: &str, vocabulary: &Vocabulary) -> bool {
         let value = &self.value;
         let line = run.ends_with('\n') || (run.is_empty() && value.pending.as_str().ends_with('\n'));
@@ -331,16 +342,8 @@ impl OpenTagCall {
         self.tool.is_some() && vocabulary.declares_argument(self.tool_index(), name) && !self.given.contains(name)
     }
 
-    /// Ends the value by the tag of the next argument.
-    fn end_unclosed_value(
-        &mut self,
-        run: &str,
-        (tag, span): (Tag<'_>, Span),
-        held: &mut LazyBuffer,
-        out: &mut dyn EventSink,
-    ) {
-        let feed = self.emit_value(run, held, out);
-        held.clear();
+    /// Ends the value, whose text was emitted, at the tag of the next argument.
+    fn end_unclosed_value(&mut self, feed: u8, tag: Tag<'_>, span: Span, out: &mut dyn EventSink) {
         let lead = if feed == 0 { self.value.lead.as_str() } else { "" };
         out.push_event(Event::ArgEnd { index: self.index, lead, at: span.start - usize::from(feed) });
         let close = self.form.spell_close(&self.value.close);
@@ -353,7 +356,8 @@ impl OpenTagCall {
         self.ambiguity.get_or_insert_default().implied = true;
     }
 
-    /// Behind a closing tag stands a key without a value, or a value without a key: the argument may have ended there.
+    /// Reports a key without a value, or a value without a key, after a closing tag: the argument
+    /// may have ended there.
     fn flag_half_pair(&mut self, at: usize) {
         let span = Span::new(at, at + 1);
         let message = "a key without a value, or a value without a key, stands behind a closing tag".to_owned();
@@ -361,8 +365,8 @@ impl OpenTagCall {
         self.add_fault(FaultKind::StrayText, span, message, &hint);
     }
 
-    /// A closing tag at that offset that turned out to be content: if no closing tag was seen of the argument before, it
-    /// may have closed an example inside that one.
+    /// Reports a closing tag that turned out to be content. If the argument before had no closing
+    /// tag, this one may have closed an example inside it.
     fn flag_implied_close(&mut self, at: usize) {
         if self.ambiguity.as_mut().is_some_and(|doubt| std::mem::take(&mut doubt.implied)) {
             let close = self.form.spell_close(&self.value.close);
@@ -372,7 +376,8 @@ impl OpenTagCall {
         }
     }
 
-    /// The hot path: takes a whole chunk that is nothing but a piece of the value. False: look closer.
+    /// Consumes a whole chunk that lies inside the value. Returns false if the chunk needs a closer
+    /// look. This is the hot path.
     #[inline]
     pub(super) fn take_chunk(&mut self, chunk: &str, vocabulary: &Vocabulary, out: &mut dyn EventSink) -> bool {
         let value = &self.value;
@@ -391,7 +396,8 @@ impl OpenTagCall {
         plain
     }
 
-    /// Whether a tag that matters stands in `chunk`, or begins there; `first` is where the first byte of one stands.
+    /// Returns true if a relevant tag occurs or begins in `chunk`; `first` is the position of the
+    /// first possible one.
     #[inline(never)]
     fn has_relevant_tag(&self, chunk: &str, first: usize, vocabulary: &Vocabulary) -> bool {
         let bytes = chunk.as_bytes();
@@ -411,16 +417,19 @@ impl OpenTagCall {
         }
     }
 
-    /// Whether a tag that stands at the start of `tail` could matter, by the first letter of its name: most of what begins
-    /// with `<` in code is none, and need not be lexed.
+    /// Returns true if a tag at the start of `tail` could be relevant, judged by the first letter
+    /// of its name. Most `<` in code are ruled out here without lexing.
     #[inline]
     fn may_matter(&self, tail: &[u8], vocabulary: &Vocabulary) -> bool {
         let letter = match tail {
+            // In other notations the first byte is rare, so every candidate is lexed.
             _ if self.first != b'<' || self.unknown_tag_name().is_some() => return true,
             [_, b'/', letter, ..] | [_, letter, ..] => *letter,
             _ => return true,
         };
         let begins = |name: &str| name.as_bytes().first() == Some(&letter);
+        // The bars of a sentinel come in several shapes, so names that may begin with one are
+        // lexed.
         matches!(letter, b'/' | b'|' | 0x80..)
             || begins(&self.value.close)
             || begins(&self.form.call)
@@ -428,7 +437,7 @@ impl OpenTagCall {
             || self.form.has_name_behind()
     }
 
-    /// Emits a piece of the value, after the line feed that waited for it.
+    /// Emits a piece of the value, after the line feed that was held back.
     fn emit_piece(&mut self, text: Option<&str>, out: &mut dyn EventSink) {
         if text.is_some_and(|text| !text.is_empty()) {
             self.flush_pending(out);
@@ -436,8 +445,8 @@ impl OpenTagCall {
         }
     }
 
-    /// Emits what precedes a closing tag, up to a line feed that may be the wrapper's, which goes to `held`. Returns the
-    /// length of that.
+    /// Emits the value before a closing tag. A line feed at its end that may belong to the wrapper
+    /// goes to `held`; returns its length.
     fn emit_value(&mut self, run: &str, held: &mut LazyBuffer, out: &mut dyn EventSink) -> u8 {
         held.clear();
         let feed = self.value.trailing_feed_len(if run.is_empty() { self.value.pending.as_str() } else { run });

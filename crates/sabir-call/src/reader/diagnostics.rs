@@ -1,4 +1,4 @@
-//! What the reader remembers of what it read, to say at the end what was wrong although nothing was a call.
+//! Collects observations that explain, at the end of a message, why some text was not a call.
 
 use crate::event::{Certainty, Event, EventSink, MarkupRole, MarkupSpan};
 use crate::fault::{Fault, FaultKind, Span};
@@ -7,50 +7,50 @@ use super::prose::IN_FENCE;
 use super::tag::names_match;
 use super::thought::ThoughtBlock;
 
-/// How many tags in prose are noted that were meant to open calls.
+/// The maximum number of failed openings that are reported.
 const SLIPS_CAP: u8 = 16;
 
-/// How many markers without a call are told of.
+/// The maximum number of markers without a call that are reported.
 const STRAYS: u8 = 16;
 
-/// What was read before.
+/// The observations of a reader.
 #[derive(Debug, Default)]
 pub(super) struct ReaderDiagnostics {
-    /// Calls opened so far.
+    /// The number of calls so far.
     pub(super) calls: u32,
-    /// Tags noted that were meant to open calls.
+    /// The number of reported failed openings.
     slips: u8,
-    /// How many markers had no call behind them.
+    /// The number of markers without a call.
     strays: u8,
-    /// Calls without a marker stood where more followed.
+    /// True if calls without a marker were followed by more text.
     pub(super) shown: bool,
-    /// If the last call stood outside of its wrapper: how far the prose had come before it.
+    /// The prose position before the last call, if that call was outside of its wrapper.
     pub(super) unopened: Option<u32>,
-    /// The first call that closed with each pair of tags, to notice when its end could be read in two places.
+    /// The first call closed by each pair of tags, to detect a second possible end.
     closed: Option<Box<ClosedCalls>>,
     odd: Option<Box<DiagnosticNotes>>,
 }
 
-/// With what tags calls closed.
+/// The closed calls by their closing tags.
 #[derive(Debug, Default)]
 struct ClosedCalls {
     all: Vec<ClosedCall>,
 }
 
-/// What there is nothing of in most texts, and nothing of inside a call.
+/// Observations that most texts do not cause, and no text inside a call.
 #[derive(Debug, Default)]
 struct DiagnosticNotes {
-    /// Where markup of a call was only mentioned, while there is no call.
+    /// The first place where markup of a call was only mentioned, while there is no call.
     mention: Option<CallMention>,
-    /// Markup of a dialect that is not listened for, and that dialect, while there is no call.
+    /// The first markup of an inactive dialect, while there is no call.
     unheard: Option<(&'static str, Span)>,
-    /// The last tag that words followed instead of arguments.
+    /// The last tag followed by words instead of arguments.
     bare: Option<BareCall>,
-    /// The tag of a call that was over as soon as it began, whose close may still come.
+    /// The tag of a call that ended directly after its start, and whose close may still follow.
     malformed: Option<String>,
-    /// A wrapper that words followed, and how many calls there were before it.
+    /// A wrapper followed by words, and the number of calls before it.
     words: Option<(String, Span, u32)>,
-    /// What was found by looking ahead, which waits for the prose before it.
+    /// Observations that must follow the prose before them.
     notes: Vec<PendingNote>,
 }
 
@@ -60,6 +60,7 @@ enum PendingNote {
     Fault(Fault),
 }
 
+/// Markup that is only mentioned, with the reason.
 #[derive(Debug)]
 struct CallMention {
     why: &'static str,
@@ -67,37 +68,38 @@ struct CallMention {
     span: Span,
 }
 
-/// A call's tag with words behind it.
+/// A call's tag followed by words.
 #[derive(Debug)]
 pub(super) struct BareCall {
-    /// The tag's name, and the tool's.
+    /// The tag's name.
     pub(super) tag: String,
+    /// The tool's name.
     pub(super) name: String,
     pub(super) span: Span,
-    /// How the call should be spelled.
+    /// The correct form of the call.
     pub(super) right: String,
-    /// The words are JSON.
+    /// True if the words are JSON.
     pub(super) json: bool,
 }
 
-/// The tags with which a call closed.
+/// The tags that closed a call.
 #[derive(Debug)]
 pub(super) struct ClosedCall {
     pub(super) index: u32,
     pub(super) argument: Box<str>,
     pub(super) argument_close: Box<str>,
     pub(super) call_close: Box<str>,
-    /// Where in the prose the argument's closing tag was seen again.
+    /// The prose position after the argument's closing tag was seen again.
     pub(super) noted: Option<u32>,
 }
 
 impl ReaderDiagnostics {
-    /// Whether something waits to be told.
+    /// Returns true if notes wait to be emitted.
     pub(super) fn has_notes(&self) -> bool {
         self.odd.as_ref().is_some_and(|odd| !odd.notes.is_empty())
     }
 
-    /// Tells what waited.
+    /// Emits the waiting notes.
     pub(super) fn emit_notes(&mut self, out: &mut dyn EventSink) {
         let Some(odd) = &mut self.odd else { return };
         for note in odd.notes.drain(..) {
@@ -109,12 +111,16 @@ impl ReaderDiagnostics {
         self.free_if_empty();
     }
 
-    /// A call begins: what only a message without calls would be told is forgotten.
+    /// Records that a call begins, and drops observations that matter only without calls.
     pub(super) fn begin_call(&mut self) {
         self.calls = self.calls.saturating_add(1);
+        // The wrapper's end can only follow the last call.
         self.unopened = None;
         if let Some(odd) = &mut self.odd {
-            (odd.mention, odd.unheard, odd.malformed, odd.words) = (None, None, None, None);
+            odd.mention = None;
+            odd.unheard = None;
+            odd.malformed = None;
+            odd.words = None;
             self.free_if_empty();
         }
     }
@@ -123,7 +129,7 @@ impl ReaderDiagnostics {
         self.odd.get_or_insert_default()
     }
 
-    /// Gives the memory of odd things back where there are none.
+    /// Releases the memory of rare observations when there are none.
     fn free_if_empty(&mut self) {
         self.odd.take_if(|odd| {
             let told = odd.notes.is_empty() && odd.mention.is_none() && odd.unheard.is_none();
@@ -131,37 +137,37 @@ impl ReaderDiagnostics {
         });
     }
 
-    /// The first call that closed with each pair of tags.
+    /// Returns the first call closed by each pair of tags.
     pub(super) fn closed_calls(&self) -> &[ClosedCall] {
         self.closed.as_ref().map_or(&[], |ends| &ends.all)
     }
 
-    /// The same, to add to and to take from.
+    /// Returns the same list for changes.
     pub(super) fn closed_calls_mut(&mut self) -> &mut Vec<ClosedCall> {
         &mut self.closed.get_or_insert_default().all
     }
 
-    /// Notes the tag that words followed instead of arguments.
+    /// Records a tag followed by words instead of arguments.
     pub(super) fn note_bare_call(&mut self, bare: BareCall) {
         self.notes_mut().bare = Some(bare);
     }
 
-    /// Takes that note, if the tag was this one.
+    /// Takes that record, if it is about this tag.
     pub(super) fn take_bare_call(&mut self, tag: &str) -> Option<BareCall> {
         self.odd.as_mut()?.bare.take_if(|bare| bare.tag == tag)
     }
 
-    /// Notes the tag of a call that was over as soon as it began.
+    /// Records the tag of a call that ended directly after its start.
     pub(super) fn note_malformed(&mut self, tag: &str) {
         self.notes_mut().malformed = Some(tag.to_owned());
     }
 
-    /// Whether a closing tag of this name belongs to such a call; it does so once.
+    /// Returns true, once, if a closing tag of this name belongs to such a call.
     pub(super) fn closes_malformed(&mut self, tag: &str) -> bool {
         self.odd.as_mut().is_some_and(|odd| odd.malformed.take_if(|name| names_match(name, tag)).is_some())
     }
 
-    /// Notes that a tag in prose was meant to open a call. A few of these say all that there is to say.
+    /// Records a tag in prose that was meant to open a call. A few of these faults are enough.
     pub(super) fn note_failed_open(&mut self, fault: Fault) {
         if self.slips < SLIPS_CAP {
             self.slips += 1;
@@ -169,24 +175,24 @@ impl ReaderDiagnostics {
         }
     }
 
-    /// Counts a marker without a call. False: enough has been said of them.
+    /// Counts a marker without a call. Returns false once enough were reported.
     pub(super) fn count_stray_marker(&mut self) -> bool {
         self.strays = self.strays.saturating_add(1);
         self.strays <= STRAYS
     }
 
-    /// Notes a fault.
+    /// Queues a fault.
     pub(super) fn note_fault(&mut self, fault: Fault) {
         self.notes_mut().notes.push(PendingNote::Fault(fault));
     }
 
-    /// Notes a wrapper that words follow instead of a call.
+    /// Records a wrapper followed by words instead of a call.
     pub(super) fn note_wrapper_words(&mut self, wrapper: &str, at: usize, len: usize) {
         let calls = self.calls;
         self.notes_mut().words = Some((wrapper.to_owned(), Span::new(at, at + len), calls));
     }
 
-    /// The wrapper ends: without a call in it, one was meant.
+    /// Ends that wrapper, and reports it if it contained no call.
     pub(super) fn end_wrapper_words(&mut self) {
         let Some((wrapper, span, calls)) = self.odd.as_mut().and_then(|odd| odd.words.take()) else { return };
         if calls == self.calls {
@@ -196,7 +202,7 @@ impl ReaderDiagnostics {
         }
     }
 
-    /// Notes markup that belongs to no call.
+    /// Queues a mark for markup that belongs to no call.
     pub(super) fn note_mark(&mut self, role: MarkupRole, at: usize, len: usize, rule: &'static str) {
         let span = Span::new(at, at + len);
         self.notes_mut().notes.push(PendingNote::Mark(MarkupSpan {
@@ -208,7 +214,7 @@ impl ReaderDiagnostics {
         }));
     }
 
-    /// Notes markup of a call where a call is only mentioned.
+    /// Records markup of a call at a place where it is only mentioned.
     pub(super) fn note_mention(&mut self, why: &'static str, name: &str, at: usize, len: usize) {
         self.note_mark(MarkupRole::Mention, at, len, why);
         let mention = || CallMention { why, name: name.to_owned(), span: Span::new(at, at + len) };
@@ -217,14 +223,14 @@ impl ReaderDiagnostics {
         }
     }
 
-    /// Notes markup of a dialect that is not listened for.
+    /// Records markup of an inactive dialect.
     pub(super) fn note_other_dialect(&mut self, dialect: &'static str, at: usize, len: usize) {
         if self.calls == 0 {
             self.notes_mut().unheard.get_or_insert((dialect, Span::new(at, at + len)));
         }
     }
 
-    /// A thought that never ended.
+    /// Reports a thought that was never closed.
     pub(super) fn report_unclosed_thought(&self, thought: ThoughtBlock, out: &mut dyn EventSink) {
         let Some((open, close, start)) = thought.unclosed_parts() else { return };
         let message = format!("`{open}` was opened here and never closed, so all that follows was read as a thought");
@@ -232,8 +238,9 @@ impl ReaderDiagnostics {
         let hint = format!("write `{close}` before calling a tool");
         let fault = Fault::warning(FaultKind::WrongClose, span, message.clone()).with_hint(hint.clone());
         out.push_event(Event::Fault(&fault));
-        // What was swallowed may have been the rest of a value whose closing tags were taken for its end. Only raw values
-        // have such tags.
+        // The thought may have swallowed the rest of a value whose closing tags seemed to end it.
+        // Only raw values have such
+        // tags.
         let first = self.closed_calls().iter().map(|closed| closed.index).min().unwrap_or(self.calls);
         for index in first..self.calls {
             let fault = Fault::error(FaultKind::WrongClose, span, message.clone()).in_call(index);
@@ -241,7 +248,7 @@ impl ReaderDiagnostics {
         }
     }
 
-    /// A message without calls that holds something like one: perhaps a call was meant.
+    /// Ends a message, and reports text that resembles a call if there was no call.
     pub(super) fn report_missed_calls(&mut self, out: &mut dyn EventSink) {
         self.end_wrapper_words();
         self.emit_notes(out);
@@ -254,6 +261,7 @@ impl ReaderDiagnostics {
             let message = format!("`{name}` stands {why}, where a call is only mentioned; nothing was run");
             let kind = if why == IN_FENCE { FaultKind::FencedCall } else { FaultKind::Mentioned };
             let fault = Fault::warning(kind, span, message);
+            // Only a warning: showing a call in a message is legitimate.
             let hint = "if a call was meant, write it outside of fences, quotations and thoughts";
             out.push_event(Event::Fault(&fault.with_hint(hint)));
         }

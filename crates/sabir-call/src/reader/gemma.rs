@@ -1,13 +1,13 @@
-//! Calls in Gemma's own notation: `call:f{k:<|"|>v<|"|>, n:3}` between markers.
+//! Parses calls in Gemma's notation: `call:f{k:<|"|>v<|"|>, n:3}` between markers.
 //!
-//! Supported: text between quote markers, which is raw up to the next one; numbers, `true`, `false`, `null`, lists and maps
-//! with bare keys (`reader/python/literal.rs`). Because models slip, strings and names may also be quoted as JSON does, and
-//! the word `call:` may be missing or stand behind a colon, and so may the comma behind a string be missing. Several calls
-//! between two markers are read one after another. Where other markup stands in the place of the closing marker, the call
-//! is whole, and a warning says so.
+//! Supported: text between quote markers, which is raw up to the next one; numbers, `true`,
+//! `false`, `null`, lists and maps with bare keys (`reader/python/literal.rs`). Common deviations
+//! are accepted: strings and names in JSON quotes, a missing `call:` or one after a colon, and a
+//! missing comma after a string. Several calls between two markers are read one after another. If
+//! other markup replaces the closing marker, the call is complete, with a warning.
 //!
-//! Unsupported: a quote marker inside a string between quote markers; strings without quotes. A mistake ends in an error
-//! fault, and what follows is passed over up to the closing marker.
+//! Unsupported: a quote marker inside a string between quote markers; strings without quotes. A
+//! mistake produces an error fault, and the text up to the closing marker is skipped.
 //!
 //! Grammar as implemented, white space between all tokens:
 //!
@@ -31,29 +31,29 @@ use super::python::text::starts_with_marker;
 use super::python::word_buffer::{WORD_CAP, WordBuffer, WordEnd, describe_found, is_name_byte, whitespace_len};
 use super::region::{RegionParser, RegionProgress, StepOutcome, TextView, run_steps};
 
-/// What stands before a tool's name.
+/// The text before a tool's name.
 const CALL: &str = "call:";
 
-/// Reads calls in Gemma's notation.
+/// A region parser for calls in Gemma's notation.
 #[derive(Debug)]
 pub(super) struct GemmaRegionParser {
     grammar: &'static GemmaCalls,
-    /// Without the markers around the call.
+    /// True without the markers around the call.
     bare: bool,
     dialect: &'static str,
     state: GemmaState,
-    /// Where the first call begins, until it is open.
+    /// The offset at which the first call begins, until it is open.
     at: Option<usize>,
     /// The index of the next call.
     next: u32,
-    /// A call is open: the one before the next.
+    /// True while a call is open; its index is the one before `next`.
     open: bool,
-    /// Offset just past the last word or call.
+    /// The offset just past the last word or call.
     end: usize,
     given: GivenArguments,
     word: WordBuffer,
     literal: LiteralReader,
-    /// Behind a mistake.
+    /// The skipper for the text after a mistake.
     skip: Option<Box<RegionSkipper>>,
 }
 
@@ -63,34 +63,29 @@ enum GemmaState {
     Start,
     /// Inside a tool's name.
     Name,
-    /// Behind a tool's name.
+    /// After a tool's name.
     Brace,
-    /// An argument or the end of the call must follow.
+    /// Before an argument or the end of the call.
     Argument,
     /// Inside a bare name.
     ArgumentName,
     /// Inside a quoted name.
     Quoted,
-    /// Behind a name; `true`: a quoted one.
+    /// After a name; `true` for a quoted one.
     Colon(bool),
     /// Inside a value.
     Value,
-    /// Behind a value; `true`: a string between markers.
+    /// After a value; `true` for a string between markers.
     Comma(bool),
-    /// Behind a call's `}`.
+    /// After a call's `}`.
     Closed,
-    /// Behind a mistake.
+    /// After a mistake.
     Skip,
 }
 
 impl GemmaRegionParser {
-    /// A machine whose first call begins at that offset and has that index.
-    pub(super) fn new(
-        (grammar, bare): (&'static GemmaCalls, bool),
-        dialect: &'static str,
-        index: u32,
-        at: usize,
-    ) -> Self {
+    /// Creates a parser whose first call begins at that offset and has that index.
+    pub(super) fn new(grammar: &'static GemmaCalls, bare: bool, dialect: &'static str, index: u32, at: usize) -> Self {
         Self {
             grammar,
             bare,
@@ -122,6 +117,7 @@ impl GemmaRegionParser {
                 self.state = GemmaState::Name;
                 return StepOutcome::To(at);
             }
+            // Some responses put a colon before `call:`.
             (GemmaState::Start, b':') => return StepOutcome::To(at + 1),
             (GemmaState::Start, _) => return self.report_unexpected(view, at, "`call:` and a name were expected", out),
             (GemmaState::Brace, b'{') => return self.begin_call(view, at, out),
@@ -136,6 +132,8 @@ impl GemmaRegionParser {
                 }
                 GemmaState::Closed
             }
+            // After a string between markers the comma may be missing, because the end of the
+            // string is certain.
             (GemmaState::Comma(true), _) if is_name_byte(byte) => return self.begin_name(at, byte),
             (GemmaState::Argument, _) => return self.begin_name(at, byte),
             (GemmaState::Colon(quoted), b':') => return self.begin_value(view, at, quoted, out),
@@ -149,7 +147,7 @@ impl GemmaRegionParser {
         StepOutcome::To(at + 1)
     }
 
-    /// Inside a name that has no quotes.
+    /// Reads a name without quotes.
     fn read_name(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
         let tool = self.state == GemmaState::Name;
         let (taken, end) =
@@ -178,7 +176,8 @@ impl GemmaRegionParser {
         let (name, name_at) = name.strip_prefix(CALL).map_or((name, word_at), |name| (name, word_at + CALL.len()));
         let start = self.at.take().unwrap_or_else(|| {
             let span = Span::new(word_at, view.offset + at + 1);
-            let (sure, rule) = (Certainty::Certain, "another call behind the first");
+            let sure = Certainty::Certain;
+            let rule = "another call behind the first";
             out.push_event(Event::Mark(MarkupSpan {
                 role: MarkupRole::Call,
                 dialect: Some(self.dialect),
@@ -198,7 +197,7 @@ impl GemmaRegionParser {
         StepOutcome::To(at + 1)
     }
 
-    /// The first byte of an argument's name.
+    /// Processes the first byte of an argument's name.
     fn begin_name(&mut self, at: usize, byte: u8) -> StepOutcome {
         if is_name_byte(byte) {
             self.word.clear();
@@ -210,7 +209,7 @@ impl GemmaRegionParser {
         StepOutcome::To(at)
     }
 
-    /// The name of an argument is known, and its value begins behind that byte.
+    /// Begins the value of an argument, after its name and the byte at `at`.
     fn begin_value(&mut self, view: TextView<'_>, at: usize, quoted: bool, out: &mut dyn EventSink) -> StepOutcome {
         let span = Span::new(view.offset + at, view.offset + at + 1);
         let name = if quoted { self.literal.name() } else { self.word.as_str() };
@@ -223,13 +222,14 @@ impl GemmaRegionParser {
         StepOutcome::To(at + 1)
     }
 
-    /// Inside a value or a quoted name.
+    /// Reads a value or a quoted name.
     fn read_value(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
         let scope = ValueScope { view, index: self.call_index(), name: self.given.current_name() };
         match self.literal.read_value(scope, from, out) {
             LiteralProgress::More(at) => StepOutcome::Wait(at),
             LiteralProgress::Wrong(at) => self.give_up(view, at, out),
             LiteralProgress::End(at) => {
+                // Only after a string between markers may the comma be missing, see `parse_step`.
                 let text = view.text.get(..at).is_some_and(|text| text.ends_with(self.grammar.quote));
                 self.state =
                     if self.state == GemmaState::Quoted { GemmaState::Colon(true) } else { GemmaState::Comma(text) };
@@ -238,9 +238,10 @@ impl GemmaRegionParser {
         }
     }
 
-    /// Behind a call's `}`: the marker, or another call.
+    /// Processes the text after a call's `}`: the marker, or another call.
     fn after_call(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
-        let (text, close) = (rest_from(view, at), self.close_marker());
+        let text = rest_from(view, at);
+        let close = self.close_marker();
         match (starts_with_marker(text, close), starts_with_marker(text, CALL)) {
             (Some(true), _) => {
                 self.end_call(view.offset + at + close.len(), out);
@@ -258,6 +259,7 @@ impl GemmaRegionParser {
                 self.end_call(self.end, out);
                 StepOutcome::Over(at)
             }
+            // The next byte shows whether this is markup.
             (Some(false), Some(false)) if !view.last && text == "<" => StepOutcome::Wait(at),
             (Some(false), Some(false)) => {
                 self.report_unexpected(view, at, &format!("`{close}` was expected behind the call"), out)
@@ -272,7 +274,7 @@ impl GemmaRegionParser {
         }
     }
 
-    /// Behind a mistake.
+    /// Skips text after a mistake.
     fn skip_rest(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
         let (taken, over) = self.skip.as_mut().map_or((0, true), |skip| skip.skip_text(rest_from(view, from)));
         let at = from + taken;
@@ -283,7 +285,7 @@ impl GemmaRegionParser {
         StepOutcome::Over(at)
     }
 
-    /// Something else stands there than what was expected.
+    /// Reports unexpected text.
     fn report_unexpected(
         &mut self,
         view: TextView<'_>,
@@ -295,14 +297,15 @@ impl GemmaRegionParser {
         let message = format!("{expected}, {found}");
         let span = Span::new(view.offset + at, view.offset + at + len);
         let GemmaCalls { open, quote, .. } = self.grammar;
-        let (open, close) = (if self.bare { "" } else { open }, self.close_marker());
+        let open = if self.bare { "" } else { open };
+        let close = self.close_marker();
         let hint = format!(
             "write `{open}call:`, the tool's name, the arguments in braces with each text between `{quote}`, and `{close}`"
         );
         self.report_and_skip(Fault::error(FaultKind::StrayText, span, message).with_hint(hint), view, at, out)
     }
 
-    /// Reports a mistake and passes over the rest.
+    /// Reports a mistake and skips the rest.
     fn report_and_skip(&mut self, fault: Fault, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
         let fault = if self.open { fault.in_call(self.call_index()) } else { fault };
         out.push_event(Event::Fault(&fault));
@@ -323,7 +326,7 @@ impl GemmaRegionParser {
         if self.bare { "" } else { self.grammar.close }
     }
 
-    /// The index of the call that is open.
+    /// Returns the index of the open call.
     fn call_index(&self) -> u32 {
         self.next.saturating_sub(1)
     }
@@ -350,7 +353,7 @@ impl RegionParser for GemmaRegionParser {
     }
 }
 
-/// Whether a tag or a special token starts here.
+/// Returns true if a tag or a special token starts here.
 fn starts_with_markup(text: &str) -> bool {
     let mut chars = text.chars();
     chars.next() == Some('<') && chars.next().is_some_and(|c| c.is_alphabetic() || matches!(c, '|' | '/'))

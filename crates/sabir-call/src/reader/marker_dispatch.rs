@@ -1,8 +1,9 @@
-//! What follows a marker decides which of the dialects that have it is meant, and which machine reads on.
+//! Decides by the text after a marker which dialect is meant, and starts its parser.
 //!
-//! `<tool_call>` alone opens calls in three dialects: an object behind it is hermes, a `<function=…>` tag qwen_coder, a
-//! name with an `<arg_key>` behind it glm. Behind `[TOOL_CALLS]` stands an array, or a name and `[ARGS]`. Whatever fits none
-//! of them was prose; a special token, which nobody writes by accident, then earns a fault.
+//! `<tool_call>` alone opens calls in three dialects: followed by an object it is hermes, by a
+//! `<function=…>` tag qwen_coder, by a name and `<arg_key>` glm. `[TOOL_CALLS]` is followed by an
+//! array, or by a name and `[ARGS]`. A marker that fits none of them was prose; for a special
+//! token, which is never written by accident, a fault is reported.
 
 use crate::dialect::grammar::{HeaderFormat, JsonForm};
 use crate::event::{Certainty, Event, EventSink, MarkupRole, MarkupSpan, Truncation};
@@ -10,7 +11,7 @@ use crate::fault::{Fault, FaultKind, Span};
 
 use super::gemma::GemmaRegionParser;
 use super::markers::{GEMMA, MarkerEntry, MarkerKind, is_special};
-use super::payload::{self, JsonRegionParser, RegionMarkers};
+use super::payload::{JsonRegionParser, ParsedHeader, RegionMarkers};
 use super::pending_open::{OpenKind, PendingOpen};
 use super::python::{METHOD, PythonRegionParser};
 use super::region::AnyRegionParser;
@@ -18,47 +19,47 @@ use super::tag::{LexedTag, TagInterest, lex_in_notation};
 use super::thought::ThoughtBlock;
 use super::{CallReader, ReaderState, ReaderStep, TextWindow};
 
-/// The longest text between a marker and the JSON of the arguments, in bytes.
+/// The maximum length of the text between a marker and the JSON of the arguments, in bytes.
 const HEAD_CAP: usize = 256;
-/// Ends the header of a message of the harmony dialect.
+/// The end of the header of a harmony message.
 const MESSAGE: &str = "<|message|>";
-/// The longest word behind a fence, in bytes.
+/// The maximum length of the word after a fence's backticks, in bytes.
 const LANGUAGE_CAP: usize = 16;
-/// A fence of Markdown.
+/// A Markdown code fence.
 const FENCE: &str = "```";
 
-/// Behind a marker, before the JSON that the tool's name stands before.
+/// The state after a marker, inside the name before the JSON.
 #[derive(Debug)]
 pub(super) struct CallHeader {
     opening: PendingOpen,
     dialect: &'static str,
-    /// How the call is written; `None`: a message of the harmony dialect.
+    /// The form of the call; `None` for a message of the harmony dialect.
     form: Option<JsonForm>,
 }
 
-/// What stands behind a marker.
+/// The content found after a marker.
 enum MarkerContent {
     /// More text is needed.
     Wait,
-    /// What this machine reads.
+    /// Content for this region parser.
     Region(&'static str, AnyRegionParser),
-    /// A name, or a header.
+    /// A name before JSON, or a harmony header.
     Head(&'static str, Option<JsonForm>),
-    /// A name of that length, which tags follow.
+    /// A name of that length, followed by tags.
     Word(usize),
-    /// Nothing that belongs to it.
+    /// Content that does not belong to the marker.
     No,
 }
 
-/// Where a head ends.
+/// The end of a header.
 enum HeaderEnd {
     /// More text is needed.
     Wait,
-    /// Before this byte; what belongs to the call goes on at that one.
+    /// Before the first position; the call continues at the second.
     At(usize, usize),
-    /// Nowhere: it is none.
+    /// There is no end: the text is not a header.
     No,
-    /// The text ends in it.
+    /// The text ends inside the header.
     Cut,
 }
 
@@ -68,7 +69,8 @@ impl CallHeader {
         let special = is_special(&self.opening.tag);
         let cap = rest.floor_char_boundary(rest.len().min(HEAD_CAP + end.len()));
         let head = rest.get(..cap).unwrap_or_default();
-        // No name holds a brace, so that what ends the name may be missing behind a special token.
+        // No name contains a brace. After a special token, which is certainly meant as a call, the
+        // end marker may be missing.
         let brace = head.find('{').filter(|_| special && self.form.is_some()).map(|at| (at, at));
         let ended = head.find(end).map(|at| (at, at + end.len()));
         let found = ended.filter(|(at, _)| brace.is_none_or(|(brace, _)| *at < brace)).or(brace);
@@ -80,7 +82,8 @@ impl CallHeader {
             };
         };
         let Some(form) = self.form.filter(|_| !special) else { return HeaderEnd::At(at, next) };
-        // Words, not tokens, are a head only with JSON behind them, or with what closes the call.
+        // A marker made of ordinary words opens a header only with JSON or the closing marker after
+        // it.
         let behind = rest.get(next..).unwrap_or_default();
         let text = behind.trim_ascii_start();
         let closes = !form.close.is_empty() && text.starts_with(form.close);
@@ -97,7 +100,7 @@ impl CallHeader {
 }
 
 impl CallReader {
-    /// Behind a marker and white space, at text that decides.
+    /// Decides about a marker, at the text after its white space.
     pub(super) fn dispatch_marker(
         &mut self,
         opening: PendingOpen,
@@ -138,7 +141,8 @@ impl CallReader {
                 let Some(spelling) = self.vocabulary.find_keyed_call(&tag) else { return ReaderStep::To(at) };
                 let name = rest.get(..len).unwrap_or_default();
                 self.held.push_str(name);
-                let (kind, name_at) = (OpenKind::Keyed(spelling), self.offset + at);
+                let kind = OpenKind::Keyed(spelling);
+                let name_at = self.offset + at;
                 let named = PendingOpen { kind, tag, name: name.to_owned(), name_at, ..opening };
                 self.state = ReaderState::Opening(Box::new(named));
                 ReaderStep::To(at + len)
@@ -162,7 +166,8 @@ impl CallReader {
             return MarkerContent::Wait;
         }
         let word = word_length(rest);
-        // At the very end half a name is waited for in vain: the call was cut, not mentioned.
+        // At the end of the text a partial name stays undecided if a name belongs here: the call
+        // was cut, not mentioned.
         let headed = |marker: &MarkerEntry| matches!(marker.kind, MarkerKind::Json(JsonForm { head: Some(_), .. }));
         let named = self.vocabulary.find_keyed_call(wrapper).is_some()
             || self.vocabulary.markers.active_meanings(&text).any(headed);
@@ -172,9 +177,11 @@ impl CallReader {
         let called = rest.get(word..).is_some_and(|behind| behind.starts_with('('));
         let python = (list && word_length(inner) > 0) || (word > 0 && called);
         let special = is_special(&text);
-        // Behind a word or a tag that prose may hold, an array is one of calls only if it holds objects.
+        // After a marker that prose may contain, an array counts as calls only if it contains
+        // objects.
         let json = rest.starts_with('{') || (list && !python && (special || inner.starts_with('{')));
-        let (index, at) = (self.diagnostics.calls, opening.at);
+        let index = self.diagnostics.calls;
+        let at = opening.at;
         for MarkerEntry { dialect, kind, .. } in self.vocabulary.markers.active_meanings(&text) {
             match *kind {
                 MarkerKind::Json(JsonForm { head: None, close, .. })
@@ -199,7 +206,7 @@ impl CallReader {
                 }
                 MarkerKind::Gemma(table, bare) => match starts_with_gemma_call(rest, bare, last) {
                     Some(true) => {
-                        let gemma = GemmaRegionParser::new((table, bare), dialect, index, at);
+                        let gemma = GemmaRegionParser::new(table, bare, dialect, index, at);
                         return MarkerContent::Region(dialect, AnyRegionParser::Gemma(Box::new(gemma)));
                     }
                     Some(false) => {}
@@ -227,12 +234,12 @@ impl CallReader {
         }
     }
 
-    /// Whether a word means a tool, or the method that calls one.
+    /// Returns true if a word is a tool's name, or the method that calls one.
     fn names_method(&self, word: &str) -> bool {
         self.vocabulary.is_tool_name(word.strip_suffix(METHOD).unwrap_or(word))
     }
 
-    /// The dialect that is not listened for and has this marker with what stands behind it.
+    /// Returns the inactive dialect that uses this marker with this content.
     fn inactive_dialect_behind(&self, opening: &PendingOpen, rest: &str) -> Option<&'static str> {
         if !opening.first {
             return None;
@@ -244,40 +251,39 @@ impl CallReader {
         self.vocabulary.inactive_keyed_dialect(opening.tag.trim_matches(['<', '>']), name)
     }
 
-    /// How sure a marker makes us.
+    /// Returns the certainty that a marker gives.
     fn marker_certainty(&self, marker: &str) -> Certainty {
         let certain = self.vocabulary.selection.is_chosen() || is_special(marker);
         if certain { Certainty::Certain } else { Certainty::Likely }
     }
 
-    /// The marker is none of the text.
+    /// Consumes the marker, which is not text.
     fn take_marker(&mut self, opening: &PendingOpen, dialect: &'static str, out: &mut dyn EventSink) {
-        let (sure, span) = (self.marker_certainty(&opening.tag), Span::new(opening.at, opening.at + opening.len));
+        let sure = self.marker_certainty(&opening.tag);
+        let span = Span::new(opening.at, opening.at + opening.len);
         let rule = "a marker before calls, with what belongs behind it";
         out.push_event(Event::Mark(MarkupSpan { role: MarkupRole::Wrapper, dialect: Some(dialect), span, sure, rule }));
-        // A value needs neither; what they have taken is given back.
+        // Inside a region neither buffer is needed, and the region may be long.
         self.held.release_memory();
         self.blank.release_memory();
     }
 
-    /// A call whose name stands before the JSON of its arguments.
+    /// Begins a call whose name precedes the JSON of its arguments.
     fn begin_arguments(
         &mut self,
         opening: &PendingOpen,
-        (dialect, close, stop): (&'static str, &'static str, bool),
-        (name, name_at, id): (&str, usize, Option<&str>),
+        markers: RegionMarkers,
+        head: ParsedHeader<'_>,
         out: &mut dyn EventSink,
     ) {
-        self.take_marker(opening, dialect, out);
-        let markers = RegionMarkers { dialect, close, stop, sure: self.marker_certainty(&opening.tag) };
-        let head = payload::ParsedHeader { index: self.diagnostics.calls, id, name, at: opening.at, name_at };
+        self.take_marker(opening, markers.dialect, out);
         self.state =
             ReaderState::Region(AnyRegionParser::Json(Box::new(JsonRegionParser::for_arguments(markers, head, out))));
     }
 
-    /// The marker was prose after all.
+    /// Emits the marker as prose, with a fault if it was certainly meant as a call.
     fn release_marker(&mut self, opening: PendingOpen, out: &mut dyn EventSink) {
-        // In the middle of a line it is a word about the marker.
+        // In the middle of a line a special token is a word about itself.
         let meant =
             is_special(&opening.tag) && !opening.words && opening.first && self.diagnostics.count_stray_marker();
         let stray = meant.then(|| {
@@ -292,16 +298,25 @@ impl CallReader {
         }
     }
 
-    /// JSON in a tag that names the tool behind an equals sign (`<function=f>{…}</function>`).
+    /// Begins a call whose tag names the tool after an equals sign and contains JSON
+    /// (`<function=f>{…}</function>`).
     pub(super) fn begin_json_body(&mut self, opening: &PendingOpen, out: &mut dyn EventSink) -> bool {
         let OpenKind::Fixed(spelling) = opening.kind else { return false };
         let Some(close) = spelling.json_close() else { return false };
-        let name = (opening.name.as_str(), opening.name_at, None);
-        self.begin_arguments(opening, (spelling.dialect, close, false), name, out);
+        let sure = self.marker_certainty(&opening.tag);
+        let markers = RegionMarkers { dialect: spelling.dialect, close, stop: false, sure };
+        let head = ParsedHeader {
+            index: self.diagnostics.calls,
+            id: None,
+            name: &opening.name,
+            at: opening.at,
+            name_at: opening.name_at,
+        };
+        self.begin_arguments(opening, markers, head, out);
         true
     }
 
-    /// Reads a head up to its end.
+    /// Reads a header up to its end.
     pub(super) fn read_header(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
         let ReaderState::Heading(heading) = &self.state else { return ReaderStep::To(from) };
         let rest = window.text_from(from);
@@ -321,24 +336,21 @@ impl CallReader {
             return ReaderStep::To(from);
         };
         let head = rest.get(..length).unwrap_or_default();
-        let CallHeader { opening, dialect, form } = *heading;
-        match form {
-            Some(form) => self.begin_headed((&opening, dialect, form), head, self.offset + from, out),
-            None => self.begin_channel(&opening, head, self.offset + from, out),
+        let at = self.offset + from;
+        match heading.form {
+            Some(_) => self.begin_headed(&heading, head, at, out),
+            None => self.begin_channel(&heading.opening, head, at, out),
         }
         ReaderStep::To(from + next)
     }
 
-    fn begin_headed(
-        &mut self,
-        (opening, dialect, form): (&PendingOpen, &'static str, JsonForm),
-        head: &str,
-        at: usize,
-        out: &mut dyn EventSink,
-    ) {
+    fn begin_headed(&mut self, heading: &CallHeader, head: &str, at: usize, out: &mut dyn EventSink) {
+        let CallHeader { opening, dialect, form: Some(form) } = heading else { return };
         let Some(HeaderFormat { prefix, id, .. }) = form.head else { return };
         let text = head.trim();
         let start = at + head.len() - head.trim_start().len();
+        // Kimi uses the whole header `functions.NAME:INDEX` as the id; Mistral separates name and
+        // id by a marker.
         let (name, call_id) = match id {
             Some(":") => match text.rsplit_once(':') {
                 Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => (name, Some(text)),
@@ -352,26 +364,34 @@ impl CallReader {
         };
         let bare = name.strip_prefix(prefix).unwrap_or(name);
         let name_at = start + name.len() - bare.len();
-        self.begin_arguments(opening, (dialect, form.close, form.stop), (bare, name_at, call_id), out);
+        let sure = self.marker_certainty(&opening.tag);
+        let markers = RegionMarkers { dialect, close: form.close, stop: form.stop, sure };
+        let head = ParsedHeader { index: self.diagnostics.calls, id: call_id, name: bare, at: opening.at, name_at };
+        self.begin_arguments(opening, markers, head, out);
     }
 
-    /// A message of the harmony dialect, by its header.
+    /// Begins a message of the harmony dialect, by its header.
     fn begin_channel(&mut self, opening: &PendingOpen, header: &str, at: usize, out: &mut dyn EventSink) {
-        // Where the marker is a part of the header, the recipient follows it.
+        // Without the preceding tokens, the matched marker itself is a part of the header.
         let headless = if is_special(&opening.tag) { "" } else { &opening.tag };
-        let (header, at) = (&*format!("{headless}{header}"), at.saturating_sub(headless.len()));
+        let header = &*format!("{headless}{header}");
+        let at = at.saturating_sub(headless.len());
         let until = |text: &str| text.find(|c: char| c.is_whitespace() || c == '<').unwrap_or(text.len());
         let channel = if opening.tag == "<|channel|>" { Some(header) } else { header.split("<|channel|>").nth(1) };
         let channel = channel.map(str::trim_start).map_or("", |text| text.get(..until(text)).unwrap_or_default());
         let recipient = header.find("to=").map(|found| found + "to=".len());
         let recipient = recipient.and_then(|start| {
+            // Messages to the model itself or to the user are not calls.
             let text = header.get(start..)?;
             Some((start, text.get(..until(text))?)).filter(|(_, name)| !matches!(*name, "" | "assistant" | "user"))
         });
         if let Some((start, name)) = recipient {
             let bare = name.strip_prefix("functions.").unwrap_or(name);
             let name_at = at + start + name.len() - bare.len();
-            return self.begin_arguments(opening, ("harmony", "<|call|>", true), (bare, name_at, None), out);
+            let sure = self.marker_certainty(&opening.tag);
+            let markers = RegionMarkers { dialect: "harmony", close: "<|call|>", stop: true, sure };
+            let head = ParsedHeader { index: self.diagnostics.calls, id: None, name: bare, at: opening.at, name_at };
+            return self.begin_arguments(opening, markers, head, out);
         }
         let span = Span::new(opening.at, at + header.len() + MESSAGE.len());
         let (role, rule) = match channel {
@@ -391,7 +411,7 @@ impl CallReader {
         };
     }
 
-    /// The text ended in a head.
+    /// Ends the text inside a header.
     pub(super) fn cut_header(&mut self, heading: CallHeader, why: Truncation, rest: &str, out: &mut dyn EventSink) {
         if is_special(&heading.opening.tag) {
             return self.cut_marker(&heading.opening, why, out);
@@ -400,7 +420,7 @@ impl CallReader {
         self.emit_prose(rest, out);
     }
 
-    /// The text ended behind a special token, before any name: what was cut is not known.
+    /// Reports that the text ended after a special token, before any name: there is no call to cut.
     pub(super) fn cut_marker(&mut self, opening: &PendingOpen, _why: Truncation, out: &mut dyn EventSink) {
         let span = Span::new(opening.at, opening.at + opening.len);
         let message = format!("the message ends behind `{}`, before the call's name", opening.tag);
@@ -410,8 +430,8 @@ impl CallReader {
     }
 }
 
-/// Whether a name stands at the start of `text`, with what ends it or what may stand behind it. `None`: more text is
-/// needed to say.
+/// Checks whether `text` begins with a name and the text that ends it or may follow it. `None`
+/// means that more text is needed.
 fn starts_with_header(text: &str, form: &JsonForm, head: HeaderFormat, last: bool) -> Option<bool> {
     let name: usize = text.chars().take(HEAD_CAP + 1).take_while(is_name).map(char::len_utf8).sum();
     let special = is_special(form.open);
@@ -423,7 +443,7 @@ fn starts_with_header(text: &str, form: &JsonForm, head: HeaderFormat, last: boo
     if known.clone().any(|text| behind.starts_with(text)) {
         return Some(name > 0 || special);
     }
-    // A name that the end of the text cuts off is one all the same.
+    // After a special token, a name that the end of the text cuts off still counts.
     let waits = text.len() - behind.len() <= HEAD_CAP && known.any(|text| is_partial_marker(behind, text, false));
     match (waits, last) {
         (true, false) => None,
@@ -431,9 +451,10 @@ fn starts_with_header(text: &str, form: &JsonForm, head: HeaderFormat, last: boo
     }
 }
 
-/// Whether a call in Gemma's notation stands at the start of `text`. `None`: more text is needed to say.
+/// Checks whether `text` begins with a call in Gemma's notation. `None` means that more text is
+/// needed.
 fn starts_with_gemma_call(text: &str, bare: bool, last: bool) -> Option<bool> {
-    // Where nothing stands before `call:`, that is the marker, and a name and its brace must follow.
+    // If `call:` itself was the marker, a name and its brace must follow.
     if bare {
         let name = word_length(text);
         return Some(name > 0 && text.get(name..).is_some_and(|behind| behind.starts_with('{')));
@@ -442,12 +463,13 @@ fn starts_with_gemma_call(text: &str, bare: bool, last: bool) -> Option<bool> {
     if is_partial_marker(call, GEMMA, last) { None } else { Some(call.starts_with(GEMMA)) }
 }
 
-/// Whether the text ends where `marker` may go on.
+/// Returns true if the text ends inside a possible `marker`.
 fn is_partial_marker(text: &str, marker: &str, last: bool) -> bool {
     !last && text.len() < marker.len() && marker.starts_with(text)
 }
 
-/// Whether a fence with JSON in it stands at the start of `text`. `None`: more text is needed.
+/// Checks whether `text` begins with a code fence that contains JSON. `None` means that more text
+/// is needed.
 fn starts_with_json_fence(text: &str, last: bool) -> Option<bool> {
     let Some(behind) = text.strip_prefix(FENCE) else {
         return if !last && FENCE.starts_with(text) { None } else { Some(false) };
@@ -461,7 +483,7 @@ fn starts_with_json_fence(text: &str, last: bool) -> Option<bool> {
     if inside.is_empty() && blank <= HEAD_CAP && !last { None } else { Some(inside.starts_with(['{', '['])) }
 }
 
-/// Length of the word at the start of `text` that could be a tool's name.
+/// Returns the length of the word at the start of `text` that could be a tool's name.
 fn word_length(text: &str) -> usize {
     if !text.starts_with(|c: char| c.is_alphabetic() || c == '_') {
         return 0;
@@ -469,7 +491,8 @@ fn word_length(text: &str) -> usize {
     text.chars().take(HEAD_CAP + 1).take_while(is_name).map(char::len_utf8).sum()
 }
 
-/// What a tool's name is made of, with whatever stands before and behind it in some dialects.
+/// Returns true for characters of a tool's name, including the separators that some dialects put
+/// around it.
 fn is_name(c: &char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':')
 }

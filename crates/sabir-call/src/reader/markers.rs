@@ -1,36 +1,38 @@
-//! Markers: what dialects without tags open their calls with, and what stands around everything.
+//! Builds the table of markers: the text that opens calls in dialects without tags, and special
+//! tokens with no meaning.
 //!
-//! One marker may belong to several dialects; what follows it decides (`reader/follow.rs`).
+//! Several dialects may share a marker; the text after it decides (`reader/marker_dispatch.rs`).
 
 use crate::dialect::Dialect;
 use crate::dialect::grammar::{GemmaCalls, Grammar, JsonForm, PythonCalls};
 
 use super::triggers::{FirstLetters, TriggerTable};
 
-/// Opens a message of the harmony dialect.
+/// The markers that open a message of the harmony dialect.
 const HARMONY_OPENS: [&str; 2] = ["<|start|>", "<|channel|>"];
 
-/// Begins a text of the harmony dialect that is a call, where the prompt ends inside the header.
+/// The beginnings of a harmony call whose prompt ends inside the message header.
 const HARMONY_BEGINS: [&str; 3] = [" to=", "to=", "commentary to="];
 
-/// Opens a call of Gemma's without its marker.
+/// The beginning of a Gemma call without its marker.
 pub(super) const GEMMA: &str = "call:";
 
-/// Opens a list of calls of Python's, which mostly stands without it.
+/// The optional marker of a Python list of calls; the list mostly appears without it.
 const PYTHON: PythonCalls = PythonCalls { open: "<|python_start|>", close: "" };
 
-/// The markers of every dialect.
+/// The markers of all dialects.
 #[derive(Debug, Default)]
 pub(crate) struct MarkerTable {
     all: Vec<MarkerEntry>,
-    /// Their texts, each once: those that begin with `<`, and the others.
+    /// The marker texts that begin with `<`, each once.
     in_angles: Vec<&'static str>,
+    /// The other marker texts, each once.
     bare: Vec<&'static str>,
-    /// What may stand behind the `<` of a marker; most of what begins so in a text does not.
+    /// The bytes that can follow the `<` of a marker; they rule out most `<` in a text.
     second: FirstLetters,
 }
 
-/// A marker of another machine.
+/// One meaning of a marker in one dialect.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MarkerEntry {
     pub(crate) text: &'static str,
@@ -39,45 +41,47 @@ pub(crate) struct MarkerEntry {
     listened: bool,
 }
 
-/// What stands behind a marker.
+/// The meaning of a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MarkerKind {
     Json(JsonForm),
     Python(PythonCalls),
-    /// `true`: without the markers around a call.
+    /// A Gemma call; `true` if the markers around it are missing.
     Gemma(&'static GemmaCalls, bool),
-    /// Calls as Python writes them, perhaps as methods: `f.call(k="v")`.
+    /// Calls in Python syntax, possibly as methods: `f.call(k="v")`.
     Methods,
     /// The header of a message of the harmony dialect.
     Channel,
-    /// The same at the start of a text, where the prompt holds the markers before it.
+    /// A `Channel` header at the start of a text whose prompt already contains the markers before it.
     Headless,
-    /// Nothing: it stands around calls.
+    /// No meaning of its own: a marker around calls.
     Section,
-    /// A thought, up to the other marker.
+    /// A thought, up to this closing marker.
     Thought(&'static str),
 }
 
-/// Which marker stands at a place.
+/// The marker found at a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MarkerMatch {
     None,
-    /// The text ends inside what may be one.
+    /// The text ends inside a possible marker.
     Partial,
-    /// This one, the longest.
+    /// The longest matching marker.
     Marker(&'static str),
 }
 
 impl MarkerTable {
-    /// Adds the markers of a dialect, and where they stop prose.
+    /// Adds the markers of a dialect, and the bytes at which prose must stop for them.
     pub(crate) fn add_dialect(
         &mut self,
         dialect: &'static Dialect,
-        (listened, chosen): (bool, bool),
+        listened: bool,
+        chosen: bool,
         triggers: &mut TriggerTable,
     ) {
         for (text, kind) in dialect_markers(dialect, listened, chosen) {
             text.bytes().take(1).for_each(|byte| match kind {
+                // Headless headers are ordinary words, so they count at the start of a line only.
                 MarkerKind::Headless => triggers.add_at_line_start(byte),
                 _ => triggers.add_byte(byte),
             });
@@ -90,7 +94,7 @@ impl MarkerTable {
         }
     }
 
-    /// The longest marker at the start of `rest`.
+    /// Returns the longest marker at the start of `rest`.
     pub(crate) fn find_marker(&self, rest: &str, last: bool) -> MarkerMatch {
         let bytes = rest.as_bytes();
         let angled = bytes.first() == Some(&b'<');
@@ -113,10 +117,11 @@ impl MarkerTable {
         found.map_or(MarkerMatch::None, MarkerMatch::Marker)
     }
 
-    /// The longest marker of special tokens at the start of `rest`: only of these a model means nothing else.
+    /// Returns the longest marker of special tokens at the start of `rest`; a model writes such
+    /// tokens only as markup.
     pub(crate) fn find_special_marker(&self, rest: &str, last: bool) -> MarkerMatch {
         match self.find_marker(rest, last) {
-            // What stands in square brackets can be typed.
+            // Text in square brackets can be typed, so it does not count as a special token here.
             MarkerMatch::Marker(text)
                 if !is_special(text) || text.starts_with('[') || self.active_meanings(text).next().is_none() =>
             {
@@ -126,12 +131,13 @@ impl MarkerTable {
         }
     }
 
-    /// All that this marker may mean, in the dialects that are listened for.
+    /// Returns all meanings of a marker in the active dialects.
     pub(crate) fn active_meanings<'v>(&'v self, text: &'v str) -> impl Iterator<Item = &'v MarkerEntry> {
         self.all.iter().filter(move |marker| marker.listened && marker.text == text)
     }
 
-    /// Length of the token around everything at the start of `rest`; 0: none. `None`: more text is needed.
+    /// Returns the length of a meaningless token at the start of `rest`, or 0 if there is none.
+    /// `None` means that more text is needed.
     pub(crate) fn token_length(&self, rest: &str, last: bool) -> Option<usize> {
         match self.find_marker(rest, last) {
             MarkerMatch::Partial => None,
@@ -144,13 +150,13 @@ impl MarkerTable {
         }
     }
 
-    /// The first dialect that has this marker, listened for or not.
+    /// Returns the first dialect that has this marker, active or not.
     pub(crate) fn owner_dialect(&self, text: &str) -> Option<&'static str> {
         self.all.iter().find(|marker| marker.text == text).map(|marker| marker.dialect)
     }
 }
 
-/// The markers of a dialect, and what they mean.
+/// Returns the markers of a dialect with their meanings.
 fn dialect_markers(dialect: &'static Dialect, listened: bool, chosen: bool) -> Vec<(&'static str, MarkerKind)> {
     let section = |text: &'static str| (text, MarkerKind::Section);
     let mut markers: Vec<(&'static str, MarkerKind)> = Vec::new();
@@ -160,7 +166,8 @@ fn dialect_markers(dialect: &'static Dialect, listened: bool, chosen: bool) -> V
         }
         Grammar::Json(table) => {
             markers.extend(table.section.into_iter().flat_map(|(open, close)| [section(open), section(close)]));
-            // A tag that names the tool is read with the arguments behind it where the tagged machine listens too.
+            // `<function=` also opens a call in tags. The reader of tags handles it, unless this
+            // dialect was chosen.
             let is_tag = |form: &&JsonForm| form.open.starts_with('<') && form.open.ends_with('=');
             let forms = table.forms.iter().filter(|form| !is_tag(form) || chosen);
             markers.extend(forms.map(|form| (form.open, MarkerKind::Json(*form))));
@@ -173,7 +180,7 @@ fn dialect_markers(dialect: &'static Dialect, listened: bool, chosen: bool) -> V
         }
         Grammar::Gemma(ref table) => {
             markers.push((table.open, MarkerKind::Gemma(table, false)));
-            // In prose the word alone says nothing, unless the dialect was chosen.
+            // In prose the bare word means nothing, so it counts only if the dialect was chosen.
             markers.extend(chosen.then_some((GEMMA, MarkerKind::Gemma(table, true))));
         }
         Grammar::Harmony => {
@@ -186,13 +193,14 @@ fn dialect_markers(dialect: &'static Dialect, listened: bool, chosen: bool) -> V
     if listened {
         markers.extend(dialect.tokens.iter().copied().map(section));
         markers.extend(dialect.thought.map(|(open, close)| (open, MarkerKind::Thought(close))));
+        // The closing marker may appear alone, if the prompt already opened the thought.
         let stray = dialect.thought.filter(|_| matches!(dialect.grammar, Grammar::Tagged(_)));
         markers.extend(stray.map(|(_, close)| section(close)));
     }
     markers
 }
 
-/// Whether a marker is made of special tokens.
+/// Returns true if a marker consists of special tokens.
 pub(crate) fn is_special(marker: &str) -> bool {
     marker.contains(['|', '｜']) || marker.starts_with('[')
 }

@@ -1,16 +1,20 @@
-//! JSON between markers: whole calls, or the arguments behind a name that the reader has read.
+//! Parses JSON between markers: complete calls, or the arguments after a name that the reader has
+//! read.
 //!
-//! Supported, in any dialect: one object; objects one after another, between white space, `;` or `,`; an array of objects;
-//! a fence around all that. In an object: the name, the arguments and the id under any of their usual keys, in any order;
-//! an object under `function`, `tool` or `function_call`, which then holds them; an array under `tool_calls`, `calls` or
-//! `tool_uses`, which then holds calls. Single quotes around names and keys: the arguments then go to the gates as they
-//! stand. A fence around the arguments goes there too. One closing brace too many right before what closes or separates calls is
-//! a warning. Other keys are passed over.
+//! Supported, in any dialect: one object; a sequence of objects, separated by white space, `;` or
+//! `,`; an array of objects; a code fence around all of that. In an object: the name, the arguments
+//! and the id under any of their usual keys, in any order; an object under `function`, `tool` or
+//! `function_call`, which then contains them; an array under `tool_calls`, `calls` or `tool_uses`,
+//! which then contains calls. Names and keys in single quotes: the arguments are then passed to the
+//! checks unchanged, and so is a code fence around the arguments. One closing brace too many,
+//! directly before the text that closes or separates calls, is a warning. Other keys are skipped.
 //!
-//! Unsupported: arguments beside the name instead of under `arguments` (a fault says so), bare words as keys, comments,
-//! and a missing bracket or comma. The call is rejected, and where its brackets end it is over.
+//! Unsupported: arguments beside the name instead of under `arguments` (a fault says so), bare
+//! words as keys, comments, and missing brackets or commas. The call is rejected, and it ends where
+//! its brackets end.
 //!
-//! Grammar as implemented, `ws` between all tokens, `close` the dialect's closing marker (there may be none):
+//! Grammar as implemented, with `ws` between all tokens; `close` is the dialect's closing marker,
+//! if there is one:
 //!
 //! ```text
 //! calls     = fence? (item ((";" | ",")* item)* | "[" (item ("," item)* ","?)? "]") fence? close
@@ -19,8 +23,9 @@
 //! pair      = key ":" (name | id | value | item | "[" items "]")
 //! ```
 //!
-//! A marker inside a string is content. Outside of strings no JSON holds a `<`, so that the closing marker, or any other,
-//! ends unfinished JSON there: the fault names the bracket that is missing (`payload/end.rs`).
+//! A marker inside a string is content. Outside of strings no JSON contains a `<`, so the closing
+//! marker, or any other, ends unfinished JSON there. The fault names the missing bracket
+//! (`payload/region_end.rs`).
 
 mod call_item;
 mod frames;
@@ -41,58 +46,59 @@ use frames::{BracketFrame, FrameStack};
 use json_faults::{extra_comma, malformed_json, report_missing_json, single_quotes, trailing_comma};
 use region_end::MarkerCheck;
 
-/// What a dialect says of the region.
+/// The properties of a region that its dialect defines.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RegionMarkers {
     pub(super) dialect: &'static str,
-    /// The closing marker; `""`: the region ends with the JSON.
+    /// The closing marker; `""` if the region ends with the JSON.
     pub(super) close: &'static str,
-    /// Servers strip that marker, because it ends the message.
+    /// True if servers strip that marker because it ends the message.
     pub(super) stop: bool,
-    /// How sure the reader is of the region.
+    /// The confidence of the reader in the region.
     pub(super) sure: Certainty,
 }
 
-/// A call whose name stands before its JSON.
+/// A call whose name precedes its JSON.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ParsedHeader<'h> {
     pub(super) index: u32,
     pub(super) id: Option<&'h str>,
     pub(super) name: &'h str,
-    /// Offset of the call's first byte.
+    /// The offset of the call's first byte.
     pub(super) at: usize,
-    /// Offset of the name's first byte.
+    /// The offset of the name's first byte.
     pub(super) name_at: usize,
 }
 
-/// Reads calls as JSON.
+/// A region parser for calls as JSON.
 #[derive(Debug)]
 pub(super) struct JsonRegionParser {
     markers: RegionMarkers,
     state: PayloadState,
-    /// The brackets that are open around and in the call.
+    /// The open brackets around and in the call.
     frames: FrameStack,
-    /// The JSON stands in a fence that has not been closed.
+    /// True while the JSON is in a code fence that has not been closed.
     fenced: bool,
-    /// Index of the next call.
+    /// The index of the next call.
     next: u32,
     edge: CallEdge,
     item: Option<JsonCallState>,
-    /// The key or value of which the source is wanted.
+    /// The source of the current key or value, if it is needed.
     word: Option<Box<HeldSource>>,
     balance: BalanceScanner,
     scanner: Option<ArgumentScanner>,
-    /// Bytes behind the JSON that have been looked at and not taken.
+    /// The number of bytes after the JSON that were examined but not consumed.
     seen: usize,
 }
 
-/// What is known before and behind a call.
+/// The state around a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallEdge {
     None,
-    /// Before the first call: the offset of its first byte.
+    /// Before the first call; holds the offset of its first byte.
     First(usize),
-    /// Behind a call that is whole but for whatever closes it: its index, and where its JSON ended.
+    /// After a call that is complete except for its closing marker: its index, and the offset at
+    /// which its JSON ended.
     Pending(u32, usize),
 }
 
@@ -100,11 +106,11 @@ enum CallEdge {
 enum PayloadState {
     /// Before the JSON.
     Before,
-    /// In the word behind a fence.
+    /// In the word after a fence's backticks.
     Language,
-    /// Where a call may begin, behind so many commas.
+    /// Before a possible call, after this number of commas.
     Item(CommaCount),
-    /// Behind a call in an array.
+    /// After a call in an array.
     Next,
     /// After `{`.
     FirstKey,
@@ -116,55 +122,57 @@ enum PayloadState {
     Colon,
     /// After `:`.
     Value(KeyMeaning),
-    /// In a value of which the source is wanted.
+    /// In a value whose source is needed.
     Word(KeyMeaning),
-    /// In a value that is passed over.
+    /// In a value that is skipped.
     Skip,
     /// After a value.
     Comma,
     /// In the arguments.
     Arguments,
-    /// In a call that cannot be read, up to its end.
+    /// In a call that cannot be read, until it ends.
     Broken,
-    /// Behind the JSON.
+    /// After the JSON.
     After(AllowedTail),
 }
 
-/// Commas before a call in an array.
+/// The number of commas before a call in an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CommaCount {
     None,
     One,
-    /// Too many, of which has been told.
+    /// Too many; a fault was already emitted.
     Many,
 }
 
-/// What may stand behind the JSON, beside the closing marker.
+/// The text that may follow the JSON, beside the closing marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AllowedTail {
     /// Another call.
     Calls,
     /// Nothing.
     Nothing,
-    /// Brackets too many, of which a fault has told; or the text ended in the marker.
+    /// Extra brackets, for which a fault was already emitted; also used when the text ended inside
+    /// the marker.
     Brackets,
 }
 
-/// What a state did with the text.
+/// The result of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PayloadStep {
-    /// Went on to this byte.
+    /// Consumed the text up to this byte.
     To(usize),
-    /// Went as far as this byte and needs more text.
+    /// Consumed the text up to this byte and needs more.
     Wait(usize),
     /// The region ended before this byte.
     Over(usize),
-    /// A byte stands here that a marker may begin with.
+    /// Stopped at a byte that may begin a marker.
     Guard(usize),
 }
 
 impl JsonRegionParser {
-    /// The JSON holds the calls. `index` is the first one's, `at` the offset of its first byte, the opening marker's.
+    /// Creates a parser for JSON that contains calls. `index` is the first call's index, `at` the
+    /// offset of its opening marker.
     pub(super) fn for_calls(markers: RegionMarkers, index: u32, at: usize) -> Self {
         Self {
             markers,
@@ -181,7 +189,7 @@ impl JsonRegionParser {
         }
     }
 
-    /// The JSON holds the arguments of this call, which begins here.
+    /// Creates a parser for JSON that contains the arguments of this call, and begins the call.
     pub(super) fn for_arguments(markers: RegionMarkers, head: ParsedHeader<'_>, out: &mut dyn EventSink) -> Self {
         let mut payload = Self::for_calls(markers, head.index, head.at);
         let mut item = JsonCallState::with_header(&head);
@@ -192,12 +200,12 @@ impl JsonRegionParser {
         payload
     }
 
-    /// What a marker may begin with.
+    /// Returns the bytes with which a marker may begin.
     fn guard_bytes(&self) -> GuardBytes {
         [b'<', self.markers.close.as_bytes().first().copied().unwrap_or(b'<')]
     }
 
-    /// Whether the name stands before the JSON.
+    /// Returns true if the name precedes the JSON.
     fn is_headed(&self) -> bool {
         self.frames.is_empty() && self.scanner.is_some()
     }
@@ -214,7 +222,7 @@ impl JsonRegionParser {
             PayloadState::Language => self.state = PayloadState::Before,
             _ if byte.is_ascii_whitespace() => return PayloadStep::To(at + 1),
             PayloadState::Before => return self.begin_json(view, at, byte, out),
-            PayloadState::Item(commas) => return self.begin_item(view, at, (byte, commas), out),
+            PayloadState::Item(_) => return self.begin_item(view, at, byte, out),
             PayloadState::Next => return self.after_list_item(view, at, byte, out),
             PayloadState::FirstKey | PayloadState::NextKey => return self.begin_key(view, at, byte, out),
             PayloadState::Colon if byte == b':' => {
@@ -241,7 +249,7 @@ impl JsonRegionParser {
         PayloadStep::To(at)
     }
 
-    /// The first byte that is no white space.
+    /// Processes the first byte that is not white space.
     fn begin_json(&mut self, view: TextView<'_>, at: usize, byte: u8, out: &mut dyn EventSink) -> PayloadStep {
         let rest = view.text.get(at..).unwrap_or_default();
         if rest.starts_with(FENCE) && !self.fenced {
@@ -273,14 +281,9 @@ impl JsonRegionParser {
         }
     }
 
-    /// Where a call may begin.
-    fn begin_item(
-        &mut self,
-        view: TextView<'_>,
-        at: usize,
-        (byte, commas): (u8, CommaCount),
-        out: &mut dyn EventSink,
-    ) -> PayloadStep {
+    /// Processes the first byte of a possible call.
+    fn begin_item(&mut self, view: TextView<'_>, at: usize, byte: u8, out: &mut dyn EventSink) -> PayloadStep {
+        let PayloadState::Item(commas) = self.state else { return PayloadStep::To(at) };
         let place = view.offset + at;
         if byte == b']' && self.frames.last() == Some(BracketFrame::List) {
             if commas == CommaCount::One {
@@ -288,7 +291,7 @@ impl JsonRegionParser {
             }
             return self.end_list(view, at, out);
         }
-        // However many there are, they say nothing, and are told once.
+        // Extra commas have no meaning, so any number of them is reported once.
         if byte == b',' && commas != CommaCount::None {
             if commas == CommaCount::One {
                 self.emit_last_call_fault(extra_comma(place), out);
@@ -296,6 +299,7 @@ impl JsonRegionParser {
             self.state = PayloadState::Item(CommaCount::Many);
             return PayloadStep::To(at + 1);
         }
+        // Another call follows, so the one before it is complete.
         self.close_pending(None, out);
         let first = match std::mem::replace(&mut self.edge, CallEdge::None) {
             CallEdge::First(at) => Some(at),
@@ -313,7 +317,7 @@ impl JsonRegionParser {
         PayloadStep::To(at)
     }
 
-    /// Behind a call in an array.
+    /// Processes a byte after a call in an array.
     fn after_list_item(&mut self, view: TextView<'_>, at: usize, byte: u8, out: &mut dyn EventSink) -> PayloadStep {
         match byte {
             b']' => self.end_list(view, at, out),
@@ -345,7 +349,7 @@ impl JsonRegionParser {
         }
     }
 
-    /// A key, or the end of the object.
+    /// Processes the first byte of a key, or the end of the object.
     fn begin_key(&mut self, view: TextView<'_>, at: usize, byte: u8, out: &mut dyn EventSink) -> PayloadStep {
         let place = view.offset + at;
         match byte {
@@ -368,7 +372,7 @@ impl JsonRegionParser {
         PayloadStep::To(at)
     }
 
-    /// A closing brace.
+    /// Processes a closing brace.
     fn end_object(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> PayloadStep {
         if self.frames.pop() == Some(BracketFrame::Inner) {
             self.state = PayloadState::Comma;
@@ -378,7 +382,7 @@ impl JsonRegionParser {
         self.end_item(view, at + 1, out)
     }
 
-    /// A closing bracket of an array of calls.
+    /// Processes the closing bracket of an array of calls.
     fn end_list(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> PayloadStep {
         self.frames.pop();
         if self.frames.is_empty() {
@@ -388,7 +392,7 @@ impl JsonRegionParser {
         PayloadStep::To(at + 1)
     }
 
-    /// Behind an object that stands for itself.
+    /// Processes the end of an object that is a call by itself.
     fn end_item(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> PayloadStep {
         if self.frames.is_empty() {
             return self.end_json(view, at, AllowedTail::Calls, out);
@@ -397,13 +401,14 @@ impl JsonRegionParser {
         PayloadStep::To(at)
     }
 
-    /// The call cannot be read: passes over it, up to where its brackets end.
+    /// Reports a call that cannot be read, and skips to the end of its brackets.
     fn skip_broken_call(&mut self, place: usize, message: &str, out: &mut dyn EventSink) {
         let fault = malformed_json(place, message);
         match &mut self.item {
             Some(item) => item.queue_fault(fault, out),
             None => self.emit_pending_fault(fault, out),
         }
+        // Only brackets of the call itself are skipped; an enclosing array continues after it.
         let inner = self.frames.innermost_first().take_while(|frame| *frame == BracketFrame::Inner).count();
         let object =
             matches!(self.frames.innermost_first().nth(inner), Some(BracketFrame::Item | BracketFrame::Wrapper));
@@ -412,7 +417,7 @@ impl JsonRegionParser {
         self.state = PayloadState::Broken;
     }
 
-    /// Begins the call.
+    /// Emits the start of the call, unless that was already done.
     fn start_call(&mut self, item: &mut JsonCallState, out: &mut dyn EventSink) {
         if !item.has_started() {
             item.emit_start(&self.markers, out);
@@ -420,7 +425,7 @@ impl JsonRegionParser {
         }
     }
 
-    /// The call's JSON ended before that offset. What closes it is still to come.
+    /// Ends the call's JSON at that offset. Its closing marker is still to come.
     fn finish_call(&mut self, end: usize, out: &mut dyn EventSink) {
         let Some(mut item) = self.item.take() else { return };
         self.start_call(&mut item, out);
@@ -428,7 +433,7 @@ impl JsonRegionParser {
         self.edge = CallEdge::Pending(item.index, end);
     }
 
-    /// Tells a fault behind the last call that began, which is its own as far as anything is.
+    /// Emits a fault and attributes it to the last call that began.
     fn emit_last_call_fault(&self, fault: Fault, out: &mut dyn EventSink) {
         out.push_event(Event::Fault(&match self.next.checked_sub(1) {
             Some(index) => fault.in_call(index),
@@ -436,7 +441,7 @@ impl JsonRegionParser {
         }));
     }
 
-    /// Tells a fault of the call that waits for its end, or of none.
+    /// Emits a fault and attributes it to the call that waits for its closing marker, if any.
     fn emit_pending_fault(&self, fault: Fault, out: &mut dyn EventSink) {
         out.push_event(Event::Fault(&match self.edge {
             CallEdge::Pending(index, _) => fault.in_call(index),
@@ -447,7 +452,9 @@ impl JsonRegionParser {
 
 impl RegionParser for JsonRegionParser {
     fn parse_view(&mut self, view: TextView<'_>, out: &mut dyn EventSink) -> RegionProgress {
-        let (mut at, mut pass) = (0, None);
+        let mut at = 0;
+        // A guarded byte that turned out to be no marker is passed over on the next step.
+        let mut pass = None;
         loop {
             let go = match self.state {
                 PayloadState::After(tail) => self.read_tail(view, at, tail, out),
@@ -491,5 +498,5 @@ impl RegionParser for JsonRegionParser {
     }
 }
 
-/// A fence of Markdown.
+/// A Markdown code fence.
 const FENCE: &str = "```";

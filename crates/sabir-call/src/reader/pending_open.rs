@@ -1,9 +1,10 @@
-//! Openings: whether a tag in prose opens a call, decided by what follows it.
+//! Decides whether a tag in prose opens a call, by the text that follows it.
 //!
-//! A known tool's tag opens a call where the tag of an argument, or its own close, follows. Followed by words it is
-//! prose; a closing tag later on then earns a fault, since a call without argument tags was probably meant. A tag that
-//! no tool has opens a call to an unknown tool where it reads like a tool's name, in the middle of a line still more so, and
-//! a tag named like some tool's argument follows: the model then hears what is wrong instead of nothing.
+//! A known tool's tag opens a call if an argument's tag or its own close follows. Followed by words
+//! it is prose; if a closing tag comes later, a fault is reported, because a call without argument
+//! tags was probably meant. A tag that belongs to no tool opens a call to an unknown tool if its
+//! name resembles a tool's (more closely in the middle of a line) and a tag named like some tool's
+//! argument follows. The model then learns what is wrong.
 
 use crate::dialect::grammar::{TagNotation, TagScheme};
 use crate::event::{Certainty, Event, EventSink, MarkupRole, MarkupSpan, Truncation};
@@ -18,7 +19,7 @@ use super::vocabulary::TagDialect;
 use super::{CallReader, ReaderState, ReaderStep, TextWindow, take_whitespace, thought};
 
 impl TagNotation {
-    /// Length of what stands before the name in an opening tag.
+    /// Returns the number of bytes before the name in an opening tag.
     fn name_offset(self) -> usize {
         match self {
             Self::Angle => 1,
@@ -28,33 +29,34 @@ impl TagNotation {
     }
 }
 
-/// What instructions write where the name of a tool belongs; models write it too.
+/// Placeholders for a tool's name in instructions; models copy them.
 const PLACEHOLDERS: [&str; 3] = ["tool_name", "function_name", "actual_tool_name"];
 
 /// A marker that may open a call.
 #[derive(Debug)]
 pub(super) struct PendingOpen {
     pub(super) kind: OpenKind,
-    /// The tag's name, prefix included; of any other marker, its text.
+    /// The tag's name with its prefix; for any other marker, its text.
     pub(super) tag: String,
     /// The tool's name as written.
     pub(super) name: String,
-    /// Offset of that name.
+    /// The offset of that name.
     pub(super) name_at: usize,
-    /// Offset and length of the marker.
+    /// The offset of the marker.
     pub(super) at: usize,
+    /// The length of the marker, in bytes.
     pub(super) len: usize,
-    /// Whether it stood first on its line.
+    /// True if it came first on its line.
     pub(super) first: bool,
-    /// Words stand behind it, on the next line.
+    /// True if words follow it on the next line.
     pub(super) words: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum OpenKind {
-    /// The tag of the tool at that position.
+    /// The tag of the tool with that index.
     Tool(TagDialect, usize),
-    /// A tag that no tool has.
+    /// A tag that belongs to no tool.
     Unknown(TagDialect),
     /// A tag that names the tool: `<invoke …>`.
     Fixed(TagDialect),
@@ -62,14 +64,14 @@ pub(super) enum OpenKind {
     Keyed(TagDialect),
     /// A tag around calls, in this notation.
     Wrapper(TagNotation),
-    /// A marker of another machine.
+    /// A marker with a region parser.
     Marker,
     /// A marker around calls.
     Section,
 }
 
 impl PendingOpen {
-    /// The tag that stands at that offset.
+    /// Creates a pending open for a tag at that offset.
     pub(super) fn new(kind: OpenKind, tag: Tag<'_>, at: usize, first: bool) -> Self {
         let (name_at, name) = match kind {
             OpenKind::Fixed(TagDialect { tagged, .. }) => match tagged.tags {
@@ -86,7 +88,7 @@ impl PendingOpen {
         Self { kind, tag: tag_name, name, name_at: at + name_at, at, len: tag.len, first, words: false }
     }
 
-    /// A marker that stands at that offset.
+    /// Creates a pending open for a marker at that offset.
     pub(super) fn from_marker(text: &str, at: usize, first: bool) -> Self {
         Self {
             kind: OpenKind::Marker,
@@ -100,7 +102,7 @@ impl PendingOpen {
         }
     }
 
-    /// The dialect of the call that it may open.
+    /// Returns the dialect of the call that it may open.
     fn tag_dialect(&self) -> Option<TagDialect> {
         match self.kind {
             OpenKind::Tool(spelling, _)
@@ -111,12 +113,12 @@ impl PendingOpen {
         }
     }
 
-    /// Which tags spell that call.
+    /// Returns the tags that make up that call.
     pub(super) fn tag_form(&self) -> Option<TagForm> {
         Some(TagForm::new(self.tag_dialect()?, &self.tag))
     }
 
-    /// The text of the marker as the tables have it.
+    /// Returns the text of the marker as in the marker table.
     pub(super) fn marker_text(&self) -> String {
         match self.kind {
             OpenKind::Wrapper(TagNotation::Angle) => format!("<{}>", self.tag),
@@ -124,7 +126,7 @@ impl PendingOpen {
         }
     }
 
-    /// Where in the opening its tag's name stands.
+    /// Returns the position of the tag's name within the opening tag.
     fn name_offset(&self) -> usize {
         match self.kind {
             OpenKind::Fixed(TagDialect { tagged, .. }) => tagged.notation.name_offset(),
@@ -134,7 +136,7 @@ impl PendingOpen {
         }
     }
 
-    /// Whether nothing but a call begins so.
+    /// Returns true if only a call can begin with this marker.
     fn is_certain(&self) -> bool {
         match self.kind {
             OpenKind::Tool(..) | OpenKind::Fixed(_) => self.first,
@@ -147,16 +149,17 @@ impl PendingOpen {
 }
 
 impl CallReader {
-    /// A call whose tag cannot be understood: over as soon as it began.
+    /// Emits a call whose tag is malformed. It ends directly after its start, rejected.
     pub(super) fn malformed_call(&mut self, opening: &PendingOpen, fault: Fault, out: &mut dyn EventSink) {
-        let (index, at) = (self.begin_call(opening, out), fault.span.end);
+        let index = self.begin_call(opening, out);
+        let at = fault.span.end;
         out.push_event(Event::Fault(&fault.in_call(index)));
         out.push_event(Event::CallEnd { index, at });
         self.diagnostics.note_malformed(&opening.tag);
         self.state = self.state_after_call();
     }
 
-    /// White space, then whatever decides.
+    /// Reads the white space after a marker, then the text that decides about it.
     pub(super) fn read_opening(&mut self, window: TextWindow<'_>, from: usize, out: &mut dyn EventSink) -> ReaderStep {
         let at = from + take_whitespace(window.text_from(from), &mut self.held);
         let rest = window.text_from(at);
@@ -174,7 +177,8 @@ impl CallReader {
             opening.words = opening.first && line && rest.starts_with(|c: char| c.is_alphanumeric());
             return self.dispatch_marker(*opening, window, at, out);
         }
-        // Half a tag at the very end is waited for in vain: the call was cut, not mentioned.
+        // A partial tag at the end of the text stays undecided (`last` is false): the call was cut,
+        // not mentioned.
         let form = opening.tag_form();
         let lexed = form.as_ref().map_or(LexedTag::No, |form| form.lex_tag(rest, false, |_, _| TagInterest::Any));
         let next = match lexed {
@@ -191,8 +195,9 @@ impl CallReader {
         if rest.starts_with('{') && self.begin_json_body(&opening, out) {
             return ReaderStep::To(at);
         }
-        let fault = self.diagnose_mismatch(&opening, next, (rest, at));
-        // A tag that names the tool names it beyond doubt: whatever stands in it that is no argument was meant as one.
+        let fault = self.diagnose_mismatch(&opening, next, rest, at);
+        // A tag that names the tool was certainly meant as a call, so even another tag after it
+        // counts as misplaced content.
         let bare = fault.is_none() && (next.is_none() || matches!(opening.kind, OpenKind::Fixed(_)));
         let json = rest.starts_with('{');
         self.release_as_prose(*opening, bare.then_some(json), out);
@@ -202,13 +207,8 @@ impl CallReader {
         ReaderStep::To(at)
     }
 
-    /// What is wrong where a tag of an argument follows that does not fit the call's.
-    fn diagnose_mismatch(
-        &self,
-        opening: &PendingOpen,
-        next: Option<Tag<'_>>,
-        (rest, at): (&str, usize),
-    ) -> Option<Fault> {
+    /// Returns the fault for an argument's tag that does not match the call's tag.
+    fn diagnose_mismatch(&self, opening: &PendingOpen, next: Option<Tag<'_>>, rest: &str, at: usize) -> Option<Fault> {
         let form = opening.tag_form()?;
         let hint = format!("write `{}`", self.correct_spelling(opening));
         match opening.kind {
@@ -230,7 +230,7 @@ impl CallReader {
         }
     }
 
-    /// The tag that stands in a wrapper, if it opens a call.
+    /// Opens the call whose tag follows a wrapper. Returns false if that tag opens no call.
     pub(super) fn open_wrapped(
         &mut self,
         wrapper: &PendingOpen,
@@ -244,7 +244,8 @@ impl CallReader {
         else {
             return false;
         };
-        // The wrapper is no text, unless what it wraps turns out to be none either.
+        // A wrapper is not text, unless its content turns out not to be a call; `release_as_prose`
+        // then undoes this.
         self.wrapped = Some(wrapper.tag.as_str().into());
         let opening = PendingOpen::new(OpenKind::Fixed(spelling), tag, self.offset + at, wrapper.first);
         if tag.empty {
@@ -255,7 +256,8 @@ impl CallReader {
         true
     }
 
-    /// Whether the tag behind the opening makes it a call; if so, the call has begun and the tag is taken.
+    /// Opens the call if the tag after the opening makes it one. Returns true if the call began and
+    /// the tag was consumed.
     fn try_open_call(&mut self, opening: &PendingOpen, tag: Tag<'_>, at: usize, out: &mut dyn EventSink) -> bool {
         let tag_at = self.offset + at;
         match opening.kind {
@@ -281,8 +283,9 @@ impl CallReader {
                 let by_argument = !tag.close
                     && self.vocabulary.is_any_argument(tag.name)
                     && self.vocabulary.resembles_tool(&opening.name);
+                // A closing tag alone proves little, so the name must be very similar to a tool's.
                 let empty = tag.is_closing_tag(&opening.name) && self.vocabulary.is_near_tool(&opening.name);
-                // What instructions call a tool when they mean any.
+                // A placeholder stands for any tool.
                 let placeholder = !tag.close && PLACEHOLDERS.iter().any(|name| opening.name.eq_ignore_ascii_case(name));
                 if !tag.is_plain() || !(by_argument || empty || placeholder) {
                     return false;
@@ -316,6 +319,7 @@ impl CallReader {
             out.push_event(Event::Fault(&fault.in_call(index).with_hint(hint)));
         }
         if let Some(wrapper) = form.wrapper_name().filter(|_| unwrapped) {
+            // The wrapper's closing tag may still follow, and must not become text then.
             self.diagnostics.unopened = Some(before);
             let message = format!("the call stands outside of `<{wrapper}>`");
             let fault = Fault::warning(FaultKind::MissingWrapper, span, message);
@@ -352,7 +356,7 @@ impl CallReader {
     fn begin_call(&mut self, opening: &PendingOpen, out: &mut dyn EventSink) -> u32 {
         let index = self.diagnostics.calls;
         self.diagnostics.begin_call();
-        // A value needs neither; what they have taken is given back.
+        // Inside a value neither buffer is needed, and the value may be long.
         self.held.release_memory();
         self.blank.release_memory();
         self.prose.clear_fresh();
@@ -371,7 +375,8 @@ impl CallReader {
         index
     }
 
-    /// The marker turned out to be prose. `bare`: words that are no arguments stand behind it, and whether they are JSON.
+    /// Emits the marker as prose. `bare` is set if text that is no argument follows, and tells
+    /// whether that text is JSON.
     pub(super) fn release_as_prose(&mut self, opening: PendingOpen, bare: Option<bool>, out: &mut dyn EventSink) {
         if opening.words && self.release_wrapper_words(&opening, out) {
             return;
@@ -384,7 +389,7 @@ impl CallReader {
             self.prose.read_text(&held);
             self.emit_prose(&held, out);
         }
-        // The wrapper went out as text with the rest, and so will its end.
+        // The wrapper was emitted as text with the rest, so its closing tag will be text too.
         if held.find(&opening.tag) != Some(opening.name_offset()) {
             self.wrapped = None;
         }
@@ -393,12 +398,14 @@ impl CallReader {
         if let Some(json) = bare
             && matches!(opening.kind, OpenKind::Tool(..) | OpenKind::Fixed(_))
         {
-            let (span, right) = (Span::new(opening.at, opening.at + opening.len), self.correct_spelling(&opening));
+            let span = Span::new(opening.at, opening.at + opening.len);
+            let right = self.correct_spelling(&opening);
             self.diagnostics.note_bare_call(BareCall { tag: opening.tag, name: opening.name, span, right, json });
         }
     }
 
-    /// Words follow a wrapper that stands on a line of its own: the wrapper is markup all the same, and the words are text.
+    /// Emits the words after a wrapper on a line of its own: the wrapper remains markup, and the
+    /// words are text. Returns false if the marker is not such a wrapper.
     fn release_wrapper_words(&mut self, opening: &PendingOpen, out: &mut dyn EventSink) -> bool {
         if self.inside.is_some() || self.vocabulary.resolve_tool(&opening.name).is_some() {
             return false;
@@ -406,7 +413,8 @@ impl CallReader {
         let held = std::mem::take(&mut self.held);
         let words = held.get(opening.len..).unwrap_or_default().trim_ascii_start();
         self.diagnostics.note_wrapper_words(&opening.tag, opening.at, opening.len);
-        let (sure, span) = (Certainty::Likely, Span::new(opening.at, opening.at + opening.len));
+        let sure = Certainty::Likely;
+        let span = Span::new(opening.at, opening.at + opening.len);
         let rule = "a wrapper on a line of its own, with words behind it";
         out.push_event(Event::Mark(MarkupSpan { role: MarkupRole::Wrapper, dialect: None, span, sure, rule }));
         self.wrapped = Some(opening.tag.as_str().into());
@@ -416,8 +424,8 @@ impl CallReader {
         true
     }
 
-    /// Behind a marker around calls or messages: it is markup where more markup follows, where calls came before, or at a
-    /// start; else a word about it.
+    /// Decides about a marker around calls or messages: it is markup if more markup follows, if
+    /// calls came before, or at the start of a line or message; otherwise it is text.
     fn read_section(
         &mut self,
         opening: PendingOpen,
@@ -449,17 +457,17 @@ impl CallReader {
         ReaderStep::To(at)
     }
 
-    /// A marker around calls is no text.
+    /// Drops a marker around calls, which is not text.
     fn drop_section(&mut self, opening: &PendingOpen) {
         self.diagnostics.note_mark(MarkupRole::Wrapper, opening.at, opening.len, "a marker around calls");
-        // White space behind it is none either, unless words follow.
+        // White space after it is not text either, unless words follow.
         self.blank.clear();
         self.blank.push_str(self.held.get(opening.len..).unwrap_or_default());
         self.held.clear();
         self.prose.mark_fresh();
     }
 
-    /// The text ended behind a marker that may have opened a call.
+    /// Ends the text after a marker that may have opened a call.
     pub(super) fn cut_opening(&mut self, opening: PendingOpen, why: Truncation, rest: &str, out: &mut dyn EventSink) {
         if matches!(opening.kind, OpenKind::Section) {
             self.drop_section(&opening);

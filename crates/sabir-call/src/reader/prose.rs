@@ -1,47 +1,48 @@
-//! Prose: which places of a Markdown-like text only mention a call.
+//! Tracks Markdown-like prose to find the places where markup only mentions a call.
 //!
-//! Supported: fences of any length (`` ``` `` and `~~~`), inline code (a run of backticks, to an equal run or the end of
-//! the paragraph), indented code after a blank line, block quotes, HTML comments, `<code>` (to its close or the end of the
-//! paragraph) and `<pre>` that begins a line (to its close), and an opening quotation mark right before the tag. Unsupported: nested list indentation (four blanks after an empty line are code everywhere).
+//! Supported: fences of any length (`` ``` `` and `~~~`), inline code (a run of backticks, up to an equal run or the end of the paragraph), indented code after a blank line, block quotes, HTML comments, `<code>` (up to its close or the end of the paragraph), `<pre>` at the start of a line (up to its close), and an opening quotation mark directly before the tag.
 //!
-//! One byte at a time, bounded state: where the chunks are cut cannot matter.
+//! Unsupported: nested list indentation (four spaces after an empty line are code everywhere).
+//!
+//! Reads one byte at a time with bounded state, so chunk boundaries cannot matter.
 
 use super::triggers::TriggerTable;
 use super::vocabulary::SHOWN;
 
-/// Why markup in a fence is only mentioned.
+/// The reason for a mention in a fence.
 pub(crate) const IN_FENCE: &str = "in a code fence";
 
-/// Where in the prose we are.
+/// The state of the prose at the current position.
 #[derive(Debug, Clone)]
 pub(crate) struct ProseTracker {
     line: LineState,
-    /// Columns of white space at the start of the line, as far as they matter.
+    /// The width of the white space at the start of the line, in columns.
     indent: u8,
-    /// The line before this one was blank, and there were words before it: a text that begins with an indented line shows
-    /// no code.
+    /// True if the preceding line was blank and came after some text: a text that begins with an
+    /// indented line does not begin with code.
     after_blank: bool,
     fence: Option<CodeFence>,
-    /// Length of the backtick run that opened inline code; 0: there is none.
+    /// The length of the backtick run that opened inline code; 0 if none is open.
     code: u32,
-    /// The run of backticks or tildes that is being read.
+    /// The length of the current run of backticks or tildes.
     run: u32,
     run_of: u8,
     escaped: bool,
-    /// Inside an HTML comment.
+    /// True inside an HTML comment.
     comment: bool,
-    /// Inside the element of [`SHOWN`] at that position.
+    /// The index in [`SHOWN`] of the enclosing HTML element.
     shown: Option<u8>,
-    /// Nothing has been read since markup around calls.
+    /// True if nothing was read since markup around calls.
     fresh: bool,
-    /// An odd number of straight quotation marks precedes on this line.
+    /// True if an odd number of straight quotation marks precedes on this line.
     quote: bool,
-    /// The previous bytes, newest last: enough to see a quotation mark and what stands before it.
+    /// The last four bytes, newest last: enough to see a quotation mark and the text before it.
     last: [u8; 4],
-    /// Bytes read so far, and how many of them up to the last that is no white space. After 4 GiB they stand still.
+    /// The number of bytes read so far; saturates at 4 GiB.
     read: u32,
+    /// The value of `read` after the last byte that was not white space.
     solid: u32,
-    /// Bytes that had been read at the last new start.
+    /// The value of `read` at the last new start.
     resumed: u32,
 }
 
@@ -51,7 +52,7 @@ enum LineState {
     Start,
     /// A run of fence characters that began the line.
     Run,
-    /// The words after the characters that open a fence.
+    /// The info string after the characters that open a fence.
     Info,
     /// The white space after the characters that close a fence.
     Close,
@@ -93,10 +94,11 @@ impl Default for ProseTracker {
 }
 
 impl ProseTracker {
-    /// Why markup at this place is only mentioned; `None`: it is not.
+    /// Returns the reason why markup at this place is only mentioned, or `None` if it is not.
     pub(crate) fn mention_reason(&self) -> Option<&'static str> {
         let indented = self.line == LineState::Start && self.indent >= 4 && self.after_blank;
-        // A run that has just ended has not been weighed yet: an open run that equals the open code closes it.
+        // A run that has just ended is not processed yet: if it equals the open run, it closes the
+        // code.
         let code = match (self.code, self.run) {
             (code, 0) => code > 0,
             (open, run) => open != run,
@@ -118,7 +120,7 @@ impl ProseTracker {
         }
     }
 
-    /// Takes note of a tag. True: it belongs to an element that only shows what stands in it.
+    /// Tracks an HTML tag. Returns true if it belongs to an element whose content is only shown.
     pub(crate) fn track_html_tag(&mut self, name: &str, close: bool, first: bool) -> bool {
         let Some(at) = (0_u8..).zip(SHOWN).find(|(_, (shown, _))| *shown == name).map(|(at, _)| at) else {
             return false;
@@ -131,55 +133,55 @@ impl ProseTracker {
         true
     }
 
-    /// Whether the run of characters right before this place would close the fence that is open, if nothing but the end of
-    /// the message followed.
+    /// Returns true if the run of characters right before this place would close the open fence,
+    /// provided that only the end of the message follows.
     pub(crate) fn ends_fence(&self) -> bool {
         let closes = |fence: CodeFence| fence.mark == self.run_of && self.run >= fence.length;
         self.line == LineState::Run && self.fence.is_some_and(closes)
     }
 
-    /// Whether markup around calls ends right before this place.
+    /// Returns true if markup around calls ended right before this place.
     pub(crate) fn is_fresh(&self) -> bool {
         self.fresh
     }
 
-    /// Markup around calls ends here.
+    /// Records that markup around calls ends here.
     pub(crate) fn mark_fresh(&mut self) {
         self.fresh = true;
     }
 
-    /// A call begins here.
+    /// Records that a call begins here.
     pub(crate) fn clear_fresh(&mut self) {
         self.fresh = false;
     }
 
-    /// Whether only white space precedes on this line.
+    /// Returns true if only white space precedes on this line.
     pub(crate) fn at_line_start(&self) -> bool {
         self.line == LineState::Start
     }
 
-    /// Whether only white space precedes on this line, or since the last new start.
+    /// Returns true if only white space precedes on this line, or since the last new start.
     pub(crate) fn is_start(&self) -> bool {
         self.at_line_start() || self.blank_since(self.resumed)
     }
 
-    /// How many bytes have been read.
+    /// Returns the number of bytes read.
     pub(crate) fn bytes_read(&self) -> u32 {
         self.read
     }
 
-    /// Whether nothing but white space has been read since that position.
+    /// Returns true if only white space was read since that position.
     pub(crate) fn blank_since(&self, position: u32) -> bool {
         self.solid <= position
     }
 
-    /// The byte before this place.
+    /// Returns the byte before this place.
     pub(crate) fn previous_byte(&self) -> u8 {
         let [.., last] = self.last;
         last
     }
 
-    /// Reads on to the next trigger of `text` or to its end, and returns how many bytes that was.
+    /// Reads up to the next trigger in `text` or to its end. Returns the number of bytes read.
     pub(crate) fn skip_to_trigger(&mut self, text: &str, triggers: &TriggerTable) -> usize {
         let bytes = text.as_bytes();
         let mut at = 0;
@@ -189,6 +191,7 @@ impl ProseTracker {
             }
             self.push_byte(byte);
             at += 1;
+            // In this state nothing but triggers can change anything, so the search can skip ahead.
             if self.line == LineState::Inside
                 && !self.is_start()
                 && self.run == 0
@@ -202,34 +205,38 @@ impl ProseTracker {
         at
     }
 
-    /// Reads all of `text`, its `<` included.
+    /// Reads all of `text`, including any `<`.
     pub(crate) fn read_text(&mut self, text: &str) {
         for byte in text.bytes() {
             self.push_byte(byte);
         }
     }
 
-    /// Takes note of what stands before the next place, where that is no prose.
+    /// Records bytes that precede the next place but are not prose.
     pub(crate) fn note_preceding(&mut self, text: &str) {
         for byte in text.bytes() {
             self.remember_byte(byte);
         }
     }
 
-    /// After a call or a thought: a new start in the middle of a line.
+    /// Starts over in the middle of a line, after a call or a thought.
     pub(crate) fn resume_line(&mut self) {
         let Self { read, solid, fresh, .. } = *self;
-        let (line, last) = (LineState::Inside, *b"   >");
+        let line = LineState::Inside;
+        // As if the markup's `>` and nothing else came before.
+        let last = *b"   >";
         *self = Self { line, last, read, solid, fresh, resumed: read, ..Self::default() };
     }
 
-    /// A message begins: a new start at the start of a line.
+    /// Starts over at the start of a line, for a new message.
     pub(crate) fn begin_message(&mut self) {
-        let (read, solid) = (self.read, self.solid);
+        let read = self.read;
+        let solid = self.solid;
         *self = Self { read, solid, resumed: read, ..Self::default() };
     }
 
-    /// Inside a line nothing matters but triggers, backticks, backslashes and the line's end.
+    /// Skips ahead inside a line, where only triggers, backticks, backslashes and the line's end
+    /// matter.
     fn skip_plain(&mut self, bytes: &[u8], from: usize, triggers: &TriggerTable) -> usize {
         let rest = bytes.get(from..).unwrap_or_default();
         let mut stop = 0;
@@ -259,9 +266,10 @@ impl ProseTracker {
         self.last = [second, third, fourth, byte];
     }
 
-    /// Takes one byte.
+    /// Reads one byte.
     pub(crate) fn push_byte(&mut self, byte: u8) {
         match self.last {
+            // `<!--` begins a comment, but in code it is text.
             [_, b'<', b'!', b'-'] if byte == b'-' => self.comment |= self.fence.is_none() && self.code == 0,
             [_, _, b'-', b'-'] if byte == b'>' => self.comment = false,
             _ => {}
@@ -290,10 +298,14 @@ impl ProseTracker {
     fn push_leading_byte(&mut self, byte: u8) {
         match byte {
             b' ' => self.indent = self.indent.saturating_add(1),
+            // A tab counts as four columns.
             b'\t' => self.indent = self.indent.saturating_add(4),
             b'\r' => {}
+            // Four columns of indentation make indented code instead of a fence (CommonMark).
             b'`' | b'~' if self.indent < 4 => {
-                (self.line, self.run, self.run_of) = (LineState::Run, 1, byte);
+                self.line = LineState::Run;
+                self.run = 1;
+                self.run_of = byte;
             }
             _ if self.fence.is_some() => self.line = LineState::Inside,
             _ if self.indent >= 4 && self.after_blank => self.line = LineState::Code,
@@ -305,14 +317,16 @@ impl ProseTracker {
         }
     }
 
-    /// The first byte after a run of fence characters at the start of a line.
+    /// Processes the first byte after a run of fence characters at the start of a line.
     fn end_fence_run(&mut self, byte: u8) {
-        let (run, mark) = (std::mem::take(&mut self.run), self.run_of);
+        let run = std::mem::take(&mut self.run);
+        let mark = self.run_of;
         match self.fence {
             Some(fence) if fence.mark == mark && run >= fence.length && byte.is_ascii_whitespace() => {
                 self.line = LineState::Close;
             }
             Some(_) => self.line = LineState::Inside,
+            // A fence needs three characters, and the paragraph must not have open inline code.
             None if run >= 3 && self.code == 0 => {
                 self.fence = Some(CodeFence { mark, length: run });
                 self.line = LineState::Info;
@@ -328,7 +342,8 @@ impl ProseTracker {
         }
     }
 
-    /// A backtick in the words behind a backtick fence: it was inline code after all.
+    /// Processes a byte of a fence's info string. A backtick there means that the run opened inline
+    /// code, not a fence.
     fn push_info_byte(&mut self, byte: u8) {
         if byte != b'`' {
             return;
@@ -372,23 +387,27 @@ impl ProseTracker {
             _ => {}
         }
         let blank = self.line == LineState::Start;
-        // Indented code goes on over the next indented line.
+        // Indented code continues over the next indented line.
         self.after_blank = (blank && self.solid > 0) || self.line == LineState::Code;
         if blank {
             self.code = 0;
             self.shown = self.shown.filter(|at| *at > 0);
         }
-        (self.line, self.indent, self.escaped, self.quote) = (LineState::Start, 0, false, false);
+        self.line = LineState::Start;
+        self.indent = 0;
+        self.escaped = false;
+        self.quote = false;
     }
 
     fn is_quoted(&self) -> bool {
         let ends_word =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'!' | b'?' | b')' | b']' | b'}');
         match self.last {
-            // The second mark of a pair, right behind a word, closes what it quotes.
+            // The second mark of a pair, directly after a word, closes the quotation.
             [_, _, before, b'"'] => self.quote || !ends_word(before),
             [_, _, _, b'\''] | [_, _, 0xc2, 0xab] => true,
-            // These close as well, but where white space precedes they open.
+            // Closing quotation marks in UTF-8 open a quotation if white space precedes them
+            // (German and Swedish usage).
             [before, 0xe2, 0x80, 0x9d | 0x99] => before.is_ascii_whitespace(),
             [_, 0xe2, 0x80, 0x98 | 0x9a | 0x9c | 0x9e] => true,
             _ => false,
@@ -396,7 +415,7 @@ impl ProseTracker {
     }
 }
 
-/// A length that is no longer than a chunk.
+/// Converts a length that is no longer than a chunk.
 fn to_u32(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
@@ -408,7 +427,8 @@ mod tests {
     use crate::dialect::DialectSelection;
     use crate::reader::vocabulary::Vocabulary;
 
-    /// For each `<` of the text: `m` where it is a mention, `c` where it would be a call.
+    /// Returns one letter for each `<` of the text: `m` for a mention, `c` for a place where it
+    /// would be a call.
     fn places(text: &str) -> String {
         let mut prose = ProseTracker::default();
         let mut found = String::new();
@@ -420,7 +440,8 @@ mod tests {
         }
         let mut skipping = ProseTracker::default();
         let triggers = Vocabulary::new(DialectSelection::AUTO, &ToolSet::default()).triggers;
-        let (mut again, mut at) = (String::new(), 0);
+        let mut again = String::new();
+        let mut at = 0;
         loop {
             at += skipping.skip_to_trigger(text.get(at..).unwrap_or_default(), &triggers);
             if at == text.len() {

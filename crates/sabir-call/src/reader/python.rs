@@ -1,13 +1,12 @@
-//! Calls as Python writes them: `[f(a="x", b=1), g()]`.
+//! Parses calls in Python syntax: `[f(a="x", b=1), g()]`.
 //!
-//! Supported: a list of calls, or calls without a list, one behind another with a line feed, `,` or `;` between them; a
-//! marker behind them, or none; names with dots and dashes; arguments as `name=value` and as `**{"name": value}`; every
-//! literal (`reader/python/literal.rs`).
+//! Supported: a list of calls, or a sequence of calls without a list, separated by a line feed, `,`
+//! or `;`; a closing marker, or none; names with dots and dashes; arguments as `name=value` and as
+//! `**{"name": value}`; all literals of `reader/python/literal.rs`.
 //!
-//! Unsupported: arguments without a name, calls as values, operators. They end in an error fault, and with the call that
-//! has one the region ends: what follows is passed over, because a string with a quote too many would make calls out of
-//! its content (`reader/python/skip.rs`).
-//!
+//! Unsupported: arguments without a name, calls as values, operators. They produce an error fault,
+//! and the region ends with the call that has one: the text after it is skipped, because a string
+//! with an extra quote would make calls out of its content (`reader/python/skip.rs`).
 //! Grammar as implemented, white space between all tokens:
 //!
 //! ```text
@@ -17,7 +16,8 @@
 //! argument = name "=" value | "**" "{" (string+ ":" value ("," string+ ":" value)* ","?)? "}"
 //! ```
 //!
-//! A call is closed by its `)` only together with what follows: the separator, or the `]` and the marker.
+//! A call is closed by its `)` only together with the text after it: the separator, or the `]` and
+//! the marker.
 
 mod arguments;
 pub(super) mod bracket_stack;
@@ -43,28 +43,28 @@ use skip::RegionSkipper;
 use text::starts_with_marker;
 use word_buffer::{WORD_CAP, WordBuffer, WordEnd, describe_found, is_name_byte, whitespace_len};
 
-/// What stands behind the name of a tool that is called as a method.
+/// The method name for calling a tool.
 pub(super) const METHOD: &str = ".call";
 
-/// Reads calls as Python writes them.
+/// A region parser for calls in Python syntax.
 #[derive(Debug)]
 pub(super) struct PythonRegionParser {
-    /// The marker behind the calls; `""`: there is none.
+    /// The marker after the calls; `""` if there is none.
     close: &'static str,
     dialect: &'static str,
     state: PythonState,
-    /// A tool may be called as `f.call(…)`.
+    /// True if a tool may be called as `f.call(…)`.
     methods: bool,
-    /// The calls stand in a list.
+    /// True if the calls are in a list.
     list: bool,
-    /// Where the first call begins, until it is open.
+    /// The offset at which the first call begins, until it is open.
     at: Option<usize>,
     /// The index of the next call.
     next: u32,
     call: CallInProgress,
     word: WordBuffer,
     literal: LiteralReader,
-    /// Behind a mistake.
+    /// The skipper for the text after a mistake.
     skip: Option<Box<RegionSkipper>>,
 }
 
@@ -73,51 +73,51 @@ pub(super) struct PythonRegionParser {
 struct CallInProgress {
     open: bool,
     index: u32,
-    /// Offset just past its `)`.
+    /// The offset just past its last word or its `)`.
     end: usize,
     given: GivenArguments,
-    /// Inside `**{…}`.
+    /// True inside `**{…}`.
     spread: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PythonState {
-    /// Before everything.
+    /// Before all calls.
     Start,
-    /// A call or the end of all calls must follow.
+    /// Before a call or the end of all calls.
     Item,
     /// Inside a tool's name.
     Name,
-    /// Behind a tool's name.
+    /// After a tool's name.
     Paren,
-    /// An argument or the end of the call must follow.
+    /// Before an argument or the end of the call.
     Argument,
     /// Inside an argument's name.
     ArgumentName,
-    /// Behind an argument's name.
+    /// After an argument's name.
     Equals,
-    /// Behind `**`.
+    /// After `**`.
     Spread,
-    /// In `**{`: a name or the end must follow.
+    /// In `**{`, before a name or the end.
     Key,
     /// Inside such a name.
     KeyText,
-    /// Behind it.
+    /// After such a name.
     Colon,
     /// Inside a value.
     Value,
-    /// Behind a value.
+    /// After a value.
     Comma,
-    /// Behind a call's `)`.
+    /// After a call's `)`.
     Closed,
-    /// Behind the list: the marker must follow.
+    /// After the list, before the marker.
     Tail,
-    /// Behind a mistake.
+    /// After a mistake.
     Skip,
 }
 
 impl PythonRegionParser {
-    /// A machine whose first call begins at that offset and has that index.
+    /// Creates a parser whose first call begins at that offset and has that index.
     pub(super) fn new(grammar: PythonCalls, dialect: &'static str, index: u32, at: usize) -> Self {
         Self {
             close: grammar.close,
@@ -134,7 +134,7 @@ impl PythonRegionParser {
         }
     }
 
-    /// Calls behind a marker, without a list, perhaps as methods.
+    /// Creates a parser for calls after a marker, without a list, possibly called as methods.
     pub(super) fn with_methods(dialect: &'static str, index: u32, at: usize) -> Self {
         Self { methods: true, ..Self::new(PythonCalls { open: "", close: "" }, dialect, index, at) }
     }
@@ -164,7 +164,7 @@ impl PythonRegionParser {
         }
     }
 
-    /// Between calls.
+    /// Processes the start of a call, or the end of all calls.
     fn begin_item(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
         let text = rest_from(view, at);
         let byte = text.as_bytes().first().copied().unwrap_or_default();
@@ -178,6 +178,8 @@ impl PythonRegionParser {
                 Some(false) => {}
             }
         }
+        // Without a list and a marker only the shape of the text tells whether another call
+        // follows.
         let loose = !self.list && self.close.is_empty() && self.at.is_none();
         if loose {
             match starts_call(text) {
@@ -194,7 +196,7 @@ impl PythonRegionParser {
         StepOutcome::To(at)
     }
 
-    /// Inside the name of a tool or an argument, behind which the machine goes on in that state.
+    /// Reads the name of a tool or an argument, then continues in the given state.
     fn read_name(
         &mut self,
         view: TextView<'_>,
@@ -216,7 +218,9 @@ impl PythonRegionParser {
     }
 
     fn begin_call(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
-        let (index, name, end) = (self.next, self.word.as_str(), self.call.end);
+        let index = self.next;
+        let name = self.word.as_str();
+        let end = self.call.end;
         let name_at = end.saturating_sub(name.len());
         let name = name.strip_suffix(METHOD).filter(|_| self.methods).unwrap_or(name);
         let start = self.at.take().unwrap_or_else(|| {
@@ -243,9 +247,10 @@ impl PythonRegionParser {
         StepOutcome::To(at + 1)
     }
 
-    /// Behind a call's `)`.
+    /// Processes the text after a call's `)`.
     fn after_call(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
         let text = rest_from(view, from);
+        // Without a list, a line feed separates calls and must not be skipped.
         let spaces = text.bytes().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
         let at = from + if self.list { whitespace_len(text) } else { spaces };
         let text = rest_from(view, at);
@@ -255,6 +260,7 @@ impl PythonRegionParser {
             b']' if self.list => return self.end_list(view, at + 1, out),
             b'\n' | b'\r' | b';' if !self.list => {}
             _ if self.list => return self.report_unexpected(view, at, "`,` or `]` was expected behind the call", out),
+            // Another special token follows the calls of Llama; it is not part of the region.
             b'<' if self.methods && text == "<" && !view.last => return StepOutcome::Wait(at),
             b'<' if self.methods && text.starts_with("<|") => {
                 self.end_call(self.call.end, out);
@@ -279,7 +285,7 @@ impl PythonRegionParser {
         StepOutcome::To(at)
     }
 
-    /// Behind all calls: the marker.
+    /// Processes the closing marker after all calls.
     fn read_tail(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
         let close = self.close;
         match starts_with_marker(rest_from(view, at), close) {
@@ -298,7 +304,7 @@ impl PythonRegionParser {
         }
     }
 
-    /// Behind a mistake.
+    /// Skips text after a mistake.
     fn skip_rest(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
         let (taken, over) = self.skip.as_mut().map_or((0, true), |skip| skip.skip_text(rest_from(view, from)));
         let at = from + taken;
@@ -309,7 +315,7 @@ impl PythonRegionParser {
         StepOutcome::Over(at)
     }
 
-    /// Something else stands there than what was expected.
+    /// Reports unexpected text.
     fn report_unexpected(
         &mut self,
         view: TextView<'_>,
@@ -331,19 +337,20 @@ impl PythonRegionParser {
         self.report_and_skip(Fault::error(FaultKind::Limit, span, message), view, at, out)
     }
 
-    /// Reports a mistake and passes over the rest.
+    /// Reports a mistake and skips the rest.
     fn report_and_skip(&mut self, fault: Fault, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
         let fault = if self.call.open { fault.in_call(self.call.index) } else { fault };
         out.push_event(Event::Fault(&fault));
         self.give_up(view.offset, at, out)
     }
 
-    /// Passes over the rest behind a mistake.
+    /// Skips the rest after a mistake.
     fn give_up(&mut self, offset: usize, at: usize, out: &mut dyn EventSink) -> StepOutcome {
-        // What is open: the list, the call, `**{` and the value's own brackets.
+        // The open brackets: the list, the call, `**{`, and those of the value.
         let inside = self.call.open && self.state != PythonState::Closed;
         let inner = if inside { 1 + usize::from(self.call.spread) + self.literal.depth() } else { 0 };
         let depth = usize::from(self.list) + inner;
+        // Without a marker or an open bracket nothing would tell where to stop skipping.
         if self.close.is_empty() && (!self.call.open || depth == 0) {
             self.end_call(offset + at, out);
             return StepOutcome::Over(at);
@@ -367,6 +374,7 @@ impl RegionParser for PythonRegionParser {
 
     fn cut_region(&mut self, why: Truncation, at: usize, out: &mut dyn EventSink) {
         let bare = !self.list && self.close.is_empty();
+        // A bare call without a list has no other end than the end of the text.
         if bare && why == Truncation::Ended && self.state == PythonState::Closed {
             self.end_call(self.call.end, out);
         } else if std::mem::take(&mut self.call.open) {
@@ -383,7 +391,8 @@ fn rest_from(view: TextView<'_>, at: usize) -> &str {
     view.text.get(at..).unwrap_or_default()
 }
 
-/// Whether another call starts here: a name with its bracket. `None`: it may, when more has come.
+/// Checks whether a call starts here: a name followed by a bracket. `None` means that more text is
+/// needed.
 fn starts_call(text: &str) -> Option<bool> {
     let name = text.bytes().take_while(|byte| is_name_byte(*byte)).count();
     match text.as_bytes().get(name) {

@@ -1,9 +1,10 @@
-//! Regions: what the reader and the machines agree on.
+//! Defines the interface between the reader and the region parsers.
 //!
-//! A region is a stretch of text in which one machine reads calls until it is over. The reader shows the machine the text
-//! from the machine's place on; the machine takes a prefix of it, emits the events of that, and says how it stands. What it
-//! could not decide comes again with more text behind it, so that a machine needs to hold nothing itself. It must not look
-//! at a byte more often than a fixed number of times: a machine that waits must wait for a short marker, never for a value.
+//! A region is a stretch of text in which one parser reads calls. The reader passes the text from
+//! the parser's position on; the parser consumes a prefix, emits its events, and returns its
+//! progress. Text that it could not decide is passed again with more text after it, so a parser
+//! holds nothing itself. A parser must not examine a byte more than a fixed number of times: it may
+//! wait for a short marker, but never for a value.
 
 use crate::event::{EventSink, Truncation};
 
@@ -11,39 +12,39 @@ use super::gemma::GemmaRegionParser;
 use super::payload::JsonRegionParser;
 use super::python::PythonRegionParser;
 
-/// The text that a machine is shown.
+/// The text that a parser receives.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TextView<'w> {
-    /// From the machine's place on.
+    /// The text from the parser's position on.
     pub(super) text: &'w str,
     /// The offset of its first byte in the assistant text.
     pub(super) offset: usize,
-    /// No more will come.
+    /// True if no more text will arrive.
     pub(super) last: bool,
 }
 
-/// What a machine did with the text.
+/// The progress of a parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RegionProgress {
-    /// It took this many bytes, and the rest must come again with more behind it. With `last`, the text ended inside the
-    /// region.
+    /// Consumed this many bytes; the rest must be passed again with more text. If the view was the
+    /// last one, the text ended inside the region.
     More(usize),
     /// The region ended after this many bytes.
     Over(usize),
 }
 
-/// What one turn of a machine did with the text.
+/// The result of one step of a parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StepOutcome {
-    /// It took everything up to this byte.
+    /// Consumed everything up to this byte.
     To(usize),
-    /// The same, and it needs more text.
+    /// Consumed everything up to this byte and needs more text.
     Wait(usize),
     /// The region ended before this byte.
     Over(usize),
 }
 
-/// Lets a machine take its turns, each from where the last one ended.
+/// Runs the steps of a parser, each from the end of the previous one.
 pub(super) fn run_steps(mut turn: impl FnMut(usize) -> StepOutcome) -> RegionProgress {
     let mut at = 0;
     loop {
@@ -55,7 +56,7 @@ pub(super) fn run_steps(mut turn: impl FnMut(usize) -> StepOutcome) -> RegionPro
     }
 }
 
-/// The machines.
+/// A region parser of any kind, without the cost of a trait object on the hot path.
 #[derive(Debug)]
 pub(super) enum AnyRegionParser {
     Json(Box<JsonRegionParser>),
@@ -104,18 +105,19 @@ impl RegionParser for AnyRegionParser {
     }
 }
 
-/// A machine that reads one region.
+/// A parser for one region.
 pub(super) trait RegionParser: std::fmt::Debug + Send {
-    /// Takes a prefix of the text.
+    /// Consumes a prefix of the text.
     fn parse_view(&mut self, view: TextView<'_>, out: &mut dyn EventSink) -> RegionProgress;
 
-    /// Takes a whole chunk that is nothing but a piece of a value, and emits it. False: look closer, nothing was taken.
+    /// Consumes a whole chunk that lies inside a value, and emits it. Returns false, with nothing
+    /// consumed, if the chunk needs [`Self::parse_view`].
     fn take_chunk(&mut self, chunk: &str, out: &mut dyn EventSink) -> bool;
 
-    /// The text ended inside the region, at that offset. Whatever call is open is cut, unless its grammar allows that its
-    /// closing marker is missing at the end and `why` is [`Truncation::Ended`].
+    /// Ends the region at that offset because the text ended. An open call is cut, unless its
+    /// grammar allows a missing closing marker at the end and `why` is [`Truncation::Ended`].
     fn cut_region(&mut self, why: Truncation, at: usize, out: &mut dyn EventSink);
 
-    /// The index of the next call.
+    /// Returns the index of the next call.
     fn next_index(&self) -> u32;
 }

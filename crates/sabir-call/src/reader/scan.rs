@@ -1,9 +1,11 @@
-//! Looking: what stands at a trigger in prose.
+//! Identifies the construct at a trigger in prose.
 //!
-//! Supported: markers, tags of calls and wrappers, thoughts, guesses without any marker, closing tags of calls that are over.
-//! Unsupported: whatever stands inside a region, which its machine reads.
+//! Supported: markers, tags of calls and wrappers, thoughts, guesses without any marker, closing
+//! tags of calls that have ended.
 //!
-//! Nothing is decided here that needs the text behind a marker: that is what `reader/opening.rs` waits for.
+//! Unsupported: anything inside a region, which has its own parser.
+//!
+//! Decisions that need the text after a marker are made in `reader/pending_open.rs`.
 
 use crate::dialect::grammar::TagNotation;
 use crate::event::MarkupRole;
@@ -18,28 +20,29 @@ use super::tag::{LexedTag, TAG_CAP, Tag, TagInterest, lex_in_notation, lex_tag, 
 use super::thought::ThoughtBlock;
 use super::vocabulary::{SHOWN, TagDialect};
 
-/// What stands at a trigger.
+/// The construct at a trigger.
 pub(super) enum TriggerMatch {
-    /// Text.
+    /// Plain text.
     Text,
     /// More text is needed.
     Wait,
-    /// A tool's tag with attributes or a slash: a call that is over already, what is wrong with it, and its length.
+    /// A tool's tag with attributes or a slash: a call that has already ended, its fault, and the
+    /// tag's length.
     Malformed(PendingOpen, Box<Fault>, usize),
-    /// Markup around calls, of that length.
+    /// Markup around calls, with its length.
     Skip(usize),
-    /// Markup around words, of that length.
+    /// Markup around the prose of a message, with its length.
     Frame(usize),
-    /// A thought, and the length of its opening tag.
+    /// A thought, with the length of its opening tag.
     Thought(ThoughtBlock, usize),
-    /// Perhaps a call; the length of the marker.
+    /// Possibly a call, with the length of the marker.
     Open(PendingOpen, usize),
-    /// Perhaps calls without any marker.
+    /// Possibly calls without any marker.
     Guess(BareCallGuess),
 }
 
 impl CallReader {
-    /// Judges what stands at the start of `rest`, at `at` in the window.
+    /// Identifies the construct at the start of `rest`, which is at `at` in the window.
     pub(super) fn scan_trigger(&mut self, rest: &str, at: usize, last: bool) -> TriggerMatch {
         let mention = self.prose.mention_reason();
         let first = self.prose.at_line_start() && mention.is_none();
@@ -51,16 +54,16 @@ impl CallReader {
                     return look;
                 }
             }
-            // Words are triggers for the sake of markers alone.
+            // A word is a trigger only because it may be a marker.
             MarkerMatch::None if rest.starts_with(|c: char| c.is_ascii_alphanumeric()) => return TriggerMatch::Text,
             MarkerMatch::None => {}
         }
-        // A bracket right behind a word is an index of something.
+        // A bracket directly after a word is an index expression or a link.
         let index = rest.starts_with('[') && self.prose.previous_byte().is_ascii_alphanumeric();
         if mention.is_none()
             && !index
             && let Some(guess) =
-                BareCallGuess::try_begin(rest, (self.offset + at, self.prose.is_start()), &self.vocabulary)
+                BareCallGuess::try_begin(rest, self.offset + at, self.prose.is_start(), &self.vocabulary)
         {
             return TriggerMatch::Guess(guess);
         }
@@ -78,9 +81,11 @@ impl CallReader {
         if notation == TagNotation::Angle && tag.is_plain() && self.prose.track_html_tag(tag.name, tag.close, first) {
             return TriggerMatch::Text;
         }
+        // A frame's closing tag ends the message, so backticks right before it close the fence.
         let ends = tag.close && self.vocabulary.is_message_frame(tag.name, notation) && self.prose.ends_fence();
         if let Some(why) = mention.filter(|_| !ends) {
-            // Not even a fence hides that a value may have been meant to go on to here.
+            // Even inside a mention, closing tags are noted: they may show that the value before
+            // them was meant to extend to here.
             if tag.close {
                 self.note_stray_close(tag, at);
             } else if self.vocabulary.thought_tag(tag.name).is_none() {
@@ -110,7 +115,7 @@ impl CallReader {
         self.scan_open_tag(tag, at, first, notation)
     }
 
-    /// The tag at the start of `rest`, in whatever notation.
+    /// Lexes the tag at the start of `rest`, in any active notation.
     pub(super) fn lex_any<'w>(&self, rest: &'w str, last: bool, first: bool) -> (LexedTag<'w>, TagNotation) {
         let angle = match rest.starts_with('<') {
             true => lex_tag(rest, last, |name, close| self.prose_tag_interest(name, close, first)),
@@ -129,7 +134,7 @@ impl CallReader {
         (LexedTag::No, TagNotation::Angle)
     }
 
-    /// How much a tag of the tables matters.
+    /// Returns the interest in a tag that the dialect tables define.
     fn interest_in_notation(&self, name: &str, close: bool, notation: TagNotation) -> TagInterest {
         if self.vocabulary.is_message_frame(name, notation)
             || self.vocabulary.find_wrapper(name, notation).is_some()
@@ -149,7 +154,7 @@ impl CallReader {
         TagInterest::None
     }
 
-    /// How much a tag in prose matters.
+    /// Returns the interest in a tag found in prose.
     fn prose_tag_interest(&self, name: &str, close: bool, first: bool) -> TagInterest {
         if self.vocabulary.thought_tag(name).is_some() || SHOWN.iter().any(|(shown, _)| *shown == name) {
             return TagInterest::Plain;
@@ -181,15 +186,17 @@ impl CallReader {
             Some(_) if close => TagInterest::Plain,
             Some(_) => TagInterest::Any,
             None if self.vocabulary.inactive_dialect(name).is_some() => TagInterest::Any,
-            // No tool is named like a special token.
+            // No tool has a name like a special token.
             None if close || name.contains('|') => TagInterest::None,
-            // In the middle of a line only what reads like a tool's name is worth waiting for.
+            // Tags are frequent in the middle of a line, so there only names close to a tool's are
+            // examined.
             None if first || self.vocabulary.resembles_tool_strictly(name) => TagInterest::Plain,
             None => TagInterest::None,
         }
     }
 
-    /// A marker of the tables. `None`: it is none of a dialect that is listened for; it may still be a tag.
+    /// Identifies a marker of the marker table. `None` means that no active dialect has it; it may
+    /// still be a tag.
     fn scan_marker(&mut self, text: &'static str, at: usize, mention: Option<&'static str>) -> Option<TriggerMatch> {
         let start = self.offset + at;
         let mut meanings = self.vocabulary.markers.active_meanings(text);
@@ -208,11 +215,11 @@ impl CallReader {
             return None;
         };
         let section = meaning.kind == MarkerKind::Section;
-        // The rest of a header counts where everything begins.
+        // A headless header is recognized only at the very beginning of a message.
         if meaning.kind == MarkerKind::Headless && !(self.prose.bytes_read() == 0 && self.diagnostics.calls == 0) {
             return None;
         }
-        // Words of a prompt's form count on lines of their own.
+        // A marker such as `Action:` consists of ordinary words, so it must be on its own line.
         if text.ends_with(':') && !self.prose.is_start() {
             return None;
         }
@@ -230,7 +237,8 @@ impl CallReader {
             return Some(TriggerMatch::Open(section, text.len()));
         }
         let opening = PendingOpen::from_marker(text, start, self.prose.at_line_start() || self.prose.is_fresh());
-        // The same tag may stand around calls in tags: then what follows decides about those, too.
+        // The same tag may be a wrapper around calls in tags. The text after it decides about
+        // those, too.
         let name = text.trim_matches(['<', '>']);
         let tag = text.len() == name.len() + 2
             && (self.vocabulary.find_wrapper(name, TagNotation::Angle).is_some()
@@ -242,7 +250,8 @@ impl CallReader {
         Some(TriggerMatch::Open(opening, text.len()))
     }
 
-    /// A marker of special tokens inside a thought, with its length. `Some(None)`: it only stands around calls.
+    /// Identifies a marker of special tokens inside a thought, with its length. `Some((None, _))`
+    /// means that it only encloses calls.
     pub(super) fn special_marker(&mut self, text: &'static str, at: usize) -> Option<(Option<PendingOpen>, usize)> {
         let meaning = self.vocabulary.markers.active_meanings(text).next()?;
         if matches!(meaning.kind, MarkerKind::Thought(_)) {
@@ -253,12 +262,13 @@ impl CallReader {
         Some((opening, text.len()))
     }
 
-    /// A tag of special tokens inside a thought, likewise.
-    /// The flag: more text is needed.
+    /// Identifies a tag of special tokens inside a thought, like [`Self::special_marker`]. The flag
+    /// is true if more text is needed.
     pub(super) fn special_tag(
         &self,
         rest: &str,
-        (at, sectioned): (usize, bool),
+        at: usize,
+        sectioned: bool,
         last: bool,
     ) -> (Option<(Option<PendingOpen>, usize)>, bool) {
         let (tag, notation) = match self.lex_any(rest, last, false) {
@@ -269,7 +279,7 @@ impl CallReader {
         let wrapped = self.wrapped.as_deref();
         let marked = |spelling: TagDialect| sectioned && !spelling.tagged.sections.is_empty();
         let section = self.vocabulary.find_call_tag(tag.name, notation, wrapped).is_some_and(marked);
-        // A stray quote is waited for in prose alone.
+        // Stray quotes in tags are tolerated in prose only.
         let quoted = tag.attributes.starts_with('"');
         if notation == TagNotation::Angle && (quoted || (!section && !tag.name.contains(['|', '｜', '‖']))) {
             return (None, false);
@@ -314,6 +324,7 @@ impl CallReader {
         };
         let opening = PendingOpen::new(kind, tag, start, first);
         match kind {
+            // In the middle of a line a malformed tag is more likely prose than a call.
             OpenKind::Tool(..) if !tag.is_plain() && !first => TriggerMatch::Text,
             OpenKind::Fixed(_) if tag.empty && !first && self.wrapped.is_none() => TriggerMatch::Text,
             OpenKind::Tool(..) if !tag.is_plain() => {
@@ -353,16 +364,19 @@ impl CallReader {
         TriggerMatch::Text
     }
 
-    /// Whether the tag closes a block right behind a call that stood in none.
+    /// Returns true if the tag closes a wrapper directly after a call that had no wrapper.
     fn ends_unopened(&self, tag: Tag<'_>) -> bool {
         let Some(position) = self.diagnostics.unopened else { return false };
         tag.is_plain() && self.prose.blank_since(position) && self.vocabulary.is_wrapper_name(tag.name)
     }
 
-    /// The tag of a call of a known tool that another tag stands in, because its own end is missing.
+    /// Notes an unfinished tag of a call to a known tool: another tag begins inside it, because its
+    /// own end is missing.
     fn note_unfinished_tag(&mut self, rest: &str, start: usize) {
         let inside = rest.strip_prefix('<').unwrap_or_default();
-        // As far as the lexer reads a name, and only where it reads on behind it: else it did not wait for what follows.
+        // The lexer stops at the same name, and waits for more text only if one of these bytes
+        // follows. A note that ignored this
+        // would depend on the chunks.
         let name_end = name_length(inside.as_bytes());
         if !matches!(inside.as_bytes().get(name_end), Some(b'=' | b' ' | b'\t' | b'\n' | b'\r')) {
             return;
@@ -372,7 +386,7 @@ impl CallReader {
         {
             return;
         }
-        // Not farther than the lexer looks, or it would depend on the chunks.
+        // The lexer looks no farther either; otherwise the note would depend on the chunks.
         let room = TAG_CAP.saturating_sub(1 + name_end);
         let end = attributes.bytes().take(room).position(|byte| matches!(byte, b'<' | b'>'));
         let Some(end) = end.filter(|end| attributes.as_bytes().get(*end) == Some(&b'<')) else { return };
@@ -387,7 +401,7 @@ impl CallReader {
         self.diagnostics.note_failed_open(fault.with_hint("end each tag with `>`"));
     }
 
-    /// A tag that was meant to open a call of a known tool.
+    /// Notes a misspelt tag that was meant to open a call of a known tool.
     fn note_misspelt_tag(&mut self, tag: Tag<'_>, start: usize) {
         let Some(spelling) = self.vocabulary.find_misspelt_call(tag.name) else { return };
         let opening = PendingOpen::new(OpenKind::Fixed(spelling), tag, start, false);
@@ -399,11 +413,11 @@ impl CallReader {
         self.diagnostics.note_failed_open(fault.with_hint(format!("write `{}`", self.correct_spelling(&opening))));
     }
 
-    /// Notices the closing tags of a call that is over.
+    /// Notes closing tags of a call that has already ended.
     fn note_stray_close(&mut self, tag: Tag<'_>, at: usize) {
         let span = Span::new(self.offset + at, self.offset + at + tag.len);
         let position = self.prose.bytes_read();
-        // A tag is short.
+        // A tag is at most a few hundred bytes long.
         let length = u32::try_from(tag.len).unwrap_or_default();
         let mut doubtful = None;
         if self.diagnostics.closed_calls().is_empty() {
@@ -411,6 +425,7 @@ impl CallReader {
         }
         for (at, closed) in self.diagnostics.closed_calls_mut().iter_mut().enumerate() {
             if names_match(tag.name, &closed.argument_close) {
+                // The call's close directly after this position completes the pair.
                 closed.noted = Some(position.saturating_add(length));
             } else if closed
                 .noted
@@ -425,7 +440,8 @@ impl CallReader {
     }
 
     fn note_bare_call(&mut self, bare: &BareCall, close: Span) {
-        let (name, right) = (&bare.name, &bare.right);
+        let name = &bare.name;
+        let right = &bare.right;
         let (kind, message) = if bare.json {
             (FaultKind::JsonInTag, format!("`{name}` holds JSON, but each argument belongs into a tag of its own"))
         } else {
@@ -435,20 +451,22 @@ impl CallReader {
         self.diagnostics.note_fault(fault.with_hint(format!("put each argument into its own tag: `{right}`")));
     }
 
-    /// How a call that this may open is spelled.
+    /// Renders the correct form of a call that this marker may open.
     pub(super) fn correct_spelling(&self, opening: &PendingOpen) -> String {
         let tool = self.vocabulary.resolve_tool(&opening.name).and_then(|at| self.vocabulary.tool_at(at));
         let argument = tool.and_then(|tool| tool.arguments.first()).map_or("…", String::as_str);
         opening.tag_form().map(|form| form.spell_call(&opening.name, argument)).unwrap_or_default()
     }
 
-    /// The closing tags of a call once more: its last value may have been meant to go on to here.
+    /// Reports that the closing tags of a call occur twice: its last value may have been meant to
+    /// extend to here.
     fn report_ambiguous_end(&mut self, at: usize, span: Span) {
         let closed = self.diagnostics.closed_calls_mut().swap_remove(at);
         let message = format!(
             "the value of `{}` could end in two places: the closing tags of its call stand twice",
             closed.argument
         );
+        // Every later call may be content of this call's value, so all of them are rejected.
         for index in closed.index..self.diagnostics.calls {
             let fault = Fault::error(FaultKind::DoubledArgument, span, message.clone()).in_call(index);
             let fault = fault.in_argument(closed.argument.to_string());

@@ -1,87 +1,92 @@
-//! Tags: the lexers under all dialects that spell calls with tags.
+//! Lexes tags for all dialects that write calls in tags.
 //!
-//! Supported: `<name>`, `</name>`, `<name attributes>`, `<name/>`. A name is letters, digits, `_ - . :` and anything
-//! outside ASCII; beside the bars of a sentinel, blanks too. Unsupported, and so plain text: comments, `<!…>`, a space before the name, `<` inside a tag.
+//! Supported: `<name>`, `</name>`, `<name attributes>`, `<name/>`. A name consists of letters,
+//! digits, `_ - . :` and any character outside ASCII; next to the bars of a sentinel also spaces.
 //!
-//! Grammar as implemented: `'<' '/'? name (blank attributes)? '/'? '>'`; some names may carry a stray quote. A tag longer than [`TAG_CAP`] bytes is text.
+//! Unsupported, and therefore plain text: comments, `<!…>`, a space before the name, `<` inside a
+//! tag.
+//!
+//! Grammar as implemented: `'<' '/'? name (blank attributes)? '/'? '>'`; some names may be followed
+//! by a stray quote. A tag longer than [`TAG_CAP`] bytes is text.
 
 use crate::dialect::grammar::TagNotation;
 
-/// The longest tag, in bytes.
+/// The maximum length of a tag, in bytes.
 pub(crate) const TAG_CAP: usize = 256;
-/// The longest name, in bytes.
+/// The maximum length of a name, in bytes.
 const NAME_CAP: usize = 128;
 
-/// What stands at a `<`.
+/// The result of lexing at a `<`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LexedTag<'w> {
-    /// No tag, or none that matters here.
+    /// No tag, or an irrelevant one.
     No,
-    /// The text ends before that is known.
+    /// The text ends before the tag does.
     Partial,
     /// A tag.
     Tag(Tag<'w>),
 }
 
-/// A whole tag.
+/// A complete tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tag<'w> {
-    /// `</…>`.
+    /// True for `</…>`.
     pub(crate) close: bool,
     /// The name with its prefix, if any.
     pub(crate) name: &'w str,
-    /// What follows the name, without the slash of a self-closing tag.
+    /// The text after the name, without the slash of a self-closing tag.
     pub(crate) attributes: &'w str,
-    /// Where in the tag the attributes begin.
+    /// The position of the attributes in the tag.
     attributes_at: usize,
-    /// `<…/>`.
+    /// True for `<…/>`.
     pub(crate) empty: bool,
-    /// Length of the whole tag in bytes.
+    /// The length of the whole tag, in bytes.
     pub(crate) len: usize,
-    /// The tag says that its value is JSON.
+    /// True if the tag says that its value is JSON.
     pub(crate) json: bool,
 }
 
-/// How much of a tag matters, by its name.
+/// The forms in which a tag with a given name is relevant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TagInterest {
-    /// Not at all.
+    /// In no form.
     None,
     /// Only without attributes.
     Plain,
     /// In any form.
     Any,
-    /// In any form, even with a stray quote right behind the name.
+    /// In any form, even with a stray quote directly after the name.
     Quoted,
 }
 
 impl<'w> Tag<'w> {
-    /// Neither attributes nor a slash.
+    /// Returns true if the tag has neither attributes nor a slash.
     pub(crate) fn is_plain(&self) -> bool {
         self.attributes.is_empty() && !self.empty
     }
 
-    /// `<name>` of that name.
+    /// Returns true for `<name>` with that name.
     pub(crate) fn is_opening_tag(&self, name: &str) -> bool {
         !self.close && names_match(self.name, name)
     }
 
-    /// `</name>` of that name.
+    /// Returns true for `</name>` with that name.
     pub(crate) fn is_closing_tag(&self, name: &str) -> bool {
         self.close && names_match(self.name, name)
     }
 
-    /// The name without its prefix, behind that prefix.
+    /// Returns the prefix, and the name without it.
     pub(crate) fn split_name(&self) -> (&'w str, &'w str) {
         split_name(self.name)
     }
 
-    /// The same tag behind so many bytes of marker.
+    /// Returns the same tag, preceded by a marker of that length.
     fn shift_by(self, marker: usize) -> Self {
         Self { attributes_at: self.attributes_at + marker, len: self.len + marker, ..self }
     }
 
-    /// The name behind an equals sign right after the tag's name (`<function=f>`), after its place in the tag.
+    /// Returns the value after an equals sign right after the tag's name (`<function=f>`), with its
+    /// position in the tag.
     pub(crate) fn equals_value(&self) -> Option<(usize, &'w str)> {
         let value = self.attributes.strip_prefix('=')?.trim_start();
         let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
@@ -93,12 +98,13 @@ impl<'w> Tag<'w> {
         Some((at, value))
     }
 
-    /// The value of an attribute: `key="v"`, `key='v'` or `key=v`, blanks around `=` allowed.
+    /// Returns the value of an attribute: `key="v"`, `key='v'` or `key=v`, with optional spaces
+    /// around `=`.
     pub(crate) fn attribute_value(&self, key: &str) -> Option<&'w str> {
         self.find_attribute(key).map(|(_, value)| value)
     }
 
-    /// The value of an attribute, after its place in the tag.
+    /// Returns the value of an attribute, with its position in the tag.
     pub(crate) fn find_attribute(&self, key: &str) -> Option<(usize, &'w str)> {
         let mut rest = self.attributes.trim_start();
         while !rest.is_empty() {
@@ -124,15 +130,15 @@ impl<'w> Tag<'w> {
     }
 }
 
-/// A prefix up to its last colon or sentinel bar (`｜DSML｜`), and the name behind it.
+/// Splits a name after the last colon or sentinel bar (`｜DSML｜`) of its prefix.
 pub(crate) fn split_name(name: &str) -> (&str, &str) {
     let end = name.char_indices().rfind(|(_, c)| *c == ':' || is_bar(*c)).map_or(0, |(at, c)| at + c.len_utf8());
     let (prefix, base) = name.split_at_checked(end).unwrap_or(("", name));
     (prefix, base.trim_start_matches(' '))
 }
 
-/// Whether two names are the same. The bars of a sentinel leak in several shapes and with blanks behind them; they all count
-/// as one.
+/// Returns true if two names are the same. The bars of a sentinel leak in several shapes, with
+/// spaces after them; all shapes count as one.
 pub(crate) fn names_match(one: &str, other: &str) -> bool {
     if one == other {
         return true;
@@ -143,6 +149,7 @@ pub(crate) fn names_match(one: &str, other: &str) -> bool {
     let letters = |name: &str| -> Vec<char> {
         let plain = name.chars().filter(|c| *c != ' ').map(|c| if is_bar(c) { '|' } else { c });
         let mut letters: Vec<char> = plain.collect();
+        // A doubled bar counts as one.
         letters.dedup_by(|next, before| *next == '|' && *before == '|');
         letters
     };
@@ -153,7 +160,7 @@ fn is_bar(c: char) -> bool {
     matches!(c, '|' | '｜' | '‖')
 }
 
-/// Lexes the tag at the start of `window` in a notation.
+/// Lexes a tag at the start of `window` in the given notation.
 pub(crate) fn lex_in_notation<'w>(
     notation: TagNotation,
     window: &'w str,
@@ -167,20 +174,32 @@ pub(crate) fn lex_in_notation<'w>(
                 LexedTag::Tag(tag) => LexedTag::Tag(tag.shift_by(marker.len())),
                 lexed => lexed,
             },
+            // The `<` after the marker may still arrive.
             Some("") if !last => LexedTag::Partial,
             None if !last && marker.starts_with(window) => LexedTag::Partial,
             _ => LexedTag::No,
         },
-        TagNotation::Delimited { open, close, end } => lex_delimited(window, last, [open, close, end], interest),
+        TagNotation::Delimited { open, close, end } => {
+            lex_delimited(window, last, TagDelimiters { open, close, end }, interest)
+        }
     }
+}
+
+/// The markers of a tag in place of `<`, `</` and `>`.
+#[derive(Debug, Clone, Copy)]
+struct TagDelimiters<'m> {
+    open: &'m str,
+    close: &'m str,
+    end: &'m str,
 }
 
 fn lex_delimited<'w>(
     window: &'w str,
     last: bool,
-    [open, close, end]: [&str; 3],
+    delimiters: TagDelimiters<'_>,
     interest: impl FnOnce(&str, bool) -> TagInterest,
 ) -> LexedTag<'w> {
+    let TagDelimiters { open, close, end } = delimiters;
     let (marker, closes) = if window.starts_with(open) {
         (open, false)
     } else if window.starts_with(close) {
@@ -198,7 +217,7 @@ fn lex_delimited<'w>(
         return if last || inside.len() >= TAG_CAP { LexedTag::No } else { LexedTag::Partial };
     };
     let text = inside.get(..length).unwrap_or_default();
-    // Where special tokens are written out, a blank may get between them and the name.
+    // Special tokens written out as text may leave a space before the name.
     let blank = text.len() - text.trim_start().len();
     let text = text.trim_start();
     let name_end = text.find(char::is_whitespace).unwrap_or(text.len());
@@ -219,8 +238,10 @@ fn lex_delimited<'w>(
     })
 }
 
-/// Lexes the key and the opening tag of the value behind it as one tag: its name is the key's tag, its attributes are the key.
-pub(crate) fn lex_key_value<'w>(window: &'w str, last: bool, [key, value]: [&'w str; 2]) -> LexedTag<'w> {
+/// Lexes a key and the opening tag of its value as one tag: its name is the key's tag, its
+/// attributes are the key.
+pub(crate) fn lex_key_value<'w>(window: &'w str, last: bool, key: &str, value: &str) -> LexedTag<'w> {
+    // The pair consists of several tags, so it may be twice as long as one.
     let partial = if last || window.len() >= 2 * TAG_CAP { LexedTag::No } else { LexedTag::Partial };
     let LexedTag::Tag(open) = lex_tag(window, last, |name, close| plain_if(name == key && !close)) else {
         return LexedTag::No;
@@ -255,7 +276,7 @@ pub(crate) fn lex_key_value<'w>(window: &'w str, last: bool, [key, value]: [&'w 
         LexedTag::No => return LexedTag::No,
     };
     let len = open.len + length + close.len + blank + value.len;
-    // Not longer than what is waited for, or it would depend on the chunks.
+    // A longer pair would be found or not depending on the chunks.
     if len > 2 * TAG_CAP {
         return LexedTag::No;
     }
@@ -267,10 +288,10 @@ fn plain_if(wanted: bool) -> TagInterest {
     if wanted { TagInterest::Plain } else { TagInterest::None }
 }
 
-/// Lexes the tag at the start of `window`, which begins with `<`.
+/// Lexes a tag at the start of `window`, which begins with `<`.
 ///
-/// `interest` is asked as soon as the name is whole, so that a tag which does not matter is never waited for. With
-/// `last`, no more text will come and nothing is partial.
+/// `interest` is called as soon as the name is complete, so irrelevant tags never wait for more
+/// text. With `last`, no more text will come and nothing is partial.
 pub(crate) fn lex_tag<'w>(
     window: &'w str,
     last: bool,
@@ -289,7 +310,7 @@ pub(crate) fn lex_tag<'w>(
         return LexedTag::No;
     }
     let Some(after) = bytes.get(end) else { return partial(window.len()) };
-    // Most of what begins with `<` in code is no tag at all: that must be seen before anything is compared.
+    // Most `<` in code begin no tag, so this check comes before any comparison.
     if length == 0 || !matches!(after, b'>' | b' ' | b'\t' | b'\n' | b'\r' | b'/' | b'"' | b'=') {
         return LexedTag::No;
     }
@@ -313,8 +334,10 @@ pub(crate) fn lex_tag<'w>(
         return LexedTag::No;
     }
     let rest = bytes.iter().skip(end).take(TAG_CAP - end);
+    // The end must be found within the cap, whatever the chunks are.
     for (offset, byte) in rest.enumerate() {
         match byte {
+            // Another tag begins, so this one is not a tag.
             b'<' => return LexedTag::No,
             b'>' => {
                 let text = window.get(end..end + offset).unwrap_or_default();
@@ -330,7 +353,8 @@ pub(crate) fn lex_tag<'w>(
     partial(window.len())
 }
 
-/// Length of the name at the start. Next to the bars of a sentinel, blanks may leak into it.
+/// Returns the length of the name at the start. Next to the bars of a sentinel, a name may contain
+/// spaces.
 pub(crate) fn name_length(bytes: &[u8]) -> usize {
     let is_name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':' | b'|') || !b.is_ascii();
     let run = |from: usize| {
@@ -342,7 +366,7 @@ pub(crate) fn name_length(bytes: &[u8]) -> usize {
     if !bars.iter().any(|bar| bytes.starts_with(bar)) {
         return length;
     }
-    // Behind each bar one, and one before the second: `｜ DSML ｜ invoke`.
+    // One space after each bar, and one before the second: `｜ DSML ｜ invoke`.
     for _ in 0..3 {
         let (name, rest) = bytes.split_at_checked(length).unwrap_or_default();
         let Some(rest) = rest.strip_prefix(b" ") else { break };

@@ -1,6 +1,7 @@
-//! Forms: which tags spell a call, and what a tag means in it.
+//! Describes how a call in tags is written, and answers what a given tag means in it.
 //!
-//! Everything here is an answer to one tag, by the row of the dialect's table and by the prefix that the call's own tag has.
+//! Everything here depends on one tag, the row of the dialect's table, and the prefix of the call's
+//! own tag.
 
 use std::borrow::Cow;
 
@@ -9,21 +10,21 @@ use crate::dialect::grammar::{NamePosition, TagNotation, TagScheme, TaggedCalls}
 use super::tag::{LexedTag, Tag, TagInterest, lex_in_notation, lex_key_value, names_match, split_name};
 use super::vocabulary::{TagDialect, Vocabulary};
 
-/// Which tags spell a call.
+/// The tags that make up one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TagForm {
     tagged: &'static TaggedCalls,
-    /// The name of the call's tag; where each tool is a tag of its own name, the tool's.
+    /// The name of the call's tag; the tool's name where each tool has its own tag.
     pub(super) call: Box<str>,
 }
 
 impl TagForm {
-    /// The spelling of a call whose tag has that name.
+    /// Creates the form of a call whose tag has that name.
     pub(super) fn new(TagDialect { tagged, .. }: TagDialect, call: &str) -> Self {
         Self { tagged, call: call.into() }
     }
 
-    /// What stands before the names of this call's tags.
+    /// Returns the prefix of this call's tags.
     fn tag_prefix(&self) -> &str {
         match self.tagged.tags {
             TagScheme::Fixed { .. } => split_name(&self.call).0,
@@ -31,27 +32,27 @@ impl TagForm {
         }
     }
 
-    /// The wrapper that calls should stand in.
+    /// Returns the wrapper that should enclose calls.
     pub(super) fn wrapper_name(&self) -> Option<&'static str> {
         self.tagged.wrappers.first().copied()
     }
 
-    /// Each argument is a tag of its own name.
+    /// Returns true if each argument is a tag of its own name.
     pub(super) fn has_argument_tags(&self) -> bool {
         matches!(self.tagged.tags, TagScheme::Own | TagScheme::Fixed { argument: "", .. })
     }
 
-    /// The tool's name stands as text behind the call's tag.
+    /// Returns true if the tool's name is text after the call's tag.
     pub(super) fn has_name_behind(&self) -> bool {
         matches!(self.tagged.tags, TagScheme::Keyed { .. })
     }
 
-    /// Every value stands on lines of its own.
+    /// Returns true if every value goes on its own lines.
     pub(super) fn has_value_lines(&self) -> bool {
         matches!(self.tagged.tags, TagScheme::Fixed { argument_name: NamePosition::Equals, .. })
     }
 
-    /// How a closing tag of that name is written, for words about it.
+    /// Renders a closing tag of that name, for messages.
     pub(super) fn spell_close(&self, name: &str) -> String {
         match self.tagged.notation {
             TagNotation::Delimited { close, end, .. } => format!("{close}{name}{end}"),
@@ -59,7 +60,7 @@ impl TagForm {
         }
     }
 
-    /// Whether the tag opens a call, or what stands around calls.
+    /// Returns true if the tag opens a call, or a wrapper around calls.
     pub(super) fn begins_call(&self, tag: &Tag<'_>, vocabulary: &Vocabulary) -> bool {
         let call = match self.tagged.tags {
             TagScheme::Own => vocabulary.find_exact_tool(tag.name).is_some(),
@@ -69,12 +70,12 @@ impl TagForm {
         !tag.close && (call || self.tagged.is_wrapper_name(tag.name))
     }
 
-    /// Each tool is a tag of its own name.
+    /// Returns true if each tool is a tag of its own name.
     pub(super) fn has_tool_tags(&self) -> bool {
         self.tagged.tags == TagScheme::Own
     }
 
-    /// Lexes a tag as this call spells it.
+    /// Lexes a tag in the notation of this call.
     pub(super) fn lex_tag<'w>(
         &self,
         window: &'w str,
@@ -85,12 +86,13 @@ impl TagForm {
             && let LexedTag::Tag(tag) = lex_in_notation(TagNotation::Angle, window, last, &interest)
             && tag.is_opening_tag(key)
         {
-            return lex_key_value(window, last, [key, value]);
+            // Key and value tags together open an argument, so they are lexed as one tag.
+            return lex_key_value(window, last, key, value);
         }
         lex_in_notation(self.tagged.notation, window, last, interest)
     }
 
-    /// The byte that every tag begins with.
+    /// Returns the first byte of every tag.
     pub(super) fn first_byte(&self) -> u8 {
         match self.tagged.notation {
             TagNotation::Angle => b'<',
@@ -99,19 +101,22 @@ impl TagForm {
         }
     }
 
-    /// A name as a tag carries it. Where special tokens stand in the places of angle brackets, it is escaped as in XML.
+    /// Decodes a name from a tag. Where special tokens replace angle brackets, names are escaped as
+    /// in XML.
     pub(super) fn decode_name<'n>(&self, name: &'n str) -> Cow<'n, str> {
         if !matches!(self.tagged.notation, TagNotation::Delimited { .. }) || !name.contains('&') {
             return Cow::Borrowed(name);
         }
         let plain = name.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">");
+        // Last, so that `&amp;lt;` becomes `&lt;` and not `<`.
         Cow::Owned(plain.replace("&amp;", "&"))
     }
 
-    /// The name of the argument that a tag opens.
+    /// Returns the name of the argument that a tag opens.
     pub(super) fn argument_name<'t>(&self, tag: &Tag<'t>) -> Option<&'t str> {
         let named = |argument| {
             let (prefix, base) = tag.split_name();
+            // A call uses one prefix throughout: a tag with another prefix is content.
             base == argument && names_match(prefix, self.tag_prefix())
         };
         match self.tagged.tags {
@@ -123,7 +128,7 @@ impl TagForm {
         }
     }
 
-    /// Whether a tag would open an argument if it had the prefix of the call.
+    /// Returns true if a tag would open an argument with the prefix of the call.
     pub(super) fn is_prefixed_otherwise(&self, tag: &Tag<'_>) -> bool {
         match self.tagged.tags {
             TagScheme::Fixed { argument, .. } if !argument.is_empty() => {
@@ -133,7 +138,7 @@ impl TagForm {
         }
     }
 
-    /// Whether the text begins with a key or a value that is not a whole pair.
+    /// Returns true if the text begins with a key or a value that is not a complete pair.
     pub(super) fn begins_half_pair(&self, text: &str) -> bool {
         let TagScheme::Keyed { key, value, .. } = self.tagged.tags else { return false };
         let opens = |name: &str| {
@@ -142,12 +147,12 @@ impl TagForm {
         opens(key) || opens(value)
     }
 
-    /// Whether a tag of this name opens an argument, although it is not the one that closes it.
+    /// Returns true if a tag of this name opens an argument but does not close it.
     pub(super) fn is_key(&self, name: &str) -> bool {
         matches!(self.tagged.tags, TagScheme::Keyed { key, .. } if key == name)
     }
 
-    /// The name of the tag that closes the argument which `tag` opens.
+    /// Returns the name of the tag that closes the argument opened by `tag`.
     pub(super) fn value_close<'t>(&self, tag: &Tag<'t>) -> &'t str {
         match self.tagged.tags {
             TagScheme::Keyed { value, .. } => value,
@@ -155,7 +160,7 @@ impl TagForm {
         }
     }
 
-    /// Whether a tag says that the value is JSON.
+    /// Returns true if a tag says that the value is JSON.
     pub(super) fn is_json(&self, tag: &Tag<'_>) -> bool {
         let typed = match self.tagged.tags {
             TagScheme::Fixed { typed: Some((key, yes, _)), .. } => {
@@ -163,10 +168,11 @@ impl TagForm {
             }
             _ => false,
         };
+        // Every tagged dialect accepts the renderer's own marking of JSON values.
         typed || tag.json || tag.attribute_value("encoding") == Some("json")
     }
 
-    /// How a tag of that name opens, for words about it.
+    /// Renders the opening tag of an argument, for messages.
     pub(super) fn spell_argument(&self, name: &str) -> String {
         match self.tagged.tags {
             TagScheme::Own | TagScheme::Fixed { argument: "", .. } => format!("<{name}>"),
@@ -177,7 +183,7 @@ impl TagForm {
         }
     }
 
-    /// How a whole call is spelled, for words about it.
+    /// Renders a whole call, for messages.
     pub(super) fn spell_call(&self, name: &str, argument: &str) -> String {
         let open = self.spell_argument(argument);
         match self.tagged.tags {
@@ -193,12 +199,12 @@ impl TagForm {
 }
 
 impl NamePosition {
-    /// The name that a tag carries.
+    /// Returns the name in a tag.
     pub(super) fn read_name<'t>(self, tag: &Tag<'t>) -> &'t str {
         self.find_name(tag).1
     }
 
-    /// The same, after its place in the tag.
+    /// Returns the position of the name in a tag, and the name.
     pub(super) fn find_name<'t>(self, tag: &Tag<'t>) -> (usize, &'t str) {
         match self {
             Self::Attribute(key) => tag.find_attribute(key).unwrap_or_default(),

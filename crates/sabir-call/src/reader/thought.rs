@@ -1,5 +1,7 @@
-//! Thoughts: reasoning between tags, on a channel of its own, or on a wire of its own. It is never parsed for calls, but for
-//! those in special tokens, which a model emits and nobody types.
+//! Reads thoughts: reasoning between tags, on its own channel, or on its own wire. Only calls in
+//! special tokens are read out of a thought, because models emit those only as markup.
+
+use std::ops::Range;
 
 use crate::event::{Event, EventSink, MarkupRole};
 
@@ -8,24 +10,25 @@ use super::tag::{LexedTag, Tag, TagInterest, lex_tag};
 use super::{CallReader, ReaderState, ReaderStep, TextWindow};
 use crate::swar::find_byte;
 
-/// The names of the tokens that end a thought of the harmony dialect; the last two open the next message.
+/// The tokens that end a thought in the harmony dialect; the last two open the next message.
 const HARMONY: [&str; 5] = ["|end|", "|return|", "|call|", "|start|", "|channel|"];
 
 /// A thought that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ThoughtBlock {
     end: ThoughtEnd,
-    /// Offset of its opening tag.
+    /// The offset of its opening tag.
     start: usize,
-    /// A marker around calls opened in it.
+    /// True if a marker around calls was opened inside it.
     section: bool,
 }
 
+/// The end of a thought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ThoughtEnd {
-    /// The closing tag of this name.
+    /// The closing tag with this name.
     Tag(&'static str),
-    /// The closing one of these markers.
+    /// The second of these markers.
     Marker(&'static str, &'static str),
     /// A token of the harmony dialect.
     Harmony,
@@ -34,27 +37,28 @@ enum ThoughtEnd {
 }
 
 impl ThoughtBlock {
-    /// A thought between tags of that name.
+    /// Creates a thought between tags of that name.
     pub(super) fn new(name: &'static str, start: usize) -> Self {
         Self { end: ThoughtEnd::Tag(name), start, section: false }
     }
 
-    /// A thought between markers.
+    /// Creates a thought between markers.
     pub(super) fn between_markers(open: &'static str, close: &'static str, start: usize) -> Self {
         Self { end: ThoughtEnd::Marker(open, close), start, section: false }
     }
 
-    /// A message on the analysis channel.
+    /// Creates the thought of a message on the analysis channel.
     pub(super) fn analysis_channel(start: usize) -> Self {
         Self { end: ThoughtEnd::Harmony, start, section: false }
     }
 
-    /// All of a text.
+    /// Creates a thought that extends to the end of the text.
     pub(super) fn whole_text() -> Self {
         Self { end: ThoughtEnd::Never, start: 0, section: false }
     }
 
-    /// What opened it, what should have closed it, and where it began.
+    /// Returns the opening and closing text and the start offset, for a thought that must be
+    /// closed.
     pub(super) fn unclosed_parts(self) -> Option<(String, String, usize)> {
         match self.end {
             ThoughtEnd::Tag(name) => Some((format!("<{name}>"), format!("</{name}>"), self.start)),
@@ -63,7 +67,7 @@ impl ThoughtBlock {
         }
     }
 
-    /// Whether a tag of this name may end it.
+    /// Returns true if a tag of this name may end the thought.
     fn can_end_with(self, name: &str) -> bool {
         match self.end {
             ThoughtEnd::Tag(close) => name == close,
@@ -72,7 +76,8 @@ impl ThoughtBlock {
         }
     }
 
-    /// Length of the marker at the start of `text` that ends it. `None`: more text is needed.
+    /// Returns the length of the closing marker at the start of `text`, or 0 if there is none.
+    /// `None` means that more text is needed.
     fn end_marker_len(self, text: &str, last: bool) -> Option<usize> {
         match self.end {
             ThoughtEnd::Marker(_, close) if text.starts_with(close) => Some(close.len()),
@@ -81,10 +86,11 @@ impl ThoughtBlock {
         }
     }
 
-    /// Whether the tag ends it, and how much of the tag goes with it.
+    /// Returns the length of the tag that belongs to the thought, if the tag ends it.
     fn end_tag_len(self, tag: Tag<'_>) -> Option<usize> {
         match self.end {
             ThoughtEnd::Tag(close) => tag.is_closing_tag(close).then_some(tag.len),
+            // The next header must stay in the text, where it is read as a message.
             ThoughtEnd::Harmony if matches!(tag.name, "|start|" | "|channel|") => Some(0),
             ThoughtEnd::Harmony => HARMONY.contains(&tag.name).then_some(tag.len),
             ThoughtEnd::Marker(..) | ThoughtEnd::Never => None,
@@ -93,7 +99,7 @@ impl ThoughtBlock {
 }
 
 impl CallReader {
-    /// Goes on in a thought.
+    /// Continues a thought.
     pub(super) fn read_thought(
         &mut self,
         window: TextWindow<'_>,
@@ -101,7 +107,8 @@ impl CallReader {
         thought: ThoughtBlock,
         out: &mut dyn EventSink,
     ) -> ReaderStep {
-        let (mut at, mut said) = (from, from);
+        let mut at = from;
+        let mut said = from;
         loop {
             let Some(found) = first_tag(window.text_from(at).as_bytes(), self.vocabulary.marked) else {
                 emit_thought(window.text_from(said), out);
@@ -113,7 +120,7 @@ impl CallReader {
             match thought.end_marker_len(tail, window.last) {
                 Some(0) => {}
                 Some(len) => {
-                    self.end_thought(window.text_between(said, at), (at, len), out);
+                    self.end_thought(window.text_between(said, at), at, len, out);
                     return ReaderStep::To(at + len);
                 }
                 None => {
@@ -121,7 +128,7 @@ impl CallReader {
                     return ReaderStep::Wait(at);
                 }
             }
-            if let Some(step) = self.read_special_call(window, (said, at), thought, out) {
+            if let Some(step) = self.read_special_call(window, said..at, thought, out) {
                 return step;
             }
             let before = last_char(window.text_between(from, at));
@@ -131,7 +138,8 @@ impl CallReader {
                 false => self.vocabulary.interest_in_thought(name),
             };
             let lexed = if tail.starts_with('<') { lex_tag(tail, window.last, interest) } else { LexedTag::No };
-            // Between backticks the closing tag is only mentioned, which takes one more character to see.
+            // A closing tag between backticks is only mentioned. One more character is needed to
+            // see the second backtick.
             let after = |tag: Tag<'_>| tail.as_bytes().get(tag.len).copied();
             let ends = |tag: Tag<'_>| thought.end_tag_len(tag).filter(|_| !(ticked && after(tag) == Some(b'`')));
             let lexed = match lexed {
@@ -145,7 +153,7 @@ impl CallReader {
             match lexed {
                 LexedTag::Tag(tag) => {
                     if let Some(len) = ends(tag) {
-                        self.end_thought(window.text_between(said, at), (at, len), out);
+                        self.end_thought(window.text_between(said, at), at, len, out);
                         return ReaderStep::To(at + len);
                     }
                     if !tag.close && !thought.can_end_with(tag.name) {
@@ -166,39 +174,42 @@ impl CallReader {
         }
     }
 
-    fn end_thought(&mut self, rest: &str, (at, len): (usize, usize), out: &mut dyn EventSink) {
+    fn end_thought(&mut self, rest: &str, at: usize, len: usize, out: &mut dyn EventSink) {
         emit_thought(rest, out);
         self.diagnostics.note_mark(MarkupRole::Thought, self.offset + at, len, "the thought ends");
         self.diagnostics.emit_notes(out);
         self.state = ReaderState::Gap;
     }
 
-    /// A call in special tokens at `at`, which no fence and no quotation hides here.
+    /// Reads a call in special tokens after the `pending` part of the window, which was not emitted
+    /// yet. In a thought neither a fence nor a quotation hides such a call.
     fn read_special_call(
         &mut self,
         window: TextWindow<'_>,
-        (said, at): (usize, usize),
+        pending: Range<usize>,
         thought: ThoughtBlock,
         out: &mut dyn EventSink,
     ) -> Option<ReaderStep> {
+        let at = pending.end;
         let rest = window.text_from(at);
+        // The tokens of harmony end the thought themselves.
         if thought.end == ThoughtEnd::Harmony {
             return None;
         }
         let (special, waits) = match self.vocabulary.markers.find_special_marker(rest, window.last) {
-            MarkerMatch::None => self.special_tag(rest, (at, thought.section), window.last),
+            MarkerMatch::None => self.special_tag(rest, at, thought.section, window.last),
             MarkerMatch::Partial => (None, true),
             MarkerMatch::Marker(text) => (self.special_marker(text, at), false),
         };
         if special.is_none() && !waits {
             return None;
         }
-        emit_thought(window.text_between(said, at), out);
+        emit_thought(window.text_between(pending.start, at), out);
         let Some((opening, len)) = special else {
-            self.prose.note_preceding(last_char(window.text_between(said, at)).unwrap_or_default());
+            self.prose.note_preceding(last_char(window.text_between(pending.start, at)).unwrap_or_default());
             return Some(ReaderStep::Wait(at));
         };
-        // What stood before the markup says nothing of what stands behind it.
+        // The text before the markup has no influence on the text after it.
         self.prose.note_preceding(">");
         self.inside = Some(Box::new(thought));
         let Some(opening) = opening else {
@@ -215,7 +226,7 @@ impl CallReader {
     }
 }
 
-/// Where a tag may begin.
+/// Returns the position of a possible tag.
 fn first_tag(hay: &[u8], marked: Option<u8>) -> Option<usize> {
     match marked {
         Some(byte) => memchr::memchr2(b'<', byte, hay),
@@ -230,7 +241,7 @@ pub(super) fn emit_thought(text: &str, out: &mut dyn EventSink) {
     }
 }
 
-/// The last character, as text.
+/// Returns the last character as text.
 fn last_char(text: &str) -> Option<&str> {
     text.char_indices().next_back().and_then(|(at, _)| text.get(at..))
 }

@@ -1,18 +1,18 @@
-//! Sets of bytes: at which bytes prose must be looked at, and what names begin with.
+//! Implements the byte sets that find possible markup in prose.
 //!
-//! They are asked for nearly every byte of a text, so each is a table or one number.
+//! They are consulted for nearly every byte of a text, so each is a table or a single number.
 
-/// At which bytes prose must be looked at, by byte.
+/// The bytes at which prose may contain markup, as classes by byte.
 #[derive(Debug, Clone)]
 pub(crate) struct TriggerTable([u8; 256]);
 
-/// Anywhere.
+/// A trigger anywhere.
 const ANYWHERE: u8 = 1;
-/// At the start of a word.
+/// A trigger at the start of a word.
 const WORD: u8 = 2;
-/// At the start of a line or of what follows a call or a thought.
+/// A trigger at the start of a line, or directly after a call or a thought.
 const LINE: u8 = 4;
-/// Prose itself wants to see it: backticks, backslashes, the ends of lines.
+/// A byte that prose tracking needs to see: backticks, backslashes, line ends.
 const OWN: u8 = 8;
 
 impl Default for TriggerTable {
@@ -24,18 +24,19 @@ impl Default for TriggerTable {
 }
 
 impl TriggerTable {
-    /// Whether prose must be looked at here; `before` is the byte before.
+    /// Returns true if markup may begin at this byte; `before` is the preceding byte.
     pub(crate) fn is_trigger(&self, byte: u8, before: u8, fresh: bool) -> bool {
         let class = self.byte_class(byte);
+        // In the middle of a word or number, most triggers cannot begin markup.
         class & ANYWHERE != 0 || (class & LINE != 0 && fresh) || (class & WORD != 0 && !before.is_ascii_alphanumeric())
     }
 
-    /// Whether the byte means nothing in the middle of a line.
+    /// Returns true if the byte has no meaning in the middle of a line.
     pub(crate) fn is_plain(&self, byte: u8) -> bool {
         self.byte_class(byte) & !LINE == 0
     }
 
-    /// Whether prose itself wants to see the byte.
+    /// Returns true if prose tracking needs to see the byte.
     pub(crate) fn is_prose_byte(&self, byte: u8) -> bool {
         self.byte_class(byte) & OWN != 0
     }
@@ -59,7 +60,7 @@ impl TriggerTable {
     }
 }
 
-/// A set of bytes, in which all beyond ASCII count as one.
+/// A set of bytes in which all bytes beyond ASCII count as one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FirstLetters(u128);
 

@@ -1,9 +1,9 @@
-//! Bytes to text: joins characters that the network cut, and replaces what is no UTF-8.
+//! Decodes UTF-8 from chunks that may split characters.
 //!
-//! Each maximal invalid sequence becomes one U+FFFD (the Unicode standard's recommended practice, and what
-//! `String::from_utf8_lossy` does), wherever the chunks are cut.
+//! Each maximal invalid sequence becomes one U+FFFD, wherever the chunks are cut. This is the
+//! Unicode standard's recommended practice and the behaviour of `String::from_utf8_lossy`.
 
-/// Up to three bytes of a character that is not whole yet.
+/// A decoder that holds up to three bytes of an incomplete character.
 #[derive(Debug, Default)]
 pub(crate) struct Utf8Decoder {
     bytes: [u8; 4],
@@ -11,12 +11,13 @@ pub(crate) struct Utf8Decoder {
 }
 
 impl Utf8Decoder {
-    /// Whether a character is waiting for its rest.
+    /// Returns true if a character is incomplete.
     pub(crate) fn is_cut(&self) -> bool {
         self.length > 0
     }
 
-    /// Takes bytes and hands on text; the flag says that the text is the replacement of something invalid.
+    /// Decodes bytes and passes text to `out`; the flag marks the replacement of an invalid
+    /// sequence.
     pub(crate) fn push(&mut self, chunk: &[u8], mut out: impl FnMut(&str, bool)) {
         let mut rest = chunk;
         while self.length > 0 {
@@ -36,7 +37,8 @@ impl Utf8Decoder {
                     rest = after;
                 }
                 Err(_) => {
-                    // The new byte does not belong to the character: it is looked at again on its own.
+                    // The new byte does not belong to the character, so it is decoded again on its
+                    // own.
                     self.length = 0;
                     out("\u{fffd}", true);
                 }
@@ -59,7 +61,7 @@ impl Utf8Decoder {
                 for (slot, byte) in self.bytes.iter_mut().zip(tail) {
                     *slot = *byte;
                 }
-                // A character that is not whole has at most three bytes.
+                // An incomplete character has at most three bytes.
                 self.length = u8::try_from(tail.len()).unwrap_or_default();
                 return;
             };

@@ -1,7 +1,8 @@
-//! The value that is being read: its first and last line feed, and the closing tag that may end it.
+//! Tracks the value that is being read: its first and last line feed, and its possible closing tag.
 //!
-//! Models put a value on lines of its own. A value that begins and ends with a line feed loses exactly that pair, which is
-//! known only at the end: the first one is remembered, and one that may be the last waits for what follows it.
+//! Models put a value on its own lines. A value that begins and ends with a line feed loses exactly
+//! that pair, which is known only at the end. So the first one is remembered, and one that may be
+//! the last is held back.
 
 use super::ambiguity::PrecedingTag;
 
@@ -11,21 +12,21 @@ pub(super) struct ValueState {
     /// The closing tag's name.
     pub(super) close: Box<str>,
     pub(super) phase: ValuePhase,
-    /// Arguments opened inside the value and not closed there, with how often.
+    /// The arguments opened and not yet closed inside the value, with counts.
     inner: Option<Box<NestedNames>>,
-    /// How many complete examples of a call we are in.
+    /// The nesting depth of complete examples of a call.
     pub(super) depth: u32,
-    /// The line feed that the value began with.
+    /// The line feed at the start of the value.
     pub(super) lead: LineFeed,
-    /// A line feed that has not gone out yet, because it may be the last of the value.
+    /// A line feed that is held back because it may be the last of the value.
     pub(super) pending: LineFeed,
-    /// The tag before, if only white space has followed it.
+    /// The preceding tag, if only white space has followed it.
     pub(super) before: PrecedingTag,
-    /// A tool's name may stand behind a call's opening tag.
+    /// True if a tool's name may follow a call's opening tag.
     pub(super) named: bool,
 }
 
-/// Names with how often each was opened.
+/// Names with the number of times that each was opened.
 #[derive(Debug, Default)]
 struct NestedNames {
     names: Vec<(Box<str>, usize)>,
@@ -51,7 +52,7 @@ impl LineFeed {
         }
     }
 
-    /// The whole line feed at the start of `text`.
+    /// Returns the line feed at the start of `text`.
     pub(super) fn parse_leading(text: &str) -> Self {
         match text.as_bytes() {
             [b'\n', ..] => Self::Line,
@@ -67,28 +68,39 @@ pub(super) enum ValuePhase {
     Start,
     /// In the value.
     Body,
-    /// Behind a closing tag at that offset, which is held behind so many bytes of line feed.
+    /// After a closing tag at that offset, which is held back together with a line feed of that
+    /// length.
     Closing(usize, u8),
 }
 
 impl ValueState {
-    /// In JSON text, where the argument's tag says so, a line feed at the start means nothing.
+    /// Creates the state for a value. In a JSON value, a leading line feed has no meaning.
     pub(super) fn new(close: &str, json: bool, named: bool) -> Self {
         let phase = if json { ValuePhase::Body } else { ValuePhase::Start };
-        let (lead, pending) = (LineFeed::None, LineFeed::None);
-        Self { close: close.into(), phase, lead, pending, depth: 0, inner: None, before: PrecedingTag::Nothing, named }
+        Self {
+            close: close.into(),
+            phase,
+            lead: LineFeed::None,
+            pending: LineFeed::None,
+            depth: 0,
+            inner: None,
+            before: PrecedingTag::Nothing,
+            named,
+        }
     }
 
-    /// Length of the line feed at the end of `text` that would pair with the one at the start of the value.
+    /// Returns the length of the line feed at the end of `text` that would pair with the one at the
+    /// start of the value.
     pub(super) fn trailing_feed_len(&self, text: &str) -> u8 {
         match self.lead {
             LineFeed::Both if text.ends_with("\r\n") => 2,
+            // Both line feeds of a pair must be of the same kind.
             LineFeed::Line if text.ends_with('\n') && !text.ends_with("\r\n") => 1,
             _ => 0,
         }
     }
 
-    /// Splits off the line feed at the end that must wait for what follows.
+    /// Splits off the final line feed that must be held back.
     pub(super) fn split_pending<'t>(&self, text: &'t str) -> (&'t str, LineFeed) {
         let pending = match self.undecided_len(text) {
             0 => return (text, LineFeed::None),
@@ -99,7 +111,8 @@ impl ValueState {
         (text.get(..text.len() - pending.as_str().len()).unwrap_or_default(), pending)
     }
 
-    /// Length of what must wait at the end of a chunk because it may become that line feed.
+    /// Returns the length of the text at the end of a chunk that must be held back because it may
+    /// become that line feed.
     pub(super) fn undecided_len(&self, text: &str) -> usize {
         match self.lead {
             LineFeed::None => 0,
@@ -109,7 +122,7 @@ impl ValueState {
         }
     }
 
-    /// An argument's tag opens inside the value.
+    /// Records that an argument's tag opens inside the value.
     pub(super) fn open_inner(&mut self, name: &str) {
         let inner = &mut self.inner.get_or_insert_default().names;
         match inner.iter_mut().find(|(inner, _)| **inner == *name) {
@@ -118,7 +131,8 @@ impl ValueState {
         }
     }
 
-    /// An argument's tag closes inside the value. False: it was not opened there.
+    /// Records that an argument's tag closes inside the value. Returns false if it was not opened
+    /// there.
     pub(super) fn close_inner(&mut self, name: &str) -> bool {
         let opened = |(inner, count): &&mut (Box<str>, usize)| **inner == *name && *count > 0;
         match self.inner.iter_mut().flat_map(|inner| &mut inner.names).find(opened) {
@@ -130,12 +144,13 @@ impl ValueState {
         }
     }
 
-    /// Takes note of text between two tags.
+    /// Tracks text between two tags.
     pub(super) fn track_text(&mut self, text: &str) {
         for byte in text.bytes() {
             let blank = byte.is_ascii_whitespace();
             let name = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':') || !byte.is_ascii();
             self.before = match self.before {
+                // Nothing to track until the next tag; most text is skipped here.
                 PrecedingTag::Nothing => return,
                 PrecedingTag::Naming if blank => PrecedingTag::Named,
                 PrecedingTag::Open | PrecedingTag::Naming if name && self.named => PrecedingTag::Naming,

@@ -1,4 +1,5 @@
-//! Which names and markers mean something to the reader: the tools on offer, their arguments, and the dialects' own.
+//! Collects the names and markers that the reader recognizes: tools, arguments, and the dialects'
+//! own.
 
 use crate::dialect::grammar::{Grammar, NamePosition, PythonCalls, TagNotation, TagScheme, TaggedCalls};
 use crate::dialect::{Dialect, DialectSelection, all_dialects};
@@ -8,36 +9,38 @@ use super::markers::MarkerTable;
 use super::tag::{TagInterest, names_match, split_name};
 use super::triggers::{FirstLetters, TriggerTable};
 
-/// Tags whose content is a thought.
+/// The tags whose content is a thought.
 const THOUGHTS: [&str; 5] = ["thinking", "think", "seed:think", "reasoning", "thought"];
-/// Those among them that may as well be a tool's name.
+/// The thought tags that may also be a tool's name.
 const WORDS: [&str; 2] = ["reasoning", "thought"];
-/// Tags of HTML that show what stands in them, with why a call in them is only mentioned.
+/// HTML tags that display their content, with the reason for a mention inside them.
 pub(crate) const SHOWN: [(&str, &str); 2] = [("code", "in a code element"), ("pre", "in a preformatted element")];
-/// The names and markers.
+
+/// The names and markers that a reader recognizes.
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
     pub(crate) selection: DialectSelection,
     tools: Vec<KnownTool>,
-    /// Every dialect that spells calls with tags.
+    /// All dialects with tags, active or not.
     tagged: Vec<TagDialect>,
-    /// The dialects whose tags do not simply stand in angle brackets.
+    /// The active dialects whose tags are not plain angle-bracket tags.
     others: Vec<TagDialect>,
     pub(crate) markers: MarkerTable,
-    /// The first letters of the names of tools and arguments.
+    /// The first letters of tool and argument names.
     names: FirstLetters,
-    /// The first letters of the tags of the tables, without prefixes.
+    /// The first letters of the tag names in the dialect tables, without prefixes.
     tags: FirstLetters,
-    /// The dialects of JSON and of Python lists without any marker.
+    /// The active dialect for JSON without a marker.
     pub(crate) bare_json: Option<&'static str>,
+    /// The active dialect for Python lists without a marker.
     pub(crate) bare_python: Option<&'static str>,
-    /// The bytes at which prose must be looked at.
+    /// The bytes at which prose may contain markup.
     pub(crate) triggers: TriggerTable,
-    /// What tags begin with where it is not `<`.
+    /// The first byte of tags that do not begin with `<`.
     pub(crate) marked: Option<u8>,
 }
 
-/// What the parser needs to know of a tool.
+/// The reader's view of a tool.
 #[derive(Debug)]
 pub(crate) struct KnownTool {
     pub(crate) name: String,
@@ -45,12 +48,12 @@ pub(crate) struct KnownTool {
     required: Vec<String>,
 }
 
-/// A dialect of the tagged machine.
+/// A dialect with tags.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TagDialect {
     pub(crate) dialect: &'static str,
     pub(crate) tagged: &'static TaggedCalls,
-    /// It is listened for, not only recognised.
+    /// True if the dialect is active; inactive ones are only recognized for faults.
     listened: bool,
 }
 
@@ -78,9 +81,11 @@ impl Vocabulary {
             triggers: TriggerTable::default(),
             marked: None,
         };
+        // Thoughts are recognized even without tools.
         made.triggers.add_byte(b'<');
         let names = made.tools.iter().flat_map(|tool| tool.arguments.iter().chain([&tool.name]));
         names.for_each(|name| made.names.add_first_letter(name));
+        // Without tools nothing can be a call, so no dialect is needed.
         if !made.is_empty() {
             for dialect in all_dialects() {
                 made.add_dialect(dialect, selection.includes(dialect.name));
@@ -106,15 +111,16 @@ impl Vocabulary {
         if listened {
             self.add_bare_dialect(dialect);
         }
-        self.markers.add_dialect(dialect, (listened, self.selection.is_chosen()), &mut self.triggers);
+        self.markers.add_dialect(dialect, listened, self.selection.is_chosen(), &mut self.triggers);
     }
 
-    /// Calls without any marker.
+    /// Adds the triggers of a dialect that allows calls without a marker.
     fn add_bare_dialect(&mut self, dialect: &'static Dialect) {
         match dialect.grammar {
             Grammar::Json(table) if table.bare => {
                 self.bare_json = Some(dialect.name);
                 b"{[`".iter().for_each(|byte| self.triggers.add_at_line_start(*byte));
+                // Prose is full of brackets, so only a chosen dialect looks at those inside a line.
                 if self.selection.is_chosen() {
                     b"{[".iter().for_each(|byte| self.triggers.add_byte(*byte));
                 }
@@ -128,64 +134,65 @@ impl Vocabulary {
         }
     }
 
-    /// The dialects whose tags do not simply stand in angle brackets.
+    /// Returns the active dialects whose tags are not plain angle-bracket tags.
     pub(crate) fn non_angle_dialects(&self) -> &[TagDialect] {
         &self.others
     }
 
-    /// Whether a tag of the tables may have this name: most tags of a text are not worth a search.
+    /// Returns true if a tag of the tables may have this name. Rules out most tags without a
+    /// search.
     pub(crate) fn may_name(&self, name: &str) -> bool {
         split_name(name).1.as_bytes().first().is_none_or(|byte| self.tags.has_letter(byte.to_ascii_lowercase()))
     }
 
-    /// Whether the name of a tool or an argument begins with this byte.
+    /// Returns true if the name of a tool or an argument begins with this byte.
     pub(crate) fn begins_name(&self, byte: u8) -> bool {
         self.names.has_letter(byte)
     }
 
-    /// No tool, no call.
+    /// Returns true if there are no tools, and therefore no calls.
     pub(crate) fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
 
-    /// The dialect in which tools and arguments are tags of their own names.
+    /// Returns the dialect in which tools and arguments have tags of their own names.
     pub(crate) fn own_tag_dialect(&self) -> Option<TagDialect> {
         self.active_tag_dialects().find(|spelling| spelling.tagged.tags == TagScheme::Own)
     }
 
-    /// The dialects of the tagged machine that are listened for.
+    /// Returns the active dialects with tags.
     pub(crate) fn active_tag_dialects(&self) -> impl Iterator<Item = TagDialect> {
         self.tagged.iter().copied().filter(|spelling| spelling.listened)
     }
 
-    /// Whether a tag of this name stands around calls in some dialect that is listened for.
+    /// Returns true if a tag of this name is a wrapper in some active dialect.
     pub(crate) fn is_wrapper_name(&self, name: &str) -> bool {
         self.active_tag_dialects().any(|spelling| spelling.tagged.is_wrapper_name(name))
     }
 
-    /// The spelling whose wrapper has this name, written in this notation.
+    /// Returns the active dialect that has this wrapper in this notation.
     pub(crate) fn find_wrapper(&self, name: &str, notation: TagNotation) -> Option<TagDialect> {
         self.active_tag_dialects()
             .find(|spelling| spelling.tagged.notation == notation && spelling.tagged.is_wrapper_name(name))
     }
 
-    /// Whether a marker opens what stands around calls in tags.
+    /// Returns true if a marker opens a section around calls in tags.
     pub(crate) fn opens_section(&self, text: &str) -> bool {
         self.active_tag_dialects().any(|it| it.tagged.sections.iter().any(|(open, _)| *open == text))
     }
 
-    /// Whether a tag of this name only stands around words, in this notation.
+    /// Returns true if a tag of this name only encloses prose, in this notation.
     pub(crate) fn is_message_frame(&self, name: &str, notation: TagNotation) -> bool {
         self.active_tag_dialects().any(|it| it.tagged.notation == notation && it.tagged.frames.contains(&name))
     }
 
-    /// The spelling in which a tag of this name opens a call; one that has this wrapper is preferred, then one whose
-    /// prefix it is.
+    /// Returns the active dialect in which a tag of this name opens a call. A dialect with this
+    /// wrapper is preferred, then one with exactly this prefix.
     pub(crate) fn find_call_tag(&self, name: &str, notation: TagNotation, wrapper: Option<&str>) -> Option<TagDialect> {
         best_match(self.active_tag_dialects(), name, notation, wrapper)
     }
 
-    /// The spelling whose call's tag this name misses by a letter or by capitals.
+    /// Returns the active dialect whose call tag differs from this name by a letter or by capitals.
     pub(crate) fn find_misspelt_call(&self, name: &str) -> Option<TagDialect> {
         let (prefix, base) = split_name(name);
         self.active_tag_dialects().find(|spelling| {
@@ -199,25 +206,27 @@ impl Vocabulary {
         })
     }
 
-    /// The name of a tag whose content is a thought.
+    /// Returns the name of a tag whose content is a thought.
     pub(crate) fn thought_tag(&self, name: &str) -> Option<&'static str> {
         let found = THOUGHTS.into_iter().find(|known| *known == name)?;
+        // A tool with that name has priority.
         if WORDS.contains(&found) && self.find_exact_tool(found).is_some() { None } else { Some(found) }
     }
 
-    /// A dialect that is not listened for, but has such a tag.
+    /// Returns an inactive dialect that has such a call tag.
     pub(crate) fn inactive_dialect(&self, name: &str) -> Option<&'static str> {
         let others = self.tagged.iter().copied().filter(|spelling| !spelling.listened);
         best_match(others, name, TagNotation::Angle, None).map(|spelling| spelling.dialect)
     }
 
-    /// The dialect that is not listened for and has a tag of its own name for the tool of exactly this name.
+    /// Returns the inactive dialect that has a tag for the tool with exactly this name.
     pub(crate) fn inactive_tool_dialect(&self, name: &str) -> Option<&'static str> {
         let own = || self.tagged.iter().find(|spelling| !spelling.listened && spelling.tagged.tags == TagScheme::Own);
         own().filter(|_| self.find_exact_tool(name).is_some()).map(|spelling| spelling.dialect)
     }
 
-    /// The dialect that is not listened for and has such a call: a tag of this name, and behind it the tool's.
+    /// Returns the inactive dialect in which a tag of this name, followed by the tool's name, is a
+    /// call.
     pub(crate) fn inactive_keyed_dialect(&self, tag: &str, name: &str) -> Option<&'static str> {
         let keyed = |spelling: &&TagDialect| {
             !spelling.listened && matches!(spelling.tagged.tags, TagScheme::Keyed { call, .. } if call == tag)
@@ -225,23 +234,26 @@ impl Vocabulary {
         self.tagged.iter().find(keyed).filter(|_| self.find_exact_tool(name).is_some()).map(|spelling| spelling.dialect)
     }
 
-    /// The spelling in which a call is a tag of this name with the tool's name behind it.
+    /// Returns the active dialect in which a call is a tag of this name, followed by the tool's
+    /// name.
     pub(crate) fn find_keyed_call(&self, name: &str) -> Option<TagDialect> {
         self.active_tag_dialects()
             .find(|spelling| matches!(spelling.tagged.tags, TagScheme::Keyed { call, .. } if call == name))
     }
 
-    /// The position of a tool: by its exact name, or else the only one that differs in case alone.
+    /// Returns the position of a tool: by its exact name, or else the only tool whose name differs
+    /// in case alone.
     pub(crate) fn resolve_tool(&self, name: &str) -> Option<usize> {
         if let Some(exact) = self.find_exact_tool(name) {
             return Some(exact);
         }
         let mut alike = self.tools.iter().enumerate().filter(|(_, tool)| tool.name.eq_ignore_ascii_case(name));
         let found = alike.next().map(|(at, _)| at);
+        // With several names that differ only in case, none is certainly meant.
         if alike.next().is_some() { None } else { found }
     }
 
-    /// The position of the tool of exactly that name.
+    /// Returns the position of the tool with exactly that name.
     pub(crate) fn find_exact_tool(&self, name: &str) -> Option<usize> {
         self.tools.iter().position(|tool| tool.name == name)
     }
@@ -250,7 +262,8 @@ impl Vocabulary {
         self.tools.get(at)
     }
 
-    /// Whether the tool has such an argument; a tool that is not known has them all.
+    /// Returns true if the tool has such an argument. An unknown tool is assumed to have every
+    /// argument.
     pub(crate) fn declares_argument(&self, tool: Option<usize>, argument: &str) -> bool {
         match tool.and_then(|at| self.tools.get(at)) {
             Some(tool) => tool.arguments.iter().any(|name| name == argument),
@@ -258,35 +271,39 @@ impl Vocabulary {
         }
     }
 
-    /// Whether an unknown tag reads like the name of a tool rather than like some markup.
+    /// Returns true if an unknown tag resembles a tool's name more than other markup.
     pub(crate) fn resembles_tool(&self, name: &str) -> bool {
         name.contains('_') || self.is_near_tool(name)
     }
 
-    /// The same, more strictly and without any cost: for tags in the middle of a line, of which there are many.
+    /// Returns true under stricter and cheaper conditions than [`Self::resembles_tool`], for the
+    /// many tags in the middle of a line.
     pub(crate) fn resembles_tool_strictly(&self, name: &str) -> bool {
         name.contains('_') || self.tools.iter().any(|tool| is_misspelling(name, &tool.name))
     }
 
-    /// Whether a name is meant as a tool's: it is one, or nearly one, or reads like one where the dialect was chosen.
+    /// Returns true if a name is meant as a tool's: it is one, or nearly one, or looks like one in
+    /// a chosen dialect.
     pub(crate) fn is_tool_name(&self, name: &str) -> bool {
+        // The namespace of functions at OpenAI and Kimi, which models also write elsewhere.
         let name = name.strip_prefix("functions.").unwrap_or(name);
         self.resolve_tool(name).is_some()
             || self.is_near_tool(name)
             || (self.selection.is_chosen() && name.contains('_'))
     }
 
-    /// Whether a tool has nearly this name.
+    /// Returns true if some tool has nearly this name.
     pub(crate) fn is_near_tool(&self, name: &str) -> bool {
         nearest_candidate(name, self.tools.iter().map(|tool| tool.name.as_str())).is_some()
     }
 
-    /// Whether any tool has such an argument.
+    /// Returns true if any tool has such an argument.
     pub(crate) fn is_any_argument(&self, argument: &str) -> bool {
         self.tools.iter().any(|tool| tool.arguments.iter().any(|name| name == argument))
     }
 
-    /// How much a tag matters inside a thought: to notice that a call was mentioned, or made in special tokens.
+    /// Returns the interest in a tag inside a thought, where calls are mentioned or made in special
+    /// tokens.
     pub(crate) fn interest_in_thought(&self, name: &str) -> TagInterest {
         let named = || {
             self.find_call_tag(name, TagNotation::Angle, None)
@@ -298,14 +315,15 @@ impl Vocabulary {
 }
 
 impl KnownTool {
-    /// Whether these are all arguments that the tool requires.
+    /// Returns true if these include all arguments that the tool requires.
     pub(crate) fn is_satisfied_by<'n>(&self, given: impl Iterator<Item = &'n str> + Clone) -> bool {
         self.required.iter().all(|name| given.clone().any(|given| given == name))
     }
 }
 
 impl TagDialect {
-    /// The marker that closes a call whose tag names the tool and whose arguments are JSON, where there are such calls.
+    /// Returns the marker that closes a call whose tag names the tool and whose arguments are JSON,
+    /// if the dialect has such calls.
     pub(crate) fn json_close(&self) -> Option<&'static str> {
         match self.tagged.tags {
             TagScheme::Fixed { call: "function", call_name: NamePosition::Equals, .. } => Some("</function>"),
@@ -315,7 +333,7 @@ impl TagDialect {
 }
 
 impl TaggedCalls {
-    /// The names of its tags around and of calls.
+    /// Returns the names of the tags around calls and of calls.
     fn tag_names(&self) -> impl Iterator<Item = &'static str> {
         let call = match self.tags {
             TagScheme::Own => None,
@@ -325,32 +343,35 @@ impl TaggedCalls {
         wrappers.chain(self.frames.iter().copied()).chain(call)
     }
 
-    /// Whether a tag of this name stands around calls.
+    /// Returns true if a tag of this name is a wrapper.
     pub(crate) fn is_wrapper_name(&self, name: &str) -> bool {
         let (prefix, base) = split_name(name);
         self.wrappers.iter().any(|wrapper| *wrapper == name || (*wrapper == base && self.has_prefix(prefix)))
     }
 
-    /// Whether tags may begin so.
+    /// Returns true if tags may have this prefix.
     fn has_prefix(&self, prefix: &str) -> bool {
         self.prefixes.iter().any(|known| names_match(known, prefix) || (*known == ":" && prefix.ends_with(':')))
     }
 }
 
-/// Whether a name is another one with capitals, a letter too many, too few or wrong, or two letters swapped.
+/// Returns true if the names differ only by case, one letter added, missing or wrong, or two
+/// letters swapped.
 fn is_misspelling(name: &str, right: &str) -> bool {
     if name == right {
         return false;
     }
-    let (name, right) = (name.as_bytes(), right.as_bytes());
+    let name = name.as_bytes();
+    let right = right.as_bytes();
     let same = |(one, other): &(&u8, &u8)| one.eq_ignore_ascii_case(other);
     let head = name.iter().zip(right).take_while(same).count();
+    // What remains between the common start and the common end are the differing letters.
     let rest = |text: &[u8]| text.len() - head;
     let tail = name.iter().rev().zip(right.iter().rev()).take_while(same).count().min(rest(name)).min(rest(right));
     matches!((rest(name) - tail, rest(right) - tail), (0 | 1, 0 | 1) | (2, 2))
 }
 
-/// How well the tag's name fits a spelling decides between several.
+/// Returns the dialect that fits a call tag's name best.
 fn best_match(
     spellings: impl Iterator<Item = TagDialect>,
     name: &str,
@@ -365,6 +386,7 @@ fn best_match(
     let rank = |spelling: &TagDialect| {
         let wrapped = wrapper.is_some_and(|wrapper| spelling.tagged.is_wrapper_name(wrapper));
         let exact = spelling.tagged.prefixes.iter().any(|known| names_match(known, prefix));
+        // `false` sorts first: a matching wrapper counts more than an exact prefix.
         (!wrapped, !exact)
     };
     spellings.filter(fits).min_by_key(rank)

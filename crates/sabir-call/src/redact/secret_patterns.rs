@@ -1,14 +1,14 @@
-//! The shapes of secrets.
+//! Defines the formats of known secrets and matches them.
 //!
-//! A row holds how a secret begins and what has to follow. It is told from what merely looks like it by its length, its letters and
-//! what stands around it: encoded data (signatures, pictures, hashes) holds any beginning sooner or later, but in the middle of
-//! its letters.
+//! Each row gives a secret's prefix and the rule for its body. The length, the alphabet and the
+//! surrounding text separate secrets from similar text: encoded data (signatures, images, hashes)
+//! contains any prefix sooner or later, but in the middle of a word.
 
-/// One shape.
+/// One secret format.
 struct SecretPattern {
-    /// What it is called where it was taken out.
+    /// The name that appears in the redaction marker.
     name: &'static str,
-    /// How it begins, in small letters where these make no difference.
+    /// The prefix, in lower case if case is ignored.
     begin: &'static [u8],
     case: CaseRule,
     place: StartBoundary,
@@ -21,66 +21,68 @@ enum CaseRule {
     Insensitive,
 }
 
-/// Where a secret may begin.
+/// The position at which a secret may begin.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StartBoundary {
-    /// Where no word goes on.
+    /// Only at the start of a word.
     WordBoundary,
     Anywhere,
 }
 
-/// What follows the beginning.
+/// The rule for the bytes after the prefix.
 #[derive(Clone, Copy)]
 enum BodyRule {
-    /// So many of these at least.
+    /// At least `least` bytes of this class.
     Run { of: ByteClass, least: usize },
-    /// So many of these at least, with a digit among them or twice as many.
+    /// At least `least` bytes of this class, with a digit among them; without a digit, twice as
+    /// many.
     Mixed { of: ByteClass, least: usize },
-    /// The same, and the beginning is no part of the secret.
+    /// Like `Mixed`, but the prefix is not part of the secret.
     Value { of: ByteClass, least: usize },
-    /// So many of these and no more.
+    /// Exactly `count` bytes of this class.
     Exactly { of: ByteClass, count: usize },
-    /// The rest of a signed token's header, and the beginning of its claims.
+    /// The rest of a JSON Web Token's header, and the beginning of its claims.
     Jwt,
     /// `user:password@`.
     Password,
     /// The rest of a private key's first line, and the key.
     Block,
-    /// A sign of assignment, and a value of exactly so many.
+    /// An assignment sign and a value of exactly `count` bytes.
     Assigned { of: ByteClass, count: usize },
-    /// A sign of assignment, and a header's value.
+    /// An assignment sign and the value of a header.
     Header,
 }
 
 type ByteClass = fn(u8) -> bool;
 
-/// What stands at a place.
+/// The result of matching at one position.
 pub(super) enum SecretScan {
     Nothing,
-    /// It depends on what follows.
+    /// More text is needed to decide.
     Undecided,
     Secret(SecretMatch),
 }
 
-/// A secret, counted from where its shape begins.
+/// A matched secret, with offsets from the start of its prefix.
 pub(super) struct SecretMatch {
     pub(super) name: &'static str,
-    /// What comes before may be seen.
+    /// The start of the secret part; the text before it stays visible.
     pub(super) from: usize,
-    /// How far it is known.
+    /// The end of the secret as far as it is known.
     pub(super) to: usize,
-    /// What follows it and belongs to it.
+    /// The rule for the rest of the secret.
     pub(super) rest: SecretRest,
 }
 
-/// What belongs to a secret that has begun.
+/// The rule for the bytes that continue a secret after its match.
 #[derive(Debug, Default)]
 pub(super) enum SecretRest {
     #[default]
     Nothing,
-    /// All of these.
+    /// All following bytes of this class.
     Run(ByteClass),
-    /// A private key to the end of its last line: the dashes in a row, and how many lines of them have been.
+    /// A private key up to the end of its last line: the current run of dashes, and the number of
+    /// dash groups seen.
     Block(usize, usize),
 }
 
@@ -97,6 +99,7 @@ const fn ignore_case_pattern(
     SecretPattern { name, begin: begin.as_bytes(), case: CaseRule::Insensitive, place, body }
 }
 
+// Lengths are somewhat below those that vendors use today, because vendors vary them.
 const KEY: BodyRule = BodyRule::Run { of: is_token_byte, least: 20 };
 const GITHUB: BodyRule = BodyRule::Run { of: is_alphanumeric, least: 30 };
 const SLACK: BodyRule = BodyRule::Mixed { of: is_token_byte, least: 10 };
@@ -105,10 +108,12 @@ const AWS_ID: BodyRule = BodyRule::Exactly { of: is_upper_or_digit, count: 16 };
 const AWS_SECRET: BodyRule = BodyRule::Assigned { of: is_base64_byte, count: 40 };
 
 const ROWS: [SecretPattern; 38] = [
+    // Long-term keys and temporary keys.
     exact_pattern("AWS access key id", "AKIA", AWS_ID),
     exact_pattern("AWS access key id", "ASIA", AWS_ID),
     ignore_case_pattern("AWS secret access key", "secret_access_key", StartBoundary::Anywhere, AWS_SECRET),
     ignore_case_pattern("AWS secret access key", "secretaccesskey", StartBoundary::Anywhere, AWS_SECRET),
+    // Personal, OAuth, user-to-server, server-to-server and refresh tokens.
     exact_pattern("GitHub token", "ghp_", GITHUB),
     exact_pattern("GitHub token", "gho_", GITHUB),
     exact_pattern("GitHub token", "ghu_", GITHUB),
@@ -121,6 +126,8 @@ const ROWS: [SecretPattern; 38] = [
     exact_pattern("OpenAI key", "sk-svcacct-", KEY),
     exact_pattern("OpenAI key", "sk-admin-", KEY),
     exact_pattern("OpenRouter key", "sk-or-v1-", KEY),
+    // Older OpenAI keys and those of many compatible providers. `sk-` also begins identifiers, so
+    // the body must contain a digit or be long.
     exact_pattern("API key", "sk-", BodyRule::Mixed { of: is_alphanumeric, least: 20 }),
     exact_pattern("Slack token", "xoxa-", SLACK),
     exact_pattern("Slack token", "xoxb-", SLACK),
@@ -135,7 +142,9 @@ const ROWS: [SecretPattern; 38] = [
     exact_pattern("npm token", "npm_", BodyRule::Run { of: is_alphanumeric, least: 36 }),
     exact_pattern("PyPI token", "pypi-", BodyRule::Run { of: is_token_byte, least: 50 }),
     exact_pattern("Hugging Face token", "hf_", GITHUB),
+    // `eyJ` is the base64 form of `{"`, with which every JSON header begins.
     exact_pattern("JWT", "eyJ", BodyRule::Jwt),
+    // The password in a URL such as `https://user:password@host`.
     ignore_case_pattern("password", "://", StartBoundary::Anywhere, BodyRule::Password),
     ignore_case_pattern("private key", BLOCK, StartBoundary::Anywhere, BodyRule::Block),
     ignore_case_pattern("authorization", "authorization", StartBoundary::Anywhere, BodyRule::Header),
@@ -150,24 +159,27 @@ const ROWS: [SecretPattern; 38] = [
     ignore_case_pattern("API key", "private-token", StartBoundary::WordBoundary, BodyRule::Header),
 ];
 
-/// How much of a value is looked at before it is clear what it is.
+/// The number of bytes of a value that are examined to decide what it is.
 const SEEN: usize = 80;
-/// The most bytes of a signed token's header.
+/// The maximum length of a JSON Web Token's header, in bytes.
 const JWT_HEADER: usize = 1024;
-/// The most bytes of a user's name, and of a password, in an address.
+/// The maximum length of the user name in a URL, in bytes.
 const USER: usize = 128;
+/// The maximum length of the password in a URL, in bytes.
 const PASSWORD: usize = 256;
-/// The most bytes between a private key's first line and a line of it; and how long such a line is.
+/// The maximum distance between a private key's first line and its first line of data, in bytes.
+/// Headers such as `Proc-Type` may stand between.
 const BLOCK_HEAD: usize = 256;
+/// The number of consecutive base64 bytes that identify a line of key data.
 const BLOCK_LINE: usize = 40;
-/// The most bytes between a name and its value.
+/// The maximum number of bytes between a name and its value.
 const ASSIGNMENT: usize = 8;
-/// The most letters of the name of a scheme.
+/// The maximum length of an authorization scheme's name, in bytes.
 const SCHEME: usize = 16;
-/// How a block of a private key begins, in any case.
+/// The prefix of a private key block, matched without regard to case.
 const BLOCK: &str = "-----begin ";
 
-/// Whether some shape begins with that byte.
+/// Returns true if some pattern begins with that byte.
 pub(super) fn may_begin(byte: u8) -> bool {
     const FIRST: [bool; 256] = first_bytes();
     FIRST.get(usize::from(byte)).is_some_and(|first| *first)
@@ -188,13 +200,15 @@ const fn first_bytes() -> [bool; 256] {
     first
 }
 
-/// What stands at that place. `ended`: nothing follows the text.
+/// Matches all patterns at a position. `ended` means that no text follows.
 pub(super) fn match_at(text: &[u8], at: usize, ended: bool) -> SecretScan {
     let (before, text) = text.split_at_checked(at).unwrap_or_default();
+    // Computed at most once per position, and only if a pattern with a boundary matches.
     let mut edge = None;
     for row in &ROWS {
         let common = row.begin.len().min(text.len());
-        let (begin, found) = (row.begin.get(..common), text.get(..common));
+        let begin = row.begin.get(..common);
+        let found = text.get(..common);
         let same = match row.case {
             CaseRule::Sensitive => begin == found,
             CaseRule::Insensitive => begin.zip(found).is_some_and(|(begin, found)| begin.eq_ignore_ascii_case(found)),
@@ -203,6 +217,8 @@ pub(super) fn match_at(text: &[u8], at: usize, ended: bool) -> SecretScan {
             continue;
         }
         let look = match text.get(row.begin.len()..) {
+            // A prefix that is cut off by the end of the text may still be completed by the next
+            // chunk.
             None if ended => SecretScan::Nothing,
             None => SecretScan::Undecided,
             Some(text) => row.match_body(FollowingText { text, ended }),
@@ -214,7 +230,8 @@ pub(super) fn match_at(text: &[u8], at: usize, ended: bool) -> SecretScan {
     SecretScan::Nothing
 }
 
-/// Whether a word may begin behind that text. An escape, a color and the sign of a changed line end what is before.
+/// Returns true if a word may begin after that text. An escape sequence (`\n`, `%20`, `\u0020`), a
+/// terminal color and the sign of a diff line end the word before.
 fn is_edge(before: &[u8]) -> bool {
     let back = |by: usize| before.len().checked_sub(by).and_then(|at| before.get(at)).copied();
     let Some(last) = back(1) else { return true };
@@ -227,15 +244,19 @@ fn is_edge(before: &[u8]) -> bool {
         back(2 + digits.count()) == Some(b'[')
     };
     match last {
+        // At the start of a line these are diff markers.
         b'+' | b'-' => matches!(back(2), None | Some(b'\n')),
+        // The letter belongs to an escape such as `\n`.
         b'n' | b'r' | b't' if back(2) == Some(b'\\') => true,
+        // The end of a terminal color sequence such as `\x1b[31m`.
         b'm' if color() => true,
+        // The digits belong to an escape such as `%20` or `\u0020`.
         _ => hex(2) && back(3) == Some(b'%') || hex(4) && back(5) == Some(b'u') && back(6) == Some(b'\\'),
     }
 }
 
 impl SecretPattern {
-    /// What the text behind the beginning makes of it.
+    /// Applies the body rule to the text after the prefix.
     fn match_body(&self, behind: FollowingText<'_>) -> SecretScan {
         match self.body {
             BodyRule::Run { of, least } => self.match_run(0, behind, of, |value| value.len() >= least),
@@ -267,7 +288,7 @@ impl SecretPattern {
         SecretScan::Secret(SecretMatch { name: self.name, from, to: begin + to, rest })
     }
 
-    /// A value that begins `gap` bytes behind the beginning and is one as soon as `is` says so.
+    /// Matches a value that begins `gap` bytes after the prefix, and accepts it if `is` does.
     fn match_run(
         &self,
         gap: usize,
@@ -275,7 +296,7 @@ impl SecretPattern {
         of: ByteClass,
         is: impl Fn(&[u8]) -> bool,
     ) -> SecretScan {
-        let value = behind.from_offset(gap);
+        let value = behind.skip_bytes(gap);
         let seen = value.first_bytes(SEEN);
         let count = count_while(seen, of);
         if is(seen.get(..count).unwrap_or_default()) {
@@ -285,9 +306,10 @@ impl SecretPattern {
     }
 
     fn match_exact_run(&self, gap: usize, behind: FollowingText<'_>, of: ByteClass, count: usize) -> SecretScan {
-        let value = behind.from_offset(gap);
+        let value = behind.skip_bytes(gap);
         let found = self::count_while(value.first_bytes(count + 1), of);
-        // The sign of a block ends a word, and so must what it stands for.
+        // A private key block directly after the value becomes a marker, which ends the value. Its
+        // prefix must end the value too, or a second redaction would find more than the first.
         let behind = value.text.get(count..).unwrap_or_default();
         let common = behind.len().min(BLOCK.len());
         let block = found >= count
@@ -313,7 +335,9 @@ impl SecretPattern {
             Some(b'.') if header >= 8 => {}
             Some(_) => return SecretScan::Nothing,
         }
-        let claims = behind.from_offset(header + 1);
+        let claims = behind.skip_bytes(header + 1);
+        // Both halves of a token are base64 of JSON objects, so the claims begin with `ey` (`{"`),
+        // like the header.
         let begin = claims.first_bytes(8);
         if !begin.iter().zip(b"ey").all(|(one, other)| one == other) || count_while(begin, is_token_byte) < begin.len()
         {
@@ -333,8 +357,8 @@ impl SecretPattern {
             Some(b':') => {}
             Some(_) => return SecretScan::Nothing,
         }
-        let password = behind.from_offset(user + 1);
-        // A variable, a placeholder, or what was redacted before.
+        let password = behind.skip_bytes(user + 1);
+        // Not a password but a variable, a placeholder, or the marker of an earlier redaction.
         if password.text.first().is_some_and(|first| b"$<{*[".contains(first)) {
             return SecretScan::Nothing;
         }
@@ -349,7 +373,7 @@ impl SecretPattern {
     fn match_key_block(&self, behind: FollowingText<'_>) -> SecretScan {
         const KINDS: [&[u8]; 2] = [b"PRIVATE KEY", b"PRIVATE KEY BLOCK"];
         let label = count_while(behind.first_bytes(BLOCK_LINE), |byte| is_upper_or_digit(byte) || byte == b' ');
-        let dashes = behind.from_offset(label).first_bytes(5);
+        let dashes = behind.skip_bytes(label).first_bytes(5);
         let kind = behind.first_bytes(label);
         let other = !dashes.is_empty() && !KINDS.iter().any(|end| kind.ends_with(end));
         if other || dashes.iter().any(|byte| *byte != b'-') {
@@ -358,11 +382,13 @@ impl SecretPattern {
         if dashes.len() < 5 {
             return behind.match_at_end();
         }
-        let seen = behind.from_offset(label + 5).first_bytes(BLOCK_HEAD);
-        let (mut run, mut dashes) = (0, 0);
+        let seen = behind.skip_bytes(label + 5).first_bytes(BLOCK_HEAD);
+        let mut run = 0;
+        let mut dashes = 0;
         for (at, byte) in seen.iter().enumerate() {
             run = if is_base64_byte(*byte) { run + 1 } else { 0 };
             dashes = if *byte == b'-' { dashes + 1 } else { 0 };
+            // A full line of data, or the dashes of the last line after a short key.
             if run == BLOCK_LINE || dashes == 5 && at >= 16 {
                 return self.secret_match(0, label + 6 + at, SecretRest::Block(dashes, usize::from(dashes == 5)));
             }
@@ -373,13 +399,13 @@ impl SecretPattern {
         if seen.len() == BLOCK_HEAD { SecretScan::Nothing } else { behind.match_at_end() }
     }
 
-    /// The value of a header, behind the name of its scheme if it has one.
+    /// Matches the value of a header, after the name of its scheme if it has one.
     fn match_header(&self, behind: FollowingText<'_>) -> SecretScan {
         let gap = match behind.assignment_len() {
             Ok(gap) => gap,
             Err(look) => return look,
         };
-        let value = behind.from_offset(gap);
+        let value = behind.skip_bytes(gap);
         let scheme = count_while(value.first_bytes(SCHEME), |byte| byte.is_ascii_alphabetic());
         match value.text.get(scheme) {
             None if scheme < SCHEME && !value.ended => SecretScan::Undecided,
@@ -389,32 +415,33 @@ impl SecretPattern {
     }
 }
 
-/// The text behind a place, as far as it is known.
+/// The text after a position, as far as it is known.
 #[derive(Clone, Copy)]
 struct FollowingText<'a> {
     text: &'a [u8],
-    /// Nothing follows it.
+    /// True if no text follows.
     ended: bool,
 }
 
 impl<'a> FollowingText<'a> {
-    fn from_offset(self, at: usize) -> Self {
+    fn skip_bytes(self, at: usize) -> Self {
         Self { text: self.text.get(at..).unwrap_or_default(), ended: self.ended }
     }
 
-    /// The first of its bytes, at most so many.
+    /// Returns the first bytes, at most `count`.
     fn first_bytes(self, count: usize) -> &'a [u8] {
         self.text.get(..count).unwrap_or(self.text)
     }
 
-    /// What it means that it does not go on.
+    /// Returns the result for a match that reaches the end of the known text.
     fn match_at_end(self) -> SecretScan {
         if self.ended { SecretScan::Nothing } else { SecretScan::Undecided }
     }
 
-    /// How many bytes stand between a name and its value.
+    /// Returns the number of bytes between a name and its value.
     fn assignment_len(self) -> Result<usize, SecretScan> {
         let gap = count_while(self.first_bytes(ASSIGNMENT), |byte| b" \t\"'\\:=>".contains(&byte));
+        // Without an assignment sign the name is only mentioned.
         let sign = self.first_bytes(gap).iter().any(|byte| matches!(byte, b':' | b'='));
         match self.text.get(gap) {
             None => Err(self.match_at_end()),
@@ -428,7 +455,8 @@ fn is_mixed(value: &[u8], least: usize) -> bool {
     value.len() >= least && (value.iter().any(u8::is_ascii_digit) || value.len() >= 2 * least)
 }
 
-/// No word behind a scheme's name has a digit, or a capital in its middle.
+/// Returns true if a value after a scheme's name looks like a credential: ordinary words have no
+/// digit, and no capital after the first letter.
 fn is_credential(value: &[u8]) -> bool {
     let odd = |byte: &u8| byte.is_ascii_digit() || byte.is_ascii_uppercase() || *byte == b'=';
     value.len() >= 8 && (value.iter().skip(1).any(odd) || value.len() >= 40)
@@ -466,25 +494,26 @@ fn is_header_byte(byte: u8) -> bool {
     is_value_byte(byte) || byte == b':'
 }
 
-/// What may stand in a user's name or a password without an escape.
+/// Returns true for bytes that a user name or password in a URL may contain unescaped.
 fn is_address_byte(byte: u8) -> bool {
     byte > b' ' && byte != 0x7f && !b"/?#@<>\"'`\\()".contains(&byte)
 }
 
-/// What may stand in a private key, with numbers of lines, escapes, quotes and frames of whatever shows it.
+/// Returns true for bytes of a private key, including line numbers, escapes, quotes and frames that
+/// tools add when they show a file.
 fn is_key_block_byte(byte: u8) -> bool {
     is_base64_byte(byte) || byte.is_ascii_whitespace() || b"\\|\"',:->#*;[\x1b".contains(&byte) || byte >= 0x80
 }
 
 impl SecretRest {
-    /// How many bytes of the text belong to the secret.
+    /// Returns the number of leading bytes of the text that belong to the secret.
     pub(super) fn take_bytes(&mut self, text: &[u8]) -> usize {
         match self {
             Self::Nothing => 0,
             Self::Run(of) => count_while(text, *of),
             Self::Block(dashes, lines) => {
                 for (at, byte) in text.iter().enumerate() {
-                    // The first line of dashes opens the last line, the second one closes it.
+                    // The first group of dashes opens the last line, the second one closes it.
                     if *lines == 2 && *dashes == 0 || !is_key_block_byte(*byte) {
                         return at;
                     }

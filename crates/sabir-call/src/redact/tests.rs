@@ -1,4 +1,5 @@
-//! Shapes in many surroundings, laws over texts that are put together from secrets and parts of them, and this repository's own text.
+//! Tests of all secret formats in many surroundings, properties of texts made of secrets and their
+//! parts, and the text of this repository.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Letters of which no two neighbours are alike, put together here so that no file holds anything like a key.
+/// Returns letters without equal neighbours, built here so that no source file contains anything
+/// like a key.
 fn letters(count: usize) -> String {
     "Ab3dE5gHi7".chars().cycle().take(count).collect()
 }
@@ -21,7 +23,7 @@ fn block(kind: &str, lines: usize) -> String {
     format!("-----BEGIN {kind}-----\n{}-----END {kind}-----", line.repeat(lines))
 }
 
-/// Secrets of every shape, with what they are called.
+/// Returns secrets of every format, with their names.
 fn secrets() -> Vec<(&'static str, String)> {
     let jwt = format!("{0}JhbGciOiJIUzI1NiJ9.{0}JzdWIiOiIx{1}.{2}", "ey", letters(20), letters(43));
     let mut all = vec![
@@ -54,7 +56,7 @@ fn secrets() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn every_shape_leaves_its_sign() {
+fn every_format_is_replaced_by_its_marker() {
     for (name, secret) in secrets() {
         for (before, behind) in [
             ("", ""),
@@ -69,7 +71,7 @@ fn every_shape_leaves_its_sign() {
             ("1 | ", "\n2 | é"),
             ("é", "ü"),
         ] {
-            // The end of a key in lines is a line; nothing is said of what stands behind it in the same one.
+            // A key block ends with a line, so the text after it in the same line is not specified.
             let expected = format!("{before}[redacted: {name}]{behind}");
             assert_eq!(redact_text(&format!("{before}{secret}{behind}")), expected, "{secret}");
         }
@@ -77,9 +79,10 @@ fn every_shape_leaves_its_sign() {
 }
 
 #[test]
-fn only_the_secret_part_leaves() {
+fn only_the_secret_part_is_removed() {
     let check = |shown: &str, expected: &str| assert_eq!(redact_text(shown), expected);
-    let (secret, value) = (letters(40), letters(24));
+    let secret = letters(40);
+    let value = letters(24);
     check("git clone https://ann:hunter2@host/x.git", "git clone https://ann:[redacted: password]@host/x.git");
     check("redis://:s%40cret@h:6379/0", "redis://:[redacted: password]@h:6379/0");
     for name in
@@ -108,8 +111,9 @@ fn only_the_secret_part_leaves() {
 }
 
 #[test]
-fn what_only_looks_like_it_stays() {
-    let (long, hex) = (letters(400), "0123456789abcdef".repeat(8));
+fn similar_text_is_kept() {
+    let long = letters(400);
+    let hex = "0123456789abcdef".repeat(8);
     let ids = ["call_", "toolu_", "msg_", "resp_", "fc_", "chatcmpl-", "req_", "rs_", "thread_", "gen-", "call-"];
     let mut all: Vec<String> = ids.iter().map(|id| format!("{id}{}", letters(40))).collect();
     all.extend([
@@ -138,7 +142,8 @@ fn what_only_looks_like_it_stays() {
 
 fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().flatten() {
-        let (path, name) = (entry.path(), entry.file_name());
+        let path = entry.path();
+        let name = entry.file_name();
         if path.is_dir() && name != "target" && name != ".git" && name != "node_modules" {
             files(&path, found);
         } else if path
@@ -150,9 +155,10 @@ fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
     }
 }
 
-/// The text of this very repository holds no secret, but a few addresses with made-up passwords in tests.
+/// Checks that this repository's text contains no secret, except a few addresses with made-up
+/// passwords in tests.
 #[test]
-fn this_repository_stays_as_it_is() {
+fn this_repository_is_unchanged() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let mut all = Vec::new();
     files(root, &mut all);
@@ -168,7 +174,7 @@ fn this_repository_stays_as_it_is() {
 }
 
 #[test]
-fn strings_of_json_are_looked_through_whatever_is_escaped() {
+fn escaped_json_strings_are_redacted() {
     let key = block("PRIVATE KEY", 3);
     let token = format!("ghp_{}", letters(36));
     let value =
@@ -185,7 +191,7 @@ fn strings_of_json_are_looked_through_whatever_is_escaped() {
 }
 
 #[test]
-fn little_is_held() {
+fn held_bytes_are_bounded() {
     for begin in
         ["eyJ", "x://a:", "-----BEGIN PRIVATE KEY-----\n", "authorization: ", "sk-", "bearer ", "hf_", "-----BEGIN "]
     {
@@ -201,7 +207,7 @@ fn little_is_held() {
     }
 }
 
-/// Text in which secrets, their beginnings and their neighbours are likely.
+/// Generates text in which secrets, their prefixes and their neighbours are likely.
 fn likely() -> impl Strategy<Value = String> {
     let secret = prop::sample::select(secrets()).prop_map(|(_, secret)| secret);
     let part = (prop::sample::select(secrets()), 0.0..1.0).prop_map(|((_, secret), part): (_, f64)| {
@@ -246,7 +252,9 @@ proptest! {
         let expected = redact_text(&shown).into_owned();
         for cuts in [vec![1], cuts] {
             let mut redactor = Redactor::default();
-            let (mut out, mut from, mut bytes) = (Vec::new(), 0, 0);
+            let mut out = Vec::new();
+            let mut from = 0;
+            let mut bytes = 0;
             let mut take = |piece: RedactedPiece<'_>| {
                 bytes += match piece {
                     RedactedPiece::Plain(plain) => plain.len(),
@@ -269,7 +277,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_redacted_stays_as_it_is(shown in likely()) {
+    fn redaction_is_idempotent(shown in likely()) {
         let once = redact_text(&shown).into_owned();
         prop_assert_eq!(redact_text(&once), once.as_str());
     }

@@ -1,4 +1,4 @@
-//! Law 1: chunking never changes the result, on any text and any bytes.
+//! Checks that chunk boundaries never change the result, on any text and any bytes.
 
 use proptest::prelude::*;
 use sabir_call::dialect::DialectSelection;
@@ -15,7 +15,7 @@ pub(crate) fn tools() -> ToolSet {
     .unwrap()
 }
 
-/// Pieces that make trouble in every order.
+/// Generates pieces that are difficult in any order.
 fn piece() -> impl Strategy<Value = String> {
     const FIXED: &[&str] = &[
         "<write_to_file>",
@@ -78,7 +78,7 @@ pub(crate) fn selections() -> impl Strategy<Value = DialectSelection> {
         .prop_map(|name| DialectSelection::from_name(name).unwrap())
 }
 
-/// The very sequence of events, adjacent deltas merged.
+/// The sequence of events, with adjacent deltas merged.
 pub(crate) fn sequence(selection: DialectSelection, bytes: &[u8], size: usize) -> Vec<String> {
     let mut events: Vec<(u8, String)> = Vec::new();
     let mut out = |event: Event<'_>| {

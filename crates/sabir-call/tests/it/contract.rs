@@ -1,5 +1,5 @@
-//! The contract table of `event.rs`, held over any text: what an event sequence may look like, how much a reader may hold
-//! back, and that a cut call never ends.
+//! Checks the contract table of `event.rs` on any text: valid event sequences, bounded hold-back,
+//! and that a truncated call never ends.
 
 use proptest::prelude::*;
 use sabir_call::dialect::DialectSelection;
@@ -8,7 +8,7 @@ use sabir_call::{CallReader, DraftState, Event, EventSink, Truncation, json::Arg
 use crate::chunks::{selections, text, tools};
 use crate::notation::read;
 
-/// How far a call has come.
+/// The progress of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Open,
@@ -16,7 +16,7 @@ enum Stage {
     Over,
 }
 
-/// A sink that complains of whatever breaks the contract.
+/// An event sink that records violations of the contract.
 #[derive(Debug, Default)]
 struct Watch {
     calls: Vec<Stage>,
@@ -42,7 +42,8 @@ impl Watch {
         if let (Some(known), Some(position)) =
             (self.calls.get_mut(index as usize), self.positions.get_mut(index as usize))
         {
-            (*known, *position) = (stage, at);
+            *known = stage;
+            *position = at;
         }
     }
 }
@@ -88,7 +89,7 @@ impl EventSink for Watch {
     }
 }
 
-/// Whatever in the events of a text, read in such chunks, breaks the contract.
+/// Returns the violations in the events of a text, read in chunks of that size.
 pub(crate) fn watch(selection: DialectSelection, text: &str, size: usize, why: Truncation) -> Vec<String> {
     let mut watch = Watch::default();
     let mut reader = CallReader::new(selection, &tools());
@@ -102,7 +103,8 @@ pub(crate) fn watch(selection: DialectSelection, text: &str, size: usize, why: T
     watch.wrong
 }
 
-/// What a reader has shown of a text: every byte is text, thought, value, or markup up to a position that was told.
+/// An event sink that counts the bytes of a text shown so far: text, thoughts, values, and markup
+/// up to a known position.
 #[derive(Debug, Default)]
 struct Shown {
     upto: usize,
@@ -120,19 +122,20 @@ impl EventSink for Shown {
     }
 }
 
-/// Markup that no event tells of: it can lag behind by that much and still be accounted for.
+/// Returns the bytes of markup for which no event is emitted; the count may lag behind by that
+/// much.
 fn silent(text: &str) -> usize {
     let tags = ["<thinking>", "</thinking>", "<function_calls>", "</function_calls>"];
     tags.iter().map(|tag| text.matches(tag).count() * tag.len()).sum()
 }
 
-/// The longest white space of a text.
+/// Returns the length of the longest white space in a text.
 fn blank(text: &str) -> usize {
     let runs = text.split(|c: char| !c.is_ascii_whitespace()).map(str::len);
     runs.max().unwrap_or_default()
 }
 
-/// The longest whole tag of the pieces that the texts are made of.
+/// The length of the longest whole tag among the pieces of the generated texts.
 const TAG: usize = 40;
 
 proptest! {
@@ -144,17 +147,19 @@ proptest! {
     }
 
     #[test]
-    fn little_is_held_back(text in text(), selection in selections()) {
+    fn held_bytes_are_bounded(text in text(), selection in selections()) {
         let mut shown = Shown::default();
         let mut reader = CallReader::new(selection, &tools());
         let silent = silent(&text) + text.matches(char::is_whitespace).count() * usize::from(silent(&text) > 0);
-        // A tag that is broken off, behind a candidate with its white space: a wrapper and the tag in it, or a closing tag.
+        // A partial tag, after a candidate with its white space: a wrapper and the tag in it, or a
+        // closing tag.
         let most = silent + 256 + 2 * (TAG + blank(&text));
         for (at, byte) in text.bytes().enumerate() {
             reader.push_bytes(&[byte], &mut shown);
             prop_assert!(at < shown.upto + most, "{} of {} bytes after {:?}", shown.upto, at + 1, text);
         }
-        // No tag is longer than this, so that all of it is decided but the line feed that a value began with.
+        // No tag is longer than this, so everything is decided except the line feed at the start of
+        // a value.
         let words = "x".repeat(300);
         reader.push(&words, &mut shown);
         prop_assert!(text.len() + words.len() <= shown.upto + silent + 2, "{} of {:?}", shown.upto, text);
@@ -173,7 +178,7 @@ proptest! {
     }
 }
 
-/// Several calls; each part is either a whole call or words between two.
+/// Renders several calls; each part is either a complete call or words between two calls.
 const MESSAGES: [(&str, &[&str]); 2] = [
     (
         "cline",

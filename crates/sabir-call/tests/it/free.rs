@@ -1,5 +1,5 @@
-//! The dialects without tags of their own: any calls read back as they were written, any text reads the same however it is
-//! cut, and prose stays prose.
+//! Tests of the dialects without tags: any calls are read back as they were written, chunks never
+//! matter, and prose stays prose.
 
 use proptest::prelude::*;
 use sabir_call::dialect::{DialectSelection, find_dialect};
@@ -31,7 +31,7 @@ const NAMES: [&str; 18] = [
     "functiongemma",
 ];
 
-/// Whatever a marker, a string or a bracket of any dialect could be mistaken for.
+/// Text that resembles a marker, a string or a bracket of some dialect.
 const TEMPTING: &[&str] = &[
     "</tool_call>",
     "<|tool_call_end|>",
@@ -70,7 +70,7 @@ const TEMPTING: &[&str] = &[
     "{\"name\": \"get_time\", \"arguments\": {}}",
 ];
 
-/// Words, markup and brackets as prose has them, but no name of a tool.
+/// Words, markup and brackets that occur in prose, without the name of a tool.
 const PROSE: &[&str] = &[
     "The ",
     "config",
@@ -126,7 +126,7 @@ const PROSE: &[&str] = &[
     "* ",
 ];
 
-/// What calls of all these dialects are made of.
+/// The pieces of calls in all these dialects.
 const MARKUP: &[&str] = &[
     "<tool_call>",
     "</tool_call>",
@@ -214,7 +214,7 @@ const MARKUP: &[&str] = &[
     "\r",
 ];
 
-/// Any text, and text that tempts.
+/// Generates any text, and difficult text.
 fn string() -> impl Strategy<Value = String> {
     let piece = prop_oneof![2 => proptest::sample::select(TEMPTING).prop_map(str::to_owned), 1 => "\\PC{0,4}"];
     proptest::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
@@ -249,7 +249,7 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
     proptest::collection::vec(call, 1..4)
 }
 
-/// What was read, as calls; whatever could not run is named instead.
+/// Returns the calls that were read, with the reason for those that could not run.
 fn made(draft: &DraftResponse) -> Vec<(String, Value)> {
     let one = |(at, call): (usize, &sabir_call::DraftCall)| {
         let whole = call.state == DraftState::Closed && draft.errors_of(u32::try_from(at).unwrap()).count() == 0;

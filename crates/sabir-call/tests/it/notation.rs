@@ -1,4 +1,4 @@
-//! What came out of a reader, as lines that a person can read and write.
+//! Renders a draft as readable lines, the notation of the specs.
 
 use sabir_call::dialect::DialectSelection;
 use sabir_call::{CallReader, DraftPart, DraftResponse, DraftState, ToolSet, Truncation};
@@ -18,15 +18,16 @@ pub(crate) fn read_chunks<'a>(
     draft
 }
 
-/// Reads `input` whole.
+/// Reads `input` in one piece.
 pub(crate) fn read(selection: DialectSelection, tools: &ToolSet, input: &str) -> DraftResponse {
     read_chunks(selection, tools, [input.as_bytes()])
 }
 
-/// One line for each part, argument and fault.
+/// Renders one line for each part, argument and fault.
 ///
-/// `text "…"`, `thought "…"`, `call NAME (DIALECT) STATE` (with `id="…"` before the state where there is one), indented `NAME "…"`, `fault KIND LINE:COLUMN` (errors) and
-/// `warning KIND LINE:COLUMN`.
+/// The lines are `text "…"`, `thought "…"`, `call NAME (DIALECT) STATE` (with `id="…"` before the
+/// state if there is one), indented `NAME "…"`, `fault KIND LINE:COLUMN` (errors) and `warning KIND
+/// LINE:COLUMN`.
 pub(crate) fn lines(draft: &DraftResponse, input: &str) -> String {
     let mut out = String::new();
     for part in &draft.parts {

@@ -1,4 +1,4 @@
-//! What the prompt teaches, in every dialect.
+//! Tests of the tool instructions in every dialect.
 
 use sabir_call::dialect::{DialectSelection, all_dialects};
 use sabir_call::{McpServerInfo, ParallelCalls, ToolChoice, ToolInstructions, ToolSet, ToolSpec};
@@ -31,7 +31,8 @@ fn server() -> McpServerInfo {
 
 #[test]
 fn every_section_is_there() {
-    let (tools, servers) = (tools(), [server()]);
+    let tools = tools();
+    let servers = [server()];
     for dialect in all_dialects() {
         let lesson = ToolInstructions {
             tools: &tools,
@@ -66,7 +67,7 @@ fn every_section_is_there() {
     }
 }
 
-/// What is shown as usage reads as that very call: a prompt that teaches something else would be worse than none.
+/// Checks that each usage example is read as that call.
 #[test]
 fn every_usage_is_a_call() {
     let tools = tools();

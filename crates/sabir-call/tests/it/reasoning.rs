@@ -1,11 +1,11 @@
-//! Calls in the reasoning that a wire tells apart: made where they are special tokens, thoughts where they are words.
+//! Tests of calls in reasoning from its own wire: special tokens make calls, words stay thoughts.
 
 use sabir_call::dialect::DialectSelection;
 use sabir_call::{DraftResponse, DraftState, Event, EventSink, PromptedSink, Truncation};
 
 use crate::chunks::tools;
 
-/// Thoughts and text as a wire sends them, in pieces of that size.
+/// Reads thoughts and text as a wire delivers them, in pieces of that size.
 fn read(thoughts: &str, text: &str, size: usize) -> DraftResponse {
     let mut prompted = PromptedSink::new(DialectSelection::AUTO, &tools(), DraftResponse::default());
     let pieces = |text: &str| -> Vec<String> {
@@ -21,7 +21,7 @@ fn read(thoughts: &str, text: &str, size: usize) -> DraftResponse {
     prompted.finish(Truncation::Ended)
 }
 
-/// The calls with their state, and the place of their name in the source.
+/// Returns the calls with their state and the source text of their name.
 fn calls(draft: &DraftResponse) -> Vec<(&str, DraftState, &str)> {
     let name = |call: &sabir_call::DraftCall| draft.source.get(call.name_span.start..call.name_span.end);
     draft.calls().map(|call| (call.name.as_str(), call.state, name(call).unwrap_or("?"))).collect()

@@ -1,4 +1,5 @@
-//! `parse(render(call)) == call`, whatever the values hold, and rendered results cannot be closed from inside.
+//! Checks `parse(render(call)) == call` for any values, and that the content of a rendered result
+//! cannot close it.
 
 use proptest::prelude::*;
 use sabir_call::dialect::{CLINE, DialectSelection, INVOKE, find_dialect};
@@ -11,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::chunks::tools;
 use crate::notation::read;
 
-/// The dialects that spell calls with tags, and the one that spells them with channels.
+/// The dialects with tags, and the one with channels.
 const TAGGED: [&str; 11] =
     [CLINE, INVOKE, "dsml", "minimax", "minimax_m3", "qwen_coder", "seed_oss", "glm", "kimi_k3", "step3", "harmony"];
 
@@ -23,7 +24,7 @@ fn call(content: impl Into<Value>) -> Call {
 }
 
 /// Renders a call, reads it back, and returns the value of `content`.
-fn there_and_back(name: &str, content: impl Into<Value>) -> Value {
+fn round_trip(name: &str, content: impl Into<Value>) -> Value {
     let call = call(content);
     let raw = call.arguments["content"].is_string();
     let message = Message { role: Role::Assistant, parts: vec![MessagePart::text("Words."), MessagePart::Call(call)] };
@@ -40,7 +41,7 @@ fn there_and_back(name: &str, content: impl Into<Value>) -> Value {
     value(argument, raw)
 }
 
-/// The value of an argument, given whether it was a string.
+/// Returns the value of an argument; `raw` tells whether the original was a string.
 fn value(argument: &DraftArgument, raw: bool) -> Value {
     match argument.form {
         ArgForm::Raw | ArgForm::String if raw => Value::from(argument.text.clone()),
@@ -48,8 +49,9 @@ fn value(argument: &DraftArgument, raw: bool) -> Value {
     }
 }
 
-/// Several calls in one text, and what was read of them: for each its name and the value of `content`.
-fn all_and_back(name: &str, contents: &[String]) -> (String, Vec<(String, Option<Value>)>) {
+/// Renders several calls in one text, and returns the text with each name and value of `content`
+/// that was read back.
+fn round_trip_all(name: &str, contents: &[String]) -> (String, Vec<(String, Option<Value>)>) {
     let mut calls: Vec<Call> = contents.iter().map(|content| call(content.as_str())).collect();
     calls.push(Call { name: "get_time".to_owned(), arguments: Map::new(), ..call("") });
     let text = find_dialect(name).unwrap().render_calls(&calls, &tools());
@@ -64,7 +66,7 @@ fn all_and_back(name: &str, contents: &[String]) -> (String, Vec<(String, Option
 }
 
 #[test]
-fn values_that_tempt() {
+fn difficult_values() {
     let values = [
         "",
         "\n",
@@ -98,13 +100,13 @@ fn values_that_tempt() {
     ];
     for name in TAGGED {
         for value in values {
-            assert_eq!(there_and_back(name, value), value, "{name}");
+            assert_eq!(round_trip(name, value), value, "{name}");
         }
     }
 }
 
 #[test]
-fn words_that_look_like_a_call_are_fenced() {
+fn text_that_reads_as_a_call_is_fenced() {
     for (name, words) in [
         (CLINE, "<get_time></get_time>"),
         (INVOKE, "<function_calls><invoke name=\"get_time\"></invoke></function_calls>\n```"),
@@ -119,7 +121,8 @@ fn words_that_look_like_a_call_are_fenced() {
 #[test]
 fn a_result_cannot_close_itself() {
     let result = |content: &str| {
-        let (id, name) = (CallId::new("c1"), "read_file".to_owned());
+        let id = CallId::new("c1");
+        let name = "read_file".to_owned();
         render_result(&CallResult {
             id,
             name,
@@ -139,13 +142,16 @@ fn a_result_cannot_close_itself() {
 }
 
 #[test]
-fn pictures_stand_behind_the_words_of_their_result() {
+fn images_follow_the_text_of_their_result() {
     let result = |content: &str, images: usize| {
-        let (id, name) = (CallId::new("c1"), "look".to_owned());
+        let id = CallId::new("c1");
+        let name = "look".to_owned();
         let images = (0..images).map(|number| Image { media_type: "image/png".into(), data: number.to_string() });
         CallResult { id, name, ending: ToolResultStatus::Done, content: content.to_owned(), images: images.collect() }
     };
-    let (one, two, three) = (result("x", 1), result("y", 0), result("z", 2));
+    let one = result("x", 1);
+    let two = result("y", 0);
+    let three = result("z", 2);
     let parts = [&one, &two, &three].map(|result| MessagePart::Result(result.clone()));
     let message = Message { role: Role::User, parts: [&parts[..], &[MessagePart::text("Go on.")]].concat() };
     let image = |at: usize| MessagePart::Image(three.images[at].clone());
@@ -160,7 +166,7 @@ fn pictures_stand_behind_the_words_of_their_result() {
     assert_eq!(render_message(&message, find_dialect(CLINE).unwrap(), &tools()).parts, expected);
 }
 
-/// Pieces of values that tempt some dialect.
+/// Generates pieces of values that are difficult for some dialect.
 fn piece() -> impl Strategy<Value = String> {
     const FIXED: &[&str] = &[
         "</parameter>",
@@ -215,7 +221,7 @@ fn piece() -> impl Strategy<Value = String> {
     prop_oneof![20 => proptest::sample::select(FIXED).prop_map(str::to_owned), 1 => "\\PC{0,5}"]
 }
 
-/// JSON values of every type but a string, some with strings in them that tempt.
+/// Generates JSON values of every type but a string, some with difficult strings in them.
 fn json_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -243,25 +249,25 @@ proptest! {
         Just("\r\n".to_owned()), Just("\r".to_owned()), Just("<parameter name=\"path\">".to_owned()), "\\PC{0,5}"], 0..12)) {
         let value = pieces.concat();
         for name in [CLINE, INVOKE] {
-            prop_assert_eq!(there_and_back(name, value.as_str()), Value::from(value.clone()));
+            prop_assert_eq!(round_trip(name, value.as_str()), Value::from(value.clone()));
         }
     }
 
     #[test]
     fn any_value_in_any_tags(pieces in proptest::collection::vec(piece(), 0..10), name in proptest::sample::select(&TAGGED[..])) {
         let value = pieces.concat();
-        prop_assert_eq!(there_and_back(name, value.as_str()), Value::from(value));
+        prop_assert_eq!(round_trip(name, value.as_str()), Value::from(value));
     }
 
     #[test]
     fn any_json_in_any_tags(value in json_value(), name in proptest::sample::select(&TAGGED[..])) {
-        prop_assert_eq!(there_and_back(name, value.clone()), value);
+        prop_assert_eq!(round_trip(name, value.clone()), value);
     }
 
     #[test]
     fn several_calls(contents in proptest::collection::vec(proptest::collection::vec(piece(), 0..5), 0..4), name in proptest::sample::select(&TAGGED[..])) {
         let contents: Vec<String> = contents.into_iter().map(|pieces| pieces.concat()).collect();
-        let (text, read) = all_and_back(name, &contents);
+        let (text, read) = round_trip_all(name, &contents);
         let mut written: Vec<_> =
             contents.iter().map(|content| ("write_to_file".to_owned(), Some(Value::from(content.as_str())))).collect();
         written.push(("get_time".to_owned(), None));

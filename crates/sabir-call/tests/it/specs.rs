@@ -1,4 +1,5 @@
-//! The literate specs are the tests: each `input` block must read as the `parts` block behind it says, however it is cut.
+//! Runs the specs as tests: each `input` block must read as the `parts` block after it, in any
+//! chunks.
 
 use sabir_call::ToolSet;
 use sabir_call::dialect::{DialectSelection, all_dialects};
@@ -47,7 +48,7 @@ fn check_spec(name: &str, spec: &str) -> usize {
         assert_eq!(parts.info, "parts", "{name}, line {}: no expectation", input.line);
         let selection =
             DialectSelection::from_name(if selection.is_empty() { name } else { selection.trim() }).unwrap();
-        // The last line feed belongs to the fence.
+        // The last line feed belongs to the code fence.
         let text = input.text.strip_suffix('\n').unwrap_or_default();
         let text = &text.replace("\\r", "\r");
         assert_eq!(lines(&read(selection, &tools, text), text), parts.text, "{name}, line {}", input.line);
@@ -72,7 +73,7 @@ fn check_spec(name: &str, spec: &str) -> usize {
     examples
 }
 
-/// How many examples a spec must have: the dialects that are taught most have the most corners.
+/// Returns the minimum number of examples in a spec; the dialects that are used most need the most.
 fn least(name: &str) -> usize {
     match name {
         "cline" | "invoke" => 20,

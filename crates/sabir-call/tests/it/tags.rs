@@ -1,12 +1,12 @@
-//! Laws 1 and 3 for the dialects of tags and channels: chunking never changes the sequence of events, and a call is closed only
-//! by its own close.
+//! Tests of the dialects with tags and channels: chunks never change the sequence of events, and
+//! only its own close closes a call.
 
 use proptest::prelude::*;
 use sabir_call::dialect::DialectSelection;
 
 use crate::chunks::sequence;
 
-/// Pieces that make trouble in every order.
+/// Pieces that are difficult in any order.
 const FIXED: &[&str] = &[
     "<tool_call>",
     "</tool_call>",
@@ -140,7 +140,7 @@ proptest! {
     }
 }
 
-/// A call of each dialect that is whole but for its last closing tag, and that tag.
+/// A call of each dialect without its last closing tag, and that tag.
 const CALLS: [(&str, &str, &str); 9] = [
     ("qwen_coder", "<tool_call>\n<function=read_file>\n<parameter=path>\na\n</parameter>\n", "</function>"),
     ("seed_oss", "<seed:tool_call>\n<function=read_file>\n<parameter=path>a</parameter>\n", "</function>"),
@@ -190,10 +190,11 @@ fn a_call_without_its_close_never_ends() {
 }
 
 #[test]
-fn a_key_as_long_as_the_lexer_waits_for() {
+fn keys_at_the_lexer_limit() {
     let glm = DialectSelection::from_name("glm").unwrap();
     for length in [100, 255, 256, 257, 300, 480, 520] {
-        let (key, blank) = ("k".repeat(length), " ".repeat(length % 7 * 40));
+        let key = "k".repeat(length);
+        let blank = " ".repeat(length % 7 * 40);
         let text = format!(
             "<tool_call>write_to_file\n<arg_key>content</arg_key>\n<arg_value>a</arg_value>\n\
              <arg_key>{key}</arg_key>{blank}<arg_value>b</arg_value>\n</tool_call>"

@@ -1,4 +1,5 @@
-//! The trial of a new dialect: it must read what it writes, and leave to the others what is theirs.
+//! Tests a new dialect: it must read what it renders, and must not change what the other dialects
+//! read.
 
 use std::sync::LazyLock;
 
@@ -11,7 +12,7 @@ use crate::event::Truncation;
 use crate::reader::CallReader;
 use crate::tool::{ToolSet, ToolSpec};
 
-/// Words in which no dialect may find a call.
+/// Prose in which no dialect may find a call.
 const PROSE: &str =
     "If a < b and c > d, [see](x) {y}: it (really) works.\n\n- `code` and <b>bold</b>, 1; 2, \"three\"\n";
 
@@ -21,7 +22,7 @@ static TOOLS: LazyLock<ToolSet> = LazyLock::new(|| {
     ToolSet::new(vec![tool]).unwrap_or_default()
 });
 
-/// How each dialect's call is read where all are listened for.
+/// Reads a sample of each dialect with all dialects active, and returns the results by name.
 pub(super) fn read_all_dialects() -> Vec<(&'static str, String)> {
     let of = |dialect: &'static Dialect| {
         (dialect.name, describe_draft(&read_draft(DialectSelection::AUTO, &render_sample(dialect))))
@@ -29,10 +30,12 @@ pub(super) fn read_all_dialects() -> Vec<(&'static str, String)> {
     all_dialects().into_iter().map(of).collect()
 }
 
-/// Whether the dialect, which has been added, may stay. `before` is what the others read without it.
+/// Checks that the dialect, which has already been added, may stay. `before` holds the results of
+/// the other dialects without it.
 pub(super) fn check_round_trip(made: &'static Dialect, before: &[(&'static str, String)]) -> Result<(), DefineError> {
     let text = render_sample(made);
     let works = |selection| {
+        // The dialect must not find calls or mistakes in ordinary prose.
         let words = read_draft(selection, PROSE);
         let prose = words.calls().next().is_none() && words.faults.is_empty() && words.text() == PROSE;
         prose && is_round_trip(&read_draft(selection, &text))
@@ -43,6 +46,7 @@ pub(super) fn check_round_trip(made: &'static Dialect, before: &[(&'static str, 
     if !works(DialectSelection::AUTO) {
         return Err(DefineError::Unheard(made.name.to_owned()));
     }
+    // The list only grows at its end, so the earlier results line up with the new ones.
     let after = read_all_dialects();
     match before.iter().zip(&after).find(|(before, after)| before != after) {
         Some(((other, _), _)) => Err(DefineError::Clash { dialect: made.name.to_owned(), other: (*other).to_owned() }),
@@ -50,7 +54,7 @@ pub(super) fn check_round_trip(made: &'static Dialect, before: &[(&'static str, 
     }
 }
 
-/// Two calls behind some words.
+/// Renders two calls after some prose, with a value full of markup characters.
 fn render_sample(dialect: &Dialect) -> String {
     let calls = [sample_arguments("a.txt", "a < b && \"c\"\n\td {e}, [f](g)"), sample_arguments("b", "x")];
     let calls = calls.each_ref().map(|arguments| ("write_to_file", arguments));
@@ -70,7 +74,7 @@ fn read_draft(selection: DialectSelection, text: &str) -> DraftResponse {
     draft
 }
 
-/// Whether both calls were read as they were written.
+/// Returns true if both calls were read as they were rendered.
 fn is_round_trip(draft: &DraftResponse) -> bool {
     let calls: Vec<_> = draft.calls().collect();
     let whole = |call: &&crate::draft::DraftCall| {

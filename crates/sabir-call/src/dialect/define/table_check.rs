@@ -1,4 +1,4 @@
-//! The rules that a table must keep, and the row that it then is.
+//! Checks a dialect table and builds the dialect from it.
 
 use super::{DefineError, DialectTable, JsonTable, ParserKind, TagTable};
 use crate::dialect::Dialect;
@@ -7,11 +7,11 @@ use crate::dialect::grammar::{
 };
 use crate::dialect::grammar::{TagScheme, TaggedCalls};
 
-/// The longest marker, in bytes: as much as a reader may have to hold back.
+/// The maximum length of a marker, in bytes: a reader may have to hold back that much.
 const MARKER_CAP: usize = 64;
-/// The shortest one that words do not hold by chance, in bytes.
+/// The minimum length of a marker, in bytes; shorter ones occur in prose by chance.
 const MARKER_LEAST: usize = 3;
-/// Tags that the reader takes for thoughts wherever they stand.
+/// Tags that the reader takes for thoughts in every dialect.
 const THOUGHTS: [&str; 2] = ["thinking", "think"];
 
 const MARKER: &str = "3 to 64 bytes without white space at its ends, with a letter or digit and another character in it; \
@@ -27,7 +27,7 @@ const PREFIX: &str = "letters, digits and `_ - . :` with a `:` at the end";
 const KEY: &str = "1 to 64 letters, digits or `_`";
 const UNUSED: &str = "left out, since this machine does not read it";
 
-/// The row that a table is.
+/// Builds the dialect from a table.
 pub(super) fn build_dialect(table: &DialectTable) -> Result<Dialect, DefineError> {
     for name in std::iter::once(&table.name).chain(&table.aliases) {
         let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
@@ -36,6 +36,7 @@ pub(super) fn build_dialect(table: &DialectTable) -> Result<Dialect, DefineError
             return Err(DefineError::Name(name.clone()));
         }
     }
+    // Leaked on purpose: built-in rows are static data, and both kinds share one type.
     let aliases: Vec<&'static str> = table.aliases.iter().map(|alias| leak_str(alias)).collect();
     Ok(Dialect {
         tokens: &[],
@@ -49,7 +50,7 @@ pub(super) fn build_dialect(table: &DialectTable) -> Result<Dialect, DefineError
     })
 }
 
-/// How a machine's dialects are taught in general.
+/// Returns the instructions for a parser's dialects in general.
 fn default_instructions(table: &DialectTable) -> &'static str {
     let headed = table.json.as_ref().is_some_and(|json| json.head_end.is_some());
     match table.machine {
@@ -82,7 +83,7 @@ fn build_grammar(table: &DialectTable) -> Result<Grammar, DefineError> {
     }
 }
 
-/// A key that nothing reads is a mistake that nobody would notice.
+/// Rejects keys that the chosen parser does not read: such a mistake would otherwise go unnoticed.
 fn check_unused_keys(table: &DialectTable) -> Result<(), DefineError> {
     let tagged = table.machine == ParserKind::Tagged;
     let given = [
@@ -131,11 +132,11 @@ fn build_tagged(table: &DialectTable) -> Result<TaggedCalls, DefineError> {
     if tags.each && wrappers.is_empty() {
         return Err(value_error(table, "tags.each", "left out where there is no `tags.wrapper`", "true"));
     }
-    let (call_name, argument_name, typed) = (name_in, name_in, None);
+    let typed = None;
     Ok(TaggedCalls {
         frames: &[],
         notation: TagNotation::Angle,
-        tags: TagScheme::Fixed { call, argument, call_name, argument_name, typed },
+        tags: TagScheme::Fixed { call, argument, call_name: name_in, argument_name: name_in, typed },
         wrappers,
         each: tags.each,
         sections: &[],
@@ -155,6 +156,7 @@ fn build_json(table: &DialectTable) -> Result<JsonCalls, DefineError> {
         .as_deref()
         .map(|key| checked_value(table, "json.arguments_key", key, KEY, |key| is_word(key, "_")));
     let keys = (name_key.transpose()?.unwrap_or("name"), arguments_key.transpose()?.unwrap_or("arguments"), None);
+    // A name before the JSON leaves no place for an array of calls.
     if head.is_some() && json.list {
         return Err(value_error(table, "json.list", "left out where `json.head_end` is given", "true"));
     }
@@ -170,7 +172,7 @@ fn checked_close(table: &DialectTable) -> Result<&'static str, DefineError> {
     if table.close.is_empty() { Ok("") } else { checked_value(table, "close", &table.close, CLOSE, is_close_marker) }
 }
 
-/// A text that is no prose by chance, and does not hide other markup.
+/// Returns true for a text that is unlikely in prose and does not hide other markup.
 fn is_marker(text: &str) -> bool {
     let counterpart = match text.chars().next() {
         Some('<') => Some('>'),
@@ -179,6 +181,7 @@ fn is_marker(text: &str) -> bool {
         Some('(') => Some(')'),
         _ => None,
     };
+    // An opening bracket without its counterpart could swallow the markup of another dialect.
     let tag = text.strip_prefix('<').and_then(|text| text.strip_suffix('>')).unwrap_or_default();
     is_standalone(text)
         && text.chars().any(|c| !c.is_alphanumeric() && !c.is_whitespace() && c != '_')
@@ -191,6 +194,8 @@ fn is_marker(text: &str) -> bool {
 fn is_close_marker(text: &str) -> bool {
     is_standalone(text)
         && !text
+            // These characters can continue a JSON or Python value, so a marker that begins with
+            // one would be ambiguous there.
             .starts_with(|c: char| c.is_alphanumeric() || "{}[](),:;\"'`_-+.\\=".contains(c) && !text.starts_with("[/"))
 }
 
@@ -216,7 +221,7 @@ fn is_tag(text: &str) -> bool {
     is_word(text, "_-.") && !THOUGHTS.contains(&text)
 }
 
-/// ASCII letters, digits and these marks, with a letter at the start.
+/// Returns true for ASCII letters, digits and these marks, with a letter at the start.
 fn is_word(text: &str, marks: &str) -> bool {
     text.len() <= MARKER_CAP
         && text.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -237,7 +242,7 @@ fn value_error(table: &DialectTable, key: &'static str, need: &'static str, foun
     DefineError::Value { dialect: table.name.clone(), key, need, found: found.to_owned() }
 }
 
-/// Definitions live as long as the process.
+/// Returns a copy that lives as long as the process, like every definition.
 fn leak_str(text: &str) -> &'static str {
     text.to_owned().leak()
 }

@@ -1,4 +1,5 @@
-//! JSON as models write it: with a blank behind `:` and `,`, as Python's `json.dumps` does.
+//! Renders JSON as models are trained to write it: with a space after `:` and `,`, like Python's
+//! `json.dumps`.
 
 use std::io::{self, Write};
 
@@ -9,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::NamedCall;
 use crate::dialect::grammar::JsonCalls;
 
-/// An object as JSON text.
+/// Renders an object as JSON text.
 pub(super) fn render_object(map: &Map<String, Value>) -> String {
     let mut bytes = Vec::new();
     // Writing JSON values to memory cannot fail.
@@ -17,11 +18,13 @@ pub(super) fn render_object(map: &Map<String, Value>) -> String {
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// A call with its name inside.
-pub(super) fn render_named_call(table: &JsonCalls, at: usize, (name, arguments): &NamedCall<'_>) -> String {
+/// Renders a call as one object that includes the tool's name.
+pub(super) fn render_named_call(table: &JsonCalls, at: usize, call: &NamedCall<'_>) -> String {
+    let (name, arguments) = call;
     let (name_key, arguments_key, id_key) = table.keys;
     let mut call = Map::new();
     if let Some(key) = id_key {
+        // Cohere numbers the calls of a message as text.
         call.insert(key.to_owned(), json!(at.to_string()));
     }
     call.insert(name_key.to_owned(), json!(name));

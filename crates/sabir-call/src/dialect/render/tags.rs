@@ -1,7 +1,9 @@
-//! Calls in tags. A value may hold its own closing tag, so what is written is read back before it counts.
+//! Renders calls in tags. A value may contain its own closing tag, so each rendered call is parsed
+//! back to verify it.
 
 use serde_json::{Map, Value};
 
+use super::NamedCall;
 use crate::dialect::grammar::{NamePosition, TagNotation, TagScheme, TaggedCalls};
 use crate::dialect::{Dialect, DialectSelection};
 use crate::draft::{DraftCall, DraftResponse, DraftState};
@@ -9,47 +11,50 @@ use crate::event::{ArgForm, Truncation};
 use crate::reader::CallReader;
 use crate::tool::{ToolSet, json_type_name};
 
-/// How strings are written.
+/// The notation for string values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StringStyle {
-    /// Raw; several lines on lines of their own.
+    /// Raw; texts of several lines go on their own lines.
     Lines,
-    /// Raw, right between the tags.
+    /// Raw, directly between the tags.
     Inline,
-    /// As JSON strings.
+    /// Encoded as JSON strings.
     Json,
 }
 
-/// An argument's text and how it is to be marked.
+/// An argument's text, and whether it must be marked as JSON.
 struct RenderedValue {
     text: String,
     json: bool,
 }
 
-/// One call, the `at`-th of its run, in the simplest style that reads back as it was.
+/// Renders the `at`-th call of its run in the simplest style that parses back to the same call.
 pub(super) fn render_tagged_call(
     dialect: &Dialect,
     tagged: &TaggedCalls,
-    (at, name): (usize, &str),
-    arguments: &Map<String, Value>,
+    at: usize,
+    call: NamedCall<'_>,
     tools: &ToolSet,
 ) -> String {
     let mut text = String::new();
+    // Lines are the form that models are taught. Inline keeps values that themselves begin or end
+    // with a line feed; JSON
+    // keeps everything, because `<` is escaped.
     for style in [StringStyle::Lines, StringStyle::Inline, StringStyle::Json] {
-        text = write_call(tagged, (at, name), arguments, style);
-        if style == StringStyle::Json || reads_back(dialect, &text, name, arguments, tools) {
+        text = write_call(tagged, at, call, style);
+        if style == StringStyle::Json || reads_back(dialect, &text, call, tools) {
             break;
         }
     }
     text
 }
 
-/// One call without that proof.
+/// Renders one call without verifying it.
 pub(super) fn render_tagged_example(tagged: &TaggedCalls, name: &str, arguments: &Map<String, Value>) -> String {
-    write_call(tagged, (0, name), arguments, StringStyle::Lines)
+    write_call(tagged, 0, (name, arguments), StringStyle::Lines)
 }
 
-/// Calls with their wrappers.
+/// Joins calls and adds the wrappers and section markers.
 pub(super) fn wrap_calls(tagged: &TaggedCalls, calls: &[String]) -> String {
     let feed = tagged.line_separator();
     let wrapped = |inner: &str| match tagged.wrappers.first() {
@@ -62,6 +67,7 @@ pub(super) fn wrap_calls(tagged: &TaggedCalls, calls: &[String]) -> String {
         Some((open, close)) => format!("{open}{inner}{close}"),
         None => inner.to_owned(),
     };
+    // Section 0 encloses all calls, section 1 each call.
     let calls: Vec<_> =
         calls.iter().map(|call| section(1, &if tagged.each { wrapped(call) } else { call.clone() })).collect();
     let between = if tagged.sections.is_empty() { feed } else { "" };
@@ -69,16 +75,13 @@ pub(super) fn wrap_calls(tagged: &TaggedCalls, calls: &[String]) -> String {
     section(0, &if tagged.each { all } else { wrapped(&all) })
 }
 
-fn write_call(
-    tagged: &TaggedCalls,
-    (at, name): (usize, &str),
-    arguments: &Map<String, Value>,
-    style: StringStyle,
-) -> String {
+fn write_call(tagged: &TaggedCalls, at: usize, call: NamedCall<'_>, style: StringStyle) -> String {
+    let (name, arguments) = call;
     let feed = tagged.line_separator();
     let (open, close) = match tagged.tags {
         TagScheme::Own => (tagged.render_open_tag(name, ""), tagged.render_close_tag(name)),
         TagScheme::Fixed { call, call_name, .. } => {
+            // Kimi K3 numbers the calls of a message.
             let number = match tagged.notation {
                 TagNotation::Delimited { .. } => format!(" index=\"{at}\""),
                 _ => String::new(),
@@ -114,7 +117,7 @@ fn render_argument(tagged: &TaggedCalls, name: &str, value: &Value, style: Strin
         }
         TagScheme::Fixed { argument, argument_name, typed, .. } => {
             let mark = match typed {
-                // The type is told by its name where there are more than two.
+                // Dialects with more than two types name the type of each value.
                 Some((key, yes, "json")) => {
                     let kind = if json || !value.is_string() { json_type_name(value) } else { yes };
                     let kind = if json && value.is_string() { "json" } else { kind };
@@ -132,12 +135,12 @@ fn render_argument(tagged: &TaggedCalls, name: &str, value: &Value, style: Strin
 }
 
 impl TaggedCalls {
-    /// What stands between tags: where tags are special tokens, nothing.
+    /// Returns the text between tags: nothing if tags are special tokens.
     fn line_separator(&self) -> &'static str {
         if matches!(self.notation, TagNotation::Angle) { "\n" } else { "" }
     }
 
-    /// Every value stands on lines of its own.
+    /// Returns true if every value goes on its own lines.
     fn has_value_lines(&self) -> bool {
         matches!(self.tags, TagScheme::Fixed { argument_name: NamePosition::Equals, .. })
     }
@@ -156,6 +159,7 @@ impl StringStyle {
     fn render_value(self, value: &Value, pairs: bool) -> RenderedValue {
         let raw = |text: String| RenderedValue { text, json: false };
         match (value, self) {
+            // `]` is escaped for MiniMax M3, whose tag marker begins with it.
             (Value::String(text), Self::Json) if text.contains(['<', '\r', ']']) => {
                 let text = Value::String(text.clone()).to_string().replace('<', "\\u003c").replace(']', "\\u005d");
                 RenderedValue { text, json: true }
@@ -170,11 +174,13 @@ impl StringStyle {
     }
 }
 
-fn reads_back(dialect: &Dialect, text: &str, name: &str, arguments: &Map<String, Value>, tools: &ToolSet) -> bool {
+fn reads_back(dialect: &Dialect, text: &str, call: NamedCall<'_>, tools: &ToolSet) -> bool {
+    let (name, arguments) = call;
     let mut draft = DraftResponse::default();
     let mut reader = CallReader::new(DialectSelection(Some(dialect.name)), tools);
     reader.push(text, &mut draft);
     reader.finish(Truncation::Ended, &mut draft);
+    // Anything but exactly one call means that part of a value was taken for markup.
     let [call] = draft.calls().collect::<Vec<_>>()[..] else { return false };
     let whole = call.name == name && call.state == DraftState::Closed && draft.errors_of(call.index).next().is_none();
     whole && call.arguments.len() == arguments.len() && same_arguments(call, arguments)

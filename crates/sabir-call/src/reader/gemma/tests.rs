@@ -1,4 +1,5 @@
-//! Tests of the machine: texts and their events, every split, every cut, and values through the renderer and back.
+//! Tests of the Gemma parser: texts and their events, every split, every cut, and a round trip
+//! through the renderer.
 
 use proptest::prelude::*;
 
@@ -13,7 +14,7 @@ static SMALL: GemmaCalls =
     GemmaCalls { open: "<start_function_call>", close: "<end_function_call>", quote: "<escape>" };
 
 fn new(grammar: &'static GemmaCalls) -> impl Fn() -> GemmaRegionParser {
-    move || GemmaRegionParser::new((grammar, false), "d", 3, 0)
+    move || GemmaRegionParser::new(grammar, false, "d", 3, 0)
 }
 
 #[track_caller]
@@ -30,7 +31,7 @@ fn value(source: &str) -> String {
     let argument = driven.draft.call_by_index(3).and_then(|call| call.arguments.first());
     let mut line = argument.map_or(String::new(), |it| format!("{:?} {}", it.form, it.text));
     for fault in &driven.draft.faults {
-        // The source stands behind `call:f{a:`.
+        // The source follows `call:f{a:`.
         line += &format!(" {:?} {}@{}", fault.severity, fault.kind.name(), fault.span.start - 9);
     }
     line
@@ -135,20 +136,20 @@ fn mistakes_end_with_the_marker() {
 }
 
 #[test]
-fn what_is_cut_is_never_closed() {
+fn truncated_calls_are_never_closed() {
     cut_anywhere("call:f{k:<|\"|>v<|\"|>,l:[1,{a:null}],\"m\":\"\\u0041\"}<tool_call|>", new(&FOUR));
     cut_anywhere("call:f{k:<escape>v<escape>}<end_function_call>", new(&SMALL));
 }
 
 #[test]
-fn little_is_held() {
+fn held_bytes_are_bounded() {
     let call = "call:ffffffffffffffffffffff{k:<|\"|>v<|v<|\"|>,kkkkkkkkkkkkkkkkkkk:[1.5,null]}\n<tool_call|>";
     let driven = run_parser(&mut new(&FOUR)(), split_chunks(call, 1), Truncation::Ended);
     assert_eq!(driven.runnable_calls().len(), 1);
     assert!(driven.held < FOUR.close.len(), "{}", driven.held);
 }
 
-/// Pieces that make trouble in every order.
+/// Generates texts of pieces that are difficult in any order.
 fn text() -> impl Strategy<Value = String> {
     const PIECES: &[&str] = &[
         "call:",
@@ -194,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_rendered_reads_back(arguments in any_arguments(), small: bool) {
+    fn rendered_calls_read_back(arguments in any_arguments(), small: bool) {
         let grammar = if small { &SMALL } else { &FOUR };
         let text = render_gemma("srv.tool-2", &arguments, grammar.quote) + grammar.close;
         let driven = in_every_split(&text, new(grammar));

@@ -1,9 +1,9 @@
-//! One call while its JSON is read: what is known of it, and when it can begin.
+//! Tracks one call while its JSON is read, and decides when the call can begin.
 //!
-//! Supported: name, arguments and id in any order. Arguments that come before the name are held until the call's end, at
-//! most 1 MiB of them; with the name known before, nothing is held.
+//! Supported: name, arguments and id in any order. Arguments before the name are held until the
+//! call's end, up to 1 MiB; if the name comes first, nothing is held.
 //!
-//! Unsupported: names and ids longer than 1 KiB, which count as none.
+//! Unsupported: names and ids longer than 1 KiB; they are ignored.
 //!
 //! Grammar as implemented: the keys of [`key_meaning`].
 
@@ -14,72 +14,73 @@ use crate::json::balance::UNGUARDED;
 
 use super::{ParsedHeader, RegionMarkers, single_quotes};
 
-/// The longest key, name or id, in bytes of its source.
+/// The maximum source length of a key, name or id, in bytes.
 const WORD_CAP: usize = 1024;
 
-/// The most bytes of arguments that wait for a name.
+/// The maximum length of arguments that wait for a name, in bytes.
 const HELD_CAP: usize = 1 << 20;
 
-/// What a key in a call's object means.
+/// The meaning of a key in a call's object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyMeaning {
-    /// The tool's name; `true`: or an object that holds the call.
+    /// The tool's name; with `true`, the value may instead be an object that contains the call.
     Name(bool),
-    /// An object that holds the call.
+    /// An object that contains the call.
     Inner,
     Arguments,
     Id,
     /// An array of calls.
     Calls,
-    /// Says nothing of the call, and is known to.
+    /// Irrelevant to the call, and known to be.
     Idle,
     Unknown,
 }
 
-/// Source text of a value that is kept.
+/// The source text of a value.
 #[derive(Debug, Default)]
 pub(super) struct HeldSource {
     source: String,
-    /// Offset of its first byte.
+    /// The offset of its first byte.
     pub(super) start: usize,
-    /// It holds arguments.
+    /// True if it contains arguments, which have a higher limit.
     long: bool,
-    /// There was more than may be kept.
+    /// True if the source exceeded its limit and was dropped.
     over: bool,
 }
 
-/// A call whose JSON is read.
+/// A call whose JSON is being read.
 #[derive(Debug)]
 pub(super) struct JsonCallState {
     pub(super) index: u32,
-    /// Its arguments have been seen.
+    /// True once its arguments have been found.
     pub(super) arguments: bool,
-    /// It is not strict JSON.
+    /// True if it is not strict JSON.
     pub(super) relaxed: bool,
     pub(super) name: Option<Box<str>>,
-    /// What is needed until it begins.
+    /// The data for the call's start, until the start is emitted.
     early: Option<Box<UnstartedCall>>,
-    /// Its arguments, where they came before the name.
+    /// The arguments, if they came before the name.
     held: Option<Box<HeldSource>>,
-    /// The first key that means nothing, and where it stands.
+    /// The first unknown key and its position.
     stray: Option<Box<(String, Span)>>,
 }
 
-/// What is needed of a call until it begins.
+/// The data for the start of a call.
 #[derive(Debug)]
 struct UnstartedCall {
-    /// Offset of its first byte.
+    /// The offset of the call's first byte.
     at: usize,
-    /// It is the region's first.
+    /// True for the region's first call.
     first: bool,
-    /// Offset of the name's first byte.
+    /// The offset of the name's first byte.
     name_at: usize,
     id: Option<String>,
-    /// Faults that wait for the call to begin.
+    /// Faults that must follow the start of the call.
     faults: Vec<Fault>,
 }
 
-/// What a key means.
+/// Returns the meaning of a key. Models mix the key names of all dialects, so all are known
+/// everywhere.
 pub(super) fn key_meaning(key: &str) -> KeyMeaning {
     match key {
         "function" | "tool" => KeyMeaning::Name(true),
@@ -94,13 +95,15 @@ pub(super) fn key_meaning(key: &str) -> KeyMeaning {
 }
 
 impl HeldSource {
-    /// Begins a word at that offset; a `long` one holds arguments.
+    /// Begins a value at that offset; a `long` one contains arguments.
     pub(super) fn begin_at(&mut self, start: usize, long: bool) {
         self.source.clear();
-        (self.start, self.long, self.over) = (start, long, false);
+        self.start = start;
+        self.long = long;
+        self.over = false;
     }
 
-    /// Takes the next piece.
+    /// Appends the next piece.
     pub(super) fn push(&mut self, piece: &str) {
         let cap = if self.long { HELD_CAP } else { WORD_CAP };
         self.over |= self.source.len() + piece.len() > cap;
@@ -111,12 +114,12 @@ impl HeldSource {
         }
     }
 
-    /// Whether it is a string in single quotes.
+    /// Returns true for a string in single quotes.
     pub(super) fn is_single_quoted(&self) -> bool {
         self.source.starts_with('\'')
     }
 
-    /// What it says: the inside of a string, else the source.
+    /// Returns the content of a string, or the source of anything else.
     pub(super) fn decoded_text(&self) -> String {
         if let Ok(text) = serde_json::from_str(&self.source) {
             return text;
@@ -133,35 +136,41 @@ impl JsonCallState {
         Self { index, arguments: false, relaxed: false, name: None, early, held: None, stray: None }
     }
 
-    /// A call whose name stands before its JSON.
+    /// Creates a call whose name precedes its JSON.
     pub(super) fn with_header(head: &ParsedHeader<'_>) -> Self {
         let id = head.id.map(str::to_owned);
         let early = UnstartedCall { at: head.at, first: true, name_at: head.name_at, id, faults: Vec::new() };
-        let (name, early) = (Some(head.name.into()), Some(Box::new(early)));
-        Self { arguments: true, name, early, ..Self::new(head.index, head.at, true) }
+        Self {
+            arguments: true,
+            name: Some(head.name.into()),
+            early: Some(Box::new(early)),
+            ..Self::new(head.index, head.at, true)
+        }
     }
 
-    /// Whether its beginning has been told.
+    /// Returns true if the call's start was emitted.
     pub(super) fn has_started(&self) -> bool {
         self.early.is_none()
     }
 
-    /// The offset of its first byte, if it is the region's first and has not begun.
+    /// Returns the offset of the call's first byte if it is the region's first call and has not
+    /// begun.
     pub(super) fn region_start(&self) -> Option<usize> {
         self.early.as_ref().filter(|early| early.first).map(|early| early.at)
     }
 
-    /// Tells a fault of the call, as soon as the call has begun.
+    /// Emits a fault of the call, after the call's start.
     pub(super) fn queue_fault(&mut self, fault: Fault, out: &mut dyn EventSink) {
         let fault = fault.in_call(self.index);
         match &mut self.early {
             None => out.push_event(Event::Fault(&fault)),
+            // More than 16 faults before a call's start come only from hostile text.
             Some(early) if early.faults.len() < 16 => early.faults.push(fault),
             Some(_) => {}
         }
     }
 
-    /// Takes a key that ended before that offset.
+    /// Processes a key that ended before that offset.
     pub(super) fn record_key(&mut self, key: &HeldSource, end: usize, out: &mut dyn EventSink) {
         self.report_single_quotes(key, out);
         self.relaxed |= key.is_single_quoted();
@@ -171,19 +180,19 @@ impl JsonCallState {
         }
     }
 
-    /// The string in single quotes of which the call has not told yet.
+    /// Returns the position of a string in single quotes that was not reported yet.
     pub(super) fn single_quote_span(&self) -> Option<Span> {
         self.early.as_ref()?.faults.iter().find(|fault| fault.kind == FaultKind::SingleQuotes).map(|fault| fault.span)
     }
 
-    /// Tells a string in single quotes, the first one of those that make the call relaxed.
+    /// Reports the first string in single quotes among those that make the call lenient.
     fn report_single_quotes(&mut self, word: &HeldSource, out: &mut dyn EventSink) {
         if word.is_single_quoted() && !self.relaxed {
             self.queue_fault(single_quotes(Span::new(word.start, word.start + word.source.len())), out);
         }
     }
 
-    /// Takes a value that was kept.
+    /// Processes a value whose source was recorded.
     pub(super) fn record_value(&mut self, key: KeyMeaning, word: &mut HeldSource, out: &mut dyn EventSink) {
         if key != KeyMeaning::Arguments {
             self.report_single_quotes(word, out);
@@ -203,6 +212,7 @@ impl JsonCallState {
         self.relaxed |= word.is_single_quoted();
         let name = word.decoded_text();
         match &self.name {
+            // The same name under two keys is harmless.
             Some(known) if **known == *name => {}
             Some(known) => {
                 let message = format!("the call names two tools, `{known}` and `{name}`");
@@ -215,6 +225,7 @@ impl JsonCallState {
             None if !name.is_empty() => {
                 self.name = Some(name.into());
                 if let Some(early) = &mut self.early {
+                    // The name begins after its opening quote.
                     early.name_at = word.start + 1;
                 }
             }
@@ -222,15 +233,17 @@ impl JsonCallState {
         }
     }
 
-    /// Begins the call.
+    /// Emits the start of the call, and the faults that waited for it.
     pub(super) fn emit_start(&mut self, markers: &RegionMarkers, out: &mut dyn EventSink) {
         let Some(early) = self.early.take() else { return };
         let UnstartedCall { at, first, name_at, id, faults } = *early;
+        // A call without a name is emitted too, so that the fault below has a call to stop.
         let name = self.name.as_deref().unwrap_or_default();
         let dialect = Some(markers.dialect);
         if !first {
             let span = Span::new(at, at + 1);
-            let (sure, rule) = (markers.sure, "another call in the same JSON");
+            let sure = markers.sure;
+            let rule = "another call in the same JSON";
             out.push_event(Event::Mark(MarkupSpan { role: MarkupRole::Call, dialect, span, sure, rule }));
         }
         out.push_event(Event::CallStart { index: self.index, id: id.as_deref(), name, dialect, at, name_at });
@@ -244,11 +257,12 @@ impl JsonCallState {
         }
     }
 
-    /// The call's JSON is over, and the call has begun.
+    /// Emits what remains after the call's JSON has ended.
     pub(super) fn finish_call(&mut self, out: &mut dyn EventSink) {
         if let Some(held) = self.held.take() {
             self.emit_held_arguments(&held, out);
         }
+        // An unknown key matters only without arguments: then it was probably one itself.
         if let Some((key, span)) = self.stray.take().filter(|_| !self.arguments).map(|stray| *stray) {
             let message = format!("`{key}` stands beside the tool's name; arguments belong into `\"arguments\"`");
             let hint = "put all arguments into one object under `\"arguments\"`";
@@ -256,7 +270,7 @@ impl JsonCallState {
         }
     }
 
-    /// Emits arguments that had to wait for the name.
+    /// Emits arguments that waited for the name.
     fn emit_held_arguments(&mut self, held: &HeldSource, out: &mut dyn EventSink) {
         if held.over {
             let message = format!("more than {HELD_CAP} bytes of arguments came before the name of their tool");
@@ -267,7 +281,8 @@ impl JsonCallState {
         if self.relaxed {
             scanner.begin_lenient(held.start, out);
         }
-        scanner.read_value((&held.source, held.start), false, out);
+        scanner.read_value(&held.source, held.start, false, out);
+        // Closes an argument that the held text left open.
         scanner.abandon_value(held.start + held.source.len(), out);
     }
 }

@@ -1,32 +1,33 @@
-//! The brackets that are open around and in a call: a stack of two bits a level.
+//! Implements the stack of open brackets around and in a call, with two bits per level.
 //!
-//! Supported: as many levels as `DEPTH` in `value.rs` allows, and a call in the innermost.
+//! Supported: as many levels as `DEPTH` in `value.rs` allows, plus a call in the innermost.
 //!
-//! Unsupported: more than thirty-two; they are never asked for.
+//! Unsupported: more than 32 levels; `DEPTH` prevents them.
 //!
 //! Grammar as implemented: see `payload.rs`.
 
 use crate::fault::Span;
 
-/// A bracket that is open.
+/// The kind of an open bracket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BracketFrame {
     /// An array of calls.
     List,
     /// A call's object.
     Item,
-    /// An object inside a call that holds what belongs to it.
+    /// An object inside a call that contains parts of the call.
     Inner,
-    /// An object that holds an array of calls and is none itself.
+    /// An object that contains an array of calls and is not a call itself.
     Wrapper,
 }
 
-/// All of them.
+/// The stack of open brackets.
 #[derive(Debug, Default)]
 pub(super) struct FrameStack {
     levels: u64,
     depth: u8,
-    /// Strings in single quotes in wrappers, which the next call tells, with the level of each wrapper.
+    /// The strings in single quotes found in wrappers, with each wrapper's level; the next call
+    /// reports them.
     slips: Option<Box<QuoteSpans>>,
 }
 
@@ -44,12 +45,12 @@ impl FrameStack {
         self.depth == 0
     }
 
-    /// The innermost bracket.
+    /// Returns the innermost bracket.
     pub(super) fn last(&self) -> Option<BracketFrame> {
         self.innermost_first().next()
     }
 
-    /// From the innermost bracket on.
+    /// Iterates over the brackets, innermost first.
     pub(super) fn innermost_first(&self) -> impl Iterator<Item = BracketFrame> {
         let levels = self.levels;
         (0..self.depth).map(move |up| match levels >> (2 * u32::from(up)) & 3 {
@@ -71,7 +72,7 @@ impl FrameStack {
         self.depth += 1;
     }
 
-    /// Opens a wrapper with its string in single quotes.
+    /// Opens a wrapper, with the position of its string in single quotes, if any.
     pub(super) fn push_wrapper(&mut self, slip: Option<Span>) {
         self.push(BracketFrame::Wrapper);
         if let Some(slip) = slip {
@@ -81,7 +82,7 @@ impl FrameStack {
 
     pub(super) fn pop(&mut self) -> Option<BracketFrame> {
         let last = self.last()?;
-        // What no call has told by then, none will.
+        // No later call is inside this wrapper, so nothing will report its strings.
         if let Some(slips) = &mut self.slips {
             slips.all.retain(|(depth, _)| *depth < self.depth);
         }
@@ -94,7 +95,7 @@ impl FrameStack {
         *self = Self::default();
     }
 
-    /// The strings in single quotes that have not been told.
+    /// Takes the strings in single quotes that were not reported yet.
     pub(super) fn take_quote_spans(&mut self) -> impl Iterator<Item = Span> + use<> {
         self.slips.take().into_iter().flat_map(|slips| slips.all).map(|(_, slip)| slip)
     }

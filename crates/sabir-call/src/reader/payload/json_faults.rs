@@ -1,7 +1,8 @@
-//! What may be wrong with JSON calls, in words.
+//! Creates the faults for JSON calls.
 
 use crate::event::{Event, EventSink};
 use crate::fault::{Fault, FaultKind, Span};
+// `place` is an offset in the assistant text in all of these.
 
 pub(super) fn malformed_json(place: usize, message: &str) -> Fault {
     let message = format!("the call is no valid JSON: {message}");
@@ -25,7 +26,7 @@ pub(super) fn single_quotes(span: Span) -> Fault {
     fault.with_hint("write strings in double quotes")
 }
 
-/// A call was opened that says nothing.
+/// Reports a call that was opened without any JSON after it.
 pub(super) fn report_missing_json(place: usize, out: &mut dyn EventSink) {
     let message = "a call was opened, and no JSON follows";
     let fault = Fault::error(FaultKind::MalformedJson, Span::new(place, place), message);

@@ -1,9 +1,12 @@
-//! Where a region of JSON ends: its closing marker, what stands there instead, and the end of the text.
+//! Ends a region of JSON: at its closing marker, at other text in its place, or at the end of the
+//! text.
 //!
-//! Supported: white space before the marker; more calls, where the JSON is no array; a fence's end. A marker that is missing
-//! where other markup follows is a warning: the JSON is whole, and the model went on.
+//! Supported: white space before the marker; more calls, if the JSON is not an array; the end of a
+//! code fence. A marker that is missing before other markup is a warning: the JSON is complete, and
+//! the model went on.
 //!
-//! Unsupported: any other text between the JSON and the marker. It may belong to the call, which is rejected.
+//! Unsupported: any other text between the JSON and the marker. It may belong to the call, which is
+//! rejected.
 //!
 //! Grammar as implemented: `tail = (ws | ";" | "," | fence)* ("}"? close | item)`.
 
@@ -17,17 +20,17 @@ use super::{
     report_missing_json,
 };
 
-/// The longest closing tag that is looked for its end.
+/// The maximum length of a closing tag in place of the marker, in bytes.
 const TAG_CAP: usize = 256;
 
-/// Markup that is no tag, which a call may begin with.
+/// The beginning of markup in square brackets that may open the next call.
 const BRACKETED: &str = "[TOOL";
 
-/// What a byte that is no JSON begins.
+/// The result of checking for a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MarkerCheck {
     No,
-    /// More text is needed to say.
+    /// More text is needed to decide.
     Wait,
     /// The closing marker.
     Close,
@@ -36,7 +39,7 @@ pub(super) enum MarkerCheck {
 }
 
 impl JsonRegionParser {
-    /// What `text` begins with.
+    /// Checks whether `text` begins with a marker.
     pub(super) fn check_marker(&self, text: &str, last: bool) -> MarkerCheck {
         let close = self.markers.close;
         if !close.is_empty() && text.starts_with(close) {
@@ -54,7 +57,8 @@ impl JsonRegionParser {
         }
     }
 
-    /// A marker stands where JSON should go on; so long it is where it is the closing one.
+    /// Ends unfinished JSON at a marker. `length` is the marker's length if it is the closing
+    /// marker, else 0.
     pub(super) fn end_unfinished(
         &mut self,
         view: TextView<'_>,
@@ -63,7 +67,7 @@ impl JsonRegionParser {
         out: &mut dyn EventSink,
     ) -> PayloadStep {
         let place = view.offset + at;
-        // A name without any arguments behind it is a call without arguments.
+        // A name without arguments after it is a call without arguments.
         let bare = self.is_headed() && self.state != PayloadState::Arguments && length > 0;
         let tags = length == 0 && self.tags_for_value(view.text.get(at..).unwrap_or_default());
         let scanner = self.scanner.take();
@@ -96,17 +100,17 @@ impl JsonRegionParser {
         PayloadStep::Over(at + length)
     }
 
-    /// Whether a tag stands where a value should begin.
+    /// Returns true if a tag was found where a value should begin.
     fn tags_for_value(&self, text: &str) -> bool {
         let awaited = match (&self.scanner, self.state) {
             (Some(scanner), _) => scanner.wants_value(),
             (None, state) => matches!(state, PayloadState::Value(_)),
         };
-        // The name of the tag may still be to come.
+        // The rest of the tag's name may still arrive.
         awaited && text.strip_prefix('<').is_some_and(|rest| rest.starts_with(char::is_alphabetic))
     }
 
-    /// The region's JSON ended before `at`.
+    /// Ends the region's JSON before `at`.
     pub(super) fn end_json(
         &mut self,
         view: TextView<'_>,
@@ -125,7 +129,7 @@ impl JsonRegionParser {
         PayloadStep::To(at)
     }
 
-    /// Closes the call that waits for its end: there, or where its JSON ended.
+    /// Closes the call that waits for its closing marker, at `at` or else where its JSON ended.
     pub(super) fn close_pending(&mut self, at: Option<usize>, out: &mut dyn EventSink) {
         if let CallEdge::Pending(index, end) = self.edge {
             self.edge = CallEdge::None;
@@ -133,7 +137,8 @@ impl JsonRegionParser {
         }
     }
 
-    /// Behind the JSON, which ended at `from`. Nothing is taken before it is known what follows.
+    /// Reads the text after the JSON, which ended at `from`. Nothing is consumed before it is known
+    /// what follows.
     pub(super) fn read_tail(
         &mut self,
         view: TextView<'_>,
@@ -151,7 +156,8 @@ impl JsonRegionParser {
             }
             match byte {
                 byte if byte.is_ascii_whitespace() && self.seen >= BLANK_CAP => {
-                    // More white space than is worth holding: nobody will miss it before a marker.
+                    // Too much white space to hold. Before a marker it has no meaning, so it can be
+                    // dropped.
                     let seen = std::mem::take(&mut self.seen);
                     return if close.is_empty() { PayloadStep::Over(from) } else { PayloadStep::To(from + seen) };
                 }
@@ -193,7 +199,8 @@ impl JsonRegionParser {
         self.read_close_marker(view, from, tail, out)
     }
 
-    /// Whether a closing bracket is one too many and no more: one of these follows it. `None`: more text is needed.
+    /// Checks whether a closing bracket is one too many, that is, whether one of `follows` comes
+    /// after it. `None` means that more text is needed.
     pub(super) fn is_extra_bracket(&self, rest: &str, follows: &[&str], last: bool) -> Option<bool> {
         let behind = rest.get(1..).unwrap_or_default();
         let text = behind.trim_ascii_start();
@@ -204,7 +211,7 @@ impl JsonRegionParser {
         if waits { None } else { Some(follows.iter().any(|follow| text.starts_with(follow))) }
     }
 
-    /// At the first byte behind the JSON that is neither white space nor JSON.
+    /// Reads the first byte after the JSON that is neither white space nor JSON.
     fn read_close_marker(
         &mut self,
         view: TextView<'_>,
@@ -214,23 +221,26 @@ impl JsonRegionParser {
     ) -> PayloadStep {
         let at = from + self.seen;
         let rest = view.text.get(at..).unwrap_or_default();
-        let (close, place) = (self.markers.close, view.offset + at);
+        let close = self.markers.close;
+        let place = view.offset + at;
         let marker = self.check_marker(rest, view.last);
         if marker == MarkerCheck::Close {
             self.close_pending(Some(place + close.len()), out);
             return PayloadStep::Over(at + close.len());
         }
         if view.last && close.starts_with(rest) {
-            // In the middle of the marker: nothing says that the rest of it would have come.
+            // The text ends inside the marker; nothing guarantees that the rest would have come.
             self.state = PayloadState::After(AllowedTail::Brackets);
             return PayloadStep::Wait(from);
         }
         if !view.last && (marker == MarkerCheck::Wait || BRACKETED.starts_with(rest)) {
             return PayloadStep::Wait(from);
         }
+        // A fault was already emitted, so the text that follows is prose.
         if tail == AllowedTail::Brackets {
             return PayloadStep::Over(at);
         }
+        // Another closing tag was probably meant as this marker, so the whole tag is consumed.
         if close.starts_with("</") && rest.starts_with("</") {
             let head = rest.get(..rest.floor_char_boundary(TAG_CAP.min(rest.len()))).unwrap_or_default();
             match head.find(['>', '\n', '{', '"']).and_then(|end| head.get(..=end)).filter(|tag| tag.ends_with('>')) {
@@ -269,7 +279,7 @@ impl JsonRegionParser {
         PayloadStep::Over(from)
     }
 
-    /// Something else stands in the place of the closing marker.
+    /// Reports other text in place of the closing marker.
     fn report_wrong_close(&mut self, span: Span, found: &str, out: &mut dyn EventSink) {
         let close = self.markers.close;
         let message = format!("`{close}` was expected behind the call's JSON, but `{found}` was found");
@@ -280,7 +290,7 @@ impl JsonRegionParser {
         self.close_pending(None, out);
     }
 
-    /// The text ended inside the region.
+    /// Ends the region because the text ended.
     pub(super) fn cut_call(&mut self, why: Truncation, at: usize, out: &mut dyn EventSink) {
         if let Some(mut item) = self.item.take() {
             self.start_call(&mut item, out);
@@ -288,6 +298,8 @@ impl JsonRegionParser {
         } else if let CallEdge::Pending(index, end) = self.edge {
             let whole =
                 matches!(self.state, PayloadState::After(AllowedTail::Calls | AllowedTail::Nothing)) && !self.fenced;
+            // Some servers strip the closing marker, so a complete call without it is accepted at a
+            // regular end.
             match self.markers.stop && whole && why == Truncation::Ended {
                 true => out.push_event(Event::CallEnd { index, at: end }),
                 false => out.push_event(Event::CallCut { index, why, at }),

@@ -1,4 +1,4 @@
-//! What the machine makes of texts, however they are cut.
+//! Tests of the JSON region parser: texts and their events, for any chunks.
 
 mod ends;
 mod line;
@@ -10,10 +10,10 @@ use crate::event::{Certainty, Truncation};
 use crate::reader::region::{RegionParser, RegionProgress, TextView};
 use line::Line;
 
-/// Where the text stands in the assistant text.
+/// The offset of the text in the assistant text.
 const OFFSET: usize = 100;
 
-/// How a region is opened.
+/// The kind of region.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     close: &'static str,
@@ -28,7 +28,8 @@ const HEAD: Kind = Kind { close: "<|end|>", stop: false, headed: true };
 const LONE: Kind = Kind { close: "", stop: false, headed: true };
 const LIST: Kind = Kind { close: "[/TOOL_CALLS]", stop: true, headed: false };
 
-/// Does what the reader does: shows the machine what it has not taken. `cuts` are the ends of the chunks.
+/// Parses like the reader: passes unconsumed text again with more text after it. `cuts` are the
+/// ends of the chunks.
 fn read(kind: Kind, text: &str, cuts: impl Iterator<Item = usize>, why: Truncation) -> String {
     let mut out = Line::default();
     let markers = RegionMarkers { dialect: "test", close: kind.close, stop: kind.stop, sure: Certainty::Certain };
@@ -37,7 +38,8 @@ fn read(kind: Kind, text: &str, cuts: impl Iterator<Item = usize>, why: Truncati
         true => JsonRegionParser::for_arguments(markers, head, &mut out),
         false => JsonRegionParser::for_calls(markers, 0, OFFSET - 2),
     };
-    let (mut from, mut shown) = (0, 0);
+    let mut from = 0;
+    let mut shown = 0;
     for end in cuts.chain([text.len(), text.len()]).map(|end| text.ceil_char_boundary(end)) {
         let last = shown == text.len();
         let chunk = text.get(shown..end.max(shown)).unwrap();
@@ -75,7 +77,7 @@ fn check(kind: Kind, text: &str, expected: &str) {
     }
 }
 
-/// Texts made of what matters to the machine.
+/// Generates texts of the pieces that matter to the parser.
 fn texts() -> impl Strategy<Value = String> {
     const PIECES: &[&str] = &[
         "{",
@@ -127,7 +129,7 @@ fn texts() -> impl Strategy<Value = String> {
 
 const KINDS: [Kind; 6] = [TAG, STOP, BARE, HEAD, LONE, LIST];
 
-/// Texts too long to be cut at every byte.
+/// Checks a text that is too long to be split at every byte.
 fn check_long(kind: Kind, text: &str, expected: &str) {
     for size in [1000, 4096, text.len()] {
         let line =
@@ -137,13 +139,13 @@ fn check_long(kind: Kind, text: &str, expected: &str) {
 }
 
 #[test]
-fn a_machine_is_small() {
+fn parser_state_is_small() {
     let size = size_of::<JsonRegionParser>();
     assert!(size <= 512, "{size} bytes");
 }
 
 #[test]
-fn what_is_held_has_a_limit() {
+fn held_arguments_have_a_limit() {
     let long = "x".repeat(1 << 20);
     let text = format!("{{\"arguments\":{{\"a\":\"{long}\"}},\"name\":\"f\"}}</tool_call>");
     check_long(TAG, &text, "0:f@-2,1048606 !limit0@13 end0@1048621 over@1048621 next1");
@@ -245,7 +247,7 @@ fn names_arguments_and_ids_in_any_shape() {
 }
 
 #[test]
-fn what_is_not_strict_goes_to_the_gates() {
+fn lenient_json_is_left_to_the_checks() {
     check(
         TAG,
         "{'name': 'f', 'arguments': {'path': 'a'}}</tool_call>",
@@ -286,7 +288,7 @@ fn what_is_not_strict_goes_to_the_gates() {
 }
 
 #[test]
-fn one_brace_too_many_is_a_slip() {
+fn an_extra_brace_is_a_warning() {
     check(TAG, r#"[{"name":"f"}}]</tool_call>"#, "0:f@-2,10 ?extra_bracket0@13 end0@27 over@27 next1");
     check(
         TAG,
@@ -301,7 +303,7 @@ fn one_brace_too_many_is_a_slip() {
 }
 
 #[test]
-fn what_cannot_be_read_is_rejected_with_its_place() {
+fn unreadable_json_is_rejected_with_its_position() {
     check(TAG, r#"{"name":"f","path":"a"}</tool_call>"#, "0:f@-2,9 !stray_text0@12 end0@35 over@35 next1");
     check(TAG, r#"{"name": 5, "arguments": {}}</tool_call>"#, "0:@-2,-2 !missing_name0@-2 end0@40 over@40 next1");
     check(TAG, r#"{"name": "", "arguments": {}}</tool_call>"#, "0:@-2,-2 !missing_name0@-2 end0@41 over@41 next1");
@@ -350,7 +352,7 @@ fn what_cannot_be_read_is_rejected_with_its_place() {
 }
 
 #[test]
-fn the_name_before_the_json() {
+fn name_before_the_json() {
     check(HEAD, r#"{"a": "b"}<|end|>"#, r#"0:f@-2,-1 a@7="b"@8 end0@17 over@17 next1"#);
     check(HEAD, "\n```json\n{\"a\": \"b\"}\n```<|end|>x", r#"0:f@-2,-1 a@16="b"@17 end0@30 over@30 next1"#);
     check(HEAD, "<|end|>", "0:f@-2,-1 end0@7 over@7 next1");

@@ -1,9 +1,9 @@
-//! The values of a call's object: what belongs to the call, and what is passed over.
+//! Reads the values of a call's object: those that belong to the call, and those that are skipped.
 //!
-//! Supported: arguments that stream because the name is known, arguments that wait for it, an object or an array that
-//! holds calls itself.
+//! Supported: arguments that are streamed because the name is known, arguments that wait for the
+//! name, and objects or arrays that contain calls.
 //!
-//! Unsupported: calls more than sixteen brackets deep; they are passed over.
+//! Unsupported: calls nested in more than sixteen brackets; they are skipped.
 //!
 //! Grammar as implemented: see `payload.rs`.
 
@@ -18,11 +18,12 @@ use super::{
     AllowedTail, BracketFrame, CallEdge, CommaCount, JsonRegionParser, PayloadState, PayloadStep, single_quotes,
 };
 
-/// Brackets that calls may be wrapped in.
+/// The maximum number of brackets around a call.
 const DEPTH: usize = 16;
 
 impl JsonRegionParser {
-    /// The first byte of a value. True: it was a bracket that opens what holds calls or what belongs to one.
+    /// Processes the first byte of a value. Returns true if it was a bracket around calls or around
+    /// parts of a call.
     pub(super) fn begin_value(&mut self, place: usize, byte: u8, key: KeyMeaning, out: &mut dyn EventSink) -> bool {
         self.balance = BalanceScanner::at_value();
         let roomy = self.frames.len() < DEPTH;
@@ -39,6 +40,7 @@ impl JsonRegionParser {
                 return true;
             }
             KeyMeaning::Name(_) if quoted => self.begin_word(place, key, false),
+            // Any value but `null` is an id.
             KeyMeaning::Id if byte != b'n' => self.begin_word(place, key, false),
             KeyMeaning::Arguments => self.begin_arguments(place, out),
             _ => PayloadState::Skip,
@@ -51,7 +53,7 @@ impl JsonRegionParser {
         PayloadState::Word(key)
     }
 
-    /// Takes the object for a wrapper around calls, unless it has begun to be a call.
+    /// Treats the current object as a wrapper around calls, unless it already began to be a call.
     fn wrap_calls(&mut self) -> bool {
         if self.frames.last() != Some(BracketFrame::Item) || self.item.as_ref().is_none_or(|item| item.arguments) {
             return self.frames.last() == Some(BracketFrame::Wrapper);
@@ -63,7 +65,7 @@ impl JsonRegionParser {
         true
     }
 
-    /// The arguments: streamed where the name is known, else held until it is.
+    /// Begins the arguments: streamed if the name is known, else held until it is.
     fn begin_arguments(&mut self, place: usize, out: &mut dyn EventSink) -> PayloadState {
         let Some(mut item) = self.item.take() else { return PayloadState::Skip };
         let state = if std::mem::replace(&mut item.arguments, true) {
@@ -80,6 +82,7 @@ impl JsonRegionParser {
             if item.relaxed {
                 scanner.begin_lenient(place, out);
             }
+            // From here on the scanner reads the text, until the arguments end.
             self.scanner = Some(scanner);
             PayloadState::Arguments
         };
@@ -87,7 +90,7 @@ impl JsonRegionParser {
         state
     }
 
-    /// Text that brackets and strings alone lead through.
+    /// Reads text for which brackets and strings alone are relevant.
     pub(super) fn read_balanced(
         &mut self,
         view: TextView<'_>,
@@ -109,6 +112,8 @@ impl JsonRegionParser {
             (ScanStop::Guard(_), _) => return PayloadStep::Guard(to),
             (ScanStop::More, _) => return PayloadStep::Wait(to),
             (_, PayloadState::Broken) => {
+                // The broken call ends with all brackets of its own, but not with an array around
+                // it.
                 while let Some(BracketFrame::Item | BracketFrame::Inner | BracketFrame::Wrapper) = self.frames.last() {
                     self.frames.pop();
                 }
@@ -146,7 +151,7 @@ impl JsonRegionParser {
     ) -> PayloadStep {
         let Some(scanner) = &mut self.scanner else { return PayloadStep::Over(at) };
         let text = view.text.get(at..).unwrap_or_default();
-        match scanner.read_value((text, view.offset + at), pass, out) {
+        match scanner.read_value(text, view.offset + at, pass, out) {
             ScanProgress::More => PayloadStep::Wait(view.text.len()),
             ScanProgress::Guard(to) => PayloadStep::Guard(at + to),
             ScanProgress::Ended(to) => {

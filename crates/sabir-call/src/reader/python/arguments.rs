@@ -1,4 +1,4 @@
-//! Inside a call: its arguments.
+//! Parses the arguments of a Python call.
 
 use crate::event::EventSink;
 use crate::fault::{Fault, FaultKind, Span};
@@ -9,7 +9,7 @@ use super::{PythonRegionParser, PythonState, rest_from};
 use crate::reader::region::{StepOutcome, TextView};
 
 impl PythonRegionParser {
-    /// Between names and values.
+    /// Processes a byte between names and values.
     pub(super) fn parse_arguments(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
         let text = rest_from(view, at);
         let byte = text.as_bytes().first().copied().unwrap_or_default();
@@ -26,6 +26,7 @@ impl PythonRegionParser {
             (PythonState::Comma, b',') if self.call.spread => PythonState::Key,
             (PythonState::Comma, b',') => PythonState::Argument,
             (PythonState::Argument, b'*') => {
+                // The second `*` may still arrive.
                 if text.len() == 1 {
                     return StepOutcome::Wait(at);
                 }
@@ -56,6 +57,7 @@ impl PythonRegionParser {
             }
             (PythonState::Equals, _) => {
                 let end = self.call.end;
+                // The word was not followed by `=`, so it is a value without a name.
                 let span = Span::new(end.saturating_sub(self.word.len()), end);
                 return self.reject_unnamed(span, view, at, out);
             }
@@ -72,7 +74,7 @@ impl PythonRegionParser {
         StepOutcome::To(at + 1)
     }
 
-    /// The name of an argument is known, and its value begins behind that byte.
+    /// Begins the value of an argument, after its name and the byte at `at`.
     fn begin_value(&mut self, view: TextView<'_>, at: usize, out: &mut dyn EventSink) -> StepOutcome {
         let span = Span::new(view.offset + at, view.offset + at + 1);
         let name = if self.state == PythonState::Colon { self.literal.name() } else { self.word.as_str() };
@@ -85,8 +87,9 @@ impl PythonRegionParser {
         StepOutcome::To(at + 1)
     }
 
-    /// Inside a value or a quoted name.
+    /// Reads a value or a quoted name.
     pub(super) fn read_value(&mut self, view: TextView<'_>, from: usize, out: &mut dyn EventSink) -> StepOutcome {
+        // The name is used in messages only; a key has no argument name yet.
         let name = if self.state == PythonState::KeyText { "**" } else { self.call.given.current_name() };
         let scope = ValueScope { view, index: self.call.index, name };
         match self.literal.read_value(scope, from, out) {
@@ -99,7 +102,7 @@ impl PythonRegionParser {
         }
     }
 
-    /// A value without a name.
+    /// Reports a value without a name.
     fn reject_positional(&mut self, view: TextView<'_>, at: usize, len: usize, out: &mut dyn EventSink) -> StepOutcome {
         let start = view.offset + at;
         self.reject_unnamed(Span::new(start, start + len), view, at, out)

@@ -1,33 +1,35 @@
-//! How deep in brackets a value is, and in which: a stack of two bits a level.
+//! Implements the stack of open brackets in a value, with two bits per level.
 
-/// The most levels of a value. Deeper ones are a mistake or an attack; readers of JSON give up at 128.
+/// The maximum nesting depth of a value. Deeper nesting is a mistake or an attack; JSON parsers
+/// stop at 128.
 pub(in crate::reader) const LEVELS: usize = 256;
 
+/// The number of levels in a byte.
 const IN_A_BYTE: usize = 4;
 
-/// What a bracket opened.
+/// The kind of an open bracket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reader) enum BracketKind {
     /// `[`
     List,
     /// `{`
     Map,
-    /// `(`, before its first comma. With one value it is no tuple, but that value.
+    /// `(`, before its first comma. With a single value it is not a tuple, but that value.
     Group,
-    /// `(`, behind its first comma.
+    /// `(`, after its first comma.
     Tuple,
 }
 
-/// The brackets that are open.
+/// The stack of open brackets.
 #[derive(Debug)]
 pub(in crate::reader) struct BracketStack {
-    /// From the first bracket on.
+    /// The levels, outermost first; allocated at the first bracket.
     levels: Option<Box<[u8; LEVELS / IN_A_BYTE]>>,
     depth: u16,
 }
 
 impl BracketKind {
-    /// The bracket that closes it.
+    /// Returns the bracket that closes it.
     pub(in crate::reader) fn closing_byte(self) -> u8 {
         match self {
             Self::List => b']',
@@ -50,7 +52,7 @@ impl BracketStack {
         self.depth = 0;
     }
 
-    /// Opens a level. False: there are too many.
+    /// Opens a level. Returns false if there are too many.
     #[must_use]
     pub(in crate::reader) fn push_bracket(&mut self, bracket: BracketKind) -> bool {
         if self.depth() == LEVELS {
@@ -66,17 +68,18 @@ impl BracketStack {
         self.depth = self.depth.saturating_sub(1);
     }
 
-    /// Makes the innermost level another one.
+    /// Replaces the kind of the innermost level.
     pub(in crate::reader) fn replace_inner(&mut self, bracket: BracketKind) {
         let Some(level) = self.depth().checked_sub(1) else { return };
         let shift = level % IN_A_BYTE * 2;
         let levels = self.levels.get_or_insert_with(|| Box::new([0; LEVELS / IN_A_BYTE]));
         if let Some(byte) = levels.get_mut(level / IN_A_BYTE) {
+            // Clears the two bits of the level before setting them.
             *byte = *byte & !(0b11 << shift) | (bracket as u8) << shift;
         }
     }
 
-    /// The innermost level.
+    /// Returns the innermost level.
     pub(in crate::reader) fn inner_bracket(&self) -> Option<BracketKind> {
         let level = self.depth().checked_sub(1)?;
         let byte = self.levels.as_ref()?.get(level / IN_A_BYTE)?;

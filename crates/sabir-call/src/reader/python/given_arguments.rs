@@ -1,13 +1,13 @@
-//! The arguments that a call has been given.
+//! Tracks the argument names of a call.
 
 use crate::event::{Event, EventSink};
 use crate::fault::{Fault, FaultKind, Span};
 use crate::small_name_set::SmallNameSet;
 
-/// The most arguments of one call.
+/// The maximum number of arguments of one call, which bounds the memory for their names.
 const ARGUMENTS: usize = 256;
 
-/// The names of a call's arguments, to notice one that is given twice.
+/// The names of a call's arguments, to detect one that is given twice.
 #[derive(Debug, Default)]
 pub(in crate::reader) struct GivenArguments {
     names: SmallNameSet,
@@ -20,12 +20,13 @@ impl GivenArguments {
         self.last = Box::default();
     }
 
-    /// The argument that is being read.
+    /// Returns the name of the current argument.
     pub(in crate::reader) fn current_name(&self) -> &str {
         &self.last
     }
 
-    /// Takes the next name, which stands before `span`. False: there are too many, and a fault went out.
+    /// Adds the next name, which is before `span`. Returns false, after a fault, if there are too
+    /// many.
     #[must_use]
     pub(in crate::reader) fn add_name(&mut self, name: &str, index: u32, span: Span, out: &mut dyn EventSink) -> bool {
         self.last = name.into();

@@ -1,4 +1,4 @@
-//! Drives one machine as the reader does, for the tests of `python` and `gemma`.
+//! Drives a region parser in the same way as the reader, for the tests of `python` and `gemma`.
 
 use serde_json::{Map, Value};
 
@@ -7,15 +7,15 @@ use crate::event::{ArgForm, Event, EventSink, MarkupRole, Truncation};
 use crate::fault::Severity;
 use crate::reader::region::{RegionParser, RegionProgress, TextView};
 
-/// What a region did with a text.
+/// The result of parsing a region.
 #[derive(Debug, Default)]
 pub(in crate::reader) struct ParsedRegion {
-    /// The events, adjacent deltas merged, one in a line.
+    /// The events, with adjacent deltas merged, one per line.
     pub(in crate::reader) events: Vec<String>,
     pub(in crate::reader) draft: DraftResponse,
-    /// Where the region was over.
+    /// The offset at which the region ended.
     pub(in crate::reader) over: Option<usize>,
-    /// The most bytes that were held between two chunks.
+    /// The maximum number of bytes held between two chunks.
     pub(in crate::reader) held: usize,
 }
 
@@ -55,7 +55,7 @@ impl ParsedRegion {
         self.events.push(line);
     }
 
-    /// The calls that were closed and may run: names and arguments.
+    /// Returns the calls that were closed and may run: names and arguments.
     pub(in crate::reader) fn runnable_calls(&self) -> Vec<(String, Map<String, Value>)> {
         let calls = self.draft.parts.iter().filter_map(|part| match part {
             DraftPart::Call(call) if call.state == DraftState::Closed => Some(call),
@@ -80,13 +80,16 @@ impl ParsedRegion {
     }
 }
 
-/// Shows the chunks to the machine, and ends the text.
+/// Passes the chunks to the parser, and ends the text.
 pub(in crate::reader) fn run_parser<'t>(
     region: &mut dyn RegionParser,
     chunks: impl IntoIterator<Item = &'t str>,
     why: Truncation,
 ) -> ParsedRegion {
-    let (mut driven, mut hold, mut offset) = (ParsedRegion::default(), String::new(), 0);
+    // Like the reader, keeps what the parser did not consume and passes it again.
+    let mut driven = ParsedRegion::default();
+    let mut hold = String::new();
+    let mut offset = 0;
     for chunk in chunks {
         if hold.is_empty() && region.take_chunk(chunk, &mut |event: Event<'_>| driven.record_event(event)) {
             offset += chunk.len();
@@ -116,9 +119,10 @@ pub(in crate::reader) fn run_parser<'t>(
     driven
 }
 
-/// The text in chunks of so many bytes, at least a character each.
+/// Splits a text into chunks of that many bytes, at least one character each.
 pub(in crate::reader) fn split_chunks(text: &str, size: usize) -> Vec<&str> {
-    let (mut rest, mut chunks) = (text, Vec::new());
+    let mut rest = text;
+    let mut chunks = Vec::new();
     while !rest.is_empty() {
         let (chunk, after) = rest.split_at(rest.ceil_char_boundary(size.min(rest.len())));
         chunks.push(chunk);
@@ -127,7 +131,8 @@ pub(in crate::reader) fn split_chunks(text: &str, size: usize) -> Vec<&str> {
     chunks
 }
 
-/// The same events whatever the chunks: whole, in splits into two, and in pieces of one to nine bytes.
+/// Checks that the events do not depend on the chunks: whole, split in two at every place, and in
+/// pieces of one to nine bytes.
 pub(in crate::reader) fn in_every_split<R: RegionParser>(text: &str, new: impl Fn() -> R) -> ParsedRegion {
     let whole = run_parser(&mut new(), [text], Truncation::Ended);
     let same = |chunks: Vec<&str>| {
@@ -135,7 +140,7 @@ pub(in crate::reader) fn in_every_split<R: RegionParser>(text: &str, new: impl F
         assert_eq!(other.events, whole.events, "{chunks:?}");
         assert_eq!(other.over, whole.over, "{chunks:?}");
     };
-    // Long texts in some two hundred of their splits.
+    // Long texts are split at about two hundred places only.
     for (at, _) in text.char_indices().step_by(1 + text.len() / 200) {
         let (head, tail) = text.split_at(at);
         same(vec![head, tail]);
@@ -146,7 +151,7 @@ pub(in crate::reader) fn in_every_split<R: RegionParser>(text: &str, new: impl F
     whole
 }
 
-/// A text cut anywhere closes no call but those that `whole` closed before.
+/// Checks that a text cut at any place closes only calls that it had already closed there.
 pub(in crate::reader) fn cut_anywhere<R: RegionParser>(text: &str, new: impl Fn() -> R) {
     for (at, _) in text.char_indices() {
         let (head, _) = text.split_at(at);
@@ -160,7 +165,7 @@ pub(in crate::reader) fn cut_anywhere<R: RegionParser>(text: &str, new: impl Fn(
     }
 }
 
-/// Any JSON value, with all that makes trouble in strings.
+/// Generates any JSON value, with difficult strings.
 pub(in crate::reader) fn any_value() -> impl proptest::strategy::Strategy<Value = Value> {
     use proptest::prelude::*;
     let number = prop_oneof![
@@ -182,7 +187,7 @@ pub(in crate::reader) fn any_value() -> impl proptest::strategy::Strategy<Value 
     })
 }
 
-/// Any arguments.
+/// Generates any arguments.
 pub(in crate::reader) fn any_arguments() -> impl proptest::strategy::Strategy<Value = Map<String, Value>> {
     use proptest::prelude::*;
     let name = prop_oneof![4 => "[a-z_][a-z0-9_]{0,6}", 1 => any_text()];

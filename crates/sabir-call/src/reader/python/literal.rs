@@ -1,13 +1,15 @@
-//! One value of a call, converted to JSON while it comes.
+//! Converts one value of a call to JSON as a stream.
 //!
-//! Supported: strings, numbers, `True`, `False`, `None` and their JSON names, lists, maps, tuples; one string behind another
-//! makes one string, as in Python. A string that is a whole argument goes out decoded (form `String`); everything else goes
-//! out as JSON source text (form `Json`) without white space: other quotes become double ones, tuples become lists,
-//! trailing commas vanish, keys become strings. Escapes that Python does not know keep their backslash.
+//! Supported: strings, numbers, `True`, `False`, `None` and their JSON names, lists, maps, tuples;
+//! adjacent strings are concatenated as in Python. A string that is a whole argument is emitted
+//! decoded (form `String`). Everything else is emitted as JSON source text (form `Json`) without
+//! white space: quotes become double quotes, tuples become lists, trailing commas are dropped, keys
+//! become strings. Escapes that Python does not define keep their backslash.
 //!
-//! Unsupported: names, calls and operators as values, sets, bytes, formatted strings, comments. They end in an error fault,
-//! and so does `(1)`, which Python reads as 1 where a tuple was perhaps meant. `\N{…}` stays as it stands. Looser than Python:
-//! a line may end inside a string with single quotes, with a warning, because models forget to escape it.
+//! Unsupported: names, calls and operators as values, sets, bytes, formatted strings, comments.
+//! They produce an error fault, and so does `(1)`, which Python reads as 1 but may be meant as a
+//! tuple. `\N{…}` is kept unchanged. Unlike in Python, a line may end inside a single-quoted
+//! string, with a warning, because models forget to escape it.
 //!
 //! Grammar as implemented, white space between all tokens:
 //!
@@ -20,7 +22,8 @@
 //!         string = quote … quote | " … "
 //! ```
 //!
-//! Depth is counted in a stack of bits of a fixed size, so memory is bounded; a converted text lives as long as one read.
+//! Brackets are kept in a stack of bits with a fixed size, so memory is bounded. Converted text is
+//! kept for the duration of one read only.
 
 mod string;
 
@@ -34,59 +37,61 @@ use super::number::{NumberState, NumberStep};
 use super::text::{QuoteStyle, SpecialBytes, escape_json};
 use super::word_buffer::{WORD_CAP, WordBuffer, WordEnd, describe_found, is_name_byte, is_word_byte, whitespace_len};
 
-/// So much room is made for text at once, in bytes.
+/// The maximum buffer size reserved at once, in bytes.
 const LONGEST: usize = 128;
 
+/// The hint for most faults about values.
 const HINT: &str = "write values as literals: \"text\", 1, True, None, [1, 2], {\"key\": 1}";
 
-/// How values are written.
+/// The notation of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reader) enum LiteralNotation {
     Python,
-    /// Gemma's.
+    /// Gemma's notation.
     Gemma(&'static GemmaCalls),
 }
 
-/// Where a value stands.
+/// The context of a value.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::reader) struct ValueScope<'w> {
     pub(in crate::reader) view: TextView<'w>,
-    /// The call, and the argument's name.
+    /// The index of the call.
     pub(in crate::reader) index: u32,
+    /// The name of the argument.
     pub(in crate::reader) name: &'w str,
 }
 
-/// How far a value was read.
+/// The progress within a value, with a position in the view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reader) enum LiteralProgress {
-    /// So far; more text must come.
+    /// Everything was read; more text is needed.
     More(usize),
-    /// To its end.
+    /// The value ended.
     End(usize),
-    /// To a mistake, for which a fault went out.
+    /// A mistake was found and reported.
     Wrong(usize),
 }
 
-/// Reads one value, or the name of an argument where that is quoted.
+/// A streaming parser for one value, or for a quoted argument name.
 #[derive(Debug)]
 pub(in crate::reader) struct LiteralReader {
     notation: LiteralNotation,
     state: LiteralState,
     nest: BracketStack,
     quote: QuoteStyle,
-    /// A word so far, or the name of an argument.
+    /// The current word, or the name of an argument.
     word: WordBuffer,
-    /// Text that has not gone out yet; empty between reads.
+    /// Converted text that has not been emitted; empty between reads.
     text: String,
-    /// Offset just past the last string.
+    /// The offset of the last string's closing quote.
     end: usize,
-    /// A lone surrogate in the call has been told.
+    /// True if a lone surrogate in the call was reported.
     lone: bool,
-    /// A raw line feed in the call has been told.
+    /// True if a raw line feed in the call was reported.
     lined: bool,
 }
 
-/// What a string is.
+/// The role of a string or scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StringRole {
     /// The name of an argument.
@@ -99,19 +104,28 @@ enum StringRole {
     Element,
 }
 
+/// The opening quote of a string.
+#[derive(Debug, Clone, Copy)]
+struct StringStart {
+    role: StringRole,
+    quote: QuoteStyle,
+    /// The length of the quote, in bytes.
+    len: usize,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LiteralState {
-    /// A string must start.
+    /// Before a string that is a name.
     Name,
-    /// A value must start.
+    /// Before a value.
     Value,
-    /// In brackets, before an item or their end; `true`: the first one.
+    /// In brackets, before an item or their end; `true` for the first item.
     Item(bool),
     Colon,
-    /// Behind an item.
+    /// After an item.
     After,
     Text(StringRole),
-    /// Behind a string, which another one may continue.
+    /// After a string, which another string may continue.
     AfterText(StringRole),
     Number(StringRole, NumberState),
     /// In a literal or the prefix of a string.
@@ -142,41 +156,44 @@ impl LiteralReader {
         }
     }
 
-    /// A call begins.
+    /// Prepares for a new call.
     pub(in crate::reader) fn begin_call(&mut self) {
-        (self.lone, self.lined) = (false, false);
+        self.lone = false;
+        self.lined = false;
     }
 
-    /// A value is to be read next.
+    /// Prepares for a value.
     pub(in crate::reader) fn begin_value(&mut self) {
         self.state = LiteralState::Value;
+        // The name is known to the caller by now, and the value may be long.
         self.word.release_memory();
         self.nest.clear();
     }
 
-    /// The quoted name of an argument is to be read next.
+    /// Prepares for the quoted name of an argument.
     pub(in crate::reader) fn begin_name(&mut self) {
         self.state = LiteralState::Name;
         self.nest.clear();
         self.word.clear();
     }
 
-    /// The name that was read.
+    /// Returns the name that was read.
     pub(in crate::reader) fn name(&self) -> &str {
         self.word.as_str()
     }
 
-    /// How many brackets are open.
+    /// Returns the number of open brackets.
     pub(in crate::reader) fn depth(&self) -> usize {
         self.nest.depth()
     }
 
-    /// Whether the last thing read is a word.
+    /// Returns true if a word is being read.
     pub(in crate::reader) fn in_word(&self) -> bool {
         matches!(self.state, LiteralState::Word(_))
     }
 
-    /// The hot path: takes a whole chunk that is nothing but a piece of a string.
+    /// Consumes a whole chunk that lies inside a string. Returns false if the chunk needs a closer
+    /// look. This is the hot path.
     #[inline]
     pub(in crate::reader) fn take_chunk(&mut self, index: u32, chunk: &str, out: &mut dyn EventSink) -> bool {
         let LiteralState::Text(role) = self.state else { return false };
@@ -191,7 +208,7 @@ impl LiteralReader {
         plain
     }
 
-    /// Goes on from that byte of the view.
+    /// Continues at that position of the view.
     pub(in crate::reader) fn read_value(
         &mut self,
         scope: ValueScope<'_>,
@@ -200,13 +217,14 @@ impl LiteralReader {
     ) -> LiteralProgress {
         let mut at = from;
         if let LiteralState::Text(_) = self.state {
-            // Mostly no longer than what it is made of.
+            // Converted text is rarely longer than its source.
             self.text.reserve_exact(scope.rest_from(from).len().min(LONGEST));
         }
         let reached = loop {
             let next = match self.state {
+                // Tokens that can be split between chunks keep their progress in the state.
                 LiteralState::Text(role) => self.read_string(scope, at, role, out),
-                LiteralState::Number(role, number) => self.read_number(scope, at, (role, number), out),
+                LiteralState::Number(..) => self.read_number(scope, at, out),
                 LiteralState::Word(role) => self.read_word(scope, at, role, out),
                 LiteralState::Key => self.bare_key(scope, at, out),
                 _ => self.read_token(scope, at, out),
@@ -222,7 +240,7 @@ impl LiteralReader {
         reached
     }
 
-    /// Between strings, numbers and words.
+    /// Processes a byte between strings, numbers and words.
     fn read_token(&mut self, scope: ValueScope<'_>, from: usize, out: &mut dyn EventSink) -> LiteralStep {
         let at = from + whitespace_len(scope.rest_from(from));
         let rest = scope.rest_from(at);
@@ -243,6 +261,7 @@ impl LiteralReader {
                 }
             }
             (LiteralState::After, inner) if byte == b',' => {
+                // A comma makes a tuple out of the group.
                 if inner == Some(BracketKind::Group) {
                     self.nest.replace_inner(BracketKind::Tuple);
                 }
@@ -257,7 +276,9 @@ impl LiteralReader {
             (LiteralState::AfterText(role), _) => self.after_text(scope, at, role, out),
             (LiteralState::Name, _) => match self.detect_quote(rest) {
                 None => LiteralStep::Wait(at),
-                Some(Some((quote, len))) => self.open_string(scope, at, (StringRole::Name, quote, len), out),
+                Some(Some((quote, len))) => {
+                    self.open_string(scope, at, StringStart { role: StringRole::Name, quote, len }, out)
+                }
                 Some(None) => self.report_unexpected(scope, at, "a name in quotes was expected", out),
             },
             (LiteralState::Value, _) => self.start_value(scope, at, out),
@@ -269,20 +290,20 @@ impl LiteralReader {
         }
     }
 
-    /// The first byte of a value.
+    /// Processes the first byte of a value.
     fn start_value(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) -> LiteralStep {
         let rest = scope.rest_from(at);
         let role = if self.nest.depth() == 0 { StringRole::Argument } else { StringRole::Element };
         match self.detect_quote(rest) {
             None => return self.wait_at(LiteralState::Value, at),
-            Some(Some((quote, len))) => return self.open_string(scope, at, (role, quote, len), out),
+            Some(Some((quote, len))) => return self.open_string(scope, at, StringStart { role, quote, len }, out),
             Some(None) => {}
         }
         let bracket = match rest.as_bytes().first().copied().unwrap_or_default() {
             b'[' => BracketKind::List,
             b'{' => BracketKind::Map,
             b'(' if self.notation == LiteralNotation::Python => BracketKind::Group,
-            byte => return self.start_scalar(scope, at, (byte, role), out),
+            _ => return self.start_scalar(scope, at, role, out),
         };
         if !self.nest.push_bracket(bracket) {
             let message = format!("the value is nested deeper than {LEVELS} levels");
@@ -293,22 +314,28 @@ impl LiteralReader {
             );
             return LiteralStep::Wrong(at);
         }
-        self.emit_argument_start(scope, (ArgForm::Json, at), role, out);
+        if role == StringRole::Argument {
+            out.push_event(scope.argument_start(ArgForm::Json, at));
+        }
         self.text.push(if bracket == BracketKind::Map { '{' } else { '[' });
         self.state = LiteralState::Item(true);
         LiteralStep::To(at + 1)
     }
 
-    /// The first byte of a number or a word.
+    /// Processes the first byte of a number or a word.
     fn start_scalar(
         &mut self,
         scope: ValueScope<'_>,
         at: usize,
-        (byte, role): (u8, StringRole),
+        role: StringRole,
         out: &mut dyn EventSink,
     ) -> LiteralStep {
+        let byte = scope.rest_from(at).as_bytes().first().copied().unwrap_or_default();
         if NumberState::can_start(byte) {
-            self.emit_argument_start(scope, (ArgForm::Json, at), role, out);
+            if role == StringRole::Argument {
+                out.push_event(scope.argument_start(ArgForm::Json, at));
+            }
+            // JSON keys must be strings, so a number as a key is quoted.
             if role == StringRole::Key {
                 self.text.push('"');
             }
@@ -324,16 +351,19 @@ impl LiteralReader {
         self.report_unexpected(scope, at, expected, out)
     }
 
-    /// The first byte of a key.
+    /// Processes the first byte of a key.
     fn start_key(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) -> LiteralStep {
         let rest = scope.rest_from(at);
         let byte = rest.as_bytes().first().copied().unwrap_or_default();
         match self.detect_quote(rest) {
-            // The comma before it went out already.
+            // The comma before this key was already emitted; state `Item(true)` prevents a second
+            // one.
             None => self.wait_at(LiteralState::Item(true), at),
-            Some(Some((quote, len))) => self.open_string(scope, at, (StringRole::Key, quote, len), out),
+            Some(Some((quote, len))) => {
+                self.open_string(scope, at, StringStart { role: StringRole::Key, quote, len }, out)
+            }
             Some(None) if self.notation == LiteralNotation::Python => {
-                self.start_scalar(scope, at, (byte, StringRole::Key), out)
+                self.start_scalar(scope, at, StringRole::Key, out)
             }
             Some(None) if is_name_byte(byte) => {
                 self.word.clear();
@@ -386,7 +416,7 @@ impl LiteralReader {
         self.end_value(scope, at + 1, out)
     }
 
-    /// A value that is no string ended before that byte.
+    /// Ends a value that is not a string, before that byte.
     fn end_value(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) -> LiteralStep {
         self.state = LiteralState::After;
         if self.nest.depth() > 0 {
@@ -396,13 +426,8 @@ impl LiteralReader {
         LiteralStep::End(at)
     }
 
-    fn read_number(
-        &mut self,
-        scope: ValueScope<'_>,
-        from: usize,
-        (role, mut number): (StringRole, NumberState),
-        out: &mut dyn EventSink,
-    ) -> LiteralStep {
+    fn read_number(&mut self, scope: ValueScope<'_>, from: usize, out: &mut dyn EventSink) -> LiteralStep {
+        let LiteralState::Number(role, mut number) = self.state else { return LiteralStep::Wait(from) };
         for (at, byte) in scope.rest_from(from).bytes().enumerate().map(|(at, byte)| (from + at, byte)) {
             match number.push_byte(byte, &mut self.text) {
                 NumberStep::Yes => {}
@@ -436,17 +461,20 @@ impl LiteralReader {
             WordEnd::Here => {}
         }
         let rest = scope.rest_from(at);
+        // The word is a string prefix such as `r`.
         if self.notation == LiteralNotation::Python && rest.starts_with(['"', '\'']) {
             return self.open_prefixed_string(scope, at, role, out);
         }
         let literal = match self.word.as_str() {
+            // Models mix the names of Python and JSON.
             "True" | "true" => "true",
             "False" | "false" => "false",
             "None" | "null" => "null",
             _ => return self.report_unknown_word(scope, at, out),
         };
         if role == StringRole::Argument {
-            let (ValueScope { index, name, .. }, at) = (scope, self.word_span(scope, at).start);
+            let ValueScope { index, name, .. } = scope;
+            let at = self.word_span(scope, at).start;
             out.push_event(Event::ArgStart { index, name, form: ArgForm::Json, at });
         }
         let quote = if role == StringRole::Key { "\"" } else { "" };
@@ -477,24 +505,10 @@ impl LiteralReader {
         LiteralStep::Wrong(at)
     }
 
-    /// Where the word stands that ends before that byte.
+    /// Returns the span of the word that ends before that byte.
     fn word_span(&self, scope: ValueScope<'_>, at: usize) -> Span {
         let end = scope.view.offset + at;
         Span::new(end.saturating_sub(self.word.len()), end)
-    }
-
-    /// Opens the argument, if the value is a whole one.
-    fn emit_argument_start(
-        &mut self,
-        scope: ValueScope<'_>,
-        (form, at): (ArgForm, usize),
-        role: StringRole,
-        out: &mut dyn EventSink,
-    ) {
-        if role == StringRole::Argument {
-            let (ValueScope { index, name, .. }, at) = (scope, scope.view.offset + at);
-            out.push_event(Event::ArgStart { index, name, form, at });
-        }
     }
 
     fn end_argument(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) {
@@ -509,7 +523,7 @@ impl LiteralReader {
         }
     }
 
-    /// Something else stands there than what was expected.
+    /// Reports unexpected text.
     fn report_unexpected(
         &mut self,
         scope: ValueScope<'_>,
@@ -525,13 +539,19 @@ impl LiteralReader {
     }
 
     fn emit_fault(&mut self, scope: ValueScope<'_>, fault: Fault, out: &mut dyn EventSink) {
-        // What was read before the mistake goes out before the fault, however the text was cut into chunks.
+        // Text converted before the mistake must precede the fault, or the order would depend on
+        // the chunks.
         self.flush_text(scope, out);
         out.push_event(Event::Fault(&fault.in_call(scope.index)));
     }
 }
 
 impl<'w> ValueScope<'w> {
+    /// Creates the event for the start of the argument at that position of the view.
+    fn argument_start(self, form: ArgForm, at: usize) -> Event<'w> {
+        Event::ArgStart { index: self.index, name: self.name, form, at: self.view.offset + at }
+    }
+
     fn rest_from(self, at: usize) -> &'w str {
         self.view.text.get(at..).unwrap_or_default()
     }

@@ -1,10 +1,10 @@
-//! Numbers, from Python's spelling to JSON's, a byte at a time.
+//! Converts Python numbers to JSON, one byte at a time.
 //!
-//! Supported: integers, also hexadecimal, octal and binary ones up to 128 bits; fractions and exponents; `_` between
-//! digits; a sign. `.5` and `5.` get the zero that JSON wants. Digits go out as they come, so that a number may be of any
-//! length and value.
+//! Supported: integers, also hexadecimal, octal and binary ones up to 128 bits; fractions and
+//! exponents; `_` between digits; a sign. `.5` and `5.` get the zero that JSON requires. Decimal
+//! digits are emitted as they arrive, so such a number may have any length and value.
 //!
-//! Unsupported: leading zeros, which Python forbids as well; complex numbers.
+//! Unsupported: leading zeros, which Python forbids too; complex numbers.
 //!
 //! Grammar as implemented, with `digits = digit ("_"? digit)*`:
 //!
@@ -14,27 +14,27 @@
 //! exponent = ("e" | "E") ("-" | "+")? digits
 //! ```
 
-/// A number that is being read.
+/// The state of the number that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reader) enum NumberState {
     /// Before the sign.
     Start,
-    /// Behind the sign.
+    /// After the sign.
     Signed,
-    /// Behind a first zero, which has not gone out yet.
+    /// After a first zero, which has not been emitted yet.
     Zero,
     Whole(DigitPosition),
-    /// Behind the point; `true`: digits stand before it.
+    /// After the point; `true` if digits precede it.
     Point(bool),
     Fraction(DigitPosition),
     Exponent,
     ExponentSigned,
     ExponentDigits(DigitPosition),
-    /// In a number of that base, with its value so far. `None`: too large.
+    /// In a number of that base, with its value so far, or `None` if it is too large.
     Radix(u8, DigitPosition, Option<PackedU128>),
 }
 
-/// A number of 128 bits that takes no more room than that.
+/// A 128-bit integer with an alignment of 4 bytes, which keeps [`NumberState`] small.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::reader) struct PackedU128([u32; 4]);
 
@@ -49,7 +49,7 @@ impl PackedU128 {
     }
 }
 
-/// What stands before the next byte.
+/// The kind of the preceding byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reader) enum DigitPosition {
     None,
@@ -57,24 +57,24 @@ pub(in crate::reader) enum DigitPosition {
     Underscore,
 }
 
-/// What a number made of a byte.
+/// The effect of one byte on a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reader) enum NumberStep {
-    /// It belongs to the number.
+    /// The byte belongs to the number.
     Yes,
-    /// The number ended before it.
+    /// The number ended before the byte.
     End,
-    /// It makes the number wrong.
+    /// The byte makes the number invalid.
     Wrong,
 }
 
 impl NumberState {
-    /// Whether a number may start with this byte.
+    /// Returns true if a number may start with this byte.
     pub(in crate::reader) fn can_start(byte: u8) -> bool {
         byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.')
     }
 
-    /// Takes the next byte and writes JSON.
+    /// Processes the next byte and appends JSON.
     pub(in crate::reader) fn push_byte(&mut self, byte: u8, json: &mut String) -> NumberStep {
         let lower = byte.to_ascii_lowercase();
         let next = match (*self, lower) {
@@ -83,6 +83,8 @@ impl NumberState {
                 Self::Signed
             }
             (Self::Start, b'+') => Self::Signed,
+            // JSON allows no digit after a leading zero, and `0x` is not decimal, so a first zero
+            // must wait.
             (Self::Start | Self::Signed, b'0') => Self::Zero,
             (Self::Start | Self::Signed, b'1'..=b'9') => Self::Whole(push_digit(byte, json)),
             (Self::Start | Self::Signed, b'.') => push_point("0.", false, json),
@@ -119,7 +121,7 @@ impl NumberState {
         NumberStep::Yes
     }
 
-    /// The number ends here.
+    /// Ends the number, and appends what JSON still requires.
     fn finish_number(self, json: &mut String) -> NumberStep {
         match self {
             Self::Zero => json.push('0'),
@@ -155,6 +157,7 @@ fn push_radix_digit(base: u8, before: DigitPosition, value: Option<PackedU128>, 
     }
     let digit = char::from(byte).to_digit(base.into())?;
     let value = value
+        // `None` after an overflow; such a number is rejected at its end.
         .and_then(|value| value.to_u128().checked_mul(base.into())?.checked_add(digit.into()))
         .map(PackedU128::new);
     Some(NumberState::Radix(base, DigitPosition::Digit, value))
@@ -164,9 +167,10 @@ fn push_radix_digit(base: u8, before: DigitPosition, value: Option<PackedU128>, 
 mod tests {
     use super::{NumberState, NumberStep};
 
-    /// The JSON for a number, up to a `,` that ends it.
+    /// Converts a number to JSON, up to a `,` that ends it.
     fn json(text: &str) -> Option<String> {
-        let (mut number, mut json) = (NumberState::Start, String::new());
+        let mut number = NumberState::Start;
+        let mut json = String::new();
         for (at, byte) in text.bytes().chain([b',']).enumerate() {
             match number.push_byte(byte, &mut json) {
                 NumberStep::Yes => {}
@@ -178,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling() {
+    fn valid_numbers() {
         for (text, expected) in [
             ("0", "0"),
             ("-0", "-0"),
@@ -203,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number() {
+    fn invalid_numbers() {
         for text in [
             "",
             "-",

@@ -1,33 +1,34 @@
-//! The rest of a region in which a mistake stands: what is passed over, and where it ends.
+//! Skips the rest of a region after a mistake.
 //!
-//! Behind a mistake nothing is read any more: a string with a quote too many would make calls out of its content. Where a
-//! marker closes the region, that marker ends it. Elsewhere its brackets do, with strings left out: a double quote opens
-//! one, and a single quote does where it is no apostrophe.
+//! After a mistake nothing is parsed any more: a string with an extra quote would make calls out of
+//! its content. If a marker closes the region, that marker ends it. Otherwise its brackets do,
+//! ignoring strings: a double quote opens a string, and a single quote does unless it is an
+//! apostrophe.
 
 use super::text::starts_with_marker;
 
-/// Passes over the rest.
+/// The state of skipping.
 #[derive(Debug)]
 pub(in crate::reader) struct RegionSkipper {
     close: &'static str,
-    /// Brackets that are still open.
+    /// The number of open brackets.
     depth: usize,
-    /// Inside a string: its quote, and whether three of them end it.
+    /// The open string's quote, and whether it is triple-quoted.
     quote: Option<(u8, bool)>,
-    /// Behind a backslash.
+    /// True after a backslash.
     escaped: bool,
-    /// The byte before.
+    /// The preceding byte.
     before: u8,
 }
 
 impl RegionSkipper {
-    /// Up to the marker, or where there is none up to the end of so many brackets. Whether a word stands before it says
-    /// what a single quote right there means.
+    /// Creates a skipper that stops at the marker, or without one at the end of that many brackets.
+    /// `word` tells whether a word precedes, which makes a single quote there an apostrophe.
     pub(in crate::reader) fn new(close: &'static str, depth: usize, word: bool) -> Self {
         Self { close, depth, quote: None, escaped: false, before: if word { b'w' } else { b' ' } }
     }
 
-    /// How many bytes to take, and whether the region is over there.
+    /// Returns the number of bytes to skip, and whether the region ends there.
     pub(in crate::reader) fn skip_text(&mut self, text: &str) -> (usize, bool) {
         if self.close.is_empty() { self.skip_brackets(text) } else { self.skip_to_marker(text) }
     }
@@ -36,6 +37,7 @@ impl RegionSkipper {
         if let Some(at) = text.find(self.close) {
             return (at + self.close.len(), true);
         }
+        // The text may end inside the marker; that part is not skipped yet.
         let held = (1..self.close.len()).rev().find(|len| text.ends_with(self.close.get(..*len).unwrap_or_default()));
         (text.len() - held.unwrap_or(0), false)
     }
@@ -51,16 +53,23 @@ impl RegionSkipper {
                 Some((quote, triple)) if byte == quote => match closing_quote_len(rest, quote, triple) {
                     None => return (at, false),
                     Some(0) => {}
-                    Some(whole) => (self.quote, len) = (None, whole),
+                    Some(whole) => {
+                        self.quote = None;
+                        len = whole;
+                    }
                 },
                 Some(_) => {}
+                // A single quote after a letter or digit is an apostrophe.
                 None if byte == b'"'
                     || (byte == b'\'' && !self.before.is_ascii_alphanumeric() && self.before < 0x80) =>
                 {
                     match closing_quote_len(rest, byte, true) {
                         None => return (at, false),
                         Some(0) => self.quote = Some((byte, false)),
-                        Some(whole) => (self.quote, len) = (Some((byte, true)), whole),
+                        Some(whole) => {
+                            self.quote = Some((byte, true));
+                            len = whole;
+                        }
                     }
                 }
                 None if matches!(byte, b'(' | b'[' | b'{') => self.depth = self.depth.saturating_add(1),
@@ -74,7 +83,7 @@ impl RegionSkipper {
             }
             self.before = byte;
             at += len;
-            // Only whole characters are looked at.
+            // `text.get` needs character boundaries.
             while !text.is_char_boundary(at) {
                 at += 1;
             }
@@ -83,7 +92,8 @@ impl RegionSkipper {
     }
 }
 
-/// The length of the quote that ends a string here; 0: none does.
+/// Returns the length of the quote that ends a string here, or 0 if none does. `None` means that
+/// more text is needed.
 fn closing_quote_len(rest: &str, quote: u8, triple: bool) -> Option<usize> {
     let marker = match (triple, quote) {
         (false, _) => return Some(1),

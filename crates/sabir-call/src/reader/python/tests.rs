@@ -1,4 +1,5 @@
-//! Tests of the machine: texts and their events, every split, every cut, and values through the renderer and back.
+//! Tests of the Python parser: texts and their events, every split, every cut, and a round trip
+//! through the renderer.
 
 use proptest::prelude::*;
 
@@ -24,14 +25,14 @@ fn check(grammar: PythonCalls, text: &str, expected: &str) {
     assert_eq!((events + &over).trim(), expected.join("\n"), "{text}");
 }
 
-/// The value of the one argument of a call, as `form text`, or the fault.
+/// Returns the value of the only argument of a call, as `form text`, or the fault.
 #[track_caller]
 fn value(source: &str) -> String {
     let driven = in_every_split(&format!("[f(a={source})]"), || PythonRegionParser::new(BARE, "d", 0, 0));
     let argument = driven.draft.call_by_index(0).and_then(|call| call.arguments.first());
     let mut line = argument.map_or(String::new(), |it| format!("{:?} {}", it.form, it.text));
     for fault in &driven.draft.faults {
-        // The source stands behind `[f(a=`.
+        // The source follows `[f(a=`.
         line += &format!(" {:?} {}@{}", fault.severity, fault.kind.name(), fault.span.start - 5);
     }
     line
@@ -190,7 +191,7 @@ fn mistakes_in_values() {
 }
 
 #[test]
-fn behind_a_mistake_nothing_runs() {
+fn calls_after_a_mistake_do_not_run() {
     check(
         BARE,
         "[f(\"x)]'\", a=1), g()] then",
@@ -233,7 +234,7 @@ fn behind_a_mistake_nothing_runs() {
 }
 
 #[test]
-fn what_is_cut_is_never_closed() {
+fn truncated_calls_are_never_closed() {
     let new = |grammar| move || PythonRegionParser::new(grammar, "d", 0, 0);
     let call = "[f(a=\"x\\u00e9\", b={'k': ['''t''', 1.5, None]}, **{'c d': (1, 2)})]";
     cut_anywhere(call, new(BARE));
@@ -246,7 +247,7 @@ fn what_is_cut_is_never_closed() {
 }
 
 #[test]
-fn little_is_held() {
+fn held_bytes_are_bounded() {
     let call = "[f(a='x \\U0001f30d', b=[1, '''y''', None, \"\"\"\"\"\"], ccccccccccccccccccc=0x1f)]<end>";
     let chunks = super::harness::split_chunks(call, 1);
     let driven = run_parser(&mut PythonRegionParser::new(MARKED, "d", 0, 0), chunks, Truncation::Ended);
@@ -255,7 +256,7 @@ fn little_is_held() {
     assert!(size_of::<PythonRegionParser>() <= 512, "{}", size_of::<PythonRegionParser>());
 }
 
-/// Pieces that make trouble in every order.
+/// Generates texts of pieces that are difficult in any order.
 fn text() -> impl Strategy<Value = String> {
     const PIECES: &[&str] = &[
         "[", "]", "(", ")", "{", "}", "f", "g(", "a=", "b=", "**{", "*", "'", "\"", "'''", "\"\"\"", "\\", "\\x4",
@@ -275,7 +276,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_rendered_reads_back(first in any_arguments(), second in any_arguments(), marked: bool) {
+    fn rendered_calls_read_back(first in any_arguments(), second in any_arguments(), marked: bool) {
         let grammar = if marked { MARKED } else { BARE };
         let text = render_python(&[("f", &first), ("srv.tool-2", &second)]) + grammar.close;
         let driven = in_every_split(&text, || PythonRegionParser::new(grammar, "d", 0, 0));

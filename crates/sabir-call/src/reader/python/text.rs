@@ -1,36 +1,37 @@
-//! Strings: how they are quoted, what in them is more than itself, and how JSON writes them.
+//! Defines quoting styles, decodes escapes, and encodes text as JSON.
 
 use crate::dialect::grammar::GemmaCalls;
 use crate::swar::{LANES, first_lane, lanes_below, lanes_equal};
 
-/// How a string is quoted.
+/// The quoting style of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reader) enum QuoteStyle {
-    /// As Python does.
+    /// Python quotes.
     Python {
-        /// `'` or `"`.
+        /// The quote character, `'` or `"`.
         byte: u8,
-        /// Three of them.
+        /// True for triple quotes.
         triple: bool,
-        /// Without escapes.
+        /// True if escapes are not decoded.
         raw: bool,
     },
-    /// As JSON does.
+    /// JSON quotes.
     Json,
-    /// Between markers, without escapes.
+    /// Gemma's markers, without escapes.
     Marker(&'static GemmaCalls),
 }
 
-/// What a backslash and what follows it stand for. Numbers are lengths in bytes, the backslash included.
+/// The meaning of a backslash and the text after it. Numbers are lengths in bytes, including the
+/// backslash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reader) enum EscapeMeaning {
-    /// More text must come.
+    /// More text is needed.
     Wait,
     /// A character.
     Char(char, usize),
-    /// Nothing at all: a line that goes on.
+    /// Nothing: a line continuation.
     Nothing(usize),
-    /// No escape: so many bytes stand for themselves.
+    /// No escape: that many bytes are kept unchanged.
     Itself(usize),
     /// Half of a surrogate pair.
     Lone(usize),
@@ -39,7 +40,7 @@ pub(in crate::reader) enum EscapeMeaning {
 }
 
 impl QuoteStyle {
-    /// The same without escapes.
+    /// Returns the same style without escapes.
     pub(in crate::reader) fn without_escapes(self) -> Self {
         match self {
             Self::Python { byte, triple, .. } => Self::Python { byte, triple, raw: true },
@@ -47,7 +48,7 @@ impl QuoteStyle {
         }
     }
 
-    /// The first byte of what ends the string.
+    /// Returns the first byte of the closing quote.
     pub(in crate::reader) fn closing_byte(self) -> u8 {
         match self {
             Self::Python { byte, .. } => byte,
@@ -56,7 +57,8 @@ impl QuoteStyle {
         }
     }
 
-    /// Whether and how far `rest`, which starts with [`Self::closing_byte`], ends the string. `None`: more text must come.
+    /// Returns the length of the closing quote if `rest`, which starts with [`Self::closing_byte`],
+    /// begins with it. `None` means that more text is needed.
     pub(in crate::reader) fn closing_len(self, rest: &str) -> Option<Option<usize>> {
         let marker = match self {
             Self::Python { triple: false, .. } | Self::Json => return Some(Some(1)),
@@ -67,7 +69,7 @@ impl QuoteStyle {
         starts_with_marker(rest, marker).map(|yes| yes.then_some(marker.len()))
     }
 
-    /// Whether a line may end inside the string.
+    /// Returns true if a line may end inside the string.
     pub(in crate::reader) fn allows_newlines(self) -> bool {
         match self {
             Self::Python { triple, .. } => triple,
@@ -76,7 +78,7 @@ impl QuoteStyle {
         }
     }
 
-    /// What the backslash at the start of `rest` means.
+    /// Decodes the backslash at the start of `rest`.
     pub(in crate::reader) fn decode_escape(self, rest: &str) -> EscapeMeaning {
         let bytes = rest.as_bytes();
         let Some(&letter) = bytes.get(1) else {
@@ -84,7 +86,7 @@ impl QuoteStyle {
         };
         match self {
             Self::Marker(_) => EscapeMeaning::Itself(1),
-            // The backslash stays, and so does what it protects.
+            // In a raw string the backslash stays, but it still protects a quote.
             Self::Python { raw: true, byte, .. } if letter == byte || letter == b'\\' => EscapeMeaning::Itself(2),
             Self::Python { raw: true, .. } => EscapeMeaning::Itself(1),
             Self::Python { .. } => python_escape(rest, letter),
@@ -93,7 +95,7 @@ impl QuoteStyle {
     }
 }
 
-/// Whether `rest` starts with the marker. `None`: it may, when more has come.
+/// Checks whether `rest` starts with the marker. `None` means that more text is needed.
 pub(in crate::reader) fn starts_with_marker(rest: &str, marker: &str) -> Option<bool> {
     if rest.len() < marker.len() && marker.starts_with(rest) { None } else { Some(rest.starts_with(marker)) }
 }
@@ -108,6 +110,7 @@ fn python_escape(rest: &str, letter: u8) -> EscapeMeaning {
         b'f' => '\u{c}',
         b'v' => '\u{b}',
         b'\\' | b'\'' | b'"' => char::from(letter),
+        // A backslash at the end of a line joins it with the next one.
         b'\n' => return EscapeMeaning::Nothing(2),
         b'\r' => match rest.as_bytes().get(2) {
             None => return EscapeMeaning::Wait,
@@ -137,7 +140,7 @@ fn json_escape(rest: &str, letter: u8) -> EscapeMeaning {
     EscapeMeaning::Char(c, 2)
 }
 
-/// Up to three digits.
+/// Decodes up to three octal digits.
 fn octal_escape(rest: &str) -> EscapeMeaning {
     let digits = rest.bytes().skip(1).take(3).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
     if digits < 3 && rest.len() == 1 + digits {
@@ -147,7 +150,8 @@ fn octal_escape(rest: &str) -> EscapeMeaning {
     value.and_then(char::from_u32).map_or(EscapeMeaning::Wrong(1), |c| EscapeMeaning::Char(c, 1 + digits))
 }
 
-/// So many digits behind a letter; two halves of a surrogate pair are one character.
+/// Decodes `count` hexadecimal digits after a letter; two halves of a surrogate pair become one
+/// character.
 fn hex_escape(rest: &str, count: usize) -> EscapeMeaning {
     let digits = rest.bytes().skip(2).take(count).take_while(u8::is_ascii_hexdigit).count();
     let len = 2 + count;
@@ -161,10 +165,12 @@ fn hex_escape(rest: &str, count: usize) -> EscapeMeaning {
     if value > 0x10_ffff {
         return EscapeMeaning::Wrong(len);
     }
+    // A low surrogate without a high one, or a surrogate as `\U`, cannot be part of a pair.
     if value >= 0xdc00 || count != 4 {
         return EscapeMeaning::Lone(len);
     }
     let second = rest.get(len..).unwrap_or_default();
+    // The low surrogate must be a complete escape, which may not have arrived yet.
     let shown = second.bytes().skip(2).take(4).take_while(u8::is_ascii_hexdigit).count();
     if second.len() < 6 && ("\\u".starts_with(second) || (second.starts_with("\\u") && second.len() == 2 + shown)) {
         return EscapeMeaning::Wait;
@@ -183,26 +189,29 @@ fn parse_digits(rest: &str, from: usize, count: usize, base: u32) -> Option<u32>
     u32::from_str_radix(rest.get(from..from + count)?, base).ok()
 }
 
-/// Bytes that are more than themselves.
+/// A set of bytes that cannot be copied unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reader) struct SpecialBytes {
     bytes: [u8; 3],
-    /// Control characters too, if this is 32.
+    /// The byte value below which all bytes are special: 32 for control characters, or 0 for none.
     below: u8,
 }
 
 impl SpecialBytes {
-    /// In a string that is quoted like this, and written as JSON or not.
+    /// Creates the set for a string in this quoting style; `json` tells whether its text is encoded
+    /// as JSON.
     pub(in crate::reader) fn new(quote: QuoteStyle, json: bool) -> Self {
         let end = quote.closing_byte();
+        // Raw text between markers has no escapes, unless it must be encoded as JSON.
         let slash = if json || !matches!(quote, QuoteStyle::Marker(_)) { b'\\' } else { end };
         let bytes = [end, slash, if json { b'"' } else { end }];
         Self { bytes, below: if json || !quote.allows_newlines() { 0x20 } else { 0 } }
     }
 
-    /// Where it first finds one behind `from`; else the length of the text.
+    /// Returns the position of the first such byte at or after `from`, or the length of the text.
     pub(in crate::reader) fn find_first(self, bytes: &[u8], from: usize) -> usize {
-        let ([a, b, c], limit) = (self.bytes, self.below);
+        let [a, b, c] = self.bytes;
+        let limit = self.below;
         let (words, tail) = bytes.get(from..).unwrap_or_default().as_chunks::<LANES>();
         let mut at = from;
         for word in words {
@@ -217,7 +226,7 @@ impl SpecialBytes {
     }
 }
 
-/// Writes text into a JSON string.
+/// Appends text to a JSON string, with escapes.
 pub(in crate::reader) fn escape_json(text: &str, json: &mut String) {
     for c in text.chars() {
         match c {

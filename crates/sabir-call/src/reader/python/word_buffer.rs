@@ -1,24 +1,24 @@
-//! Words: names, keys and literals such as `True`, which may come a byte at a time.
+//! Reads words: names, keys, and literals such as `True`, possibly split between chunks.
 
 use crate::reader::buffer::LazyBuffer;
 
-/// The longest word in bytes.
+/// The maximum length of a word, in bytes.
 pub(in crate::reader) const WORD_CAP: usize = 256;
 
-/// A word that is being read.
+/// The word that is being read.
 #[derive(Debug, Default)]
 pub(in crate::reader) struct WordBuffer {
     text: LazyBuffer,
 }
 
-/// How a word stands.
+/// The state of a word after reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reader) enum WordEnd {
-    /// It may go on.
+    /// The word may continue.
     Open,
-    /// Something else follows.
+    /// The word ends here.
     Here,
-    /// It is longer than [`WORD_CAP`].
+    /// The word is longer than [`WORD_CAP`].
     TooLong,
 }
 
@@ -35,24 +35,26 @@ impl WordBuffer {
         self.text.clear();
     }
 
-    /// Forgets the word and gives its memory back.
+    /// Clears the word and releases its memory.
     pub(in crate::reader) fn release_memory(&mut self) {
         self.text.release_memory();
     }
 
-    /// Adds as much of a text to the word as it holds: how many bytes, wherever the text was cut into chunks.
+    /// Appends text up to the limit. Returns the number of bytes appended, which does not depend on
+    /// the chunks.
     pub(in crate::reader) fn push(&mut self, text: &str) -> usize {
         let fits = text.floor_char_boundary(WORD_CAP.saturating_sub(self.text.len()));
         self.text.push_str(text.get(..fits).unwrap_or_default());
         fits
     }
 
-    /// Takes what belongs to the word from the start of `rest`: how many bytes, and whether that is its end.
+    /// Reads the part of `rest` that belongs to the word. Returns its length, and the state of the
+    /// word.
     pub(in crate::reader) fn take_word(&mut self, rest: &str, belongs: impl Fn(u8) -> bool) -> (usize, WordEnd) {
         let taken = rest.bytes().take_while(|byte| belongs(*byte)).count();
         let room = WORD_CAP - self.text.len().min(WORD_CAP);
         if taken > room {
-            // The same bytes wherever the text was cut into chunks.
+            // The limit is counted over all chunks, so the result does not depend on them.
             let taken = rest.floor_char_boundary(room);
             self.text.push_str(rest.get(..taken).unwrap_or_default());
             return (taken, WordEnd::TooLong);
@@ -62,24 +64,25 @@ impl WordBuffer {
     }
 }
 
-/// What a tool's or an argument's name is made of. More than Python allows: tools have names such as `server.tool-name`.
+/// Returns true for bytes of a tool's or an argument's name. More than Python allows: tools have
+/// names such as `server.tool-name`.
 pub(in crate::reader) fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.') || byte >= 0x80
 }
 
-/// What a literal or the prefix of a string is made of.
+/// Returns true for bytes of a literal or of a string's prefix.
 pub(in crate::reader) fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// What stands at the start of `rest` in place of what was expected, in words, and its length.
+/// Describes the text at the start of `rest`, for messages, and returns its length.
 pub(in crate::reader) fn describe_found(rest: &str) -> (String, usize) {
     let c = rest.chars().next().unwrap_or_default();
     let shown = if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
     (format!("found `{shown}`"), c.len_utf8())
 }
 
-/// White space between things.
+/// Returns the length of white space at the start.
 pub(in crate::reader) fn whitespace_len(rest: &str) -> usize {
     rest.bytes().take_while(u8::is_ascii_whitespace).count()
 }

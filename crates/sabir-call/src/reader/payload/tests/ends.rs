@@ -1,4 +1,5 @@
-//! Where a region ends: at its close, without one, and where something else stands in its place.
+//! Tests of the end of a region: at its closing marker, without one, and at other text in its
+//! place.
 
 use super::{BARE, HEAD, LONE, STOP, TAG, check};
 
@@ -51,7 +52,7 @@ fn a_missing_bracket_is_named() {
 }
 
 #[test]
-fn something_else_in_the_place_of_the_close() {
+fn other_text_in_place_of_the_close() {
     check(
         TAG,
         "{\"name\":\"f\",\"arguments\":{\"path\":\"a\"}}\n<tool_call>",

@@ -1,14 +1,15 @@
-//! Events as a line of text that a person can compare.
+//! Renders events as a line of text for comparison.
 
 use super::OFFSET;
 use crate::event::{ArgForm, Event, EventSink};
 use crate::fault::Severity;
 
-/// Events in one line; deltas are merged. Complains of whatever breaks the contract of events.
+/// An event sink that renders events in one line with merged deltas, and reports violations of the
+/// event contract.
 #[derive(Default)]
 pub(super) struct Line {
     pub(super) text: String,
-    /// Whether each call is still open.
+    /// True for each call that is still open.
     pub(super) open: Vec<bool>,
     /// The last position in the last call.
     place: usize,
@@ -82,7 +83,7 @@ impl Line {
         }
     }
 
-    /// The value so far.
+    /// Returns the value so far.
     fn value(&mut self) -> String {
         match &mut self.value {
             Some((ArgForm::Json, value)) => std::mem::take(value),

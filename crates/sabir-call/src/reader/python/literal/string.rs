@@ -1,22 +1,23 @@
-//! The strings of a value, and those that are the name of an argument.
+//! Reads the strings of a value, and quoted argument names.
 
 use crate::event::{ArgForm, Event, EventSink};
 use crate::fault::{Fault, FaultKind};
 use crate::json::SURROGATE_HINT;
 
-use super::{LiteralNotation, LiteralReader, LiteralState, LiteralStep, StringRole, ValueScope};
+use super::{LiteralNotation, LiteralReader, LiteralState, LiteralStep, StringRole, StringStart, ValueScope};
 use crate::reader::python::text::{EscapeMeaning, QuoteStyle, SpecialBytes, escape_json, starts_with_marker};
 
-/// From this length on a piece of text goes out as it stands, and is not collected with what surrounds it.
+/// The length from which a piece of text is emitted directly instead of being collected, in bytes.
 const LONG: usize = 64;
 
 impl LiteralReader {
-    /// How the string at the start of `rest` is quoted, and how long its quote is; `Some(None)`: there is no string.
-    /// `None`: more text must come.
+    /// Returns the quote style of the string at the start of `rest`, and the length of its quote;
+    /// `Some(None)` if there is no string. `None` means that more text is needed.
     pub(super) fn detect_quote(&self, rest: &str) -> Option<Option<(QuoteStyle, usize)>> {
         let quote = |byte, triple, len| Some(Some((QuoteStyle::Python { byte, triple, raw: false }, len)));
         match (self.notation, rest.as_bytes()) {
             (LiteralNotation::Python, [a @ (b'"' | b'\''), b, c, ..]) if a == b && b == c => quote(*a, true, 3),
+            // `''` may be an empty string or the beginning of a triple quote.
             (LiteralNotation::Python, [a @ (b'"' | b'\'')]) | (LiteralNotation::Python, [a @ (b'"' | b'\''), _]) => {
                 let two = rest.as_bytes().get(1);
                 if two.is_none_or(|b| b == a) { None } else { quote(*a, false, 1) }
@@ -29,15 +30,18 @@ impl LiteralReader {
         }
     }
 
-    /// Takes the quote that opens a string.
+    /// Consumes the quote that opens a string.
     pub(super) fn open_string(
         &mut self,
         scope: ValueScope<'_>,
         at: usize,
-        (role, quote, len): (StringRole, QuoteStyle, usize),
+        start: StringStart,
         out: &mut dyn EventSink,
     ) -> LiteralStep {
-        self.emit_argument_start(scope, (ArgForm::String, at + len), role, out);
+        let StringStart { role, quote, len } = start;
+        if role == StringRole::Argument {
+            out.push_event(scope.argument_start(ArgForm::String, at + len));
+        }
         if matches!(role, StringRole::Key | StringRole::Element) {
             self.text.push('"');
         }
@@ -46,7 +50,7 @@ impl LiteralReader {
         LiteralStep::To(at + len)
     }
 
-    /// Takes the quote that stands behind a word.
+    /// Consumes the quote after a string prefix.
     pub(super) fn open_prefixed_string(
         &mut self,
         scope: ValueScope<'_>,
@@ -61,6 +65,8 @@ impl LiteralReader {
         let raw = match self.word.as_str() {
             "r" | "R" => true,
             "u" | "U" => false,
+            // The string is still read, so that its content cannot be taken for the rest of the
+            // call.
             prefix if prefix.len() <= 2 && prefix.bytes().all(|b| b"rbfRBF".contains(&b)) => {
                 let message = format!("`{prefix}` before a string: bytes and formatted strings are no values");
                 let raw = prefix.contains(['r', 'R']);
@@ -75,10 +81,10 @@ impl LiteralReader {
             _ => return self.report_unknown_word(scope, at, out),
         };
         let quote = if raw { quote.without_escapes() } else { quote };
-        self.open_string(scope, at, (role, quote, len), out)
+        self.open_string(scope, at, StringStart { role, quote, len }, out)
     }
 
-    /// Inside a string.
+    /// Reads the inside of a string.
     pub(super) fn read_string(
         &mut self,
         scope: ValueScope<'_>,
@@ -92,11 +98,13 @@ impl LiteralReader {
         loop {
             let end = special.find_first(text.as_bytes(), at);
             let run = text.get(at..end).unwrap_or_default();
+            // Long runs, and chunks that lie inside the string, are emitted without a copy.
             if role != StringRole::Name && (run.len() >= LONG || (end == text.len() && self.text.is_empty())) {
                 self.flush_text(scope, out);
                 self.emit_text(scope, run, out);
             } else {
                 let put = self.push_text(role, run);
+                // Only a name has a limit: it is kept in memory until its end.
                 if put < run.len() {
                     return self.report_long_word(scope, at + put, out);
                 }
@@ -106,8 +114,8 @@ impl LiteralReader {
             let taken = if byte == self.quote.closing_byte() {
                 match self.quote.closing_len(scope.rest_from(at)) {
                     None => return LiteralStep::Wait(at),
-                    Some(Some(len)) => return self.end_string(scope, at, (role, len), out),
-                    Some(None) => Some(self.push_verbatim(scope, at, (role, 1))),
+                    Some(Some(len)) => return self.end_string(scope, at, len, out),
+                    Some(None) => Some(self.push_verbatim(scope, at, role, 1)),
                 }
             } else if byte == b'\\' {
                 self.read_escape(scope, at, role, out)
@@ -115,7 +123,7 @@ impl LiteralReader {
                 if matches!(byte, b'\n' | b'\r') && !self.quote.allows_newlines() {
                     self.warn_raw_newline(scope, at, out);
                 }
-                Some(self.push_verbatim(scope, at, (role, 1)))
+                Some(self.push_verbatim(scope, at, role, 1))
             };
             match taken {
                 Some(len) => at += len,
@@ -124,7 +132,7 @@ impl LiteralReader {
         }
     }
 
-    /// Takes an escape: its length.
+    /// Decodes an escape. Returns its length, or `None` if more text is needed.
     fn read_escape(
         &mut self,
         scope: ValueScope<'_>,
@@ -139,7 +147,7 @@ impl LiteralReader {
                 Some(len)
             }
             EscapeMeaning::Nothing(len) => Some(len),
-            EscapeMeaning::Itself(len) => Some(self.push_verbatim(scope, at, (role, len))),
+            EscapeMeaning::Itself(len) => Some(self.push_verbatim(scope, at, role, len)),
             EscapeMeaning::Lone(len) => {
                 self.report_lone_surrogate(scope, at, out);
                 self.push_text(role, "\u{fffd}");
@@ -153,33 +161,29 @@ impl LiteralReader {
                     Fault::error(FaultKind::MalformedJson, scope.span_at(at, len), message).with_hint(hint),
                     out,
                 );
-                Some(self.push_verbatim(scope, at, (role, 1)))
+                Some(self.push_verbatim(scope, at, role, 1))
             }
         }
     }
 
-    /// So many bytes stand for themselves.
-    fn push_verbatim(&mut self, scope: ValueScope<'_>, at: usize, (role, len): (StringRole, usize)) -> usize {
+    /// Appends source bytes unchanged. Returns their number.
+    fn push_verbatim(&mut self, scope: ValueScope<'_>, at: usize, role: StringRole, len: usize) -> usize {
         self.push_text(role, scope.view.text.get(at..at + len).unwrap_or_default());
         len
     }
 
-    fn end_string(
-        &mut self,
-        scope: ValueScope<'_>,
-        at: usize,
-        (role, len): (StringRole, usize),
-        out: &mut dyn EventSink,
-    ) -> LiteralStep {
+    fn end_string(&mut self, scope: ValueScope<'_>, at: usize, len: usize, out: &mut dyn EventSink) -> LiteralStep {
+        let LiteralState::Text(role) = self.state else { return LiteralStep::To(at + len) };
         self.end = scope.view.offset + at;
         if self.notation == LiteralNotation::Python {
+            // In Python an adjacent string continues this one.
             self.state = LiteralState::AfterText(role);
             return LiteralStep::To(at + len);
         }
         self.finish_string(scope, at + len, role, out)
     }
 
-    /// Behind a string: another one continues it.
+    /// Processes the text after a string, which another string may continue.
     pub(super) fn after_text(
         &mut self,
         scope: ValueScope<'_>,
@@ -188,6 +192,8 @@ impl LiteralReader {
         out: &mut dyn EventSink,
     ) -> LiteralStep {
         let rest = scope.rest_from(at);
+        // Adjacent strings may have prefixes of their own; bytes and formatted strings end the
+        // value.
         let letter = rest.bytes().next().filter(|byte| b"rRuU".contains(byte));
         let prefix = usize::from(letter.is_some());
         let behind = rest.get(prefix..).unwrap_or_default();
@@ -225,7 +231,8 @@ impl LiteralReader {
         LiteralStep::To(at)
     }
 
-    /// Adds decoded text: how many bytes of it, fewer than all where a name is too long.
+    /// Appends decoded text. Returns the number of bytes appended, which is smaller only if a name
+    /// is too long.
     fn push_text(&mut self, role: StringRole, text: &str) -> usize {
         match role {
             StringRole::Name => return self.word.push(text),
@@ -241,7 +248,7 @@ impl LiteralReader {
         }
     }
 
-    /// Tells the first line feed that stands where an escape belongs.
+    /// Reports the first line feed that should have been escaped.
     fn warn_raw_newline(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) {
         if !std::mem::replace(&mut self.lined, true) {
             let message = "a line ends inside a string that may hold none; read as it stands";
@@ -250,7 +257,7 @@ impl LiteralReader {
         }
     }
 
-    /// Tells the first lone surrogate.
+    /// Reports the first lone surrogate.
     fn report_lone_surrogate(&mut self, scope: ValueScope<'_>, at: usize, out: &mut dyn EventSink) {
         if !std::mem::replace(&mut self.lone, true) {
             let message = "a lone surrogate escape, which no text can hold";

@@ -5,10 +5,10 @@
 //! dialects it concerns, and what to do. Errors are what makes a tool unusable; everything else is a warning.
 //!
 //! ```
-//! use sabir_check::lint::{Scope, lint};
+//! use sabir_check::lint::{LintScope, lint_tools};
 //!
 //! let tools = serde_json::json!([{"name": "thinking", "description": "Thinks.", "parameters": {"type": "object"}}]);
-//! let found = lint(&tools, &Scope::all());
+//! let found = lint_tools(&tools, &LintScope::all());
 //! assert!(found.iter().any(|finding| finding.lint == "reserved_name" && finding.pointer == "/0/name"));
 //! ```
 

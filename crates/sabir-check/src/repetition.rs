@@ -1,7 +1,7 @@
 //! Repetition: how often a model has been told of the same mistake.
 //!
 //! Words that did not help once seldom help again. Whoever speaks to a model keeps a [`RepeatTracker`], asks
-//! [`feedback`](crate::feedback) with it, and notes in it what a message held. It follows from the checked calls alone, so
+//! [`render_feedback`](crate::render_feedback) with it, and notes in it what a message held. It follows from the checked calls alone, so
 //! whoever keeps those can build it anew.
 
 use std::collections::{HashMap, HashSet};

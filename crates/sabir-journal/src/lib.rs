@@ -1,7 +1,7 @@
 //! What happened?
 //!
 //! A [`Journal`] is one file that holds the records of one task in the order in which they came. It is the
-//! [`RecordStore`](sabir_agent::RecordStore) of that task: a record that [`append`](sabir_agent::Store::append) has taken survives
+//! [`RecordStore`](sabir_agent::RecordStore) of that task: a record that [`append`](sabir_agent::RecordStore::append) has taken survives
 //! `kill -9`, a full disk and a power cut (law 9).
 //!
 //! The decision that shapes this crate is that **the file is only ever appended to, one whole frame at a time, each with a
@@ -41,14 +41,16 @@
 //! The functions block, for about as long as the disk takes to sync. They never read a clock or the environment.
 //!
 //! ```
-//! use sabir_agent::{Record, Speaker, Store, TaskId, When};
+//! use sabir_agent::{Delivery, MessageAuthor, Record, RecordStore, TaskId};
 //! use sabir_journal::Journal;
 //!
 //! let folder = tempfile::tempdir()?;
-//! let (task, clock) = (TaskId::new("task-1"), || 1_700_000_000_000);
+//! let task = TaskId::new("task-1");
+//! let clock = || 1_700_000_000_000;
 //!
 //! let mut journal = Journal::create(folder.path(), &task, clock)?;
-//! journal.append(&Record::Said { by: Speaker::User, text: "hello".to_owned(), images: Vec::new(), when: When::Next })?;
+//! let (by, when) = (MessageAuthor::User, Delivery::Next);
+//! journal.append(&Record::Said { by, text: "hello".to_owned(), images: Vec::new(), when })?;
 //! drop(journal);
 //!
 //! let (_journal, entries, recovery) = Journal::open(folder.path(), &task, clock)?;

@@ -8,19 +8,19 @@
 //! addresses and deadlines are passed in, and jitter comes from the request itself.
 //!
 //! ```
-//! use sabir_call::{Draft, Message, Model, Request, ToolSet};
-//! use sabir_model::{Reply, ScriptedModel};
+//! use sabir_call::{DraftResponse, Message, Model, Request, ToolSet};
+//! use sabir_model::{ScriptedModel, ScriptedReply};
 //!
 //! let text = "Let me look.\n<read_file>\n<path>a.rs</path>\n</read_file>";
-//! let model = ScriptedModel::new([Reply::Text(text.to_owned())]).pieces(7);
+//! let model = ScriptedModel::new([ScriptedReply::Text(text.to_owned())]).piece_size(7);
 //! let tools = ToolSet::from_json(
 //!     r#"[{"name": "read_file", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}]"#,
 //! ).expect("tools");
 //! let request = Request { tools, messages: vec![Message::user("What is in a.rs?")].into(), ..Request::default() };
 //!
 //! let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-//! let mut draft = Draft::default();
-//! runtime.block_on(model.answer(&request, &mut draft)).expect("an answer");
+//! let mut draft = DraftResponse::default();
+//! runtime.block_on(model.stream_response(&request, &mut draft)).expect("an answer");
 //! assert_eq!(draft.calls().next().expect("a call").name, "read_file");
 //! ```
 

@@ -1,12 +1,12 @@
-//! Is the call right?
+//! Checks the tool calls of a model before they run.
 //!
-//! A parser yields what a model wrote. Whether that may run is decided here, in one place for native and prompted calls
-//! alike, so that no spelling has a weaker gate than another. The main decision: **a call is typed, then judged, and never
-//! guessed.** Text becomes values by the tool's own JSON Schema; slips with exactly one reading are set right by named
-//! rules ([`RULES`]), each on the record with what stood there before; everything else is a [`Fault`](sabir_call::Fault)
-//! that says where, what was expected and what was found. All faults are collected, since a model that learns of one
-//! mistake at a time pays a turn for each. [`render_feedback`] puts them into words for it, and into
-//! other words where the same mistake comes again ([`RepeatTracker`]).
+//! A parser yields the calls as the model wrote them. This crate decides which of them may run, in one place for native and
+//! prompted calls, so that no dialect has weaker checks than another. The main decision: **a call is typed, then checked,
+//! and never guessed.** Text becomes values according to the tool's JSON Schema. Mistakes with exactly one possible reading
+//! are repaired by named rules ([`RULES`]), and each [`Repair`] records the text before and after. Everything else is a
+//! [`Fault`](sabir_call::Fault) with its position, the expected and the actual input. All faults of a call are collected,
+//! because a model that learns of one mistake at a time needs a turn for each. [`render_feedback`] turns the faults into
+//! text for the model, and into a different text if the same mistake is repeated ([`RepeatTracker`]).
 //!
 //! ```
 //! use sabir_call::{ArgForm, DraftResponse, Event, EventSink, ToolProtocol, ToolSet};

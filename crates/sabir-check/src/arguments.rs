@@ -1,4 +1,4 @@
-//! The arguments of one call: which there are, what they mean, and what the schema says of them.
+//! Reads the arguments of one call: resolves their names, types their values, and reports the missing ones.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,31 +15,33 @@ use crate::repair::{RepairSet, UndeclaredArgument, shorten_text};
 use crate::schema::{JsonTypes, SchemaView};
 use crate::trailing_arguments;
 
-/// With so many names too many no slip of the pen can be made out, and nobody waits for it.
+/// The number of superfluous names above which no misspelled name is looked for. Comparing every name with every other is
+/// quadratic, and so many unknown names are no typing error.
 const MAX_EXTRA_NAMES: usize = 64;
 
-/// One argument that was read.
+/// An argument with its typed value.
 pub(crate) struct TypedArgument<'a> {
     /// Its declared name.
     pub(crate) name: String,
     pub(crate) value: Value,
-    /// What the model wrote.
+    /// The argument as the model wrote it.
     pub(crate) written: Cow<'a, DraftArgument>,
-    /// The other reading of a string in a union.
+    /// The alternative reading of a string whose schema is a union; validation chooses.
     pub(crate) alternative: Option<CoercedValue>,
 }
 
-/// Reads the arguments of a call of a known tool.
+/// A reader for the arguments of a call to a known tool.
 pub(crate) struct ArgumentReader<'t> {
     pub(crate) tool: &'t ToolSpec,
     pub(crate) repairs: RepairSet,
 }
 
 impl ArgumentReader<'_> {
-    /// The gate "arguments complete", and coercion.
+    /// Runs the gate "arguments complete" and coerces each value.
     pub(crate) fn read_arguments<'d>(&self, notes: &mut CallDiagnostics<'d>) -> Vec<TypedArgument<'d>> {
         let shape = SchemaView::new(&self.tool.parameters);
-        let (declared, required) = (shape.property_names(), shape.required_names());
+        let declared = shape.property_names();
+        let required = shape.required_names();
         notes.suggest_near_names(&declared);
         let written = trailing_arguments::resolve_arguments(notes, self.repairs);
         let names: Vec<String> = written.iter().map(|argument| argument.name.clone()).collect();
@@ -83,6 +85,7 @@ impl ArgumentReader<'_> {
         given
     }
 
+    /// Returns the fault of an undeclared argument; `None` if the schema allows further arguments.
     fn unknown_argument_fault(
         &self,
         argument: &DraftArgument,
@@ -105,6 +108,7 @@ impl ArgumentReader<'_> {
         )
     }
 
+    /// Reports the required arguments that are missing, or that another argument holds as JSON.
     fn report_missing(&self, given: &[TypedArgument<'_>], shape: SchemaView<'_>, notes: &mut CallDiagnostics<'_>) {
         let declared = shape.property_names();
         let stray: Vec<&str> =
@@ -128,7 +132,9 @@ impl ArgumentReader<'_> {
         }
     }
 
-    /// Coerces one value. A value that may still grow is shown as text and never judged.
+    /// Coerces one value. A cut value stays text and is never judged, because the rest of it is unknown.
+    ///
+    /// Returns `None` for an argument that is dropped: a cut JSON value, or a `null` that is read as "left out".
     fn coerce_argument<'d>(
         &self,
         name: String,
@@ -149,7 +155,8 @@ impl ArgumentReader<'_> {
             notes.push(fault.in_argument(name.clone()).with_hint("put the real value in its place"));
         }
         notes.faults.extend(misspelling::entity_warning(&name, &written, notes));
-        let (declared, optional) = (shape.property_names(), !shape.required_names().contains(&name.as_str()));
+        let declared = shape.property_names();
+        let optional = !shape.required_names().contains(&name.as_str());
         let shape = shape.property_schema(&name);
         let types = shape.allowed_types();
         let null = written.form == ArgForm::Json && text.trim() == "null";
@@ -171,23 +178,26 @@ impl ArgumentReader<'_> {
                 Value::String(text.to_owned())
             }
         };
+        // A union that allows strings keeps the text (law 5). Its reading as another type is tried later, and only if
+        // validation refuses the string.
         let others = types.filter(|types| types.has(JsonTypes::STRING)).map(|types| types.without(JsonTypes::STRING));
-        let other = others.filter(|types| !types.is_empty() && written.form != ArgForm::Json);
-        let other =
-            other.and_then(|types| coerce::coerce_value(text, written.form, shape, Some(types), self.repairs).ok());
-        Some(TypedArgument { name, value, written, alternative: other })
+        let others = others.filter(|types| !types.is_empty() && written.form != ArgForm::Json);
+        let alternative =
+            others.and_then(|types| coerce::coerce_value(text, written.form, shape, Some(types), self.repairs).ok());
+        Some(TypedArgument { name, value, written, alternative })
     }
 }
 
-/// A value as JSON, cut after some eighty characters: feedback never repeats a whole file.
+/// Renders a value as JSON, cut after 80 characters, so that feedback never repeats a whole file.
 pub(crate) fn json_excerpt(value: &Value) -> String {
     match value {
-        // A long string is cut before it is written, not after.
+        // A long string is cut before it is rendered, so that the excerpt keeps its closing quote.
         Value::String(text) => Value::String(truncate_excerpt(text)).to_string(),
         other => truncate_excerpt(&other.to_string()),
     }
 }
 
+/// Cuts a text after 80 characters.
 pub(crate) fn truncate_excerpt(text: &str) -> String {
     const CHARS: usize = 80;
     match text.char_indices().nth(CHARS) {

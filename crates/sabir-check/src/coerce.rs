@@ -1,34 +1,34 @@
-//! Coercion: from what the model wrote to the value that the schema declares.
+//! Coerces the text of an argument to a value of the type that the schema declares.
 //!
-//! What each form becomes (`T` are the types that the schema allows for the argument):
+//! The result for each form (`T` are the types that the schema allows for the argument):
 //!
-//! | form | `T` | becomes |
+//! | form | `T` | result |
 //! | --- | --- | --- |
 //! | any | none declared | the string |
-//! | raw, string | holds `string` | the string, byte for byte, *whatever else `T` holds*; see below |
+//! | raw, string | contains `string` | the string, byte for byte, *whatever else `T` contains*; see below |
 //! | raw | integer, number | the JSON number; `10.0` is the integer `10` |
 //! | raw | boolean | `true`, `True`, `false` or `False`; no other word |
 //! | raw | null | `null` or `None` |
-//! | raw | array, object | JSON text, or nested elements, each behind MiniMax's marker or none; no text at all is an empty one |
+//! | raw | array, object | from JSON text or nested elements, with or without MiniMax's marker; empty text is an empty array or object |
 //! | string | anything else | the JSON value in it, as a repair |
-//! | JSON | any | what the text says; `10.0` is the integer `10` where an integer is declared |
+//! | JSON | any | the JSON value; `10.0` is the integer `10` where an integer is declared |
 //!
-//! Where no string is allowed, a code fence around the value is dropped as a repair. JSON in which an object gives a key twice
-//! is no value: which of the two was meant cannot be known.
+//! If no string is allowed, a code fence around the value is removed as a repair. JSON in which an object has a key twice
+//! is rejected, because it is unknown which of the two values was meant.
 //!
-//! White space around a raw scalar is dropped as a repair; around JSON and elements it means nothing.
+//! White space around a raw scalar is removed as a repair; around JSON and elements it has no meaning.
 //!
-//! **Unions.** A union that holds `string` keeps the string: `["string", "integer"]` makes `"10"` of `10`, because the
-//! schema allows it and law 5 wants the bytes. Only where validation refuses the string (an `enum`, a `pattern`, a
-//! `const`) is the text read as the other types, and that reading counts only if validation accepts it. Among the other
-//! types the first that fits is taken: null, boolean, integer, number, array or object.
+//! **Unions.** A union that contains `string` keeps the string: for `["string", "integer"]` the text `10` becomes `"10"`,
+//! because the schema allows it and law 5 demands exact bytes. Only if validation rejects the string (by an `enum`, a
+//! `pattern`, a `const`) is the text read as the other types, and that reading counts only if validation accepts it. Among
+//! the other types the first that fits is taken: null, boolean, integer, number, array or object.
 //!
 //! **Nested elements.** In an array every child is an item: `<suggest>a</suggest><suggest>b</suggest>` is `["a", "b"]`.
-//! Children that are themselves properties of the items are one item whose own tag was left out. In an object every child
-//! is a property, and a repeated one an array. A child is typed by its own schema; where that fails it stays text, and
-//! validation says what is wrong with it. Attributes are kept where the schema wants an object, as properties, and then
-//! the text goes to the property `text`, `content` or `value`, whichever is declared, else to the only declared string
-//! that no attribute gives, else to `text`. Where the schema wants no object, attributes are dropped.
+//! Children that are themselves properties of the items form one item whose own tag was left out. In an object every child
+//! is a property, and a repeated one becomes an array. A child is typed by its own schema; if that fails it stays text, and
+//! validation reports it. Attributes become properties if the schema expects an object. The text of such an element becomes
+//! the property `text`, `content` or `value`, whichever is declared, else the only declared string property that no
+//! attribute gives, else `text`. If the schema expects no object, attributes are dropped.
 
 use std::collections::HashMap;
 
@@ -40,24 +40,24 @@ use crate::repair::{MistypedText, RepairSet};
 use crate::schema::{JsonTypes, SchemaView};
 use crate::xml_element::{XmlElement, parse_elements};
 
-/// What MiniMax M3 writes before every tag, nested ones included.
+/// The marker that MiniMax M3 writes before every tag, nested ones included.
 const MINIMAX_MARKER: &str = "]<]minimax[>[";
-/// How deep nested elements are read; what lies deeper stays text.
+/// The depth to which nested elements are read; deeper ones stay text. It bounds the recursion on hostile input.
 const MAX_DEPTH: u8 = 16;
 
-/// A value, and the rules that it took.
+/// A value with the names of the repair rules that were needed to read it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CoercedValue {
     pub(crate) value: Value,
     pub(crate) rules: Vec<&'static str>,
 }
 
-/// Why a text cannot be read as the schema wants it.
+/// A reason why a text cannot be read as the schema demands.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum CoercionError {
-    /// It has another type; these were expected.
+    /// The text has none of these expected types.
     Type(JsonTypes),
-    /// It begins like JSON and is none, or gives a key twice. Offsets count in the text.
+    /// The text begins like JSON and is invalid, or has a key twice. Offsets are bytes of the text.
     Json(JsonSyntaxError),
 }
 
@@ -67,7 +67,7 @@ impl CoercedValue {
     }
 }
 
-/// Reads `text` as a value of one of `types` (`None`: anything).
+/// Reads `text` as a value of one of `types`; `None` allows any type.
 pub(crate) fn coerce_value(
     text: &str,
     form: ArgForm,
@@ -77,7 +77,7 @@ pub(crate) fn coerce_value(
 ) -> Result<CoercedValue, CoercionError> {
     let no_string = types.is_some_and(|types| !types.has(JsonTypes::STRING));
     if no_string && let Some((rule, inner, start)) = repairs.strip_code_fence(text) {
-        // One fence: what stands in it is no fence again.
+        // Only one fence is removed: inside it the rule is off.
         return match coerce_value(inner, form, shape, types, repairs.without_rule(rule).unwrap_or(repairs)) {
             Ok(CoercedValue { value, mut rules }) => {
                 rules.insert(0, rule);
@@ -117,7 +117,7 @@ pub(crate) fn parse_scalar(text: &str, types: JsonTypes) -> Option<Value> {
         "false" | "False" => return types.has(JsonTypes::BOOLEAN).then_some(Value::Bool(false)),
         _ => {}
     }
-    // The parser of numbers would also skip white space, which is a repair's business.
+    // serde_json would also skip white space around a number, but that is a separate repair.
     if !text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) || !text.ends_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
@@ -131,8 +131,9 @@ pub(crate) fn parse_scalar(text: &str, types: JsonTypes) -> Option<Value> {
     to_integer(&number).filter(|_| types.has(JsonTypes::INTEGER)).map(Value::Number)
 }
 
-/// The number without its `.0`; `None` where it is not whole, or too large for a float to be exact.
+/// Returns the number without its `.0`; `None` if it is not whole, or too large for a float to be exact.
 fn to_integer(number: &Number) -> Option<Number> {
+    // 2^53: above it not every integer has an `f64` of its own.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if !number.is_f64() {
         return Some(number.clone());
@@ -142,7 +143,7 @@ fn to_integer(number: &Number) -> Option<Number> {
     Some(Number::from(float as i64))
 }
 
-/// Writes `10.0` as `10` where an integer is wanted.
+/// Converts `10.0` to `10` if an integer is expected.
 fn normalize_integer(value: Value, types: Option<JsonTypes>) -> Value {
     match &value {
         Value::Number(number)
@@ -154,18 +155,19 @@ fn normalize_integer(value: Value, types: Option<JsonTypes>) -> Value {
     }
 }
 
+/// Parses JSON strictly, and with the repairs if that fails.
 fn parse_json(text: &str, repairs: RepairSet) -> Result<CoercedValue, CoercionError> {
     let broken = match lenient_json::parse_strict(text) {
         Ok(value) => return Ok(CoercedValue::without_rules(value)),
         Err(broken) => broken,
     };
-    // What no repair mends is said of the first byte that none mends.
+    // The error of the lenient parser is the one to report: it points at the first byte that no repair can fix.
     let read = if broken.is_duplicate_key { Err(broken) } else { repairs.repair_json(text) };
     let read = read.and_then(|(rules, relaxed)| Ok(CoercedValue { value: relaxed.reject_duplicate_keys()?, rules }));
     read.map_err(CoercionError::Json)
 }
 
-/// Reads an array or an object; `None` where the text begins like neither.
+/// Reads an array or an object; `None` if the text begins like neither.
 fn parse_structure(
     text: &str,
     shape: SchemaView<'_>,
@@ -193,7 +195,7 @@ fn parse_structure(
     }))
 }
 
-/// What a text of nothing but elements would be between tags; `None` where it is none, or means no value of these types.
+/// Reads a text that consists of elements only, as it would be read between tags. `None` if it is something else, or has no value of these types.
 pub(crate) fn parse_tagged(text: &str, shape: SchemaView<'_>, types: JsonTypes) -> Option<Value> {
     let children = parse_elements(text).filter(|children| !children.is_empty())?;
     match (types.has(JsonTypes::ARRAY), types.has(JsonTypes::OBJECT), children.as_slice()) {
@@ -204,9 +206,11 @@ pub(crate) fn parse_tagged(text: &str, shape: SchemaView<'_>, types: JsonTypes) 
     }
 }
 
+/// Builds an array from child elements, one item each.
 fn build_array(children: &[XmlElement<'_>], shape: SchemaView<'_>, depth: u8) -> Value {
     let items = shape.item_schema();
     let known = items.property_names();
+    // The children are properties of an item: the model left out the item's own tag.
     let bare = !children.is_empty() && children.iter().all(|child| known.contains(&child.name));
     if bare && items.allowed_types().is_some_and(|types| types.has(JsonTypes::OBJECT)) {
         return Value::Array(vec![build_object(children, items, depth).into()]);
@@ -214,7 +218,9 @@ fn build_array(children: &[XmlElement<'_>], shape: SchemaView<'_>, depth: u8) ->
     Value::Array(children.iter().map(|child| coerce_element(child, items, depth)).collect())
 }
 
+/// Builds an object from child elements, one property for each name.
 fn build_object(children: &[XmlElement<'_>], shape: SchemaView<'_>, depth: u8) -> Map<String, Value> {
+    // Grouped by name in the order of first appearance. The map of indexes keeps this linear for many children.
     let mut groups: Vec<(&str, Vec<&XmlElement<'_>>)> = Vec::new();
     let mut known = HashMap::new();
     for child in children {
@@ -239,7 +245,7 @@ fn build_object(children: &[XmlElement<'_>], shape: SchemaView<'_>, depth: u8) -
     groups.into_iter().map(property).collect()
 }
 
-/// The value of one element; its text where nothing else fits.
+/// Reads the value of one element; its text if nothing else fits.
 fn coerce_element(element: &XmlElement<'_>, shape: SchemaView<'_>, depth: u8) -> Value {
     let text = || Value::String(element.text().to_owned());
     let Some(types) = shape.allowed_types().filter(|types| !types.has(JsonTypes::STRING)) else { return text() };
@@ -255,7 +261,7 @@ fn coerce_element(element: &XmlElement<'_>, shape: SchemaView<'_>, depth: u8) ->
     match children {
         Some(children) if types.has(JsonTypes::ARRAY) => build_array(&children, shape, depth),
         None if types.has(JsonTypes::ARRAY) => {
-            // One child of a list property that is no list itself is its only item.
+            // Text inside the element of an array property: it is the only item.
             let items = shape.item_schema();
             Value::Array(vec![coerce_element(element, items, depth)])
         }
@@ -267,7 +273,7 @@ fn coerce_element(element: &XmlElement<'_>, shape: SchemaView<'_>, depth: u8) ->
     }
 }
 
-/// An object's element: its attributes, and its properties or its text. `None`: text alone makes no object.
+/// Builds an object from an element's attributes and its properties or text. `None` if there is only text and no property to hold it.
 fn merge_attributes(
     element: &XmlElement<'_>,
     inner: Option<Map<String, Value>>,

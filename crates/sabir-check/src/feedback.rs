@@ -1,14 +1,14 @@
-//! Feedback: faults in words for the model.
+//! Renders faults as text for the model.
 //!
-//! What helps a model to write the next call right, in this order: which call was not run, every mistake with what was
-//! expected, the line with a caret, the nearest name, and one correct call in the protocol's own spelling. It is short,
-//! never repeats a file, and never holds a placeholder: what stands in it is what gets imitated.
+//! The text holds, in this order: the call that was not run, every mistake with the expected input, the line with a caret,
+//! the nearest name, and one correct call in the active protocol. It is short, never repeats a file, and never contains a
+//! placeholder, because models imitate what they read.
 //!
-//! | the same mistake, for the | is told with |
+//! | the same mistake | text |
 //! | --- | --- |
 //! | first time | the line, the caret, a minimal correct call |
-//! | second time | the same, and the call itself as it should be, with its own short values |
-//! | third time and later | one line for each fault, and another way to what the call was for |
+//! | second time | the same, and the model's own call in its correct form, with its own short values |
+//! | third time and later | one line for each fault, and another way to reach the goal of the call |
 
 use sabir_call::{Fault, FaultKind, Severity, SpanOrigin, ToolProtocol, ToolSet, ToolSpec};
 
@@ -16,33 +16,33 @@ use crate::gate::{CallState, CheckedCall};
 use crate::hints::{alternative_hints, render_corrected_call, render_example_call};
 use crate::repetition::RepeatTracker;
 
-/// The most bytes of one feedback.
+/// The longest feedback in bytes.
 pub const CAP: usize = 2_000;
 
-/// Room kept for the note that says how much was left out.
+/// The bytes that are reserved for the note about omitted parts.
 const TRUNCATION_NOTE_BYTES: usize = 80;
 
-/// How many faults of one call are shown with their line; the others are told in one line each.
+/// The number of faults of one call that are shown with their source line; each further one takes a single line.
 const MAX_CARETS: usize = 3;
 
-/// How many faults of one call are told at all.
+/// The number of faults of one call that are shown at all.
 const MAX_FAULTS: usize = 8;
 
-/// Whom feedback speaks to.
+/// The facts about the model's situation on which the feedback depends.
 #[derive(Debug, Clone, Copy)]
 pub struct FeedbackContext<'a> {
-    /// How the model is to write calls.
+    /// The protocol in which the model writes calls.
     pub protocol: &'a ToolProtocol,
-    /// What it can call.
+    /// The tools on offer.
     pub tools: &'a ToolSet,
-    /// What it has been told already.
+    /// The mistakes that were reported before.
     pub repetition: &'a RepeatTracker,
 }
 
-/// Words for the model about every call that may not run, and about the errors among `faults` that belong to no call.
+/// Renders the feedback about every call that may not run, and about the errors among `faults` that belong to no call.
 ///
-/// `source` is the assistant text of the response. `None`: there is nothing to say. Warnings alone are nothing to say, and
-/// neither is what the provider did: the model cannot mend it.
+/// `source` is the assistant text of the response. Returns `None` if there is nothing to report. Warnings alone are not
+/// reported, and neither are the provider's mistakes, since the model cannot correct them.
 pub fn render_feedback(
     checked: &[CheckedCall],
     faults: &[Fault],
@@ -53,7 +53,7 @@ pub fn render_feedback(
     let loose: Vec<&Fault> = faults.iter().filter(|fault| fault.call.is_none()).filter(of_model).collect();
     let stopped = checked.iter().filter(|call| call.state != CallState::Complete);
     let total = usize::from(!loose.is_empty()) + stopped.clone().count();
-    // One after the other: what finds no room is never written.
+    // The sections are lazy: one that does not fit is never rendered.
     let of_text = (!loose.is_empty()).then(|| text_section(&loose, source, audience));
     let sections = of_text.into_iter().chain(stopped.map(|call| call_section(call, source, audience)));
     let mut text = String::new();
@@ -72,12 +72,12 @@ pub fn render_feedback(
     (total > 0).then_some(text)
 }
 
-/// How often the worst of these mistakes was told before.
+/// Returns how often the most frequent of these mistakes was reported before.
 fn repeat_count(tool: &str, faults: &[&Fault], audience: &FeedbackContext<'_>) -> u32 {
     faults.iter().map(|fault| audience.repetition.repeat_count(tool, fault)).max().unwrap_or_default()
 }
 
-/// Faults of no call: heading, faults, example.
+/// Renders the faults that belong to no call: heading, faults, example.
 fn text_section(faults: &[&Fault], source: &str, audience: &FeedbackContext<'_>) -> Vec<String> {
     let times = repeat_count("", faults, audience);
     let again = if times > 0 { format!(", for the {} time", format_ordinal(times + 1)) } else { String::new() };
@@ -89,7 +89,8 @@ fn text_section(faults: &[&Fault], source: &str, audience: &FeedbackContext<'_>)
     pieces
 }
 
-/// The dialect in which a model that was to call natively tried to call, by the tag that a fault points at.
+/// Guesses the dialect in which a model tried to write a call although it should have called natively, from the tag at a
+/// fault's position.
 fn guess_dialect(faults: &[&Fault], source: &str) -> Option<ToolProtocol> {
     let dialect = |fault: &&Fault| {
         let at = source.floor_char_boundary(fault.span.start.min(source.len()));
@@ -109,7 +110,7 @@ fn guess_dialect(faults: &[&Fault], source: &str) -> Option<ToolProtocol> {
     faults.iter().find_map(dialect).map(|dialect| ToolProtocol::Prompted(dialect.to_owned()))
 }
 
-/// The fault without the pattern that its hint may end in: a model would write the pattern.
+/// Removes a syntax pattern from the end of the fault's hint, since a model would copy the pattern literally.
 fn strip_hint_pattern(fault: &Fault) -> Fault {
     let pattern = |hint: &&str| hint.contains('…') && (hint.contains("=\"") || hint.contains('<'));
     let hint = match fault.hint.as_deref() {
@@ -119,7 +120,7 @@ fn strip_hint_pattern(fault: &Fault) -> Fault {
     Fault { hint, ..fault.clone() }
 }
 
-/// One call: heading, faults, and an example or another way.
+/// Renders one call: heading, faults, and an example or an alternative.
 fn call_section(call: &CheckedCall, source: &str, audience: &FeedbackContext<'_>) -> Vec<String> {
     let FeedbackContext { protocol, tools, .. } = *audience;
     let name: String = call.name.chars().take(60).collect();
@@ -139,7 +140,7 @@ fn call_section(call: &CheckedCall, source: &str, audience: &FeedbackContext<'_>
         pieces.extend(alternative_hints(protocol, tools, call));
         return pieces;
     }
-    // A call that was cut by a limit or a lost connection was spelled rightly; an example would suggest otherwise.
+    // The syntax of a cut call was right; an example would suggest otherwise.
     if call.state != CallState::Cut {
         let meant = tools.get(&call.name).or_else(|| tools.nearest_name(&call.name).and_then(|near| tools.get(near)));
         pieces.extend(match meant {
@@ -150,6 +151,7 @@ fn call_section(call: &CheckedCall, source: &str, audience: &FeedbackContext<'_>
     pieces
 }
 
+/// Formats `1` as `1st`, `12` as `12th`.
 fn format_ordinal(number: u32) -> String {
     match (number % 10, number % 100) {
         (1, tens) if tens != 11 => format!("{number}st"),
@@ -159,13 +161,13 @@ fn format_ordinal(number: u32) -> String {
     }
 }
 
-/// The faults, so many of them with their line and caret.
+/// Renders the faults, the first `carets` of them with their line and a caret.
 fn render_faults(faults: &[&Fault], source: &str, carets: usize) -> Vec<String> {
     let mut shown: Vec<usize> = Vec::new();
     let tell = |fault: &&Fault| {
         let fault = strip_hint_pattern(fault);
         let caret = fault.origin == SpanOrigin::Text && shown.len() < carets && !shown.contains(&fault.span.start);
-        // Where a call was cut, the line says nothing that the message does not say.
+        // For a cut call the source line adds nothing to the message.
         if caret && fault.kind != FaultKind::CutCall {
             shown.push(fault.span.start);
             return fault.render_diagnostic(source);
@@ -180,7 +182,7 @@ fn render_faults(faults: &[&Fault], source: &str, carets: usize) -> Vec<String> 
     pieces
 }
 
-/// The first declared tool that a fault names in backticks.
+/// Finds the first declared tool that a fault names in backticks.
 fn mentioned_tool<'t>(faults: &[&Fault], tools: &'t ToolSet) -> Option<&'t ToolSpec> {
     let named = |text: &str| text.split('`').skip(1).step_by(2).find_map(|name| tools.get(name));
     faults.iter().find_map(|fault| fault.hint.as_deref().and_then(named).or_else(|| named(&fault.message)))

@@ -1,17 +1,17 @@
-//! The order of the gates: what must hold before a call may run.
+//! Runs each call through the gates that it must pass before it may run.
 //!
-//! | gate | what stops a call there |
+//! | gate | stops |
 //! | --- | --- |
 //! | closed | a cut call, or one that is still open |
-//! | not merely mentioned | the parsers see to it: such markup never becomes a call |
-//! | the first of its message | every other call, where a message may hold one |
-//! | tools were declared | no tools at all |
-//! | tool known | a name that no tool has, or a placeholder of the instructions |
-//! | arguments complete | an argument too many, given twice, missing, or a placeholder |
-//! | schema valid | a value that cannot be read as declared, or that the schema refuses |
+//! | not merely mentioned | nothing: the parsers never turn such markup into a call |
+//! | the first of its message | every later call, if a message may hold only one |
+//! | tools were declared | any call, if there are no tools |
+//! | tool known | a name that no tool has, or a placeholder from the instructions |
+//! | arguments complete | an argument that is unknown, given twice, missing, or a placeholder |
+//! | schema valid | a value that cannot be read as declared, or that the schema rejects |
 //!
-//! A call passes all gates whose ground still stands, so that a model learns of every mistake at once. Of a cut call only
-//! what no further text could have mended is said.
+//! A failed gate does not stop the check: every later gate that still makes sense runs too, so that the model learns of all
+//! mistakes at once. For a cut call only those faults are reported that no further text could have corrected.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -28,8 +28,10 @@ use crate::call_diagnostics::{CallDiagnostics, is_placeholder, quote_names};
 use crate::repair::{Repair, RepairSet, UndeclaredTool, shorten_text};
 use crate::schema::CompiledSchema;
 
-/// The gates for one set of tools. Cheap to build: a tool's schema is compiled when its first call is checked. Cheap to
-/// clone; clones share what was compiled.
+/// The gates for one set of tools.
+///
+/// Cheap to build, because a tool's schema is compiled when its first call is checked, and cheap to clone, because clones
+/// share the compiled schemas.
 #[derive(Debug, Clone)]
 pub struct CallChecker {
     tools: ToolSet,
@@ -38,58 +40,58 @@ pub struct CallChecker {
     compiled: Arc<HashMap<String, OnceLock<CompiledSchema>>>,
 }
 
-/// A call after the gates.
+/// A call with the result of the check.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CheckedCall {
     /// The call's index in the response.
     pub index: u32,
-    /// The tool's name, repaired if a rule allowed it.
+    /// The tool's name, after any repair.
     pub name: String,
-    /// Typed arguments in the order in which they were written; of a doubled one the first. In a call that may not run
-    /// they are what could be understood.
+    /// The typed arguments in the order in which they were written; for an argument given twice, the first. If the call may
+    /// not run, these are the arguments that could be read.
     pub arguments: Map<String, Value>,
-    /// Whether it may run.
+    /// The verdict: only a complete call may run.
     pub state: CallState,
-    /// Everything that is wrong with it, the parser's faults first.
+    /// The faults and warnings, the parser's first.
     pub faults: Vec<Fault>,
-    /// Everything that was set right.
+    /// The repairs that were applied.
     pub repairs: Vec<Repair>,
 }
 
-/// What the gates say.
+/// The verdict of the gates on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
-    /// It may run.
+    /// The call may run.
     Complete,
-    /// It was understood, and a gate stopped it.
+    /// The call was closed, and a gate rejected it.
     Rejected,
-    /// It was never properly closed.
+    /// The call was never properly closed.
     Cut,
 }
 
 impl CallChecker {
-    /// Gates with every repair switched on.
+    /// Makes a checker with every repair switched on.
     pub fn new(tools: ToolSet) -> Self {
         let compiled = tools.all_tools().map(|tool| (tool.name.clone(), OnceLock::new())).collect();
         Self { tools, repairs: RepairSet::all(), parallel: ParallelCalls::Many, compiled: Arc::new(compiled) }
     }
 
-    /// The same gates with other repairs.
+    /// Replaces the set of active repairs.
     #[must_use]
     pub fn with_repairs(mut self, repairs: RepairSet) -> Self {
         self.repairs = repairs;
         self
     }
 
-    /// The same gates for messages that may hold so many calls. By default they may hold several.
+    /// Sets the number of calls that a message may hold; by default several.
     #[must_use]
     pub fn with_parallel(mut self, parallel: ParallelCalls) -> Self {
         self.parallel = parallel;
         self
     }
 
-    /// The tools that are declared.
+    /// Returns the declared tools.
     pub fn tools(&self) -> &ToolSet {
         &self.tools
     }
@@ -98,26 +100,26 @@ impl CallChecker {
         self.repairs
     }
 
-    /// The tool's schema, compiled; `None` for a tool that is none of these.
+    /// Returns the tool's compiled schema; `None` for a tool that is not declared.
     pub(crate) fn compiled_schema(&self, tool: &ToolSpec) -> Option<&CompiledSchema> {
         self.compiled.get(&tool.name).map(|slot| slot.get_or_init(|| CompiledSchema::new(&tool.parameters)))
     }
 
-    /// Checks every call of a draft, in order. Of a call that stands there twice, as text and natively, the first may run.
+    /// Checks every call of a response, in order. If the same call comes as text and natively, only the first may run.
     pub fn check_all(&self, draft: &DraftResponse) -> Vec<CheckedCall> {
         let mut checked = draft.calls().map(|call| self.check_call(draft, call)).collect::<Vec<_>>();
         reject_duplicate_calls(draft, &mut checked);
         checked
     }
 
-    /// Everything that is to be said of a draft and belongs to no call: the parser's own such faults, and a warning where words
-    /// follow the last call. Spans count in the assistant text, [`DraftResponse::source`].
+    /// Returns the faults of a response that belong to no call: those of the parser, and a warning if text follows the last
+    /// call. Spans are byte offsets into the assistant text, [`DraftResponse::source`].
     pub fn unattached_faults(&self, draft: &DraftResponse) -> Vec<Fault> {
         let own = draft.faults.iter().filter(|fault| fault.call.is_none()).cloned();
         own.chain(text_after_call(draft)).collect()
     }
 
-    /// Checks one call of a draft.
+    /// Checks one call of a response.
     pub fn check_call(&self, draft: &DraftResponse, call: &DraftCall) -> CheckedCall {
         let mut notes = CallDiagnostics::new(draft, call);
         let cut = truncation_of(draft, call);
@@ -146,7 +148,9 @@ impl CallChecker {
         CheckedCall { index: call.index, name, arguments, state, faults: notes.faults, repairs: notes.repairs }
     }
 
-    /// Only the first call of a message may run where one call is allowed: the others may build on a result that nobody knows.
+    /// Rejects every call but the first if a message may hold only one.
+    ///
+    /// The later calls may depend on a result that did not exist when they were written.
     fn reject_extra_call(&self, draft: &DraftResponse, notes: &mut CallDiagnostics<'_>) {
         if self.parallel == ParallelCalls::Many {
             return;
@@ -160,7 +164,7 @@ impl CallChecker {
         notes.push(fault.with_hint("make one call, wait for its result, then make the next"));
     }
 
-    /// The gates "tools were declared" and "tool known".
+    /// Runs the gates "tools were declared" and "tool known"; returns the declared tool that the call means.
     fn resolve_tool(&self, call: &DraftCall, notes: &mut CallDiagnostics<'_>) -> Option<&ToolSpec> {
         let name = call.name.as_str();
         if let Some(tool) = self.tools.get(name) {
@@ -173,10 +177,12 @@ impl CallChecker {
             notes.push_repair(rule, notes.name_span(), name, &meant);
             return self.tools.get(&meant);
         }
+        // The parser has reported the missing name already; "there is no tool ``" would add nothing.
         if name.is_empty() && notes.faults.iter().any(|fault| fault.kind == FaultKind::MissingName) {
             return None;
         }
-        let (shown, span) = (shorten_text(name), notes.name_span());
+        let shown = shorten_text(name);
+        let span = notes.name_span();
         let fault = if self.tools.is_empty() {
             let message = format!("`{shown}` was called, but no tools are available");
             notes.new_fault(FaultKind::UnknownTool, span, message).with_hint("answer in words")
@@ -194,7 +200,7 @@ impl CallChecker {
         None
     }
 
-    /// The gate "schema valid". What a string in a union could also mean is tried here, where the schema can judge it.
+    /// Runs the gate "schema valid", which also tries the alternative readings of strings in unions.
     fn validate_arguments(
         &self,
         tool: &ToolSpec,
@@ -203,6 +209,7 @@ impl CallChecker {
     ) -> Map<String, Value> {
         let mut arguments: Map<String, Value> =
             given.iter().map(|given| (given.name.clone(), given.value.clone())).collect();
+        // Arguments that could not be read completely would only yield faults about what is missing.
         let Some(compiled) = self.compiled_schema(tool).filter(|_| !notes.is_unreadable()) else { return arguments };
         if let Some(complaint) = compiled.take_error() {
             let message = format!("the schema of `{}` is invalid, so its calls are not checked by it", tool.name);
@@ -217,19 +224,19 @@ impl CallChecker {
     }
 }
 
-/// A warning where words follow the last call of a text: they were written before its result could be known.
+/// Returns a warning if text follows the last prompted call, because that text was written without knowing the result.
 fn text_after_call(draft: &DraftResponse) -> Option<Fault> {
     let last = draft.parts.iter().rposition(|part| matches!(part, DraftPart::Call(_)))?;
     let (known, after) = draft.parts.split_at_checked(last + 1)?;
     let Some(DraftPart::Call(call)) = known.last() else { return None };
-    // What follows a call that could not be read to its end may belong to it.
+    // Text after a call that could not be read to its end may belong to that call.
     let whole = call.state == DraftState::Closed && draft.errors_of(call.index).next().is_none();
     call.dialect.as_ref().filter(|_| whole)?;
     let words = after.iter().find_map(|part| match part {
         DraftPart::Text(text) => Some(text.trim()).filter(|text| !text.is_empty()),
         _ => None,
     })?;
-    // Between the call and the words stands at most the end of a wrapper, which belongs to neither.
+    // At most the closing tag of a wrapper comes between the call and the text; the span must not include it.
     let source = draft.source.as_str();
     let tail = source.get(call.span.end..).unwrap_or_default();
     let line = words.lines().next().unwrap_or_default();
@@ -249,19 +256,21 @@ fn text_after_call(draft: &DraftResponse) -> Option<Fault> {
     )
 }
 
-/// What ended a call that was never closed; `None` for a closed one.
+/// Returns the reason why a call was never closed; `None` for a closed one.
 fn truncation_of(draft: &DraftResponse, call: &DraftCall) -> Option<Truncation> {
     let limit = matches!(draft.stop, Some((StopReason::Length, _)));
     match call.state {
         DraftState::Closed => None,
-        // A parser that sees only text cannot know why the text ended; the provider's reason tells.
+        // A parser that sees only text cannot know why the text ended. The provider's stop reason tells.
         DraftState::Open | DraftState::Cut(Truncation::Ended) if limit => Some(Truncation::Limit),
         DraftState::Open => Some(Truncation::Ended),
         DraftState::Cut(why) => Some(why),
     }
 }
 
-/// The same call written as text and natively (mistral.rs sends both) must not run twice: the later of the two is rejected.
+/// Rejects the later of two equal calls if one came as text and one natively.
+///
+/// The server mistral.rs sends such a call both ways. Two equal calls of the same form are legitimate and both run.
 fn reject_duplicate_calls(draft: &DraftResponse, checked: &mut [CheckedCall]) {
     let native: HashSet<u32> = draft.calls().filter(|call| call.dialect.is_none()).map(|call| call.index).collect();
     if native.is_empty() || native.len() == checked.len() {
@@ -269,7 +278,7 @@ fn reject_duplicate_calls(draft: &DraftResponse, checked: &mut [CheckedCall]) {
     }
     let mut seen: HashSet<(String, bool)> = HashSet::new();
     for call in checked.iter_mut().filter(|call| call.state == CallState::Complete) {
-        // In whatever order the arguments came.
+        // Sorted, because the order of the arguments does not matter.
         let arguments: BTreeMap<_, _> = call.arguments.iter().collect();
         let same = serde_json::to_string(&(&call.name, arguments)).unwrap_or_default();
         let is_native = native.contains(&call.index);

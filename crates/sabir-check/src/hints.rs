@@ -1,7 +1,6 @@
-//! What a model is shown when words alone did not help: its own call as it should be, or another way.
+//! Renders example calls for feedback: a minimal one, the model's own call corrected, or an alternative.
 //!
-//! A shown call is always in the protocol's own spelling, and always one that the gates would let pass: what stands in an
-//! example is what gets imitated.
+//! An example is always in the active protocol, and always one that the gates would accept, because models imitate it.
 
 use sabir_call::{Fault, FaultKind, ToolProtocol, ToolSet, ToolSpec, render_example};
 use serde_json::{Map, Value};
@@ -10,21 +9,21 @@ use crate::call_diagnostics::quote_names;
 use crate::gate::CheckedCall;
 use crate::schema::CompiledSchema;
 
-/// The longest value of the model's own that is shown again, in bytes of JSON.
+/// The longest of the model's own values that a corrected call repeats, in bytes of JSON.
 const MAX_VALUE_BYTES: usize = 80;
 
-/// An example longer than this teaches less than it costs.
+/// The longest example in bytes. A longer one costs more tokens than it is worth.
 const MAX_EXAMPLE_BYTES: usize = 600;
 
-/// A minimal correct call of the tool; `None` where even that is long.
+/// Renders a minimal correct call of the tool; `None` if even that is too long.
 pub(crate) fn render_example_call(protocol: &ToolProtocol, tool: &ToolSpec) -> Option<String> {
     let text = render_example(protocol, tool);
     let what = if *protocol == ToolProtocol::Native { "Correct arguments" } else { "A correct call" };
     (text.len() <= MAX_EXAMPLE_BYTES).then(|| format!("{what} of `{}`:\n{text}\n", tool.name))
 }
 
-/// The call as it should be: what was right and short in it as it was, everything else that the tool needs from its
-/// example. The plain example where that would not be right.
+/// Renders the model's call in its correct form: its own values where they were right and short, the tool's example values
+/// for the other required arguments. Falls back to the plain example if the result would not be valid.
 pub(crate) fn render_corrected_call(protocol: &ToolProtocol, tool: &ToolSpec, call: &CheckedCall) -> Option<String> {
     let usual = serde_json::from_str(&render_example(&ToolProtocol::Native, tool)).unwrap_or_else(|_| Map::new());
     let mut arguments = Map::new();
@@ -40,14 +39,14 @@ pub(crate) fn render_corrected_call(protocol: &ToolProtocol, tool: &ToolSpec, ca
     if valid { render_example_call(protocol, &filled) } else { None }.or_else(|| render_example_call(protocol, tool))
 }
 
-/// Whether a value may stand in an example. Markup is left out: it would have to be told apart from the example's own.
+/// Returns true if a value may be used in an example. Values with markup are not, because they could be confused with the example's own markup.
 fn is_reusable(value: &Value, name: &str, faults: &[Fault]) -> bool {
     let json = value.to_string();
     let marks = json.contains(['<', '`', '\\', '\u{ff5c}']) || value.is_string() && json.contains('[');
     json.len() <= MAX_VALUE_BYTES && !marks && !faults.iter().any(|fault| fault.argument.as_deref() == Some(name))
 }
 
-/// A tool that may do what another one could not.
+/// A tool to try when calls of another one keep failing.
 struct ToolAlternative {
     tool: &'static str,
     other: &'static str,
@@ -92,7 +91,7 @@ const TOOL_ALTERNATIVES: [ToolAlternative; 9] = [
     },
 ];
 
-/// Other ways to what a call was for, and the first of them as an example.
+/// Renders other ways to reach the goal of a call, and an example of the first one.
 pub(crate) fn alternative_hints(protocol: &ToolProtocol, tools: &ToolSet, call: &CheckedCall) -> Vec<String> {
     const ASK: &str = "ask_followup_question";
     let is = |kind: FaultKind| call.faults.iter().any(|fault| fault.kind == kind);

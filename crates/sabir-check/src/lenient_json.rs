@@ -1,20 +1,21 @@
-//! JSON as models write it when they slip: the reader behind the repairs that concern JSON text.
+//! Parses JSON with the mistakes that models make, for the repairs that concern JSON text.
 //!
 //! Supported: a comma before a closing bracket, strings in single quotes, the words `True`, `False` and `None`, raw control
-//! characters inside strings. Each slip is allowed on its own, and what was used is reported.
+//! characters inside strings. Each mistake is allowed separately, and those that occurred are reported.
 //!
-//! Unsupported on purpose: anything unterminated, missing commas or colons, bare words as keys or values, comments, and for a
-//! value ([`parse_strict`], [`LenientJson::reject_duplicate_keys`]) a key given twice. There the text can be read in more than one way, and a call is never guessed.
+//! Unsupported on purpose: anything unterminated, missing commas or colons, bare words as keys or values, comments, and for
+//! a value ([`parse_strict`], [`LenientJson::reject_duplicate_keys`]) a duplicate key. Such a text has more than one
+//! reading, and a call is never guessed.
 //!
-//! The text is rewritten as strict JSON, which `serde_json` then judges. Where the two texts differ in length a mark is kept,
-//! so that whatever is wrong is said of the byte that the model wrote.
+//! The text is rewritten as strict JSON, which `serde_json` then parses. Where the two texts differ in length the offsets are
+//! recorded, so that an error points at the byte that the model wrote.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-/// One way to slip.
+/// A kind of mistake in JSON that can be allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JsonSlip {
     /// `[1, 2,]`
@@ -27,7 +28,7 @@ pub(crate) enum JsonSlip {
     ControlCharacter,
 }
 
-/// Strict JSON, and the slips that had to be forgiven for it.
+/// A parsed value, and the mistakes that had to be allowed for it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LenientJson {
     pub(crate) value: Value,
@@ -37,22 +38,24 @@ pub(crate) struct LenientJson {
     marks: OffsetMap,
 }
 
-/// Why a text is no JSON.
+/// An error in a JSON text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JsonSyntaxError {
-    /// Offset of the first byte that cannot be.
+    /// The offset of the first wrong byte.
     pub(crate) at: usize,
-    /// What was expected, or what is wrong with what stands there.
+    /// The expected input, or the problem at that position.
     pub(crate) message: String,
-    /// The text is JSON, but a key is given twice.
+    /// True if the text is JSON and only has a duplicate key.
     pub(crate) is_duplicate_key: bool,
 }
 
-/// Where the offsets of two texts part: pairs of offsets, in the rewritten text and in the one that was written.
+/// A map from offsets in the rewritten text to offsets in the written one.
+///
+/// It holds a pair of both offsets for each place at which their difference changes.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct OffsetMap(Vec<(usize, usize)>);
 
-/// Reads `text` as JSON in which no object gives a key twice.
+/// Parses strict JSON without duplicate keys and without integers of more than 64 bits.
 pub(crate) fn parse_strict(text: &str) -> Result<Value, JsonSyntaxError> {
     let value = serde_json::from_str(text).map_err(|error| JsonSyntaxError::from_serde(text, &error))?;
     if let Some(at) = find_wide_integer(text) {
@@ -64,7 +67,7 @@ pub(crate) fn parse_strict(text: &str) -> Result<Value, JsonSyntaxError> {
     }
 }
 
-/// Reads `text`, forgiving the slips that are `allowed`. Keys may be given twice.
+/// Parses JSON with the `allowed` mistakes. Duplicate keys are not checked here.
 pub(crate) fn parse_lenient(text: &str, allowed: &[JsonSlip]) -> Result<LenientJson, JsonSyntaxError> {
     let mut reader = LenientRewriter {
         text,
@@ -97,12 +100,13 @@ pub(crate) fn parse_lenient(text: &str, allowed: &[JsonSlip]) -> Result<LenientJ
     }
 }
 
-/// What is wrong with a whole number that would lose its last digits.
+/// The error message for an integer that would lose its last digits.
 const WIDE_INTEGER_MESSAGE: &str =
     "a whole number of more than 64 bits was found, which cannot be kept exactly; write it as a string";
 
-/// Where the first whole number stands that is longer than 64 bits. As a float it would be another number.
+/// Finds the offset of the first integer of more than 64 bits. serde_json would round it to a float silently.
 pub(crate) fn find_wide_integer(text: &str) -> Option<usize> {
+    // No number with fewer digits can exceed 64 bits, so most are skipped without being parsed.
     const FEWEST: usize = "9223372036854775808".len();
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -125,12 +129,14 @@ pub(crate) fn find_wide_integer(text: &str) -> Option<usize> {
     None
 }
 
-/// The first key that an object anywhere in `text` gives twice, and the offset of the second. `text` must be JSON.
+/// Finds the first duplicate key of an object at any depth, and the offset of its second occurrence. `text` must be valid JSON.
 fn find_duplicate_key(text: &str) -> Option<(Cow<'_, str>, usize)> {
     let bytes = text.as_bytes();
     // The keys of each open object; `None` for an array.
     let mut open: Vec<Option<HashSet<Cow<'_, str>>>> = Vec::new();
-    let (mut at, mut key_next) = (0, false);
+    let mut at = 0;
+    // True where the next string is a key.
+    let mut key_next = false;
     while let Some(byte) = bytes.get(at) {
         match byte {
             b'{' => {
@@ -166,7 +172,7 @@ fn find_duplicate_key(text: &str) -> Option<(Cow<'_, str>, usize)> {
     None
 }
 
-/// Just past the closing quote of the string that begins at `at`.
+/// Returns the offset just past the closing quote of the string that begins at `at`.
 fn find_string_end(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while let Some(byte) = bytes.get(at) {
@@ -179,6 +185,7 @@ fn find_string_end(bytes: &[u8], at: usize) -> usize {
     bytes.len()
 }
 
+/// Decodes the escapes of a quoted key, so that `"a"` and `"\u0061"` compare equal.
 fn decode_key(quoted: &str) -> Cow<'_, str> {
     let plain = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(quoted);
     match quoted.contains('\\').then(|| serde_json::from_str(quoted)) {
@@ -197,7 +204,7 @@ impl JsonSyntaxError {
         Self { is_duplicate_key: true, ..Self::new(at, message) }
     }
 
-    /// The parser's words, without its position.
+    /// Converts an error of serde_json, with its line and column as an offset.
     pub(crate) fn from_serde(text: &str, error: &serde_json::Error) -> Self {
         let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
         let at = before.saturating_add(error.column().saturating_sub(1)).min(text.len());
@@ -211,7 +218,7 @@ impl JsonSyntaxError {
 }
 
 impl LenientJson {
-    /// The value, if no object in it gives a key twice.
+    /// Returns the value if no object in it has a duplicate key.
     pub(crate) fn reject_duplicate_keys(self) -> Result<Value, JsonSyntaxError> {
         match find_duplicate_key(&self.text) {
             Some((key, at)) => Err(JsonSyntaxError::duplicate_key(&key, self.source_offset(at))),
@@ -219,13 +226,14 @@ impl LenientJson {
         }
     }
 
-    /// The offset in the written text of an offset in [`LenientJson::text`].
+    /// Maps an offset in [`LenientJson::text`] to an offset in the text as written.
     pub(crate) fn source_offset(&self, at: usize) -> usize {
         self.marks.source_offset(at)
     }
 }
 
 impl OffsetMap {
+    /// Records that the two offsets correspond, if that does not follow from the last pair.
     fn add_mark(&mut self, out: usize, written: usize) {
         let known = self.0.last().map_or(0, |(out, written)| written.wrapping_sub(*out));
         if written.wrapping_sub(out) != known {
@@ -240,7 +248,7 @@ impl OffsetMap {
     }
 }
 
-/// Rewrites relaxed text as strict JSON.
+/// The state of rewriting lenient JSON as strict JSON.
 struct LenientRewriter<'t> {
     text: &'t str,
     rest: &'t str,
@@ -251,7 +259,7 @@ struct LenientRewriter<'t> {
 }
 
 impl LenientRewriter<'_> {
-    /// The next character. What is written for it is known to stand for it.
+    /// Takes the next character, and records the offset at which its replacement will be written.
     fn next_char(&mut self) -> Option<char> {
         self.marks.add_mark(self.out.len(), self.current_offset());
         let mut chars = self.rest.chars();
@@ -260,18 +268,18 @@ impl LenientRewriter<'_> {
         Some(c)
     }
 
-    /// The offset of what comes next.
+    /// Returns the offset of the next character in the source.
     fn current_offset(&self) -> usize {
         self.text.len() - self.rest.len()
     }
 
-    /// Whether a comma here stands after a value and before a closing bracket.
+    /// Returns true if the comma just taken comes after a value and before a closing bracket.
     fn is_trailing_comma(&self) -> bool {
         let after_value = !self.out.trim_ascii_end().ends_with(['[', '{', ',', ':']);
         after_value && self.rest.trim_ascii_start().starts_with(['}', ']'])
     }
 
-    /// Forgives the slip of the character just taken, or says what was expected in its place.
+    /// Records the mistake at the character just taken, or returns an error if it is not allowed.
     fn allow_slip(&mut self, slip: JsonSlip, expected: &str) -> Result<(), JsonSyntaxError> {
         if !self.slips.contains(&slip) {
             if !self.allowed.contains(&slip) {
@@ -282,7 +290,7 @@ impl LenientRewriter<'_> {
         Ok(())
     }
 
-    /// A string after its opening quote. One that never ends is no JSON.
+    /// Rewrites a string after its opening quote. An unterminated string is an error.
     fn rewrite_string(&mut self, quote: char) -> Result<(), JsonSyntaxError> {
         let start = self.current_offset() - 1;
         if quote == '\'' {
@@ -294,6 +302,7 @@ impl LenientRewriter<'_> {
                 || JsonSyntaxError::new(start, format!("the string that begins here has no closing `{quote}`"));
             match self.next_char().ok_or_else(unterminated)? {
                 '\\' => match self.next_char().ok_or_else(unterminated)? {
+                    // `\'` is no escape of JSON; inside double quotes it is left for serde_json to reject.
                     '\'' if quote == '\'' => self.out.push('\''),
                     c => self.out.extend(['\\', c]),
                 },
@@ -310,11 +319,11 @@ impl LenientRewriter<'_> {
         Ok(())
     }
 
+    /// Rewrites a bare word; words other than Python's literals are left to serde_json.
     fn rewrite_word(&mut self, first: char) -> Result<(), JsonSyntaxError> {
         let start = self.current_offset() - first.len_utf8();
         let mut word = String::from(first);
-        let goes_on = |c: char| !c.is_alphanumeric();
-        let end = self.rest.find(goes_on).unwrap_or(self.rest.len());
+        let end = self.rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(self.rest.len());
         let (more, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
         word.push_str(more);
         self.rest = rest;

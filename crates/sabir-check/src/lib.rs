@@ -1,16 +1,16 @@
-//! Is the call right?
+//! Checks the tool calls of a model before they run.
 //!
-//! A parser yields what a model wrote. Whether that may run is decided here, in one place for native and prompted calls
-//! alike, so that no spelling has a weaker gate than another. The main decision: **a call is typed, then judged, and never
-//! guessed.** Text becomes values by the tool's own JSON Schema; slips with exactly one reading are set right by named
-//! rules ([`RULES`]), each on the record with what stood there before; everything else is a [`Fault`](sabir_call::Fault)
-//! that says where, what was expected and what was found. All faults are collected, since a model that learns of one
-//! mistake at a time pays a turn for each. [`feedback`] puts them into words for it, and into
-//! other words where the same mistake comes again ([`RepeatTracker`]).
+//! A parser yields the calls as the model wrote them. This crate decides which of them may run, in one place for native and
+//! prompted calls, so that no dialect has weaker checks than another. The main decision: **a call is typed, then checked,
+//! and never guessed.** Text becomes values according to the tool's JSON Schema. Mistakes with exactly one possible reading
+//! are repaired by named rules ([`RULES`]), and each [`Repair`] records the text before and after. Everything else is a
+//! [`Fault`](sabir_call::Fault) with its position, the expected and the actual input. All faults of a call are collected,
+//! because a model that learns of one mistake at a time needs a turn for each. [`render_feedback`] turns the faults into
+//! text for the model, and into a different text if the same mistake is repeated ([`RepeatTracker`]).
 //!
 //! ```
-//! use sabir_call::{ArgForm, Draft, Event, Protocol, Sink, ToolSet};
-//! use sabir_check::{Audience, CallState, Checker, Repetition, feedback};
+//! use sabir_call::{ArgForm, DraftResponse, Event, EventSink, ToolProtocol, ToolSet};
+//! use sabir_check::{CallChecker, CallState, FeedbackContext, RepeatTracker, render_feedback};
 //!
 //! let tools = ToolSet::from_json(
 //!     r#"[{"name": "read_file", "description": "Reads a file.", "parameters": {
@@ -21,7 +21,7 @@
 //!
 //! // What a parser would emit for `<read_file><path>a.rs</path><start_line>ten</start_line></read_file>`.
 //! let source = "<read_file><path>a.rs</path><start_line>ten</start_line></read_file>";
-//! let mut draft = Draft::default();
+//! let mut draft = DraftResponse::default();
 //! for event in [
 //!     Event::CallStart { index: 0, id: None, name: "read_file", dialect: Some("cline"), at: 0, name_at: 0 },
 //!     Event::ArgStart { index: 0, name: "path", form: ArgForm::Raw, at: 17 },
@@ -32,18 +32,19 @@
 //!     Event::ArgEnd { index: 0, lead: "", at: 43 },
 //!     Event::CallEnd { index: 0, at: source.len() },
 //! ] {
-//!     draft.event(event);
+//!     draft.push_event(event);
 //! }
 //!
-//! let checked = Checker::new(tools.clone()).check_all(&draft);
+//! let checked = CallChecker::new(tools.clone()).check_all(&draft);
 //! let call = checked.first().ok_or("a call")?;
 //! assert_eq!(call.state, CallState::Rejected);
 //! let fault = call.faults.first().ok_or("a fault")?;
 //! assert_eq!(fault.message, "`start_line` must be an integer, but is \"ten\"");
 //!
-//! let audience = Audience { protocol: &Protocol::Native, tools: &tools, told: &Repetition::default() };
-//! let words = feedback(&checked, &draft.faults, source, &audience);
-//! assert!(words.is_some_and(|words| words.contains("^^^")));
+//! let repetition = RepeatTracker::default();
+//! let context = FeedbackContext { protocol: &ToolProtocol::Native, tools: &tools, repetition: &repetition };
+//! let feedback = render_feedback(&checked, &draft.faults, source, &context);
+//! assert!(feedback.is_some_and(|feedback| feedback.contains("^^^")));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -1,14 +1,14 @@
-//! Lints: what a list of tools will do to the models that read it, before any of them does.
+//! Lints tool definitions for problems that models would have with them.
 //!
-//! A tool that no dialect can spell, a schema that a wire refuses, two names that a model will mix up: all of that can be
-//! seen in the definition. Each rule is a row of [`LINTS`]; a finding says where, by a JSON pointer into the list, which
-//! dialects it concerns, and what to do. Errors are what makes a tool unusable; everything else is a warning.
+//! A tool that no dialect can express, a schema that a provider rejects, two names that a model will confuse: all of these
+//! show in the definition. Each rule is a row of [`LINTS`]. A finding has a JSON pointer into the list of tools, the
+//! dialects that it concerns, and advice. Errors make a tool unusable; everything else is a warning.
 //!
 //! ```
-//! use sabir_check::lint::{Scope, lint};
+//! use sabir_check::lint::{LintScope, lint_tools};
 //!
 //! let tools = serde_json::json!([{"name": "thinking", "description": "Thinks.", "parameters": {"type": "object"}}]);
-//! let found = lint(&tools, &Scope::all());
+//! let found = lint_tools(&tools, &LintScope::all());
 //! assert!(found.iter().any(|finding| finding.lint == "reserved_name" && finding.pointer == "/0/name"));
 //! ```
 
@@ -22,43 +22,43 @@ use sabir_call::{Severity, ToolSet, ToolSpec};
 use serde::Serialize;
 use serde_json::Value;
 
-/// One rule.
+/// A lint rule.
 #[derive(Debug)]
 pub struct LintRule {
     /// The name, part of the public contract.
     pub name: &'static str,
-    /// One sentence: what is found, and why it matters.
+    /// One sentence about the problem and its effect.
     pub doc: &'static str,
     check: fn(&LintInput<'_>, &mut LintFindings),
 }
 
-/// One thing that a rule found.
+/// A problem that a rule found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LintFinding {
-    /// The rule; a row of [`LINTS`].
+    /// The rule's name; a row of [`LINTS`].
     pub lint: &'static str,
-    /// Errors make a tool unusable.
+    /// The severity; errors make a tool unusable.
     pub severity: Severity,
-    /// The tool's name, where it has one.
+    /// The tool's name, if it has one.
     pub tool: Option<String>,
-    /// Where, as a JSON pointer into the list of tools.
+    /// The position, as a JSON pointer into the list of tools.
     pub pointer: String,
-    /// The dialects that it concerns; empty: whoever reads or sends the tools.
+    /// The affected dialects; empty if the problem is independent of the dialect.
     pub dialects: Vec<&'static str>,
-    /// One sentence: what is wrong, and what follows from it.
+    /// One sentence about the problem and its consequence.
     pub message: String,
-    /// What to do about it.
+    /// Advice on how to fix it.
     pub hint: String,
 }
 
-/// Whom the tools are for.
+/// The dialects and providers for which tools are checked.
 #[derive(Debug, Clone)]
 pub struct LintScope {
     dialects: Vec<&'static Dialect>,
     wires: bool,
 }
 
-/// Every rule.
+/// All lint rules.
 pub static LINTS: [LintRule; 24] = [
     LintRule {
         name: "not_a_tool",
@@ -154,8 +154,9 @@ pub static LINTS: [LintRule; 24] = [
     },
 ];
 
-/// Everything that the rules find in a list of tools (`[{name, description, parameters, examples}]`), in the order of the
-/// list, errors first where they share a place.
+/// Checks a list of tools (`[{name, description, parameters, examples}]`) with all rules.
+///
+/// The findings are in the order of the list; for each tool errors come first.
 pub fn lint_tools(tools: &Value, scope: &LintScope) -> Vec<LintFinding> {
     let tools = LintInput::new(tools, scope);
     let mut findings = LintFindings::default();
@@ -169,27 +170,27 @@ pub fn lint_tools(tools: &Value, scope: &LintScope) -> Vec<LintFinding> {
 }
 
 impl LintScope {
-    /// Every dialect and every wire.
+    /// Returns the scope of all dialects and all providers.
     pub fn all() -> Self {
         Self { dialects: all_dialects(), wires: true }
     }
 
-    /// One dialect, and no wire.
+    /// Returns the scope of one dialect, and no native provider.
     pub fn for_dialect(dialect: &'static Dialect) -> Self {
         Self { dialects: vec![dialect], wires: false }
     }
 
-    /// The names of the dialects of which this holds.
+    /// Returns the names of the dialects for which the predicate holds.
     fn dialect_names(&self, holds: impl Fn(&Dialect) -> bool) -> Vec<&'static str> {
         self.dialects.iter().filter(|dialect| holds(dialect)).map(|dialect| dialect.name).collect()
     }
 }
 
-/// What the rules look at.
+/// The input of the rules.
 struct LintInput<'a> {
     list: Vec<ToolEntry<'a>>,
     scope: &'a LintScope,
-    /// Those that can be offered at all.
+    /// The tools that can be offered at all.
     set: ToolSet,
 }
 
@@ -197,10 +198,10 @@ struct LintInput<'a> {
 struct ToolEntry<'a> {
     at: usize,
     raw: &'a Value,
-    spec: Result<ToolSpec, String>,
+    spec: Result<ToolSpec, serde_json::Error>,
 }
 
-/// What was found so far, each with the tool's place in the list.
+/// The findings so far, each with the tool's index in the list.
 #[derive(Default)]
 struct LintFindings {
     lint: &'static str,
@@ -209,11 +210,9 @@ struct LintFindings {
 
 impl<'a> LintInput<'a> {
     fn new(tools: &'a Value, scope: &'a LintScope) -> Self {
-        let read = |(at, raw): (usize, &'a Value)| {
-            let spec = serde_json::from_value::<ToolSpec>(raw.clone()).map_err(|error| error.to_string());
-            ToolEntry { at, raw, spec }
-        };
+        let read = |(at, raw): (usize, &'a Value)| ToolEntry { at, raw, spec: serde_json::from_value(raw.clone()) };
         let list: Vec<_> = tools.as_array().into_iter().flatten().enumerate().map(read).collect();
+        // Each tool is tried alone, so that one bad definition does not hide the others from the rules.
         let mut usable: Vec<ToolSpec> = Vec::new();
         for spec in list.iter().filter_map(|item| item.spec.as_ref().ok()) {
             if usable.iter().all(|known| known.name != spec.name) && ToolSet::new(vec![spec.clone()]).is_ok() {
@@ -223,14 +222,14 @@ impl<'a> LintInput<'a> {
         Self { list, scope, set: ToolSet::new(usable).unwrap_or_default() }
     }
 
-    /// The elements that are tools.
+    /// Returns the elements that are tools, with their indexes.
     fn tool_specs(&self) -> impl Iterator<Item = (usize, &ToolSpec)> {
         self.list.iter().filter_map(|item| Some((item.at, item.spec.as_ref().ok()?)))
     }
 }
 
 impl LintFindings {
-    /// Notes a finding at a place below the tool at that index.
+    /// Adds a finding; `path` is a JSON pointer below the tool at index `at`.
     fn push(&mut self, at: usize, tool: &str, path: &str, about: FindingDetails) {
         let FindingDetails { severity, dialects, message, hint } = about;
         let tool = Some(tool.to_owned()).filter(|name| !name.is_empty());
@@ -239,7 +238,7 @@ impl LintFindings {
     }
 }
 
-/// What there is to say of a place.
+/// The content of a finding, without its position.
 struct FindingDetails {
     severity: Severity,
     dialects: Vec<&'static str>,
@@ -261,12 +260,12 @@ impl FindingDetails {
     }
 }
 
-/// A key as a part of a JSON pointer.
+/// Escapes a key as a segment of a JSON pointer (RFC 6901).
 fn pointer_segment(key: &str) -> String {
     format!("/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// Where an argument is declared, below its tool.
+/// Returns the pointer to an argument's declaration, below its tool.
 fn argument_path(name: &str) -> String {
     format!("/parameters/properties{}", pointer_segment(name))
 }

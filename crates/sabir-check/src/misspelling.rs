@@ -1,8 +1,8 @@
-//! Values that are spelled for something else: JSON between tags, tags in JSON, entities in raw text.
+//! Reports values in the syntax of another dialect: JSON between tags, tags in JSON, entities in raw text.
 //!
-//! Each is told for what it is, since "wrong type" would send a model looking for another value instead of another
-//! spelling. Nothing here changes a value. JSON in a raw value is a mistake only where the call is wrong anyway: a string may
-//! well be a JSON object (law 5).
+//! Each has a message of its own, since "wrong type" would make a model look for another value instead of another syntax.
+//! No value is changed here. JSON in a raw value is an error only if the call is wrong anyway, because a string may well be
+//! a JSON object (law 5).
 
 use std::borrow::Cow;
 
@@ -16,10 +16,10 @@ use crate::lenient_json::{self, JsonSyntaxError};
 use crate::repair::shorten_text;
 use crate::schema::SchemaView;
 
-/// The longest right spelling that a hint shows, in bytes.
+/// The longest corrected value that a hint shows, in bytes.
 const MAX_HINT_BYTES: usize = 120;
 
-/// What an argument should be.
+/// The declaration of an argument.
 pub(crate) struct ExpectedArgument<'a> {
     /// Its declared name.
     pub(crate) name: &'a str,
@@ -28,7 +28,7 @@ pub(crate) struct ExpectedArgument<'a> {
     pub(crate) declared: &'a [&'a str],
 }
 
-/// The fault of a tag that is no argument and holds the arguments as JSON.
+/// Returns the fault of a tag that is not an argument and contains the arguments as JSON.
 pub(crate) fn json_in_tag_fault(
     argument: &DraftArgument,
     declared: &[&str],
@@ -40,7 +40,7 @@ pub(crate) fn json_in_tag_fault(
     Some(json_arguments_fault(&place, argument, &object, notes))
 }
 
-/// The fault of an argument that holds all those that are missing, as JSON.
+/// Returns the fault of an argument whose value contains all missing arguments as JSON.
 pub(crate) fn combined_arguments_fault(
     given: &[TypedArgument<'_>],
     gone: &[&str],
@@ -53,7 +53,7 @@ pub(crate) fn combined_arguments_fault(
         if !gone.is_empty() && gone.iter().all(|name| object.contains_key(*name)) {
             return Some(json_arguments_fault(&place, &given.written, &object, notes));
         }
-        // Nothing is missing, and the text may be meant: a search for JSON, say.
+        // No argument is missing, so the JSON may be intended, for instance as a search pattern: only a warning.
         if gone.is_empty()
             && notes.call.arguments.len() == 1
             && object.contains_key(&given.name)
@@ -66,7 +66,7 @@ pub(crate) fn combined_arguments_fault(
     None
 }
 
-/// The arguments that a raw value holds as one JSON object, if that is all it holds.
+/// Parses a raw value that consists of one JSON object whose keys are all declared arguments.
 fn parse_json_arguments(argument: &DraftArgument, declared: &[&str]) -> Option<Map<String, Value>> {
     let begins = argument.form == ArgForm::Raw && !argument.partial && argument.text.trim_start().starts_with('{');
     let value = begins.then(|| lenient_json::parse_strict(argument.text.trim()))?.ok()?;
@@ -91,13 +91,13 @@ fn json_arguments_fault(
     fault.in_argument(argument.name.clone()).with_hint(hint)
 }
 
-/// Where a value stands, without the white space around it.
+/// Returns the span of a value without the white space around it.
 fn trimmed_span(argument: &DraftArgument) -> Span {
     let text = argument.text.trim();
     span_within(argument, argument.text.len() - argument.text.trim_start().len(), text.len())
 }
 
-/// The fault of a value that cannot be read as the schema wants it.
+/// Returns the fault of a value that cannot be read as the schema demands.
 pub(crate) fn mismatch_fault(
     wanted: &ExpectedArgument<'_>,
     written: &DraftArgument,
@@ -139,7 +139,7 @@ pub(crate) fn mismatch_fault(
     }
 }
 
-/// The fault of text that should be JSON: tags in it are told as such.
+/// Returns the fault of text that should be JSON; tags in it get a message of their own.
 pub(crate) fn malformed_json_fault(
     what: &str,
     written: &DraftArgument,
@@ -161,7 +161,9 @@ pub(crate) fn malformed_json_fault(
     notes.new_fault(kind, span_within(written, broken.at, 1), message).with_hint(hint)
 }
 
-/// A value that an unknown argument was read into, without that argument: what is said of it should be said of what was meant.
+/// Cuts a value at its own closing tag if an unknown tag inside it was reported.
+///
+/// The parser then read the unknown tag as a part of the value, and faults should concern the intended value only.
 pub(crate) fn truncate_at_unknown<'d>(
     written: Cow<'d, DraftArgument>,
     notes: &CallDiagnostics<'_>,
@@ -180,8 +182,9 @@ pub(crate) fn truncate_at_unknown<'d>(
     }
 }
 
-/// A warning where a raw value was probably escaped: it holds entities, and neither `<` nor an `&` of its own, which whoever
-/// escapes leaves no raw one of. A page of HTML holds both, and is as it should be.
+/// Returns a warning if a raw value was probably escaped: it contains entities, and neither a raw `<` nor a raw `&`.
+///
+/// Escaping would have replaced every raw one, so a value with both is probably HTML that is meant as it is.
 pub(crate) fn entity_warning(name: &str, written: &DraftArgument, notes: &CallDiagnostics<'_>) -> Option<Fault> {
     const ENTITIES: [(&str, char); 4] = [("&amp;", '&'), ("&lt;", '<'), ("&gt;", '>'), ("&quot;", '"')];
     let text = written.text.as_str();
@@ -204,8 +207,10 @@ pub(crate) fn entity_warning(name: &str, written: &DraftArgument, notes: &CallDi
     Some(Fault { severity: Severity::Warning, ..fault })
 }
 
-/// Where a piece of a value stands. It can be pointed at only where the span covers exactly the value's bytes, but for the
-/// wrapper's line feed before a raw one.
+/// Returns the span of a piece of a value; `at` and `length` are in bytes of the value.
+///
+/// A piece has a position of its own only if the span of the value covers exactly its bytes, or those and the line feed of
+/// the wrapper before a raw value. Otherwise the span of the whole value is returned.
 pub(crate) fn span_within(written: &DraftArgument, at: usize, length: usize) -> Span {
     let Span { start, end } = written.span;
     match (end - start).checked_sub(written.text.len()) {

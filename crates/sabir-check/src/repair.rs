@@ -1,25 +1,25 @@
-//! Repairs: slips that can be set right without guessing, one table row each.
+//! Repairs mistakes in calls that have exactly one possible reading; each rule is one row of a table.
 //!
-//! A repair needs a name, so that it can be told and switched off, and exactly one possible reading. A tool's name that is
-//! merely near (`read_fil`) has two: a slip of the pen, or a tool that does not exist. It is rejected with a hint, unless it
-//! has the very letters of a tool whose arguments the call gives exactly (`near_name`). A value that was never
-//! terminated is never repaired at all, and a string that the schema allows is never touched (law 5).
+//! A repair has a name, so that it can be reported and switched off, and exactly one possible reading. A tool's name that is
+//! only similar (`read_fil`) has two readings: a typing error, or a tool that does not exist. Such a name is rejected with a
+//! hint, unless it has the same letters as a tool whose arguments the call gives exactly (`near_name`). An unterminated
+//! value is never repaired, and a string that the schema allows is never changed (law 5).
 //!
-//! | rule | reads | as |
+//! | rule | input | is read as |
 //! | --- | --- | --- |
 //! | `wrong_case_name` | `Read_File` | the tool `read_file`, if only it has these letters |
-//! | `near_name` | `readFile`, `read-file` | the tool `read_file`, if nothing else is near and the arguments are exactly its own |
+//! | `near_name` | `readFile`, `read-file` | the tool `read_file`, if no other name is similar and the arguments are exactly its own |
 //! | `wrong_case_argument` | `Path` | the argument `path`, if only it has these letters and it is not given |
-//! | `argument_alias` | `cmd`, `file_path`, … | the required argument that models call so, if it is missing |
-//! | `near_argument` | `startLine`, `start-line` | the argument `start_line`, if nothing else is near and it is not given |
-//! | `null_argument` | `"end_line": null` | nothing, if the argument may be left out and may not be null |
+//! | `argument_alias` | `cmd`, `file_path`, … | the required argument for which models use that name, if it is missing |
+//! | `near_argument` | `startLine`, `start-line` | the argument `start_line`, if no other name is similar and it is not given |
+//! | `null_argument` | `"end_line": null` | a missing argument, if it is optional and must not be null |
 //! | `fenced_json` | JSON in a ```` ```json ```` fence | the JSON inside: all arguments, or a value that is no string |
 //! | `double_encoding` | `"{\"a\": 1}"` | the object or array in the string |
 //! | `stringified_value` | `"10"` | the number, boolean or null in the string |
 //! | `trimmed_scalar` | `<n> 10 </n>` | the number, boolean or null without the white space |
 //! | `trailing_comma` | `[1,]`, in a value or around the call | `[1]` |
 //! | `single_quotes` | `{'a': 'b'}`, in a value or around the arguments | `{"a": "b"}` |
-//! | `extra_bracket` | one `}` too many behind a call that is whole | nothing |
+//! | `extra_bracket` | one `}` too many after a complete call | nothing |
 //! | `python_literal` | `True`, `False`, `None` | `true`, `false`, `null` |
 //! | `control_character` | a raw line feed in a JSON string, or in a Python one of one line | the line feed |
 
@@ -34,48 +34,48 @@ use crate::lenient_json::{self, JsonSlip, JsonSyntaxError, LenientJson};
 use crate::schema::{JsonTypes, SchemaView};
 use crate::similar_name::find_similar_name;
 
-/// What a rule changed, for the audit.
+/// The record of one change that a rule made, for the audit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repair {
     /// The rule's name; a row of [`RULES`].
     pub rule: Cow<'static, str>,
-    /// Where it stands, in the text that the call's faults count in.
+    /// The position of the change, in the same text as the spans of the call's faults.
     pub span: Span,
-    /// What the model wrote, shortened where it is long.
+    /// The text that the model wrote, shortened if long.
     pub before: String,
-    /// What it was read as, shortened where it is long.
+    /// The text or value as which it was read, shortened if long.
     pub after: String,
 }
 
-/// One named rule.
+/// A named repair rule.
 #[derive(Debug)]
 pub struct RepairRule {
     /// The name, part of the public contract.
     pub name: &'static str,
-    /// One sentence: what is read as what.
+    /// One sentence that describes the input and its reading.
     pub doc: &'static str,
     stage: RepairStage,
 }
 
-/// Where in the gates a rule applies, and what it does there.
+/// The point in the gates at which a rule applies, with its function.
 #[derive(Debug)]
 enum RepairStage {
     Tool(fn(&UndeclaredTool<'_>) -> Option<String>),
     Argument(fn(&UndeclaredArgument<'_>) -> Option<String>),
     Fence,
-    /// An argument that is null and may not be.
+    /// A null value for an argument that must not be null.
     Null,
     Value(fn(&MistypedText<'_>) -> Option<Value>),
     Json(JsonSlip),
-    /// The parser reads it, with a warning.
+    /// A mistake that the parser itself accepts, with a warning.
     Parser,
 }
 
-/// A call of a tool that is not declared.
+/// A call to an undeclared tool.
 pub(crate) struct UndeclaredTool<'a> {
     pub(crate) name: &'a str,
     pub(crate) tools: &'a ToolSet,
-    /// The names of the arguments that it gives.
+    /// The names of the call's arguments.
     pub(crate) given: &'a [&'a str],
 }
 
@@ -84,11 +84,11 @@ pub(crate) struct UndeclaredArgument<'a> {
     pub(crate) name: &'a str,
     /// The names that the tool declares.
     pub(crate) declared: &'a [&'a str],
-    /// Those that it requires.
+    /// The names that the tool requires.
     pub(crate) required: &'a [&'a str],
-    /// All names that the call gives, this one too.
+    /// All argument names in the call, this one included.
     pub(crate) given: &'a [&'a str],
-    /// Whether the tool takes no other arguments.
+    /// True if the tool accepts declared arguments only.
     pub(crate) closed: bool,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct MistypedText<'a> {
     pub(crate) types: JsonTypes,
 }
 
-/// Every rule.
+/// All repair rules, in the order in which they are tried.
 pub static RULES: [RepairRule; 15] = [
     RepairRule {
         name: "wrong_case_name",
@@ -178,7 +178,9 @@ pub static RULES: [RepairRule; 15] = [
     },
 ];
 
-/// The rules that are switched on.
+/// The set of active repair rules.
+///
+/// One bit for each rule, by its index in [`RULES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RepairSet(u32);
 
@@ -189,29 +191,29 @@ impl Default for RepairSet {
 }
 
 impl RepairSet {
-    /// Every rule.
+    /// Returns the set of all rules.
     pub fn all() -> Self {
         Self(u32::MAX)
     }
 
-    /// No rule: what is not exactly right is rejected.
+    /// Returns the empty set: every mistake is then a fault.
     pub fn none() -> Self {
         Self(0)
     }
 
-    /// Without the rule of that name; `None` where no rule has it.
+    /// Removes the rule of that name; `None` if there is no such rule.
     #[must_use]
     pub fn without_rule(self, name: &str) -> Option<Self> {
         rule_bit(name).map(|bit| Self(self.0 & !bit))
     }
 
-    /// With the rule of that name; `None` where no rule has it.
+    /// Adds the rule of that name; `None` if there is no such rule.
     #[must_use]
     pub fn with_rule(self, name: &str) -> Option<Self> {
         rule_bit(name).map(|bit| Self(self.0 | bit))
     }
 
-    /// Whether the rule of that name is on.
+    /// Returns true if the rule of that name is active.
     pub fn has_rule(self, name: &str) -> bool {
         rule_bit(name).is_some_and(|bit| self.0 & bit != 0)
     }
@@ -220,7 +222,7 @@ impl RepairSet {
         RULES.iter().enumerate().filter(move |(index, _)| self.0 & (1 << index) != 0).map(|(_, rule)| rule)
     }
 
-    /// The declared tool that an unknown name means.
+    /// Finds the declared tool that an unknown name means, with the rule that found it.
     pub(crate) fn resolve_tool(self, called: &UndeclaredTool<'_>) -> Option<(&'static str, String)> {
         self.active_rules().find_map(|rule| match rule.stage {
             RepairStage::Tool(apply) => Some((rule.name, apply(called)?)),
@@ -228,7 +230,7 @@ impl RepairSet {
         })
     }
 
-    /// The declared argument that an unknown name means.
+    /// Finds the declared argument that an unknown name means, with the rule that found it.
     pub(crate) fn resolve_argument(self, slot: &UndeclaredArgument<'_>) -> Option<(&'static str, String)> {
         self.active_rules().find_map(|rule| match rule.stage {
             RepairStage::Argument(apply) => Some((rule.name, apply(slot)?)),
@@ -236,7 +238,7 @@ impl RepairSet {
         })
     }
 
-    /// The value that a text of the wrong type means.
+    /// Finds the value that a text of the wrong type means, with the rule that found it.
     pub(crate) fn repair_value(self, text: &MistypedText<'_>) -> Option<(&'static str, Value)> {
         self.active_rules().find_map(|rule| match rule.stage {
             RepairStage::Value(apply) => Some((rule.name, apply(text)?)),
@@ -244,14 +246,14 @@ impl RepairSet {
         })
     }
 
-    /// What stands in the code fence that a text consists of, and its offset in the text.
+    /// Returns the content of the code fence that a text consists of, and its offset in the text.
     pub(crate) fn strip_code_fence(self, text: &str) -> Option<(&'static str, &str, usize)> {
         let rule = self.active_rules().find(|rule| matches!(rule.stage, RepairStage::Fence))?;
         let (inner, at) = split_code_fence(text)?;
         Some((rule.name, inner, at))
     }
 
-    /// What slovenly JSON means, and the rules that it took.
+    /// Parses JSON with the mistakes that active rules allow; returns the rules that were needed.
     pub(crate) fn repair_json(self, text: &str) -> Result<(Vec<&'static str>, LenientJson), JsonSyntaxError> {
         let slips = self.active_rules().filter_map(|rule| match rule.stage {
             RepairStage::Json(slip) => Some((slip, rule.name)),
@@ -264,7 +266,7 @@ impl RepairSet {
     }
 }
 
-/// A text for audits and messages, cut after some two hundred bytes.
+/// Shortens a text for audits and messages to about 200 bytes.
 pub(crate) fn shorten_text(text: &str) -> String {
     const BYTES: usize = 200;
     let end = text.floor_char_boundary(BYTES);
@@ -278,7 +280,7 @@ fn rule_bit(name: &str) -> Option<u32> {
     RULES.iter().position(|rule| rule.name == name).map(|index| 1 << index)
 }
 
-/// The one candidate that differs from `name` in case only.
+/// Finds the only candidate that equals `name` except for its case.
 fn match_ignoring_case<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let lower = name.to_lowercase();
     let mut same = candidates.filter(|candidate| candidate.to_lowercase() == lower);
@@ -294,6 +296,7 @@ fn near_name(called: &UndeclaredTool<'_>) -> Option<String> {
     let tool = called.tools.get(name)?;
     let shape = SchemaView::new(&tool.parameters);
     let declared = shape.property_names();
+    // The arguments are the second piece of evidence: they must be exactly those of the tool.
     let fits = called.given.iter().all(|given| declared.contains(given))
         && shape.required_names().iter().all(|required| called.given.contains(required));
     fits.then(|| name.to_owned())
@@ -301,21 +304,21 @@ fn near_name(called: &UndeclaredTool<'_>) -> Option<String> {
 
 fn wrong_case_argument(slot: &UndeclaredArgument<'_>) -> Option<String> {
     let target = match_ignoring_case(slot.name, slot.declared.iter().copied())?;
-    // `Path` and `PATH` together would be two values for one argument.
+    // If the call has both `Path` and `PATH`, it is unknown which value is meant.
     let rivals = slot.given.iter().filter(|given| given.to_lowercase() == target.to_lowercase());
     (rivals.count() == 1).then(|| target.to_owned())
 }
 
 fn near_argument(slot: &UndeclaredArgument<'_>) -> Option<String> {
     let target = find_similar_name(slot.name, slot.declared.iter().copied()).filter(|_| slot.closed)?;
-    // Two names that mean one argument would be two values for it.
+    // If two given names mean the same argument, it is unknown which value is meant.
     let means =
         |given: &&str| *given == target || find_similar_name(given, slot.declared.iter().copied()) == Some(target);
     let rivals = slot.given.iter().filter(|given| means(given)).count();
     (rivals == 1).then(|| target.to_owned())
 }
 
-/// Targets with the names that models give them.
+/// Argument names with the aliases that models use for them.
 const ALIASES: [(&str, &[&str]); 4] = [
     ("command", &["cmd", "bash", "shell", "script"]),
     ("action", &["operation"]),
@@ -331,7 +334,7 @@ fn argument_alias(slot: &UndeclaredArgument<'_>) -> Option<String> {
     (wanted && alone).then(|| (*target).to_owned())
 }
 
-/// The inside of a fence of three or more backticks, marked `json` or not at all, that is the whole of the text.
+/// Returns the content of a code fence, and its offset, if the whole text is one fence of three or more backticks, marked `json` or unmarked.
 fn split_code_fence(text: &str) -> Option<(&str, usize)> {
     let begins = text.len() - text.trim_start().len();
     let (_, fenced) = text.trim_end().split_at_checked(begins)?;
@@ -349,7 +352,7 @@ fn stringified_value(text: &MistypedText<'_>) -> Option<Value> {
     if text.form != ArgForm::String {
         return None;
     }
-    // Only JSON's own spelling: in a JSON string nobody means `True`.
+    // Only JSON's own spelling counts: the string `"True"` is more likely meant as text.
     let value: Value = serde_json::from_str(text.text).ok()?;
     let exact = text.text.trim_ascii() == text.text;
     parse_scalar(text.text, text.types).filter(|_| exact && !value.is_array() && !value.is_object())

@@ -1,8 +1,8 @@
-//! Repetition: how often a model has been told of the same mistake.
+//! Counts how often a model has made the same mistake.
 //!
-//! Words that did not help once seldom help again. Whoever speaks to a model keeps a [`RepeatTracker`], asks
-//! [`feedback`](crate::feedback) with it, and notes in it what a message held. It follows from the checked calls alone, so
-//! whoever keeps those can build it anew.
+//! Feedback that did not help once seldom helps again. The owner of a conversation keeps a [`RepeatTracker`], passes it to
+//! [`render_feedback`](crate::render_feedback), and records the outcome of each message in it. The tracker depends on the
+//! checked calls only, so it can be rebuilt from a recorded history.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,21 +10,21 @@ use sabir_call::{Fault, FaultKind, Severity};
 
 use crate::repair::shorten_text;
 
-/// The most mistakes that are remembered; further ones always count as new.
+/// The largest number of mistakes that are tracked; further ones always count as new.
 const MAX_MISTAKES: usize = 256;
 
-/// The mistakes that a model has been told of, counted by tool, kind and argument.
+/// The mistakes of a model so far, counted by tool, kind and argument.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RepeatTracker(HashMap<MistakeKey, u32>);
 
-/// What came of one call of a message.
+/// The outcome of one call of a message.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckedOutcome<'a> {
     /// The tool; empty for faults that belong to no call.
     pub tool: &'a str,
-    /// Whether the call passed the gates.
+    /// True if the call passed the gates.
     pub passed: bool,
-    /// Its faults; warnings do not count.
+    /// The call's faults; warnings do not count.
     pub faults: &'a [Fault],
 }
 
@@ -42,13 +42,13 @@ impl MistakeKey {
 }
 
 impl RepeatTracker {
-    /// In how many messages this mistake was noted since a call of the tool last passed.
+    /// Returns the number of messages with this mistake since a call of the tool last passed.
     pub fn repeat_count(&self, tool: &str, fault: &Fault) -> u32 {
         self.0.get(&MistakeKey::for_fault(tool, fault)).copied().unwrap_or_default()
     }
 
-    /// Notes one message. A mistake counts once, however many of its calls share it. A call that passed clears what was
-    /// noted of its tool, and of faults that belonged to no call.
+    /// Records the calls of one message. A mistake counts once for each message, however many calls share it. A call that
+    /// passed clears the mistakes of its tool, and those that belonged to no call.
     pub fn record_message<'a>(&mut self, message: impl IntoIterator<Item = CheckedOutcome<'a>>) {
         let (passed, stopped): (Vec<_>, Vec<_>) = message.into_iter().partition(|told| told.passed);
         let passed: HashSet<String> = passed.iter().map(|told| shorten_text(told.tool)).collect();

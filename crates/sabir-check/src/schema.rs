@@ -1,11 +1,11 @@
-//! Reading a tool's JSON Schema: which arguments and types it declares, and what it says of a typed value.
+//! Reads a tool's JSON Schema: the declared arguments and types, and the validation of typed values.
 //!
-//! Two readers share this file. Coercion needs to know what a schema *allows* before there is a value ([`SchemaView`]);
-//! validation needs a compiled validator of the whole schema, so that `$ref` works ([`CompiledSchema`]).
+//! There are two readers. Coercion asks what a schema *allows* before there is a value ([`SchemaView`]); validation needs a
+//! compiled validator of the whole schema, so that `$ref` works ([`CompiledSchema`]).
 //!
 //! Supported in a [`SchemaView`]: `type`, `enum`, `const`, `properties`, `items`, `required`, `additionalProperties`, local
-//! `$ref` (`#` and `#/…`), and all of these through `allOf`, `anyOf` and `oneOf`. Unsupported, hence read as "anything":
-//! `$anchor`, `$dynamicRef`, `if`, `not`, `prefixItems`. Every walk has a budget, since schemas come from other people's
+//! `$ref` (`#` and `#/…`), and all of these through `allOf`, `anyOf` and `oneOf`. Unsupported, hence treated as "anything":
+//! `$anchor`, `$dynamicRef`, `if`, `not`, `prefixItems`. Every walk has a budget, because schemas come from untrusted
 //! servers and may refer to themselves.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use jsonschema::Validator;
 use serde_json::{Map, Value};
 
-/// How many schema nodes one question may look at.
+/// The largest number of schema nodes that one query visits.
 const MAX_SCHEMA_NODES: u32 = 512;
 
 static ANYTHING: Value = Value::Bool(true);
@@ -26,7 +26,7 @@ impl JsonTypes {
     pub(crate) const NULL: Self = Self(1);
     pub(crate) const BOOLEAN: Self = Self(2);
     pub(crate) const INTEGER: Self = Self(4);
-    /// Numbers that need not be whole. A schema's `number` is this and [`JsonTypes::INTEGER`].
+    /// Numbers with a fraction. A schema's `number` is this and [`JsonTypes::INTEGER`].
     pub(crate) const NUMBER: Self = Self(8);
     pub(crate) const STRING: Self = Self(16);
     pub(crate) const ARRAY: Self = Self(32);
@@ -62,7 +62,7 @@ impl JsonTypes {
             "string" => Self::STRING,
             "array" => Self::ARRAY,
             "object" => Self::OBJECT,
-            // An unknown name makes the schema invalid; the gate says so elsewhere.
+            // An unknown name makes the schema invalid, which `CompiledSchema` reports.
             _ => Self::ALL,
         }
     }
@@ -74,8 +74,9 @@ impl JsonTypes {
         })
     }
 
-    /// `an integer or null`: the set in words.
+    /// Describes the set in words, such as `an integer or null`.
     pub(crate) fn describe_types(self) -> String {
+        // "a number" covers integers.
         let whole = if self.has(Self::NUMBER) { "" } else { "an integer" };
         let rows = [
             (Self::STRING, "a string"),
@@ -92,19 +93,19 @@ impl JsonTypes {
     }
 }
 
-/// A place in a tool's schema, with the whole schema at hand for `$ref`.
+/// A node of a tool's schema, together with the root that `$ref` needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SchemaView<'a> {
     root: &'a Value,
     at: &'a Value,
 }
 
-/// Which branches of a schema a question concerns.
+/// The branches of a schema that a query includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BranchMode {
-    /// What holds in any case: `$ref` and `allOf`.
+    /// Only branches that always apply: `$ref` and `allOf`.
     Certain,
-    /// Also what may hold: `anyOf` and `oneOf`.
+    /// Also branches that may apply: `anyOf` and `oneOf`.
     Possible,
 }
 
@@ -113,13 +114,13 @@ impl<'a> SchemaView<'a> {
         Self { root, at: root }
     }
 
-    /// The types that are allowed; `None` where the schema declares none (or contradicts itself).
+    /// Returns the allowed types; `None` if the schema declares none or contradicts itself.
     pub(crate) fn allowed_types(self) -> Option<JsonTypes> {
         let types = self.types_of(self.at, &mut MAX_SCHEMA_NODES.clone());
         (types != JsonTypes::ALL && !types.is_empty()).then_some(types)
     }
 
-    /// Whether every string is allowed, which is certain only where one branch of the schema says no more than that.
+    /// Returns true if every string is certainly allowed: one branch of the schema demands a string and nothing else.
     pub(crate) fn is_free_text(self) -> bool {
         const WORDS: [&str; 7] = ["type", "title", "description", "default", "examples", "deprecated", "nullable"];
         let plain = |schema: &Value| {
@@ -135,7 +136,7 @@ impl<'a> SchemaView<'a> {
         plain(self.at) || (self.at.as_object().is_some_and(around) && branch())
     }
 
-    /// The schema of a property; anything where none is declared.
+    /// Returns the schema of a property; one that allows anything if the property is not declared.
     pub(crate) fn property_schema(self, name: &str) -> Self {
         let parts = self.schema_parts(BranchMode::Possible);
         let declared = parts.iter().find_map(|part| part.get("properties")?.get(name));
@@ -143,13 +144,13 @@ impl<'a> SchemaView<'a> {
         self.with_node(declared.or_else(other).unwrap_or(&ANYTHING))
     }
 
-    /// The schema of an array's items; anything where none is declared.
+    /// Returns the schema of an array's items; one that allows anything if none is declared.
     pub(crate) fn item_schema(self) -> Self {
         let parts = self.schema_parts(BranchMode::Possible);
         self.with_node(parts.iter().find_map(|part| part.get("items")).unwrap_or(&ANYTHING))
     }
 
-    /// The declared properties, in order.
+    /// Returns the names of the declared properties, in order.
     pub(crate) fn property_names(self) -> Vec<&'a str> {
         let mut names = Vec::new();
         for part in self.schema_parts(BranchMode::Possible) {
@@ -162,7 +163,7 @@ impl<'a> SchemaView<'a> {
         names
     }
 
-    /// The properties that are required in any case.
+    /// Returns the names of the properties that are always required.
     pub(crate) fn required_names(self) -> Vec<&'a str> {
         let mut names = Vec::new();
         for part in self.schema_parts(BranchMode::Certain) {
@@ -175,11 +176,11 @@ impl<'a> SchemaView<'a> {
         names
     }
 
-    /// Whether a property that is not declared is a mistake.
+    /// Returns true if an undeclared property is a mistake.
     ///
-    /// JSON Schema leaves an object open unless it says otherwise. A tool is the other way round: what it does not declare
-    /// it does not read, so an argument too many is a misunderstanding. Open is what says so (`additionalProperties`,
-    /// `patternProperties`) and what declares no properties at all.
+    /// JSON Schema leaves an object open unless it says otherwise. For tools it is the other way round: a tool does not read
+    /// undeclared arguments, so one of them is a misunderstanding by the model. A schema is open only if it says so
+    /// (`additionalProperties`, `patternProperties`) or declares no properties at all.
     pub(crate) fn is_closed(self) -> bool {
         let parts = self.schema_parts(BranchMode::Possible);
         let says = |key: &str, is: fn(&Value) -> bool| parts.iter().any(|part| part.get(key).is_some_and(is));
@@ -198,6 +199,7 @@ impl<'a> SchemaView<'a> {
         }
         *budget -= 1;
         let union = |types: &mut dyn Iterator<Item = JsonTypes>| types.fold(JsonTypes(0), JsonTypes::union_with);
+        // Every keyword can only narrow the set, and alternatives widen it among themselves.
         let mut types = match schema.get("type") {
             Some(Value::String(name)) => JsonTypes::from_name(name),
             Some(Value::Array(names)) => union(&mut names.iter().filter_map(Value::as_str).map(JsonTypes::from_name)),
@@ -222,6 +224,7 @@ impl<'a> SchemaView<'a> {
                 ));
             }
         }
+        // Many schemas leave out a `type` that `properties` or `items` implies.
         match types {
             JsonTypes::ALL if schema.get("properties").is_some() => JsonTypes::OBJECT,
             JsonTypes::ALL if schema.get("items").is_some() => JsonTypes::ARRAY,
@@ -229,7 +232,7 @@ impl<'a> SchemaView<'a> {
         }
     }
 
-    /// This schema and those it is made of, nearest first.
+    /// Returns this schema and those it is composed of, nearest first.
     fn schema_parts(self, branches: BranchMode) -> Vec<&'a Value> {
         let mut parts = vec![self.at];
         let mut next = 0;
@@ -255,28 +258,33 @@ fn list_subschemas<'v>(schema: &'v Value, key: &str) -> impl Iterator<Item = &'v
     schema.get(key).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// A tool's schema, ready to validate.
+/// A tool's schema, compiled for validation.
 #[derive(Debug)]
 pub(crate) struct CompiledSchema {
-    validator: Result<Validator, String>,
+    validator: Result<Validator, InvalidSchema>,
     is_reported: AtomicBool,
 }
 
+/// The reason why a schema is invalid, without values from the schema.
+#[derive(Debug)]
+struct InvalidSchema(String);
+
 impl CompiledSchema {
-    /// Compiles. Nothing is ever fetched: a reference to another document makes the schema invalid.
+    /// Compiles a schema. Nothing is ever fetched: a reference to another document makes the schema invalid.
     pub(crate) fn new(schema: &Value) -> Self {
-        let validator = jsonschema::options().offline().build(schema).map_err(|error| error.masked().to_string());
+        let validator = jsonschema::options().offline().build(schema);
+        let validator = validator.map_err(|error| InvalidSchema(error.masked().to_string()));
         Self { validator, is_reported: AtomicBool::new(false) }
     }
 
-    /// The validator; `None` where the schema is invalid.
+    /// Returns the validator; `None` if the schema is invalid.
     pub(crate) fn validator(&self) -> Option<&Validator> {
         self.validator.as_ref().ok()
     }
 
-    /// What is wrong with the schema, the first time that somebody asks.
+    /// Returns the error in the schema on the first call, and `None` afterwards, so that it is reported once.
     pub(crate) fn take_error(&self) -> Option<&str> {
-        let complaint = self.validator.as_ref().err()?;
+        let InvalidSchema(complaint) = self.validator.as_ref().err()?;
         (!self.is_reported.swap(true, Ordering::Relaxed)).then_some(complaint)
     }
 }
@@ -291,7 +299,8 @@ mod tests {
         let shape = SchemaView::new(&schema);
         let types = shape.allowed_types().map_or("anything".to_owned(), super::JsonTypes::describe_types);
         let closed = if shape.is_closed() { "closed" } else { "open" };
-        let (names, required) = (shape.property_names().join(","), shape.required_names().join(","));
+        let names = shape.property_names().join(",");
+        let required = shape.required_names().join(",");
         assert_eq!(format!("{types}; {closed}; {names}; {required}"), expected, "{schema}");
     }
 

@@ -1,20 +1,20 @@
-//! Near names: what a name that is not declared can only mean.
+//! Finds the declared name that an undeclared one must mean.
 //!
-//! A name is read as a declared one where both consist of the same letters, in whatever case and with whatever between the
-//! words (`readFile`, `read-file` for `read_file`), and no other declared name does. A slip of the pen (`raed_file`) is no
-//! such name: it may as well be a tool that does not exist, so that there is only a hint for it.
+//! Two names match if they have the same letters, regardless of case and of separators between words (`readFile` and
+//! `read-file` match `read_file`), and no other declared name has these letters. A typing error (`raed_file`) does not
+//! match, because it may as well be a tool that does not exist; for it there is only a hint.
 
-/// The one candidate that `name` can only mean.
+/// Finds the only candidate with the same letters and digits as `name`.
 pub(crate) fn find_similar_name<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = normalize_name(name);
     let mut alike =
         candidates.into_iter().filter(|candidate| !wanted.is_empty() && normalize_name(candidate) == wanted);
     let (found, other) = (alike.next()?, alike.next());
-    // Names that differ in case alone are another rule's business.
+    // Names that differ only in case belong to the rules `wrong_case_name` and `wrong_case_argument`.
     (other.is_none() && name.to_lowercase() != found.to_lowercase()).then_some(found)
 }
 
-/// The letters and digits of a name, in lower case.
+/// Reduces a name to lower case without separators.
 fn normalize_name(name: &str) -> String {
     let between = |c: &char| matches!(c, '_' | '-' | ' ' | '.');
     name.chars().filter(|c| !between(c)).flat_map(char::to_lowercase).collect()

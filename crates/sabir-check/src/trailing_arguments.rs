@@ -1,14 +1,14 @@
-//! Arguments that stopped being strict JSON, and the text that is left of them.
+//! Reads the rest of a call's arguments after the point at which they stopped being strict JSON.
 //!
-//! A parser streams arguments as long as they are strict JSON. Where they stop being it, it delivers the rest as one last
-//! argument without a name: the source text from there on, with the closing `}` of the object. Where nothing was read
-//! before, that is the whole text. Here the rest is read with the relaxed rules, each on the record, and its arguments are
-//! put behind those that were read before. What cannot be read is a fault at the very byte, and the call never runs.
+//! A parser streams arguments as long as they are strict JSON. At the first deviation it delivers the rest as one last
+//! argument without a name: the source text from there on, with the closing `}` of the object. If no argument came before,
+//! that is the whole text. This module reads the rest with the repair rules, each recorded, and appends its arguments to
+//! those that the parser delivered. A rest that cannot be read is a fault at the exact byte, and the call never runs.
 //!
-//! Supported: whatever a repair of [`RULES`](crate::RULES) forgives in JSON; a fence around, or a JSON string with, the whole
-//! text; a comma before the rest.
+//! Supported: every mistake in JSON that a repair of [`RULES`](crate::RULES) allows; the whole text in a code fence or in a
+//! JSON string; a comma before the rest.
 //!
-//! Unsupported on purpose: a comma that is missing before the rest. The arguments would be plain, but whoever forgets one
+//! Unsupported on purpose: a missing comma before the rest. The arguments would be unambiguous, but a model that forgot one
 //! punctuation mark may have forgotten a quote as well.
 
 use std::borrow::Cow;
@@ -23,8 +23,9 @@ use crate::lenient_json::{self, JsonSyntaxError};
 use crate::misspelling::{malformed_json_fault, span_within};
 use crate::repair::RepairSet;
 
-/// The arguments as written, with those that the relaxed rules read from the rest. Where the rest is beyond repair there is a
-/// fault without an argument's name, and what was read before is all.
+/// Returns the arguments as written, followed by those that were read from the rest.
+///
+/// If the rest cannot be read, a fault without an argument's name is recorded, and only the earlier arguments are returned.
 pub(crate) fn resolve_arguments<'d>(
     notes: &mut CallDiagnostics<'d>,
     repairs: RepairSet,
@@ -64,7 +65,7 @@ pub(crate) fn resolve_arguments<'d>(
     arguments
 }
 
-/// The rules that it took, and the arguments.
+/// The repair rules that were needed, and the arguments.
 pub(crate) type TrailingArguments = Result<(Vec<&'static str>, Vec<DraftArgument>), JsonSyntaxError>;
 
 /// Reads the text of all arguments: an object with slips, in a fence, or in a JSON string.
@@ -76,13 +77,15 @@ pub(crate) fn parse_all_arguments(argument: &DraftArgument, repairs: RepairSet) 
         }
         rules.push("double_encoding");
     }
-    let (mut text, mut start) = (argument.text.as_str(), 0);
+    let mut text = argument.text.as_str();
+    let mut start = 0;
     if let Some((rule, inner, at)) = repairs.strip_code_fence(text) {
         rules.push(rule);
-        (text, start) = (inner, at);
+        text = inner;
+        start = at;
     }
     let blank = text.len() - text.trim_ascii_start().len();
-    // No text at all means no arguments, in a string as in a native call.
+    // An empty string means no arguments, as empty arguments do in a native call.
     if argument.form == ArgForm::String && blank == text.len() {
         return Ok((rules, Vec::new()));
     }
@@ -101,7 +104,7 @@ pub(crate) fn parse_all_arguments(argument: &DraftArgument, repairs: RepairSet) 
     }
 }
 
-/// Reads the rest of an object behind arguments that were read.
+/// Reads the rest of an object after arguments that the parser delivered.
 pub(crate) fn parse_trailing_arguments(argument: &DraftArgument, repairs: RepairSet) -> TrailingArguments {
     let rest = argument.text.trim_ascii_start();
     let blank = argument.text.len() - rest.len();
@@ -109,6 +112,7 @@ pub(crate) fn parse_trailing_arguments(argument: &DraftArgument, repairs: Repair
         Some(rest) => (blank + 1, rest),
         None => (blank, rest),
     };
+    // The rest is parsed behind a `{` of our own, so offsets in it are one too large.
     let back = |broken: JsonSyntaxError| JsonSyntaxError { at: dropped + broken.at.saturating_sub(1), ..broken };
     if rest.trim_ascii() == "}" {
         let rule = Some("trailing_comma").filter(|rule| repairs.has_rule(rule));
@@ -117,7 +121,7 @@ pub(crate) fn parse_trailing_arguments(argument: &DraftArgument, repairs: Repair
             .ok_or_else(|| JsonSyntaxError::new(dropped, "a key was expected after `,`"));
     }
     let text = format!("{{{rest}");
-    // Strict reading stopped here, so what is strict behind it cannot be the reason.
+    // The parser stopped here although the rest is strict JSON: the separator before it must be missing.
     if dropped == blank && lenient_json::parse_strict(&text).is_ok() {
         return Err(JsonSyntaxError::missing_separator());
     }
@@ -126,7 +130,7 @@ pub(crate) fn parse_trailing_arguments(argument: &DraftArgument, repairs: Repair
     Ok((rules, parse_entries(&relaxed.text, argument, place).map_err(back)?))
 }
 
-/// Whether the text between an argument and the rest is at hand and holds no comma, nor the rest itself one at its start.
+/// Returns true if there is certainly no comma between an argument and the rest. False if the source text is not available.
 fn is_missing_comma(known: &DraftArgument, rest: &DraftArgument, notes: &CallDiagnostics<'_>) -> bool {
     let between = notes.source.get(known.span.end..rest.span.start).filter(|_| notes.call.dialect.is_some());
     between.is_some_and(|between| !between.contains(',')) && !rest.text.trim_ascii_start().starts_with(',')
@@ -138,7 +142,9 @@ impl JsonSyntaxError {
     }
 }
 
-/// The arguments of an object in strict JSON, a doubled one twice. `place`: where a byte of `text` stands in the source.
+/// Parses the arguments of an object in strict JSON; an argument given twice is returned twice.
+///
+/// `place` maps an offset in `text` to an offset in the source; `None` if the byte is not from the source.
 fn parse_entries(
     text: &str,
     source: &DraftArgument,
@@ -149,6 +155,7 @@ fn parse_entries(
     let found = found.map_err(|error| JsonSyntaxError::from_serde(text, &error))?;
     let argument = |(name, value): (String, &RawValue)| {
         let json = value.get();
+        // A raw value borrows from `text`, so the difference of the addresses is its offset.
         let at = json.as_ptr().addr().saturating_sub(text.as_ptr().addr());
         // Like a parser's, the span of a string leaves its quotes out.
         let quote = usize::from(json.starts_with('"'));
@@ -168,7 +175,7 @@ fn parse_entries(
     found.into_iter().map(argument).collect()
 }
 
-/// Visits an object and keeps every key, in order, with the text of its value.
+/// A serde visitor that collects every key of an object, in order, with the text of its value.
 struct ObjectVisitor;
 
 impl<'t> Visitor<'t> for ObjectVisitor {

@@ -1,19 +1,19 @@
-//! Typing: the arguments of a call one after the other, while the call is still being written.
+//! Types the arguments of a call one by one, while the call is still being written.
 //!
-//! The gates judge a call that is whole. Whoever hands a call on while it comes cannot wait for that: this file says what is
-//! certain before. The main decision: **what needs no more than the schema is said at once, what needs the value waits for the
-//! value, and nothing is judged.** The types are those of the gates, made by the same coercion, so that a call which passed here
-//! in pieces is the call that the gates would have made of it.
+//! The gates check complete calls. The gateway forwards calls while they arrive and cannot wait for that; this module tells
+//! it what is certain earlier. The main decision: **what depends on the schema only is answered at once, what depends on the
+//! value waits for the value, and nothing is rejected.** The same coercion as in the gates makes the types, so that a call
+//! forwarded in pieces is the call that the gates would have produced.
 //!
-//! | known | is certain |
+//! | known | certain |
 //! | --- | --- |
-//! | the call's name | the tool, where `wrong_case_name` or no rule at all finds it |
-//! | an argument's name, and those before it | the argument that is meant |
-//! | its form, and the first byte of JSON | whether it leaves as it comes ([`StreamingMode`]) |
+//! | the call's name | the tool, if its name is exact or needs only the rule `wrong_case_name` |
+//! | an argument's name, and the names before it | the declared argument that is meant |
+//! | its form, and the first byte of JSON | the [`StreamingMode`] |
 //! | its text | the value |
 //!
-//! Unsupported, since they need the whole call: `near_name`; a declared argument that comes behind another name for it; the
-//! comma that must stand before a rest that is no strict JSON.
+//! Unsupported, because they need the whole call: `near_name`; a declared argument that comes after an alias of it; the
+//! comma that must precede a rest that is not strict JSON.
 
 use sabir_call::{ArgForm, DraftArgument, Span, ToolSpec};
 use serde::de::IgnoredAny;
@@ -26,32 +26,32 @@ use crate::schema::{JsonTypes, SchemaView};
 use crate::trailing_arguments;
 use crate::validate::is_argument_refused;
 
-/// How an argument may leave.
+/// The way in which an argument may be forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamingMode {
-    /// As a string, piece by piece.
+    /// Forwarded as a string, piece by piece.
     Text,
-    /// As the JSON that it is, piece by piece, as long as that is strict JSON: the parsers do not look at it closely.
+    /// Forwarded as JSON, piece by piece, for as long as it is strict JSON; the caller must check that, the parsers do not.
     Json,
-    /// When its text is whole: the value depends on it.
+    /// Forwarded once its text is complete, because the value depends on all of it.
     Whole,
 }
 
-/// What a whole text means.
+/// The meaning of an argument's complete text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CoercionOutcome {
-    /// This value, and the rules that it took.
+    /// This value, and the names of the repair rules that were needed.
     Value(Value, Vec<&'static str>),
-    /// What is written: JSON for an argument that came as such, else a string. That the schema refuses it is not said here.
+    /// The text itself: JSON for an argument in JSON form, else a string. The schema may still reject it.
     AsWritten,
-    /// It came as JSON, and is none that a rule could read.
+    /// Invalid JSON that no repair rule can read.
     Unreadable,
-    /// Nothing: the argument is read as left out, by this rule.
+    /// The argument is treated as left out, by this rule.
     LeftOut(&'static str),
 }
 
 impl CallChecker {
-    /// The tool that a name means, whatever its arguments will be, and the rule that it took.
+    /// Finds the tool that a name means regardless of the arguments, and the repair rule that was needed.
     pub fn guess_tool(&self, name: &str) -> Option<(&ToolSpec, Option<&'static str>)> {
         if let Some(tool) = self.tools().get(name) {
             return Some((tool, None));
@@ -61,10 +61,11 @@ impl CallChecker {
         Some((self.tools().get(&meant)?, Some(rule)))
     }
 
-    /// The argument of the tool that an undeclared name means, behind arguments of these names, and the rule that it took.
+    /// Finds the argument that an undeclared name means, given the names of the arguments before it, and the repair rule that was needed.
     pub fn guess_argument(&self, tool: &ToolSpec, name: &str, before: &[String]) -> Option<(&'static str, String)> {
         let shape = SchemaView::new(&tool.parameters);
-        let (declared, required) = (shape.property_names(), shape.required_names());
+        let declared = shape.property_names();
+        let required = shape.required_names();
         if declared.contains(&name) {
             return None;
         }
@@ -76,12 +77,13 @@ impl CallChecker {
             given: &given,
             closed: shape.is_closed(),
         };
-        // What is given already can be meant by no other name.
+        // An argument that was given already cannot be meant again.
         self.repairs().resolve_argument(&slot).filter(|(_, meant)| !before.contains(meant))
     }
 
-    /// How an argument may leave. `first`: the first byte of its text that is no white space, for JSON; what is not known yet
-    /// makes it wait.
+    /// Decides how an argument may be forwarded.
+    ///
+    /// `first` is the first byte of its text that is not white space. It matters for JSON only, and `None` makes JSON wait.
     pub fn streaming_mode(&self, tool: &ToolSpec, argument: &str, form: ArgForm, first: Option<u8>) -> StreamingMode {
         let shape = SchemaView::new(&tool.parameters).property_schema(argument);
         let types = shape.allowed_types();
@@ -95,7 +97,7 @@ impl CallChecker {
         }
     }
 
-    /// What the whole text of an argument means: the value that the gates would give it.
+    /// Coerces the complete text of an argument to the value that the gates would give it.
     pub fn coerce_argument(&self, tool: &ToolSpec, argument: &str, form: ArgForm, text: &str) -> CoercionOutcome {
         let whole = SchemaView::new(&tool.parameters);
         let shape = whole.property_schema(argument);
@@ -105,6 +107,7 @@ impl CallChecker {
             return CoercionOutcome::LeftOut("null_argument");
         }
         let read = |types| coerce::coerce_value(text, form, shape, types, self.repairs());
+        // As in the gates, a union that allows strings keeps the text unless the schema rejects it.
         let others = types.filter(|types| types.has(JsonTypes::STRING) && form != ArgForm::Json);
         let others = others.map(|types| types.without(JsonTypes::STRING)).filter(|types| !types.is_empty());
         if let Some(others) = others {
@@ -127,16 +130,18 @@ impl CallChecker {
         }
     }
 
-    /// The arguments in the text of an argument without a name, which is where arguments stopped being strict JSON, and the
-    /// rules that it took. `first`: none were read before it. `None`: it cannot be read.
+    /// Reads the arguments in an argument without a name, which is the rest of an object that stopped being strict JSON.
+    ///
+    /// `first` says that no argument was read before it. Returns the repair rules that were needed and the arguments; `None`
+    /// if the text cannot be read.
     pub fn parse_trailing_arguments(
         &self,
         form: ArgForm,
         text: &str,
         first: bool,
     ) -> Option<(Vec<&'static str>, Vec<DraftArgument>)> {
-        let (name, text, span) = (String::new(), text.to_owned(), Span::default());
-        let argument = DraftArgument { name, form, text, partial: false, span };
+        let argument =
+            DraftArgument { name: String::new(), form, text: text.to_owned(), partial: false, span: Span::default() };
         let read = if first {
             trailing_arguments::parse_all_arguments(&argument, self.repairs())
         } else {
@@ -145,7 +150,7 @@ impl CallChecker {
         read.ok()
     }
 
-    /// Whether the tool's schema refuses this value of the argument.
+    /// Returns true if the tool's schema rejects this value of the argument.
     fn is_refused(&self, tool: &ToolSpec, argument: &str, value: &Value) -> bool {
         let arguments = Value::Object(Map::from_iter([(argument.to_owned(), value.clone())]));
         let validator = self.compiled_schema(tool).and_then(|compiled| compiled.validator());
@@ -153,7 +158,7 @@ impl CallChecker {
     }
 }
 
-/// Whether the value says nothing but what is written.
+/// Returns true if the value is exactly the text as written.
 fn is_unchanged(form: ArgForm, text: &str, value: &Value) -> bool {
     match form {
         ArgForm::Json => serde_json::from_str::<Value>(text).is_ok_and(|written| written == *value),

@@ -1,4 +1,4 @@
-//! What a tool's schema says of typed arguments, in words.
+//! Validates typed arguments against the tool's JSON Schema, and reports the errors as faults.
 
 use std::collections::HashSet;
 
@@ -11,10 +11,10 @@ use crate::arguments::{TypedArgument, json_excerpt, truncate_excerpt};
 use crate::call_diagnostics::{CallDiagnostics, quote_names};
 use crate::repair::shorten_text;
 
-/// The most faults that validation may add to one call; a long array can be wrong in every item.
+/// The largest number of faults that validation adds to one call; a long array can be wrong in every item.
 const MAX_FAULTS: usize = 16;
 
-/// Runs the validator over typed arguments, tries the other readings of refused strings, and notes what stays wrong.
+/// Validates typed arguments, tries the alternative readings of rejected strings, and records the remaining errors.
 pub(crate) fn validate_arguments(
     validator: &Validator,
     given: &[TypedArgument<'_>],
@@ -29,6 +29,7 @@ pub(crate) fn validate_arguments(
         };
         let Some(place) = value.get_mut(&given.name) else { continue };
         let string = std::mem::replace(place, other.value.clone());
+        // If neither reading is valid, the text as written stays: the fault should show it.
         if is_argument_refused(validator, &value, &given.name) {
             if let Some(place) = value.get_mut(&given.name) {
                 *place = string;
@@ -49,12 +50,12 @@ pub(crate) fn validate_arguments(
     }
 }
 
-/// Whether the validator refuses the argument of that name.
+/// Returns true if the validator rejects the argument of that name.
 pub(crate) fn is_argument_refused(validator: &Validator, value: &Value, name: &str) -> bool {
     validator.iter_errors(value).any(|error| split_pointer(error.instance_path().as_str()).0 == name)
 }
 
-/// The argument's name and the JSON pointer inside its value.
+/// Splits a JSON pointer into the argument's name and the pointer inside its value.
 fn split_pointer(pointer: &str) -> (String, &str) {
     let rest = pointer.strip_prefix('/').unwrap_or(pointer);
     let end = rest.find('/').unwrap_or(rest.len());
@@ -62,7 +63,7 @@ fn split_pointer(pointer: &str) -> (String, &str) {
     (name.replace("~1", "/").replace("~0", "~"), inside)
 }
 
-/// The fault of a validation error; `None` where an earlier gate has said it.
+/// Converts a validation error to a fault; `None` if an earlier gate has reported it.
 fn validation_fault(
     error: &ValidationError<'_>,
     given: &[TypedArgument<'_>],
@@ -116,9 +117,9 @@ fn validation_fault(
     Some(fault)
 }
 
-/// An error about the arguments as a whole.
+/// Converts an error about the arguments as a whole; `None` if an earlier gate has reported it.
 fn arguments_fault(error: &ValidationError<'_>, notes: &CallDiagnostics<'_>) -> Option<Fault> {
-    let told = match error.kind() {
+    let is_reported = match error.kind() {
         ValidationErrorKind::Required { property } => {
             notes.has_json_in_tag() || property.as_str().is_some_and(|name| notes.has_error_for(name))
         }
@@ -129,7 +130,7 @@ fn arguments_fault(error: &ValidationError<'_>, notes: &CallDiagnostics<'_>) -> 
         _ => false,
     };
     let message = format!("the arguments: {}", truncate_excerpt(&error.masked_with("they").to_string()));
-    (!told).then(|| notes.new_fault(FaultKind::InvalidValue, notes.name_span(), message))
+    (!is_reported).then(|| notes.new_fault(FaultKind::InvalidValue, notes.name_span(), message))
 }
 
 fn with_article(word: &str) -> String {

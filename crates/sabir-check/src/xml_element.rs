@@ -1,16 +1,16 @@
-//! Nested XML elements inside a raw value: how XML dialects spell arrays and objects.
+//! Parses nested XML elements in a raw value, the form of arrays and objects in XML dialects.
 //!
 //! Supported: a run of elements with only white space between them, attributes in single or double quotes, self-closing
 //! elements, elements inside elements of the same name.
 //!
-//! Unsupported, so that the text is no run of elements: text between elements, comments, processing instructions,
-//! namespaces declared and resolved. Entities are never decoded: a value is what the model wrote (law 5).
+//! Unsupported, so that the whole text is rejected: text between elements, comments, processing instructions, declared
+//! namespaces. Entities are never decoded: a value is exactly the text that the model wrote (law 5).
 //!
 //! Grammar as implemented: `ws (element ws)*`, with `element = "<" name (ws attr)* ws? ("/>" | ">" body "</" name ws? ">")`
-//! and `attr = name ws? "=" ws? quoted`. The body ends at the first closing tag of its own nesting that is followed by a
-//! tag or the end; one that is followed by text was content.
+//! and `attr = name ws? "=" ws? quoted`. The body ends at the first closing tag at its own depth that is followed by a
+//! tag or the end; a closing tag that is followed by text is content.
 
-/// One element; its body is not looked into until somebody wants children.
+/// An element. Its body is parsed only when its children are requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct XmlElement<'a> {
     pub(crate) name: &'a str,
@@ -19,18 +19,18 @@ pub(crate) struct XmlElement<'a> {
 }
 
 impl<'a> XmlElement<'a> {
-    /// The body without the pair of newlines that wraps it, if one does.
+    /// Returns the body without the pair of newlines that wraps it, if there is one.
     pub(crate) fn text(&self) -> &'a str {
         strip_wrapper_newlines(self.body)
     }
 
-    /// The elements that the body consists of; `None` where it holds text.
+    /// Parses the body as a run of elements; `None` if it contains text.
     pub(crate) fn child_elements(&self) -> Option<Vec<XmlElement<'a>>> {
         parse_elements(self.body)
     }
 }
 
-/// The elements that `text` consists of; `None` where anything else stands in it. No text is no elements.
+/// Parses a text that consists of elements only; `None` if it contains anything else. An empty text has no elements.
 pub(crate) fn parse_elements(text: &str) -> Option<Vec<XmlElement<'_>>> {
     let mut rest = text.trim_ascii_start();
     let mut found = Vec::new();
@@ -42,7 +42,7 @@ pub(crate) fn parse_elements(text: &str) -> Option<Vec<XmlElement<'_>>> {
     Some(found)
 }
 
-/// Drops one newline at the start and one at the end where both stand: the wrapper rule of the XML dialects.
+/// Removes one newline at the start and one at the end if both are there: the wrapper rule of the XML dialects.
 fn strip_wrapper_newlines(body: &str) -> &str {
     let inner = body.strip_prefix("\r\n").or_else(|| body.strip_prefix('\n'));
     inner.and_then(|inner| inner.strip_suffix("\r\n").or_else(|| inner.strip_suffix('\n'))).unwrap_or(body)
@@ -60,6 +60,7 @@ fn parse_element(text: &str) -> Option<(XmlElement<'_>, &str)> {
             let (body, after) = split_body(name, inside)?;
             return Some((XmlElement { name, attributes, body }, after));
         }
+        // An attribute needs white space before it.
         if trimmed.len() == rest.len() {
             return None;
         }
@@ -97,6 +98,7 @@ fn split_body<'a>(name: &str, inside: &'a str) -> Option<(&'a str, &'a str)> {
         if let Some(after) = tag.strip_prefix("</").and_then(|tag| strip_closing_tag(tag, name)) {
             let next = after.trim_ascii_start();
             let ends = next.is_empty() || next.starts_with('<');
+            // At depth 0 a closing tag before text is content. `rest` only moves forward, so the scan is linear.
             match depth {
                 0 if ends => return Some((inside.get(..before)?, after)),
                 0 => {}
@@ -113,11 +115,11 @@ fn strip_closing_tag<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.strip_prefix(name)?.trim_ascii_start().strip_prefix('>')
 }
 
-/// Whether an opening tag of that name stands here that is not closed in itself.
+/// Returns true if `text`, after a `<`, is an opening tag of that name that is not self-closing.
 fn is_opening_tag(text: &str, name: &str) -> bool {
     let Some(rest) = text.strip_prefix(name) else { return false };
     let whole = rest.starts_with(|c: char| c == '>' || c.is_ascii_whitespace());
-    // Stops at the next `<` as well, so that no byte is looked at again and again.
+    // Stops at the next `<` as well; otherwise many unclosed tags would make the scan quadratic.
     let end = rest.find(['<', '>']).unwrap_or(rest.len());
     let (inside, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
     whole && after.starts_with('>') && !inside.ends_with('/')

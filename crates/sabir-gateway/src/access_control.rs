@@ -1,7 +1,7 @@
-//! Who may ask: the token, the host under which the gateway was addressed, and the page that a browser asks for.
+//! Controls access to the gateway: by token, by host name, and by the origin of a browser's page.
 //!
-//! The host is looked at although there is a token: a page whose name was made to lead to this machine (DNS rebinding) would
-//! otherwise reach a gateway without one. A token in the query would be written to logs; it counts as none.
+//! The host is checked because a gateway without a token would otherwise accept requests from a web page whose name resolves
+//! to this machine (DNS rebinding). A token in the query is not accepted, because queries end up in logs.
 
 use std::net::SocketAddr;
 
@@ -11,10 +11,10 @@ use axum::http::{HeaderMap, Method, header};
 use crate::error::Refusal;
 use crate::settings::GatewaySettings;
 
-/// Headers that may carry the token beside `Authorization: Bearer`.
+/// The headers that may carry the token, besides `Authorization: Bearer`.
 const KEY_HEADERS: [&str; 2] = ["x-api-key", "api-key"];
 
-/// Whether a request may be looked at any further. `local` is the address at which it came in.
+/// Checks the host, the origin and the token of a request. `local` is the local address of its connection.
 pub(crate) fn check_access(settings: &GatewaySettings, local: SocketAddr, parts: &Parts) -> Result<(), Refusal> {
     let host = request_host(parts)?;
     if !is_own_host(settings, local, &host) {
@@ -27,7 +27,7 @@ pub(crate) fn check_access(settings: &GatewaySettings, local: SocketAddr, parts:
         }
     }
     if parts.method == Method::OPTIONS {
-        // Browsers ask without the token whether they may send it.
+        // Browsers send preflight requests without the token.
         let asked = parts.headers.contains_key(header::ORIGIN);
         return if asked { Ok(()) } else { Err(Refusal::Options) };
     }
@@ -39,10 +39,11 @@ pub(crate) fn check_access(settings: &GatewaySettings, local: SocketAddr, parts:
     }
 }
 
-/// The host that is asked. One that is named twice is none.
+/// Returns the host in a request. A host that is given twice, or differently in the URL, is an error.
 fn request_host(parts: &Parts) -> Result<String, Refusal> {
     let mut named = parts.headers.get_all(header::HOST).into_iter();
-    let (first, second) = (named.next().and_then(|host| host.to_str().ok()), named.next());
+    let first = named.next().and_then(|host| host.to_str().ok());
+    let second = named.next();
     let whole = parts.uri.authority().map(|authority| authority.as_str());
     match (first, second, whole) {
         (_, Some(_), _) => Err(Refusal::Malformed("the host is named twice".to_owned())),
@@ -53,6 +54,7 @@ fn request_host(parts: &Parts) -> Result<String, Refusal> {
     }
 }
 
+/// Returns all tokens in a request's headers.
 fn presented_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let bearer = headers.get_all(header::AUTHORIZATION).into_iter().filter_map(|value| {
         let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
@@ -62,15 +64,16 @@ fn presented_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     bearer.chain(own)
 }
 
-/// Compares in a time that depends on lengths alone.
+/// Compares two texts in a time that depends on their lengths only, so that timing does not reveal the token.
 fn constant_time_eq(shown: &str, token: &str) -> bool {
-    let (shown, token) = (shown.as_bytes(), token.as_bytes());
-    let differences = shown.iter().zip(token).fold(0, |all, (one, other)| all | (one ^ other));
+    let differences = shown.bytes().zip(token.bytes()).fold(0, |all, (one, other)| all | (one ^ other));
     shown.len() == token.len() && differences == 0
 }
 
-/// Whether a host is one of this gateway's: a name of this machine, the very address that was connected to, which no page can
-/// make its own name lead to without using it, or a name of the settings.
+/// Returns true if a host names this gateway: a name of this machine, the address of the connection, or a name from the
+/// settings.
+///
+/// The literal address is safe, because a page that uses it has no name of its own that could resolve to it.
 fn is_own_host(settings: &GatewaySettings, local: SocketAddr, host: &str) -> bool {
     let own = ["127.0.0.1", "localhost", "[::1]"];
     let (name, given) = match host.rsplit_once(':') {

@@ -1,19 +1,19 @@
-//! What is done about calls that are not right, between the model's events and the client.
+//! Repairs the calls of a model between its events and the client.
 //!
-//! The main decision: **a call reaches the client as a native one that is whole, or not at all.** What cannot be read ends the
-//! answer with an error, or is told to the model, which is asked again; it is never closed on the model's behalf. What can be read
-//! and is only not what the tool wants goes out, as it would behind a native API: the client's own validation answers it better
-//! than a gateway can, unless the model may be asked again, in which case the gates decide.
+//! The main decision: **a call reaches the client as a complete native call, or not at all.** An unreadable call ends the
+//! response with an error, or is reported to the model, which is then asked again; it is never completed on the model's
+//! behalf. A readable call that the tool would reject is sent, as a native API would do: the client's own validation answers
+//! it better than a gateway can. Only if the model may be asked again do the gates of `sabir-check` decide.
 //!
-//! | what | `heal` | `retry` |
+//! | situation | `heal` | `retry` |
 //! | --- | --- | --- |
-//! | a call in text or thoughts | is a call | the same |
-//! | remains of markup in words | are dropped | the same |
-//! | a call told twice | goes out once | the same |
-//! | a call too many, or where none was asked for | is dropped | the same |
-//! | a call that is cut or cannot be read | an error | the model is told; then the words alone, or the error |
-//! | an unknown tool, or arguments that the schema refuses | goes out as it is | the model is told |
-//! | no call where one was asked for | goes out as it is | the model is told |
+//! | a call in text or thoughts | sent as a call | the same |
+//! | remains of markup in text | dropped | the same |
+//! | a call that came twice | sent once | the same |
+//! | one call too many, or an unrequested one | dropped | the same |
+//! | a call that is cut or unreadable | an error | feedback to the model; finally the text alone, or the error |
+//! | an unknown tool, or arguments that the schema rejects | sent unchanged | feedback to the model |
+//! | no call although one was required | sent unchanged | feedback to the model |
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,21 +37,21 @@ pub(crate) use attempt_end::NextStep;
 pub(crate) use call_repairer::CallRepairer;
 pub(crate) use repair_log::RepairLog;
 
-/// What is done about calls that are not right.
+/// The handling of broken calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RepairMode {
-    /// Nothing: what the model's API calls text is text, and calls go to the client as they come.
+    /// No repairs: text stays text, and calls are passed on as they are.
     Pass,
-    /// Calls that leaked into text or thoughts are calls; what came twice goes out once; a call that is cut or broken ends the
-    /// answer with an error. Everything streams.
+    /// Calls that leaked into text or thoughts become calls; a call that came twice is sent once; a cut or broken call ends
+    /// the response with an error. Everything streams.
     #[default]
     Heal,
-    /// As `Heal`, and a broken call is told to the model, which is asked again, at most so many times for an answer. For that a
-    /// call waits until it is whole.
+    /// The same as `Heal`, and the model gets feedback about a broken call and is asked again, at most that many times for
+    /// one response. For that, calls are held back until they are complete.
     Retry(u32),
 }
 
-/// The word, as configuration and flags have it.
+/// Formats the mode as in configuration and flags.
 impl fmt::Display for RepairMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -62,11 +62,15 @@ impl fmt::Display for RepairMode {
     }
 }
 
-/// The error says what can be written.
-impl FromStr for RepairMode {
-    type Err = String;
+/// The error of an unknown [`RepairMode`], with the possible values.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no way to mend: write pass, heal, retry, or retry N with N from 1 to 9")]
+pub struct UnknownRepairMode(String);
 
-    fn from_str(words: &str) -> Result<Self, String> {
+impl FromStr for RepairMode {
+    type Err = UnknownRepairMode;
+
+    fn from_str(words: &str) -> Result<Self, UnknownRepairMode> {
         let times = |rest: &str| rest.trim().parse().ok().filter(|times| (1..=9).contains(times));
         match words.split_at_checked(5) {
             _ if words == "pass" => Ok(Self::Pass),
@@ -75,34 +79,34 @@ impl FromStr for RepairMode {
             Some(("retry", rest)) if rest.starts_with(' ') && times(rest).is_some() => {
                 Ok(Self::Retry(times(rest).unwrap_or(1)))
             }
-            _ => Err(format!("`{words}` is no way to mend: write pass, heal, retry, or retry N with N from 1 to 9")),
+            _ => Err(UnknownRepairMode(words.to_owned())),
         }
     }
 }
 
-/// How the client takes a call.
+/// The way in which the client's wire delivers a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallDelivery {
-    /// While it is written.
+    /// In pieces, while the model writes it.
     InPieces,
-    /// In one piece, so that nothing is gained by sending what is not certain yet.
+    /// In one piece, so that nothing is gained by sending uncertain parts early.
     Whole,
 }
 
-/// What an answer is held to.
+/// The rules for repairing one response.
 #[derive(Debug, Clone)]
 pub(crate) struct RepairPolicy {
-    /// Nothing is touched.
+    /// True if all events are passed on unchanged.
     passes_through: bool,
-    /// How often the model may be asked again.
+    /// The number of times that the model may be asked again.
     max_retries: u32,
     choice: ToolChoice,
     parallel: ParallelCalls,
-    /// Whether the model was asked to call natively, so that a call in its text has leaked.
+    /// True if native calls were requested, so that a call in the text has leaked.
     native: bool,
-    /// Whether markup is looked for in the text.
+    /// True if markup is removed from the text.
     parses_text: bool,
-    /// The most bytes of a raw string that wait for their beginning to be certain.
+    /// The number of bytes of a raw string that are held back until its beginning is certain.
     max_held_start: usize,
 }
 
@@ -111,7 +115,7 @@ impl RepairPolicy {
         let native = request.protocol == ToolProtocol::Native;
         let tries = if let RepairMode::Retry(tries) = mending { tries } else { 0 };
         Self {
-            // A model that is taught to call in words has no calls of its own that could pass.
+            // A prompted model has no native calls that could be passed on.
             passes_through: mending == RepairMode::Pass && native,
             max_retries: tries,
             choice: request.tool_choice.clone(),

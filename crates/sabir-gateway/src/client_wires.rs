@@ -1,11 +1,11 @@
-//! The wires that the gateway speaks to clients, and where.
+//! Lists the wires that the gateway serves to clients.
 
 use sabir_wire::Wire;
 
-/// In front stand the wires that clients can be pointed at.
+/// The wires that the gateway serves.
 pub(crate) const CLIENT_WIRES: [Wire; 4] = [Wire::Anthropic, Wire::OpenAiChat, Wire::OpenAiResponses, Wire::Ollama];
 
-/// The wire of a path, if it is one of those in front.
+/// Returns the wire of a path, if the gateway serves it.
 pub(crate) fn client_wire_of(path: &str) -> Option<Wire> {
     Wire::from_path(path).filter(|wire| CLIENT_WIRES.contains(wire))
 }

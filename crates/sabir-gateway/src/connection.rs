@@ -1,7 +1,8 @@
-//! A connection with its patience: how long a client may take over a head, be silent between requests, or not take what is sent.
+//! Applies time limits to a connection: for sending a head, for being idle between requests, and for reading nothing.
 //!
-//! hyper has a time for heads alone, which counts while a connection is merely idle. Here each phase has its own, and a client
-//! that takes nothing is told from one whose model is silent: only where bytes wait for the client does its time run.
+//! hyper only has a limit for heads, which also runs while a connection is merely idle. Here each phase has its own limit.
+//! A client that reads nothing is distinguished from one whose model is silent: its time runs only while bytes are waiting
+//! for it.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
@@ -16,24 +17,24 @@ use tokio::time::{Sleep, sleep};
 use crate::framing::{ConnectionPhase, RequestFraming};
 use crate::settings::GatewayLimits;
 
-/// What a client is told whose head did not come in time. Which wire it speaks is not known.
+/// The response to a client whose head did not arrive in time. Its wire is not known yet.
 const TIMEOUT_RESPONSE: &str = concat!(
     "HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\ncontent-length: 80\r\nconnection: close\r\n\r\n",
     r#"{"error": {"type": "timeout_error", "message": "the head did not come in time"}}"#,
 );
 
-/// What a connection and the answers on it know of each other.
+/// The state that a connection shares with the responses on it.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionState {
-    /// Whether a request is being answered.
+    /// True while a request is being answered.
     busy: AtomicBool,
-    /// Whether it cannot be said any more where a request ends.
+    /// True if it is no longer known where a request ends.
     lost: AtomicBool,
-    /// Whether a head did not come in time.
+    /// True if a head did not arrive in time.
     slow: AtomicBool,
 }
 
-/// While it lives, a request is being answered.
+/// A guard that marks its connection as busy until it is dropped.
 #[derive(Debug)]
 pub(crate) struct BusyGuard(Arc<ConnectionState>);
 
@@ -58,15 +59,15 @@ impl Drop for BusyGuard {
     }
 }
 
-/// The stream of a connection.
+/// The stream of a connection, with its time limits.
 pub(crate) struct TimedStream {
     stream: TcpStream,
     framing: RequestFraming,
     link: Arc<ConnectionState>,
     limits: GatewayLimits,
-    /// What the client is waited for, and until when.
+    /// The phase in which the client is expected to write, and its timer.
     reading: Option<(ConnectionPhase, Pin<Box<Sleep>>)>,
-    /// Until when it must have taken something.
+    /// The timer for the client to read something.
     writing: Option<Pin<Box<Sleep>>>,
 }
 
@@ -75,9 +76,10 @@ impl TimedStream {
         Self { stream, framing: RequestFraming::new(), link, limits, reading: None, writing: None }
     }
 
-    /// Waits for the client to write, as long as it may take.
+    /// Polls the time limit for the client to write, which depends on the phase.
     fn poll_read_timeout(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         let phase = self.framing.phase();
+        // The body's limit is in `request_body`, where the size is known; a busy connection waits for the model, not the client.
         let limit = match phase {
             _ if self.link.busy.load(Ordering::Relaxed) => None,
             ConnectionPhase::New | ConnectionPhase::Head => Some(self.limits.head),
@@ -101,15 +103,16 @@ impl TimedStream {
         })
     }
 
-    /// Tells a client that began a head why its connection ends, if that goes at once: no answer is being written, and what
-    /// is as short as this fits.
+    /// Tells a client in the middle of a head why its connection ends.
+    ///
+    /// Best effort: only if no response is being written, and without waiting. So short a text fits into the socket's buffer.
     fn send_timeout_response(&self) {
         if self.writing.is_none() {
             let _ = self.stream.try_write(TIMEOUT_RESPONSE.as_bytes());
         }
     }
 
-    /// What came of writing, within the time that a client may take nothing.
+    /// Passes on the result of writing, or an error if the client has read nothing for too long.
     fn poll_write_timeout<T>(&mut self, context: &mut Context<'_>, written: Poll<Result<T>>) -> Poll<Result<T>> {
         if written.is_ready() {
             self.writing = None;

@@ -1,4 +1,4 @@
-//! A response on its way: what holds as long as it is being taken, and what is known of it then.
+//! Tracks the delivery of a response to the client.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,14 +10,14 @@ use http_body::{Body as _, Frame, SizeHint};
 use crate::connection::BusyGuard;
 use crate::exchange_log::ExchangeLog;
 
-/// A body that writes into the ledger what the client took, and lets go of everything when it ends or is dropped.
+/// A body that logs how much the client read. It releases the exchange's resources when it ends or is dropped.
 struct TrackedBody {
     body: Body,
     ledger: ExchangeLog,
     _busy: BusyGuard,
 }
 
-/// The response, watched from now on.
+/// Wraps the body of a response so that its delivery is logged.
 pub(crate) fn track_delivery(response: Response, ledger: ExchangeLog, busy: BusyGuard) -> Response {
     ledger.set_status(response.status().as_u16());
     response.map(|body| {
@@ -28,7 +28,7 @@ pub(crate) fn track_delivery(response: Response, ledger: ExchangeLog, busy: Busy
 }
 
 impl TrackedBody {
-    /// Notes whether that was the last of it: a body of a known length is not asked for its end.
+    /// Logs the end of the body. This is needed because hyper does not poll a body of known length for its end.
     fn check_end(&self) {
         if self.body.is_end_stream() {
             self.ledger.mark_taken();

@@ -1,4 +1,4 @@
-//! What went wrong with a request, and how the client is told: in the error format of the wire that it speaks.
+//! Defines the errors of requests, and renders them in the format of the client's wire.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, StatusCode, header};
@@ -6,7 +6,7 @@ use axum::response::Response;
 use sabir_call::{ModelError, ModelErrorKind};
 use sabir_wire::{ProviderError, RequestError, Wire};
 
-/// Why a request is not answered.
+/// A reason why a request is not answered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error(
@@ -45,45 +45,48 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// The error as a wire says it.
+    /// Converts the error to the wires' common form.
     pub(crate) fn to_provider_error(&self) -> ProviderError {
-        let of = |status: StatusCode, code: &str| ProviderError {
+        let error_with = |status: StatusCode, code: &str| ProviderError {
             status: Some(status.as_u16()),
             ..ProviderError::new(code, self.to_string())
         };
         match self {
             Self::Request(error) => ProviderError::from(error),
-            // The key that the provider refuses is the gateway's, not the client's.
-            Self::Failed(error) if error.kind == ModelErrorKind::Key => of(StatusCode::BAD_GATEWAY, "api_error"),
+            // The rejected key is the gateway's, not the client's.
+            Self::Failed(error) if error.kind == ModelErrorKind::Key => {
+                error_with(StatusCode::BAD_GATEWAY, "api_error")
+            }
             Self::Failed(error) => ProviderError::from(error),
-            Self::NoToken => of(StatusCode::UNAUTHORIZED, "authentication_error"),
-            Self::Host(_) | Self::Origin(_) | Self::Options => of(StatusCode::FORBIDDEN, "permission_error"),
-            Self::Path(_) => of(StatusCode::NOT_FOUND, "not_found_error"),
+            Self::NoToken => error_with(StatusCode::UNAUTHORIZED, "authentication_error"),
+            Self::Host(_) | Self::Origin(_) | Self::Options => error_with(StatusCode::FORBIDDEN, "permission_error"),
+            Self::Path(_) => error_with(StatusCode::NOT_FOUND, "not_found_error"),
             Self::Model(..) => ProviderError {
                 kind: ModelErrorKind::UnknownModel,
                 request_path: Some("model".to_owned()),
-                ..of(StatusCode::NOT_FOUND, "not_found_error")
+                ..error_with(StatusCode::NOT_FOUND, "not_found_error")
             },
-            Self::Method(..) => of(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error"),
-            Self::TooLarge(_) => of(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large"),
-            Self::TooSlow(_) => of(StatusCode::REQUEST_TIMEOUT, "timeout_error"),
-            Self::Encoded(_) => of(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request_error"),
-            Self::Malformed(_) => of(StatusCode::BAD_REQUEST, "invalid_request_error"),
-            Self::Busy(_) => of(StatusCode::SERVICE_UNAVAILABLE, "overloaded_error"),
+            Self::Method(..) => error_with(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error"),
+            Self::TooLarge(_) => error_with(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large"),
+            Self::TooSlow(_) => error_with(StatusCode::REQUEST_TIMEOUT, "timeout_error"),
+            Self::Encoded(_) => error_with(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request_error"),
+            Self::Malformed(_) => error_with(StatusCode::BAD_REQUEST, "invalid_request_error"),
+            Self::Busy(_) => error_with(StatusCode::SERVICE_UNAVAILABLE, "overloaded_error"),
         }
     }
 
-    /// The response, as the clients of that wire expect it.
+    /// Makes the response in the format of that wire; `None` uses the format of OpenAI.
     pub(crate) fn to_response(&self, front: Option<Wire>) -> Response {
-        let (front, told) = (front.unwrap_or(Wire::OpenAiChat), self.to_provider_error());
-        let mut response = Response::new(Body::from(front.encode_error(&told).to_string()));
-        *response.status_mut() = StatusCode::from_u16(front.error_status(&told)).unwrap_or(StatusCode::BAD_GATEWAY);
+        let front = front.unwrap_or(Wire::OpenAiChat);
+        let error = self.to_provider_error();
+        let mut response = Response::new(Body::from(front.encode_error(&error).to_string()));
+        *response.status_mut() = StatusCode::from_u16(front.error_status(&error)).unwrap_or(StatusCode::BAD_GATEWAY);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         match self {
             Self::Busy(_) => _ = headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1")),
             Self::NoToken => _ = headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
-            // What is left of the body is not waited for.
+            // The rest of the body is not read, so the connection cannot be used again.
             Self::TooSlow(_) => _ = headers.insert(header::CONNECTION, HeaderValue::from_static("close")),
             Self::Method(_, wanted) => {
                 _ = HeaderValue::from_str(wanted.as_str()).map(|wanted| headers.insert(header::ALLOW, wanted));

@@ -1,4 +1,4 @@
-//! One exchange: a client's request, asked of the model that it names, and its answer on the client's wire.
+//! Runs one exchange: forwards a client's request to its model, and answers on the client's wire.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ use crate::response_body::{BodyBuffer, BodyTask, StreamingBody};
 use crate::route::{ModelRoute, ProviderWire};
 use crate::serve::Gateway;
 
-/// The header with which a client asks for a report of what was done about its answer, and in which it gets one.
+/// The header with which a client requests a report about repairs, and in which it gets the report.
 pub(crate) const REPORT_HEADER: &str = "sabir-report";
 
-/// What is known of an exchange from its start.
+/// An exchange that is about to begin.
 pub(crate) struct Exchange {
     pub(crate) gateway: Gateway,
     pub(crate) front: Wire,
     pub(crate) ledger: ExchangeLog,
-    /// Whether the client wants to be told what was done about the answer.
+    /// True if the client requested a report about repairs.
     pub(crate) report: bool,
 }
 
-/// A request that was understood, and who is to answer it.
+/// A decoded request with its route.
 struct ResolvedRequest {
     request: Request,
     route: Arc<ModelRoute>,
@@ -43,13 +43,15 @@ struct ResolvedRequest {
 }
 
 impl Exchange {
-    /// Answers a request that came to this path.
+    /// Answers a request to this path.
     pub(crate) async fn answer_request(self, path: &str, body: Bytes) -> Result<Response, Refusal> {
         let (asking, streamed) = self.resolve_request(path, &body)?;
+        // The decoded request has a copy of everything; large bodies should not stay in memory while the model answers.
         drop(body);
         self.start_response(asking, streamed).await
     }
 
+    /// Decodes a request and finds its route. The flag is true if the client wants a stream.
     fn resolve_request(&self, path: &str, body: &[u8]) -> Result<(ResolvedRequest, bool), Refusal> {
         let incoming = self.front.decode_request(path, body).map_err(Refusal::Request)?;
         self.ledger.set_model(&incoming.request.model);
@@ -69,19 +71,20 @@ impl Exchange {
         Ok((ResolvedRequest { request, route, head }, streamed))
     }
 
+    /// Reports the system prompt if it teaches the tools to the model.
     fn report_prompt(&self, request: &Request) {
         if let ToolProtocol::Prompted(name) = &request.protocol
             && let Some(dialect) = find_dialect(name)
         {
             let prompt = render_request(&Request { messages: Vec::new().into(), ..request.clone() }, dialect).system;
-            // Without tools there is nothing to teach.
+            // Without tools the prompt is unchanged.
             if prompt != request.system.trim_end() {
                 self.ledger.emit_event(GatewayEvent::ToolsInPrompt { dialect: name, prompt: &prompt });
             }
         }
     }
 
-    /// Tells what the provider has no words for, or refuses what may not be left out.
+    /// Reports the parts of the request that the provider does not support, or refuses it if they must not be left out.
     fn check_support(&self, request: &Request, route: &ModelRoute) -> Result<(), Refusal> {
         let Some(ProviderWire { wire, form }) = &route.provider_wire else { return Ok(()) };
         let rendered = match &request.protocol {
@@ -96,14 +99,15 @@ impl Exchange {
     }
 
     async fn start_response(self, asking: ResolvedRequest, streamed: bool) -> Result<Response, Refusal> {
-        let page = BodyBuffer::default();
-        let (front, limits) = (self.front, self.gateway.settings().limits);
+        let buffer = BodyBuffer::default();
+        let front = self.front;
+        let limits = self.gateway.settings().limits;
         let work: BodyTask = if streamed {
-            Box::pin(self.stream_answer(asking, page.clone()))
+            Box::pin(self.stream_answer(asking, buffer.clone()))
         } else {
-            Box::pin(self.buffer_answer(asking, page.clone()))
+            Box::pin(self.buffer_answer(asking, buffer.clone()))
         };
-        let answer = StreamingBody::new(page, work).wait_for_start().await?;
+        let answer = StreamingBody::new(buffer, work).wait_for_start().await?;
         let (kind, ping) =
             if streamed { (front.stream_type(), keep_alive_text(front)) } else { ("application/json", "") };
         let mut response = Response::new(Body::new(answer.with_keep_alive(ping, limits.ping)));
@@ -114,38 +118,39 @@ impl Exchange {
         Ok(response)
     }
 
-    async fn stream_answer(self, asking: ResolvedRequest, page: BodyBuffer) {
+    async fn stream_answer(self, asking: ResolvedRequest, buffer: BodyBuffer) {
         let ResolvedRequest { request, route, head } = asking;
         let encoder = ResponseEncoder::new(self.front, head);
-        let mut written = StreamingSink { encoder, page: page.clone(), ledger: self.ledger.clone(), begun: None };
+        let mut written = StreamingSink { encoder, buffer: buffer.clone(), ledger: self.ledger.clone(), begun: None };
         let tell = |note: GatewayEvent<'_>| self.ledger.emit_event(note);
-        // A line of JSON holds a call, whether more lines follow or not.
+        // Wires of JSON lines (Ollama) send each call in one line, so nothing is gained by sending its parts early.
         let taken =
             if self.front.stream_type() == "text/event-stream" { CallDelivery::InPieces } else { CallDelivery::Whole };
         let (result, report) = run_with_repairs(&request, &route, taken, RepairLog::new(&tell), &mut written).await;
+        // Before the first byte an error can still have a status and headers of its own; afterwards it is an event.
         let failure = result.err().map(Refusal::Failed);
         let StreamingSink { mut encoder, begun, .. } = written;
         if self.report && (begun.is_some() || failure.is_none()) {
-            page.write_with(|out| encoder.encode_comment(REPORT_HEADER, &report, out));
+            buffer.write_with(|out| encoder.encode_comment(REPORT_HEADER, &report, out));
         } else if self.report {
             self.ledger.set_report(report);
         }
         match failure {
-            Some(refusal) if begun.is_none() => page.set_refusal(refusal),
+            Some(refusal) if begun.is_none() => buffer.set_refusal(refusal),
             Some(refusal) => {
                 self.ledger.set_error(&refusal);
-                page.write_with(|out| encoder.encode_error_event(&refusal.to_provider_error(), out));
+                buffer.write_with(|out| encoder.encode_error_event(&refusal.to_provider_error(), out));
             }
             None => {
                 let took = self.ledger.elapsed();
                 encoder.set_durations(took, begun.map_or(Duration::ZERO, |begun| took.saturating_sub(begun)));
-                page.write_with(|out| encoder.finish(out));
+                buffer.write_with(|out| encoder.finish(out));
                 self.ledger.mark_done();
             }
         }
     }
 
-    async fn buffer_answer(self, asking: ResolvedRequest, page: BodyBuffer) {
+    async fn buffer_answer(self, asking: ResolvedRequest, buffer: BodyBuffer) {
         let ResolvedRequest { request, route, mut head } = asking;
         let mut drafted = BufferingSink { draft: DraftResponse::default(), ledger: self.ledger.clone(), begun: None };
         let tell = |note: GatewayEvent<'_>| self.ledger.emit_event(note);
@@ -155,41 +160,43 @@ impl Exchange {
             self.ledger.set_report(report);
         }
         if let Err(error) = result {
-            return page.set_refusal(Refusal::Failed(error));
+            return buffer.set_refusal(Refusal::Failed(error));
         }
         head.total_duration = self.ledger.elapsed();
         head.generation_duration =
             drafted.begun.map_or(Duration::ZERO, |begun| head.total_duration.saturating_sub(begun));
         let body = self.front.encode_response(&head, &drafted.draft).to_string();
-        page.write_with(|out| out.extend_from_slice(body.as_bytes()));
+        buffer.write_with(|out| out.extend_from_slice(body.as_bytes()));
         self.ledger.mark_done();
     }
 }
 
-/// Asks, as often as the route's mending says, and mends what comes. Gives back what was done, for the client's report.
+/// Sends the request, repairs the response, and repeats that as often as the route's repair mode allows. Returns the report
+/// about repairs beside the result.
 async fn run_with_repairs<S: EventSink + Send>(
     request: &Request,
     route: &ModelRoute,
     taken: CallDelivery,
-    diary: RepairLog<'_>,
+    log: RepairLog<'_>,
     out: &mut S,
 ) -> (Result<(), ModelError>, String) {
-    let mut mender =
-        CallRepairer::new(request, route.repair_mode, taken, diary, |event: Event<'_>| out.push_event(event));
+    let mut repairer =
+        CallRepairer::new(request, route.repair_mode, taken, log, |event: Event<'_>| out.push_event(event));
     let mut asked = Cow::Borrowed(request);
     let result = loop {
-        let over = mender.stop_flag();
-        let result = read_answer(route.model.stream_response(&asked, &mut mender), &over).await;
-        match mender.finish_attempt(&asked, result) {
+        // Set as soon as nothing more of the response is wanted.
+        let over = repairer.stop_flag();
+        let result = read_answer(route.model.stream_response(&asked, &mut repairer), &over).await;
+        match repairer.finish_attempt(&asked, result) {
             NextStep::Done => break Ok(()),
             NextStep::Failed(error) => break Err(error),
             NextStep::Ask(next) => asked = Cow::Owned(*next),
         }
     };
-    (result, mender.render_report())
+    (result, repairer.render_report())
 }
 
-/// Takes an answer, up to where nothing more of it is wanted: the rest is not waited for.
+/// Reads a response up to its end, or to the point where `over` says that the rest is not wanted.
 async fn read_answer(mut answer: ModelAnswer<'_>, over: &AtomicBool) -> Result<(), ModelError> {
     std::future::poll_fn(|context| {
         let polled = answer.as_mut().poll(context);
@@ -198,20 +205,20 @@ async fn read_answer(mut answer: ModelAnswer<'_>, over: &AtomicBool) -> Result<(
     .await
 }
 
-/// A sink that writes a stream.
+/// A sink that encodes events as a stream.
 struct StreamingSink {
     encoder: ResponseEncoder,
-    page: BodyBuffer,
+    buffer: BodyBuffer,
     ledger: ExchangeLog,
-    /// When the first of it was written, from the start of the exchange.
+    /// The time of the first byte, from the start of the exchange.
     begun: Option<Duration>,
 }
 
 impl EventSink for StreamingSink {
     fn push_event(&mut self, event: Event<'_>) {
-        let Self { encoder, page, ledger, begun } = self;
+        let Self { encoder, buffer, ledger, begun } = self;
         ledger.count_event(&event);
-        page.write_with(|out| {
+        buffer.write_with(|out| {
             let before = out.len();
             encoder.encode_event(event, out);
             if begun.is_none() && out.len() > before {
@@ -221,11 +228,11 @@ impl EventSink for StreamingSink {
     }
 }
 
-/// A sink that keeps everything until the end.
+/// A sink that collects the whole response.
 struct BufferingSink {
     draft: DraftResponse,
     ledger: ExchangeLog,
-    /// When the first of it came, from the start of the exchange.
+    /// The time of the first output, from the start of the exchange.
     begun: Option<Duration>,
 }
 
@@ -240,7 +247,7 @@ impl EventSink for BufferingSink {
     }
 }
 
-/// A sign of life that clients of that wire skip; lines of JSON have none.
+/// Returns a keep-alive text that clients of that wire ignore; empty for wires of JSON lines, which have none.
 fn keep_alive_text(front: Wire) -> &'static str {
     match front.stream_type() {
         "text/event-stream" if front == Wire::Anthropic => "event: ping\ndata: {\"type\": \"ping\"}\n\n",

@@ -1,7 +1,7 @@
-//! What is known of an exchange while it goes on. Its end is told once, when nobody works on it any more.
+//! Collects the facts about an exchange, and reports its end exactly once.
 //!
-//! An exchange may end in many ways: answered, refused, given up in the middle, or left by its client, which drops whatever is
-//! being done. All of them end in the last hold on the ledger being dropped, so that is where the end is told.
+//! An exchange may be answered, refused, broken off in the middle, or abandoned by its client, which drops all its futures.
+//! In every case the last clone of the log is dropped, so that is where the end is reported.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::gateway_event::{ExchangeSummary, GatewayEvent};
 use crate::serve::Gateway;
 
-/// The book of one exchange. Clones are the same book.
+/// The log of one exchange. Clones share it.
 #[derive(Clone)]
 pub(crate) struct ExchangeLog(Arc<ExchangeState>);
 
@@ -35,42 +35,48 @@ struct ExchangeStats {
     calls: u32,
     usage: Usage,
     error: Option<String>,
-    /// What was done about the answer, for a header.
+    /// The report about repairs, for a header.
     report: Option<String>,
-    /// A place among the answers that are made at once.
+    /// The slot among the concurrent responses.
     slot: Option<OwnedSemaphorePermit>,
-    /// Whether the work came to its proper end, and whether the client took all of it.
+    /// True if the response was produced to its proper end.
     done: bool,
+    /// True if the client read all of it.
     taken: bool,
 }
 
 impl ExchangeLog {
     pub(crate) fn new(gateway: &Gateway, id: String, front: Option<Wire>) -> Self {
-        let (gateway, start, entries) = (gateway.clone(), Instant::now(), Mutex::default());
         gateway.metrics().request_opened();
-        Self(Arc::new(ExchangeState { gateway, id, front, start, entries }))
+        Self(Arc::new(ExchangeState {
+            gateway: gateway.clone(),
+            id,
+            front,
+            start: Instant::now(),
+            entries: Mutex::default(),
+        }))
     }
 
     fn lock_stats(&self) -> MutexGuard<'_, ExchangeStats> {
         self.0.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The id that answers are given.
+    /// Returns the id of the exchange, which its responses carry.
     pub(crate) fn id(&self) -> &str {
         &self.0.id
     }
 
-    /// Tells whoever watches, at once.
+    /// Passes an event to the observer and the metrics, at once.
     pub(crate) fn emit_event(&self, note: GatewayEvent<'_>) {
         self.0.gateway.emit_event(&self.0.id, note);
     }
 
-    /// The client named this model.
+    /// Sets the model's name as given by the client, shortened.
     pub(crate) fn set_model(&self, model: &str) {
         self.lock_stats().model = model.chars().take(100).collect();
     }
 
-    /// Something that the client gets.
+    /// Counts an event that is sent to the client.
     pub(crate) fn count_event(&self, event: &Event<'_>) {
         match event {
             Event::CallStart { .. } => self.lock_stats().calls += 1,
@@ -79,32 +85,32 @@ impl ExchangeLog {
         }
     }
 
-    /// Why the answer does not come to its proper end.
+    /// Sets the reason why the response does not end properly.
     pub(crate) fn set_error(&self, error: &impl ToString) {
         self.lock_stats().error = Some(error.to_string());
     }
 
-    /// How long it has gone on.
+    /// Returns the time since the start of the exchange.
     pub(crate) fn elapsed(&self) -> Duration {
         self.0.start.elapsed()
     }
 
-    /// What was done about an answer of which nothing has gone out yet.
+    /// Sets the report about repairs of a response whose headers were not sent yet.
     pub(crate) fn set_report(&self, report: String) {
         self.lock_stats().report = Some(report);
     }
 
-    /// That, once, for whoever makes the response.
+    /// Takes the report out, for the response's header.
     pub(crate) fn take_report(&self) -> Option<String> {
         self.lock_stats().report.take()
     }
 
-    /// Keeps a place until the exchange is over.
+    /// Holds a slot until the exchange is over.
     pub(crate) fn hold_slot(&self, place: OwnedSemaphorePermit) {
         self.lock_stats().slot = Some(place);
     }
 
-    /// Everything was answered that there was to answer.
+    /// Marks the response as complete.
     pub(crate) fn mark_done(&self) {
         self.lock_stats().done = true;
     }
@@ -113,14 +119,14 @@ impl ExchangeLog {
         self.lock_stats().status = status;
     }
 
-    /// So many bytes went to the client.
+    /// Adds bytes that were sent to the client.
     pub(crate) fn add_bytes(&self, bytes: usize) {
         let mut entries = self.lock_stats();
         entries.first.get_or_insert_with(Instant::now);
         entries.bytes = entries.bytes.saturating_add(bytes as u64);
     }
 
-    /// The client took the last of it.
+    /// Marks the response as read to its end by the client.
     pub(crate) fn mark_taken(&self) {
         self.lock_stats().taken = true;
     }

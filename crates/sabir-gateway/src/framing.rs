@@ -1,49 +1,49 @@
-//! Where in a connection the next request begins, seen from outside of hyper.
+//! Tracks the boundaries of requests in a connection, outside of hyper.
 //!
-//! A request that gives its length twice, by `Content-Length` and by `Transfer-Encoding`, is read in one way here and perhaps in
-//! another by a proxy in front, which is how requests are smuggled past it. hyper follows the standard, which allows to take the
-//! latter and to forget the former; so the heads are looked at before hyper sees them.
+//! A request with both `Content-Length` and `Transfer-Encoding` may be read differently by a proxy in front, which allows
+//! request smuggling. RFC 9112 (6.1) allows a server to ignore the former, and hyper does that; here such a request is
+//! refused, which needs a look at the heads before hyper sees them.
 
-/// The most bytes of a head. hyper answers longer ones with 431.
+/// The largest head in bytes. hyper answers longer ones with 431.
 pub(crate) const MAX_HEAD: usize = 64 << 10;
 
-/// The most headers of a head, as hyper has it.
+/// The largest number of headers, the same as hyper's.
 const MAX_HEADERS: usize = 100;
 
-/// Follows the requests of a connection.
+/// A tracker of the requests in a connection.
 #[derive(Debug)]
 pub(crate) struct RequestFraming {
     place: FramingState,
-    /// Whether a request began already.
+    /// True if a request has begun on this connection.
     used: bool,
 }
 
 #[derive(Debug)]
 enum FramingState {
-    /// In a head, of which this came.
+    /// In a head, with its bytes so far.
     Head(Vec<u8>),
-    /// In a body that goes on for so many bytes.
+    /// In a body, with the number of bytes left.
     Body(u64),
-    /// In the line that says how large the next chunk is: what it says so far, and whether the number is over.
+    /// In the line with the size of the next chunk: the size so far, and whether its digits have ended.
     Size(u64, bool),
-    /// In a chunk that goes on for so many bytes, its line end included.
+    /// In a chunk, with the number of bytes left, its line end included.
     Chunk(u64),
-    /// In the lines behind the last chunk: how long this one is.
+    /// In the trailers after the last chunk, with the length of the current line.
     Trailer(usize),
-    /// Nobody knows.
+    /// The position is unknown.
     Lost,
 }
 
-/// What a client does.
+/// The phase of a connection, as far as the client's sending is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionPhase {
-    /// It has not begun its first request.
+    /// Before the first request.
     New,
-    /// It has not begun its next request.
+    /// Between two requests.
     Idle,
-    /// It is in the middle of a head.
+    /// In the middle of a head.
     Head,
-    /// It is in the middle of a body, or where nobody knows.
+    /// In the middle of a body, or at an unknown position.
     Body,
 }
 
@@ -61,7 +61,7 @@ impl RequestFraming {
         }
     }
 
-    /// Takes what was read. Whether it can still be said where a request ends: what follows must not be answered otherwise.
+    /// Takes the bytes that were read. Returns false if the end of a request is unknown; nothing that follows may be answered then.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             let taken = match &mut self.place {
@@ -87,16 +87,17 @@ impl RequestFraming {
         !matches!(self.place, FramingState::Lost)
     }
 
-    /// Takes bytes of a head; says how many.
+    /// Takes bytes of a head, and returns their number.
     fn read_head(&mut self, bytes: &[u8]) -> usize {
         let FramingState::Head(head) = &mut self.place else { return 0 };
-        // Empty lines before a request are no part of it.
+        // Empty lines before a request are ignored (RFC 9112, 2.2).
         let blank =
             if head.is_empty() { bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count() } else { 0 };
         let bytes = bytes.get(blank..).unwrap_or_default();
         let known = head.len();
         self.used |= !bytes.is_empty();
         head.extend_from_slice(bytes);
+        // The end may be split over two reads, so the search starts two bytes back.
         let Some(end) = find_head_end(head, known.saturating_sub(2)) else {
             if head.len() > MAX_HEAD {
                 self.place = FramingState::Lost;
@@ -108,7 +109,7 @@ impl RequestFraming {
         blank + end - known
     }
 
-    /// Takes a piece of a line, its end included if it is there.
+    /// Takes a piece of a line, up to and including its line feed if there is one.
     fn read_line(&mut self, piece: &[u8]) {
         let ended = piece.last() == Some(&b'\n');
         match &mut self.place {
@@ -136,7 +137,7 @@ impl RequestFraming {
     }
 }
 
-/// Where a head ends, if it does: behind an empty line. Only what begins at `from` or later is looked at.
+/// Finds the end of a head, which is after an empty line. The search starts at `from`.
 fn find_head_end(head: &[u8], from: usize) -> Option<usize> {
     let lines = head.iter().enumerate().skip(from).filter(|(_, byte)| **byte == b'\n');
     lines.map(|(at, _)| at + 1).find_map(|next| match head.get(next..)? {
@@ -146,11 +147,11 @@ fn find_head_end(head: &[u8], from: usize) -> Option<usize> {
     })
 }
 
-/// What follows a head.
+/// Determines the state after a head.
 fn body_after(head: &[u8]) -> FramingState {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
-    // hyper refuses what it cannot parse, and closes the connection.
+    // hyper refuses a head that it cannot parse, and closes the connection.
     if !request.parse(head).is_ok_and(|status| status.is_complete()) {
         return FramingState::Lost;
     }

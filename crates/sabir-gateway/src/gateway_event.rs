@@ -1,87 +1,87 @@
-//! What the gateway tells whoever runs it: one kind of note for the access log, for `--explain` and for metrics.
+//! Defines the gateway's events, which feed the access log, `--explain` and the metrics.
 
 use std::time::Duration;
 
 use sabir_call::{Fault, Usage};
 use sabir_wire::Wire;
 
-/// Something that happened in an exchange.
+/// An event of an exchange.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum GatewayEvent<'a> {
-    /// The tools were taught in words: the system prompt as the model gets it.
+    /// The tools were described in the system prompt.
     ToolsInPrompt {
         /// The dialect.
         dialect: &'a str,
-        /// The prompt, the client's own words included.
+        /// The system prompt as sent to the model, including the client's own text.
         prompt: &'a str,
     },
-    /// Something of the request cannot be had from this model and was left out.
+    /// A part of the request is not supported by this model and was left out.
     LeftOut {
-        /// Where it stood in the request.
+        /// Its path in the request.
         path: &'a str,
-        /// What it was, and what is done instead.
+        /// A description of it and of its replacement.
         what: &'a str,
     },
-    /// A call was understood.
+    /// A call was sent to the client.
     CallSent {
         /// The tool.
         name: &'a str,
-        /// The dialect in which it was written; `None`: natively.
+        /// The dialect in which it was written; `None` for a native call.
         dialect: Option<&'a str>,
     },
-    /// Something was set right, or kept from the client.
+    /// A mistake was repaired, or kept from the client.
     Repaired {
-        /// A short name of what was done: the same as in metrics.
+        /// The short name of the repair, the same as in the metrics.
         rule: &'static str,
-        /// The tool that was called, where it is known.
+        /// The tool that was called; empty if unknown.
         name: &'a str,
     },
-    /// Something was wrong with what the model wrote.
+    /// A fault was found in the model's output.
     FaultFound(&'a Fault),
-    /// The model is asked again.
+    /// The model gets another request because of a mistake.
     Retried {
-        /// Which time, from 1.
+        /// The number of the retry, from 1.
         attempt: u32,
-        /// What it is told.
+        /// The feedback to the model.
         feedback: &'a str,
     },
     /// The exchange is over.
     Ended(&'a ExchangeSummary<'a>),
 }
 
-/// An exchange, for the access log. Holds nothing that was said.
+/// A summary of an exchange, for the access log. It contains nothing of the conversation.
 #[derive(Debug, Clone)]
 pub struct ExchangeSummary<'a> {
-    /// The wire in front; `None`: the request was for none of them.
+    /// The client's wire; `None` if the request was for none.
     pub front: Option<Wire>,
-    /// The model as the client named it.
+    /// The model's name as given by the client.
     pub model: &'a str,
-    /// The HTTP status that was answered.
+    /// The HTTP status of the response.
     pub status: u16,
-    /// Whether the answer came to its proper end. A stream may fail after its status was sent.
+    /// True if the response ended properly. A stream may fail after its status was sent.
     pub whole: bool,
-    /// From the request to the end of the answer.
+    /// The time from the request to the end of the response.
     pub took: Duration,
-    /// From the request to the first byte of the answer.
+    /// The time from the request to the first byte of the response.
     pub first: Option<Duration>,
-    /// Bytes of the answer.
+    /// The length of the response's body in bytes.
     pub bytes: u64,
-    /// Calls in the answer.
+    /// The number of calls in the response.
     pub calls: u32,
-    /// Tokens, as far as they were told.
+    /// The tokens, as far as the provider reported them.
     pub usage: Usage,
-    /// What went wrong, without secrets.
+    /// The error, without secrets.
     pub error: Option<&'a str>,
 }
 
-/// Whoever wants to know. Called from within the exchange: it must be quick.
+/// An observer of the gateway. It is called from within the exchange, so it must be quick.
 pub trait GatewayObserver: Send + Sync {
-    /// Takes a note of the exchange of that id.
+    /// Handles an event of the exchange with that id.
     fn on_event(&self, id: &str, note: GatewayEvent<'_>);
 }
 
-/// Nobody wants to know.
+/// An observer that ignores all events.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NullObserver;
 

@@ -1,11 +1,11 @@
-//! Models whose answers can be cut off from outside: when the gateway has to end and an answer has not.
+//! Wraps a model so that its responses can be cut off when the gateway shuts down.
 
 use std::sync::Arc;
 
 use sabir_call::{EventSink, Model, ModelError, ModelErrorKind, Request, ResponseFuture};
 use tokio::sync::watch;
 
-/// A model that stops answering when it is told to.
+/// A model whose responses end with an error once `cut` becomes true.
 pub(crate) struct InterruptibleModel {
     model: Arc<dyn Model>,
     cut: watch::Receiver<bool>,
@@ -24,7 +24,7 @@ impl Model for InterruptibleModel {
             tokio::select! {
                 biased;
                 answer = self.model.stream_response(request, sink) => answer,
-                // Without a sender nobody can cut any more; that is no reason to stop.
+                // An error means that the sender is gone; then nothing can cut the response any more.
                 Ok(_) = cut.wait_for(|cut| *cut) => Err(ModelError {
                     kind: ModelErrorKind::Unavailable,
                     message: "the gateway is ending; ask again".to_owned(),

@@ -1,20 +1,22 @@
-//! Native calling for any model.
+//! Serves the providers' APIs over HTTP and gives any model native tool calls.
 //!
-//! A server that speaks the providers' APIs to clients: what comes in on one wire is asked on another, of a model that calls
-//! natively, that knows calls only as words, or whose calls leak into its text. The client sees native calls, while they
-//! stream.
+//! A request on one wire is forwarded on another, to a model that calls natively, that can call only in text, or whose calls
+//! leak into its text. The client always sees native calls, streamed.
 //!
-//! The main decision: **an answer is made while it is taken.** Nothing runs beside a response: its body *is* the request to
-//! the model (`answer.rs`). When the client reads slowly, less is read from the model; when it leaves, the body is dropped
-//! and the request to the model with it. There is no queue that could grow and no task that could stay.
+//! The main decision: **a response is produced while the client reads it.** No task runs beside a response: its body *is*
+//! the request to the model (`response_body.rs`). If the client reads slowly, less is read from the model; if it
+//! disconnects, the body is dropped, and the request to the model with it. There is no queue that could grow and no task
+//! that could be left behind.
 //!
 //! ```text
-//! bytes ─ connection ─ guard ─ respond ─ exchange ─ Incoming ─ Route ─ Model ─ events ─ Mender ─ Encoder ─ bytes
+//! bytes ─ connection ─ access_control ─ request_handler ─ exchange ─ RouteTable ─ Model ─ events ─ CallRepairer
+//!                                                                                                      │
+//!                                                     bytes ─ response_body ─ ResponseEncoder ─────────┘
 //! ```
 //!
-//! The gateway keeps nothing from request to request, so that any number of it can stand behind a balancer. Nothing here
-//! reads the environment or files, prints, or looks at the wall clock: the caller passes [`RouteTable`], [`GatewaySettings`] and a
-//! [`GatewayObserver`].
+//! The gateway keeps no state between requests, so any number of instances can run behind a load balancer. This crate does
+//! not read the environment or files, print, or read the wall clock: the caller passes a [`RouteTable`],
+//! [`GatewaySettings`] and a [`GatewayObserver`].
 
 mod access_control;
 mod call_repair;
@@ -36,7 +38,7 @@ mod route;
 mod serve;
 mod settings;
 
-pub use call_repair::RepairMode;
+pub use call_repair::{RepairMode, UnknownRepairMode};
 pub use gateway_event::{ExchangeSummary, GatewayEvent, GatewayObserver, NullObserver};
 pub use route::{ModelRoute, ProviderWire, RouteTable};
 pub use serve::{Gateway, ServeError};

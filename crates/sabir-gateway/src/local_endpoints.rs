@@ -1,4 +1,4 @@
-//! What a gateway answers itself: its health, its metrics, its models, and how long a request is.
+//! Answers requests without a model: health, metrics, lists of models, and token counts.
 
 use axum::body::Body;
 use axum::http::request::Parts;
@@ -11,24 +11,24 @@ use serde_json::{Value, json};
 use crate::error::Refusal;
 use crate::serve::Gateway;
 
-/// Something that is answered without a model.
+/// An endpoint that needs no model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LocalEndpoint {
-    /// That it is there, for clients that ask the root first.
+    /// The root, which some clients request first to see if the server runs.
     Root,
-    /// What is counted.
+    /// The metrics.
     Metrics,
-    /// What models are loaded, of Ollama: none is.
+    /// Ollama's list of loaded models, which is always empty.
     Running,
-    /// A list of a wire.
+    /// An information request of a wire, such as the list of models.
     Listing(InfoRequest),
 }
 
-/// Where the health is told; nothing has to be shown for it.
+/// The path of the health check, which needs no token.
 pub(crate) const HEALTH_PATH: &str = "/healthz";
 
 impl LocalEndpoint {
-    /// What a path asks for.
+    /// Returns the endpoint of a path.
     pub(crate) fn from_path(path: &str) -> Option<Self> {
         match path {
             "/" => Some(Self::Root),
@@ -38,7 +38,7 @@ impl LocalEndpoint {
         }
     }
 
-    /// The wire in whose format errors are told.
+    /// Returns the wire whose format is used for errors.
     pub(crate) fn error_wire(&self, headers: &HeaderMap) -> Option<Wire> {
         match self {
             Self::Root | Self::Metrics => None,
@@ -51,19 +51,19 @@ impl LocalEndpoint {
         }
     }
 
-    /// Whether it is asked for with a body.
+    /// Returns true if requests have a body.
     fn has_body(&self) -> bool {
         matches!(self, Self::Listing(InfoRequest::Show | InfoRequest::CountTokens))
     }
 
-    /// Whether it may be asked for in this way.
+    /// Returns an error if the request's method is not allowed.
     pub(crate) fn check_method(&self, parts: &Parts) -> Result<(), Refusal> {
         let wanted = if self.has_body() { Method::POST } else { Method::GET };
         let fits = parts.method == wanted || wanted == Method::GET && parts.method == Method::HEAD;
         if fits { Ok(()) } else { Err(Refusal::Method(parts.method.to_string(), wanted)) }
     }
 
-    /// The answer.
+    /// Makes the response.
     pub(crate) fn respond(&self, gateway: &Gateway, path: &str, body: &[u8]) -> Result<Response, Refusal> {
         let routes = gateway.routes();
         let listed = |name: &str| ListedModel { name: name.to_owned(), created: gateway.created_at(), context: None };
@@ -96,12 +96,12 @@ impl LocalEndpoint {
     }
 }
 
-/// That the gateway is there.
+/// Makes the response to a health check.
 pub(crate) fn health_response() -> Response {
     text_response("text/plain; charset=utf-8", "ok\n".to_owned())
 }
 
-/// What a browser is told that asks, for a page that may, what it may send.
+/// Makes the response to the CORS preflight request of an allowed page.
 pub(crate) fn preflight_response(headers: &HeaderMap) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -113,7 +113,7 @@ pub(crate) fn preflight_response(headers: &HeaderMap) -> Response {
     response
 }
 
-/// Lets the page read the response, which the guard has found it may.
+/// Allows the page to read the response. `access_control` has checked its origin.
 pub(crate) fn allow_origin(origin: Option<HeaderValue>, response: &mut Response) {
     if let Some(origin) = origin {
         response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);

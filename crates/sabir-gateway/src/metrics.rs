@@ -1,6 +1,7 @@
-//! What is counted, in the text format of Prometheus.
+//! Counts events, and renders the counters in the text format of Prometheus.
 //!
-//! Written by hand: some counters, one histogram, and no label whose values a client could choose.
+//! There are some counters and one histogram, so no library is needed. No label has values that a client can choose, because
+//! that would let a client create any number of time series.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,10 +13,10 @@ use sabir_wire::Wire;
 
 use crate::gateway_event::{ExchangeSummary, GatewayEvent};
 
-/// Upper bounds of the histogram, in seconds.
+/// The upper bounds of the histogram's buckets, in seconds.
 const BUCKET_BOUNDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
-/// Everything that is counted.
+/// The metrics of a gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     connections: AtomicI64,
@@ -29,11 +30,11 @@ pub(crate) struct Metrics {
 /// Counters with labels.
 #[derive(Debug, Default)]
 struct LabeledCounters {
-    /// By front and status.
+    /// Requests by wire and status.
     requests: BTreeMap<(&'static str, u16), u64>,
-    /// By model and end.
+    /// Responses by model and end.
     answers: BTreeMap<(String, &'static str), u64>,
-    /// By model and direction.
+    /// Tokens by model and direction.
     tokens: BTreeMap<(String, &'static str), u64>,
     mended: BTreeMap<&'static str, u64>,
     faults: BTreeMap<String, u64>,
@@ -42,7 +43,7 @@ struct LabeledCounters {
 
 #[derive(Debug, Default)]
 struct Histogram {
-    /// How many were at most as large as each bound and larger than the one before.
+    /// The number of observations in each bucket, not cumulative.
     counts: [u64; BUCKET_BOUNDS.len()],
     all: u64,
     sum: f64,
@@ -61,12 +62,12 @@ impl Metrics {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A request came.
+    /// Counts a request that has begun.
     pub(crate) fn request_opened(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a note. `is_named`: whether a model's name is one of the configuration's.
+    /// Counts an event. `is_named` returns true for model names from the configuration; all others are counted as `other`.
     pub(crate) fn count_event(&self, note: &GatewayEvent<'_>, is_named: impl Fn(&str) -> bool) {
         match note {
             GatewayEvent::Repaired { rule, .. } => *self.lock_tables().mended.entry(rule).or_default() += 1,
@@ -106,7 +107,7 @@ impl Metrics {
         }
     }
 
-    /// All of it, for whoever scrapes.
+    /// Renders all metrics.
     pub(crate) fn render_text(&self) -> String {
         let mut page = MetricsText(String::new());
         let gauge = |value: &AtomicI64| value.load(Ordering::Relaxed).max(0).unsigned_abs();
@@ -149,7 +150,7 @@ impl Metrics {
     }
 }
 
-/// The text while it is written.
+/// The metrics text being written.
 struct MetricsText(String);
 
 impl MetricsText {
@@ -196,7 +197,7 @@ impl Histogram {
     }
 }
 
-/// A label's value.
+/// Escapes a label's value.
 fn escape_label(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

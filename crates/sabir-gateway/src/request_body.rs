@@ -1,8 +1,7 @@
-//! The body of a request, taken within its limits.
+//! Reads the body of a request within its limits.
 //!
-//! A client that sends a body reads the answer when it is through with that. So what is refused because of its size or its head
-//! is still taken, within the same limits, and thrown away: otherwise the client would see its connection break instead of the
-//! reason.
+//! Most clients read the response only after they have sent the whole body. So the body of a refused request is still read,
+//! within limits, and discarded: otherwise the client would see a broken connection instead of the reason.
 
 use std::time::Duration;
 
@@ -15,13 +14,13 @@ use tokio::time::{Instant, timeout_at};
 use crate::error::Refusal;
 use crate::settings::GatewayLimits;
 
-/// A second more is given for each so many bytes of a body.
+/// The slowest accepted upload: each 16 KiB of a body extend its deadline by a second.
 const BYTES_PER_SECOND: u64 = 16 << 10;
 
-/// How long the body of a refused request is taken.
+/// The time for reading the body of a refused request.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The body of a request.
+/// Reads the body of a request.
 pub(crate) async fn read_body(parts: &Parts, mut body: Body, limits: &GatewayLimits) -> Result<Bytes, Refusal> {
     if let Some(coding) = content_encoding(&parts.headers) {
         discard_body(&parts.headers, body, limits).await;
@@ -33,6 +32,7 @@ pub(crate) async fn read_body(parts: &Parts, mut body: Body, limits: &GatewayLim
         return Err(Refusal::TooLarge(limits.body));
     }
     let start = Instant::now();
+    // The client's word for the length is trusted up to 64 KiB only.
     let mut bytes = Vec::with_capacity(length.unwrap_or(0).min(64 << 10));
     loop {
         let deadline = start + limits.upload + Duration::from_secs(bytes.len() as u64 / BYTES_PER_SECOND);
@@ -51,12 +51,13 @@ pub(crate) async fn read_body(parts: &Parts, mut body: Body, limits: &GatewayLim
     }
 }
 
-/// Takes the body of a request that is refused, for a while. Who waits to be told to go on has sent nothing yet.
+/// Reads and discards the body of a refused request, for a while. A client that expects `100 Continue` has sent nothing yet.
 pub(crate) async fn discard_body(headers: &HeaderMap, mut body: Body, limits: &GatewayLimits) {
     if headers.contains_key(header::EXPECT) {
         return;
     }
-    let (deadline, mut taken) = (Instant::now() + DISCARD_TIMEOUT, 0);
+    let deadline = Instant::now() + DISCARD_TIMEOUT;
+    let mut taken = 0;
     while let Ok(Some(Ok(frame))) = timeout_at(deadline, body.frame()).await {
         taken += frame.data_ref().map_or(0, Bytes::len);
         if taken > limits.body.max(64 << 20) {
@@ -65,7 +66,7 @@ pub(crate) async fn discard_body(headers: &HeaderMap, mut body: Body, limits: &G
     }
 }
 
-/// How the body is encoded, if it is.
+/// Returns the encoding of the body, if it has one.
 fn content_encoding(headers: &HeaderMap) -> Option<String> {
     let coding = headers.get(header::CONTENT_ENCODING)?.to_str().unwrap_or("?");
     (!coding.eq_ignore_ascii_case("identity")).then(|| coding.chars().take(40).collect())

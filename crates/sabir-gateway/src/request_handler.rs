@@ -1,4 +1,4 @@
-//! From a request to its response: guard, path, body, and who answers.
+//! Handles a request: checks access, dispatches by path, and reads the body.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,19 +20,19 @@ use crate::local_endpoints::{self, HEALTH_PATH, LocalEndpoint};
 use crate::request_body;
 use crate::serve::Gateway;
 
-/// Where the requests of one connection are answered.
+/// The handler of the requests of one connection.
 #[derive(Clone)]
 pub(crate) struct RequestHandler {
     pub(crate) gateway: Gateway,
-    /// The address at which the client came in.
+    /// The local address of the connection.
     pub(crate) local: SocketAddr,
     pub(crate) link: Arc<ConnectionState>,
 }
 
-/// Who answers.
+/// The kind of endpoint that answers a request.
 enum EndpointKind {
     Health,
-    /// A browser asks what it may send.
+    /// A CORS preflight request.
     Permission,
     Own(LocalEndpoint),
     Model(Wire),
@@ -44,7 +44,7 @@ impl RequestHandler {
         let busy = self.link.mark_busy();
         let (parts, body) = request.into_parts();
         let who = EndpointKind::from_parts(&parts);
-        // Balancers ask every few seconds: that is no exchange.
+        // Load balancers request this every few seconds, so it is not logged as an exchange.
         if matches!(who, EndpointKind::Health) && !self.link.is_lost() {
             return local_endpoints::health_response();
         }
@@ -63,6 +63,7 @@ impl RequestHandler {
         if let Some(report) = ledger.take_report().and_then(|report| HeaderValue::try_from(report).ok()) {
             response.headers_mut().insert(REPORT_HEADER, report);
         }
+        // Bytes after this request cannot be trusted, see `framing`.
         if self.link.is_lost() {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
@@ -70,7 +71,7 @@ impl RequestHandler {
         track_delivery(response, ledger, busy)
     }
 
-    /// The page that asks, if it is one that may.
+    /// Returns the origin of the requesting page, if it is allowed.
     fn allowed_origin(&self, parts: &Parts) -> Option<HeaderValue> {
         let origin = parts.headers.get(header::ORIGIN)?;
         let known = &self.gateway.settings().origins;
@@ -103,7 +104,8 @@ impl RequestHandler {
         body: axum::body::Body,
         ledger: &ExchangeLog,
     ) -> Result<Response, Refusal> {
-        let (gateway, path) = (&self.gateway, parts.uri.path());
+        let gateway = &self.gateway;
+        let path = parts.uri.path();
         let limits = &{ gateway.settings().limits };
         let response = match who {
             EndpointKind::Nobody | EndpointKind::Health => local_endpoints::health_response(),
@@ -112,6 +114,7 @@ impl RequestHandler {
                 own.respond(gateway, path, &request_body::read_body(parts, body, limits).await?)?
             }
             EndpointKind::Model(front) => {
+                // The slot is taken before the body is read, so that waiting bodies cannot fill the memory.
                 match gateway.acquire_slot() {
                     Ok(place) => ledger.hold_slot(place),
                     Err(refusal) => {
@@ -146,7 +149,7 @@ impl EndpointKind {
         }
     }
 
-    /// The wire in whose format errors are told.
+    /// Returns the wire whose format is used for errors.
     fn error_wire(&self, parts: &Parts) -> Option<Wire> {
         match self {
             Self::Model(front) => Some(*front),

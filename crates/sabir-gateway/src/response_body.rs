@@ -1,7 +1,7 @@
-//! An answer: the body of a response, made while the client takes it.
+//! Produces the body of a response while the client reads it.
 //!
-//! The body polls the work that asks the model; whatever the work has written by then is the next piece. HTTP asks for a piece
-//! only when the client has room for it, so a slow client slows the model down, and dropping the body ends the work.
+//! The body polls the task that reads from the model; the bytes that the task has written are the next piece. hyper polls the
+//! body only when the client has room for more, so a slow client slows the model down, and dropping the body ends the task.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::error::Refusal;
 
-/// Where the work writes, and the body reads. Both are one task: the lock is never waited for.
+/// The buffer between the task that writes and the body that reads. Both run in one tokio task, so the lock is never contended.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BodyBuffer(Arc<Mutex<BufferState>>);
 
@@ -30,12 +30,12 @@ impl BodyBuffer {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes.
+    /// Writes to the buffer.
     pub(crate) fn write_with(&self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.lock_state().bytes);
     }
 
-    /// Gives up before anything was written: the client is told with a status of its own.
+    /// Refuses the request before anything was written, so that the response can have an error status.
     pub(crate) fn set_refusal(&self, refusal: Refusal) {
         self.lock_state().refusal = Some(refusal);
     }
@@ -45,18 +45,18 @@ impl BodyBuffer {
     }
 }
 
-/// The work that fills a page.
+/// The task that fills a buffer.
 pub(crate) type BodyTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The body of a response.
 pub(crate) struct StreamingBody {
-    page: BodyBuffer,
-    /// `None` when it is done.
+    buffer: BodyBuffer,
+    /// The task; `None` when it is done.
     work: Option<BodyTask>,
     ping: Option<KeepAlive>,
 }
 
-/// Signs of life for a stream in which nothing happens.
+/// The keep-alive of a stream.
 struct KeepAlive {
     words: &'static str,
     every: Duration,
@@ -64,26 +64,26 @@ struct KeepAlive {
 }
 
 impl StreamingBody {
-    pub(crate) fn new(page: BodyBuffer, work: BodyTask) -> Self {
-        Self { page, work: Some(work), ping: None }
+    pub(crate) fn new(buffer: BodyBuffer, work: BodyTask) -> Self {
+        Self { buffer, work: Some(work), ping: None }
     }
 
-    /// Works until there is something to send, or the reason why there will be nothing.
+    /// Runs the task until there is something to send, or a reason for refusing the request.
     pub(crate) async fn wait_for_start(mut self) -> Result<Self, Refusal> {
         std::future::poll_fn(|context| {
             self.poll_task(context);
-            let begun = !self.page.lock_state().bytes.is_empty();
+            let begun = !self.buffer.lock_state().bytes.is_empty();
             if begun || self.work.is_none() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
-        match self.page.lock_state().refusal.take() {
+        match self.buffer.lock_state().refusal.take() {
             Some(refusal) => Err(refusal),
             None => Ok(()),
         }?;
         Ok(self)
     }
 
-    /// Sends these words after each such silence.
+    /// Sends a text whenever nothing was sent for that time.
     pub(crate) fn with_keep_alive(mut self, words: &'static str, every: Duration) -> Self {
         if !words.is_empty() {
             self.ping = Some(KeepAlive { words, every, timer: Box::pin(sleep(every)) });
@@ -113,10 +113,10 @@ impl Body for StreamingBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = &mut *self;
-        let mut bytes = this.page.take_bytes();
+        let mut bytes = this.buffer.take_bytes();
         if bytes.is_empty() {
             this.poll_task(context);
-            bytes = this.page.take_bytes();
+            bytes = this.buffer.take_bytes();
         }
         if !bytes.is_empty() {
             this.ping.iter_mut().for_each(KeepAlive::reset_timer);

@@ -1,4 +1,4 @@
-//! Which model is meant by a name, and how it is asked.
+//! Maps the model names of clients to models.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,25 +12,24 @@ use crate::error::Refusal;
 /// A model behind the gateway.
 #[derive(Clone)]
 pub struct ModelRoute {
-    /// The model. It must remember nothing from request to request
-    /// ([`CallerScope::Many`](sabir_model::CallerScope::Many)).
+    /// The model. It must keep no state between requests ([`CallerScope::Many`](sabir_model::CallerScope::Many)).
     pub model: Arc<dyn Model>,
-    /// The provider's name of it, which is asked for.
+    /// The provider's name for the model.
     pub id: String,
-    /// How calls are asked for.
+    /// The protocol for calls.
     pub protocol: ToolProtocol,
-    /// What is done about calls that are not right.
+    /// The handling of broken calls.
     pub repair_mode: RepairMode,
-    /// What its provider speaks, if that is known: then what the provider has no words for is told or refused before it is asked.
+    /// The provider's wire, if known. Unsupported parts of a request are then reported or refused before it is sent.
     pub provider_wire: Option<ProviderWire>,
 }
 
-/// What a provider speaks.
+/// The wire of a provider, with its options.
 #[derive(Debug, Clone)]
 pub struct ProviderWire {
     /// The wire.
     pub wire: Wire,
-    /// What its requests need beyond the wire.
+    /// The options of its requests beyond the wire.
     pub form: WireOptions,
 }
 
@@ -38,7 +37,7 @@ pub struct ProviderWire {
 #[derive(Debug, Clone, Default)]
 pub struct RouteTable {
     named: BTreeMap<String, Arc<ModelRoute>>,
-    /// For any other name.
+    /// The model for all other names.
     other: Option<Arc<ModelRoute>>,
 }
 
@@ -50,38 +49,38 @@ impl std::fmt::Debug for ModelRoute {
 }
 
 impl RouteTable {
-    /// Adds a model under a name, in the place of an earlier one of that name.
+    /// Adds a model under a name, replacing an earlier one of that name.
     #[must_use]
     pub fn with_route(mut self, name: impl Into<String>, route: ModelRoute) -> Self {
         self.named.insert(name.into(), Arc::new(route));
         self
     }
 
-    /// Says who answers for names that nobody has.
+    /// Sets the model for all other names.
     #[must_use]
     pub fn with_fallback(mut self, route: ModelRoute) -> Self {
         self.other = Some(Arc::new(route));
         self
     }
 
-    /// The names, in order.
+    /// Returns the names, in alphabetical order.
     pub fn model_names(&self) -> impl Iterator<Item = &str> {
         self.named.keys().map(String::as_str)
     }
 
-    /// The same names, with each model as `change` makes it.
+    /// Applies `change` to every route.
     pub(crate) fn map_routes(self, change: impl Fn(ModelRoute) -> ModelRoute) -> Self {
         let change = |route: Arc<ModelRoute>| Arc::new(change(ModelRoute::clone(&route)));
         let named = self.named.into_iter().map(|(name, route)| (name, change(route)));
         Self { named: named.collect(), other: self.other.map(change) }
     }
 
-    /// What is said where nobody has that name.
+    /// Makes the error for an unknown name.
     pub(crate) fn unknown_model(&self, name: &str) -> Refusal {
         Refusal::Model(name.chars().take(100).collect(), self.model_names().collect::<Vec<_>>().join(", "))
     }
 
-    /// The model of that name. Ollama's clients may leave out its `:latest`.
+    /// Finds the model of that name. Clients of Ollama may add `:latest` to it.
     pub(crate) fn find_route(&self, name: &str) -> Option<Arc<ModelRoute>> {
         let plain = name.strip_suffix(":latest").unwrap_or(name);
         let named = self.named.get(name).or_else(|| self.named.get(plain));

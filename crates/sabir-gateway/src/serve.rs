@@ -1,4 +1,4 @@
-//! Serving: accepting connections, bounding them, and ending them without cutting answers off before it must be.
+//! Accepts and limits connections, and shuts down gracefully.
 
 use std::future::Future;
 use std::io;
@@ -26,13 +26,13 @@ use crate::request_handler::RequestHandler;
 use crate::route::{ModelRoute, RouteTable};
 use crate::settings::{GatewayLimits, GatewaySettings};
 
-/// How long answers may take to say that they were cut off.
+/// The time for responses to report that they were cut off.
 const CUT_GRACE: Duration = Duration::from_secs(1);
 
-/// How long nothing is accepted when nothing can be: no file descriptor is left, most likely, and some connection has to end.
+/// The pause after a failed accept. Most likely no file descriptor is left, and some connection must end first.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 
-/// A gateway. Clones are the same gateway.
+/// A gateway. Clones share its state.
 #[derive(Clone)]
 pub struct Gateway(Arc<GatewayState>);
 
@@ -42,22 +42,22 @@ struct GatewayState {
     watch: Box<dyn GatewayObserver>,
     metrics: Metrics,
     count: AtomicU64,
-    /// When it was made, in seconds since 1970.
+    /// The time of its creation, in seconds since 1970.
     created: u64,
     connections: Arc<Semaphore>,
     answers: Arc<Semaphore>,
-    /// Becomes true when answers must end.
+    /// Becomes true when all responses must end.
     cut: watch::Sender<bool>,
 }
 
-/// Why a gateway cannot serve.
+/// A reason why a gateway cannot serve.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The listener has no address.
     #[error("the address of the listener cannot be found: {0}")]
     Address(io::Error),
-    /// Without a token only this machine may be served.
+    /// The address can be reached from other machines, and there is no token.
     #[error("{0} can be reached from other machines: a token is needed")]
     Open(SocketAddr),
 }
@@ -69,9 +69,9 @@ impl std::fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// A gateway to these models.
+    /// Makes a gateway to these models.
     pub fn new(routes: RouteTable, settings: GatewaySettings, watch: impl GatewayObserver + 'static) -> Self {
-        let (connections, answers) = (settings.limits.connections, settings.limits.answers);
+        let GatewayLimits { connections, answers, .. } = settings.limits;
         let created = (settings.clock)().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let gateway = Self(Arc::new(GatewayState {
             routes: RwLock::default(),
@@ -88,7 +88,7 @@ impl Gateway {
         gateway
     }
 
-    /// Takes other models from the next request on. Answers that are being made go on with theirs.
+    /// Replaces the models from the next request on. Running responses continue with their models.
     pub fn replace_routes(&self, routes: RouteTable) {
         let routes = routes.map_routes(|route| ModelRoute {
             model: Arc::new(InterruptibleModel::new(Arc::clone(&route.model), self.0.cut.subscribe())),
@@ -97,11 +97,12 @@ impl Gateway {
         *self.0.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
     }
 
-    /// Takes other settings for what begins from now on. How many connections and answers there may be at once stays as it was
-    /// at the start, and a token can be changed, but not taken away.
+    /// Replaces the settings for new connections and requests. The limits for concurrent connections and responses stay as
+    /// they were at the start, and a token can be changed, but not removed.
     pub fn replace_settings(&self, settings: GatewaySettings) {
         let known = self.settings();
-        let (connections, answers) = (known.limits.connections, known.limits.answers);
+        let GatewayLimits { connections, answers, .. } = known.limits;
+        // Removing the token could open a gateway that other machines can reach; `serve` checks that at the start only.
         let token = settings.token.or_else(|| known.token.clone());
         let limits = GatewayLimits { connections, answers, ..settings.limits };
         let settings = GatewaySettings { token, limits, seed: known.seed, ..settings };
@@ -124,30 +125,30 @@ impl Gateway {
         self.0.created
     }
 
-    /// Counts what happened, and tells whoever watches.
+    /// Counts an event and passes it to the observer.
     pub(crate) fn emit_event(&self, id: &str, note: GatewayEvent<'_>) {
         let routes = self.routes();
         self.0.metrics.count_event(&note, |model| routes.model_names().any(|name| name == model));
         self.0.watch.on_event(id, note);
     }
 
-    /// A place among the answers that are made at once.
+    /// Acquires one of the slots for concurrent responses.
     pub(crate) fn acquire_slot(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         let place = Arc::clone(&self.0.answers).try_acquire_owned();
         place.map_err(|_| Refusal::Busy(self.settings().limits.answers))
     }
 
-    /// An id that no other answer of this machine has.
+    /// Makes an id that is unique on this machine, from the seed and a counter.
     pub(crate) fn new_id(&self) -> String {
         let count = self.0.count.fetch_add(1, Ordering::Relaxed);
         format!("sabir_{:016x}{count:08x}", self.settings().seed)
     }
 
-    /// Serves until `end`, then lets answers end as long as the limits say; what is not through by then is told that it was cut
-    /// off.
+    /// Serves until `end` is ready, then waits for running responses, up to the `drain` limit. Responses that are still
+    /// running then are cut off with an error.
     ///
     /// # Errors
-    /// If the listener is of no use; a connection that fails ends alone.
+    /// [`ServeError`] if the listener cannot be used. A failed connection does not affect the others.
     pub async fn serve(&self, listener: TcpListener, end: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
         let address = listener.local_addr().map_err(ServeError::Address)?;
         if self.settings().token.is_none() && !address.ip().is_loopback() {
@@ -156,7 +157,7 @@ impl Gateway {
         let open = GracefulShutdown::new();
         let mut end = std::pin::pin!(end);
         loop {
-            // Taken before the connection: who is over the limit waits in the kernel's queue.
+            // The permit comes before the connection: clients over the limit wait in the kernel's queue.
             let permit = Arc::clone(&self.0.connections).acquire_owned();
             let (stream, permit) = tokio::select! {
                 biased;
@@ -198,10 +199,10 @@ impl Gateway {
         let _ = stream.set_nodelay(true);
         let local = stream.local_addr().unwrap_or(listener);
         let line = TimedStream::new(stream, Arc::clone(&link), self.settings().limits);
-        let desk = RequestHandler { gateway: self.clone(), local, link };
+        let handler = RequestHandler { gateway: self.clone(), local, link };
         let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-            let desk = desk.clone();
-            async move { Ok::<_, std::convert::Infallible>(desk.respond(request.map(Body::new)).await) }
+            let handler = handler.clone();
+            async move { Ok::<_, std::convert::Infallible>(handler.respond(request.map(Body::new)).await) }
         });
         hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
@@ -210,7 +211,7 @@ impl Gateway {
             .serve_connection(TokioIo::new(line), service)
     }
 
-    /// Tells of a request that was none, or did not come in time.
+    /// Logs a request that could not be parsed, or did not arrive in time.
     fn report_unparsed(&self, link: &ConnectionState, error: Option<&hyper::Error>) {
         let (status, words) = match error {
             Some(error) if error.is_parse_too_large() => (431, "the head of a request was too large"),

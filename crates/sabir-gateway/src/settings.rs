@@ -1,47 +1,47 @@
-//! What a gateway is told beside its models: who may ask, and how much.
+//! Defines the settings of a gateway: access and limits.
 
 use std::time::{Duration, SystemTime};
 
 use sabir_model::Secret;
 
-/// Settings of a gateway. They hold for connections and requests that begin after they were given.
+/// The settings of a gateway. They apply to connections and requests that begin after they were set.
 #[derive(Debug, Clone)]
 pub struct GatewaySettings {
-    /// What a client must show: as a bearer token, or as the wire's own key header. `None`: anybody who reaches the address
-    /// may ask; only for an address of this machine.
+    /// The token that a client must send, as a bearer token or in the wire's own key header. `None` allows every client, and
+    /// is accepted for an address on this machine only.
     pub token: Option<Secret>,
-    /// Names, beside those of this machine, under which the gateway may be addressed: `HOST` or `HOST:PORT`.
+    /// The names, besides those of this machine, under which clients may address the gateway: `HOST` or `HOST:PORT`.
     pub hosts: Vec<String>,
-    /// Origins whose pages may ask, such as `https://app.example`. None by default: a browser's page has no business here.
+    /// The origins of web pages that may use the gateway, such as `https://app.example`. None by default.
     pub origins: Vec<String>,
-    /// How much.
+    /// The limits.
     pub limits: GatewayLimits,
-    /// A number that no other process has: ids of answers are made of it.
+    /// A number that is unique to this process, for the ids of responses.
     pub seed: u64,
-    /// The time, for the moment at which an answer was made.
+    /// The clock, for the creation times in responses.
     pub clock: fn() -> SystemTime,
 }
 
-/// How much a gateway takes on.
+/// The limits of a gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GatewayLimits {
     /// The largest body of a request, in bytes.
     pub body: usize,
-    /// Open connections; more wait to be accepted.
+    /// The number of open connections; more wait to be accepted.
     pub connections: usize,
-    /// Answers being made at once; more are refused with 503.
+    /// The number of concurrent responses; more are refused with 503.
     pub answers: usize,
-    /// From the first byte of a request's head to its last, and from the opening of a connection to that first byte.
+    /// The time from the first byte of a head to its last, and from the opening of a connection to the first byte.
     pub head: Duration,
-    /// For a request's body, and a second more for each 16 KiB of it.
+    /// The time for a request's body, plus a second for each 16 KiB of it.
     pub upload: Duration,
-    /// How long a connection may be silent between two requests.
+    /// The time that a connection may be idle between two requests.
     pub idle: Duration,
-    /// How long a client may take nothing of what waits for it.
+    /// The time that a client may read nothing while data waits for it.
     pub stalled: Duration,
-    /// How long answers may go on after the gateway was told to end.
+    /// The time that responses may continue after a shutdown was requested.
     pub drain: Duration,
-    /// After so much silence in a stream a sign of life is sent, where the wire has one.
+    /// The silence in a stream after which a keep-alive is sent, if the wire has one.
     pub ping: Duration,
 }
 

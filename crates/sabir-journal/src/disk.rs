@@ -1,115 +1,115 @@
-//! The disk under a journal: the few things that it asks of a file system, so that a simulated one can stand there.
+//! Defines the file system operations that a journal needs, so that a simulated disk can replace the real one.
 //!
-//! The decision is that the trait is as narrow as the promises of a file system are: bytes that were written may be lost, in part
-//! and out of order, until they were synced, and so may a name until its folder was. [`SystemDisk`] is the real one and the only
-//! place in this crate, but for the listing of a folder, that touches files.
+//! The trait promises no more than a file system does: written bytes may be lost, in part and out of order, until they are
+//! synced, and so may a name until its folder is synced. [`SystemDisk`] is the real disk. Appending and recovery use files
+//! through this trait only; the read-only modules and the journal writer use `std::fs` directly.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Folders and the names in them.
+/// A file system: folders and the names in them.
 pub trait Disk: Send + Sync {
-    /// Whether there is something of that name.
+    /// Returns true if something exists at this path.
     fn exists(&self, path: &Path) -> bool;
 
-    /// Makes one folder that only its owner can look into.
+    /// Creates one folder, with mode 0700.
     ///
     /// # Errors
-    /// What the system says; `AlreadyExists` where there is one.
+    /// The error of the system; `AlreadyExists` if the path is taken.
     fn create_folder(&self, folder: &Path) -> io::Result<()>;
 
-    /// Makes the names in a folder survive a power cut.
+    /// Syncs a folder, so that the names in it survive a power cut.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 
-    /// Makes a file that only its owner can open, for reading and writing.
+    /// Creates a file for reading and writing, with mode 0600.
     ///
     /// # Errors
-    /// What the system says; `AlreadyExists` where there is one.
+    /// The error of the system; `AlreadyExists` if the path is taken.
     fn create_file(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
     /// Opens a file that exists.
     ///
     /// # Errors
-    /// What the system says; `NotFound` where there is none.
+    /// The error of the system; `NotFound` if there is no such file.
     fn open_file(&self, path: &Path, purpose: OpenMode) -> io::Result<Box<dyn DiskFile>>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 }
 
-/// What a file is opened for.
+/// The access with which a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
-    /// Reading alone.
+    /// Reading only.
     Read,
     /// Reading and writing.
     Write,
 }
 
-/// An open file. All offsets are bytes from its beginning; nothing in here has a position.
+/// An open file. All offsets are bytes from its beginning; there is no current position.
 pub trait DiskFile: Send {
-    /// Keeps every other opener from locking it, for as long as this one lives.
+    /// Locks the file until this value is dropped.
     ///
     /// # Errors
-    /// `WouldBlock` where another one has the lock.
+    /// `WouldBlock` if another opener holds the lock.
     fn try_lock(&self) -> Result<(), TryLockError>;
 
-    /// Gives the lock back.
+    /// Releases the lock.
     fn unlock(&self);
 
-    /// The process that has locked it; `None` where none has, or the system does not tell.
+    /// Returns the id of the process that has locked the file; `None` if none has, or the system does not tell.
     fn lock_owner(&self) -> Option<u32> {
         None
     }
 
-    /// How long it is.
+    /// Returns the length of the file in bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     fn byte_length(&self) -> io::Result<u64>;
 
-    /// Whether it still has a name: what is written to a file without one is gone when it is closed.
+    /// Returns true if the file still has a name. The contents of a file without one are lost when it is closed.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     fn is_named(&self) -> io::Result<bool>;
 
-    /// Reads some bytes; none only at the end.
+    /// Reads some bytes and returns their number; 0 only at the end of the file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
 
-    /// Writes all of the bytes. After an error any part of them may be there.
+    /// Writes all of the bytes. After an error any part of them may have been written.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()>;
 
-    /// Cuts it off, or makes it longer with zeros.
+    /// Truncates the file, or extends it with zeros.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     fn set_length(&self, length: u64) -> io::Result<()>;
 
-    /// Makes its bytes survive a power cut. After an error nobody knows which of them do.
+    /// Syncs the bytes, so that they survive a power cut. After an error it is unknown which of them do.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// As [`sync_data`](Self::sync_data), with all that is known of the file beside its bytes.
+    /// Syncs the bytes as [`sync_data`](Self::sync_data) does, and the file's metadata too.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     fn sync_all(&self) -> io::Result<()>;
 }
 
@@ -127,6 +127,7 @@ impl Disk for SystemDisk {
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        // The parent of a relative path of one part is the empty path.
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         File::open(folder).and_then(|folder| folder.sync_all())
     }
@@ -187,7 +188,7 @@ impl DiskFile for File {
     }
 }
 
-/// A file that is read from a place on.
+/// A sequential reader over a file, with a position of its own.
 pub(crate) struct DiskFileReader<'a> {
     file: &'a dyn DiskFile,
     at: u64,

@@ -1,16 +1,18 @@
-//! Why a journal cannot be used, with what to do about it.
+//! Errors of a journal, with what to do about each.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a journal cannot be created, opened or read. After any of these the file is as it was.
+use crate::frame::FrameError;
+
+/// An error in creating, opening or reading a journal. The file is unchanged after any of these.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The task's name could not be the name of a file.
+    /// The task's id cannot be a part of a file name.
     #[error("`{id}` is no task: the name of a task has 1 to 128 letters, digits and `-`")]
     Name {
-        /// The name.
+        /// The id, shortened.
         id: String,
     },
     /// There is no such journal.
@@ -18,10 +20,10 @@ pub enum JournalError {
     Missing {
         /// The task.
         id: String,
-        /// Where its journal would be.
+        /// The path at which its journal was expected.
         path: PathBuf,
     },
-    /// There is a journal of that name already.
+    /// A journal of that name exists already.
     #[error("there is a task `{id}` already, in {path:?}")]
     Exists {
         /// The task.
@@ -34,7 +36,7 @@ pub enum JournalError {
     Locked {
         /// The task.
         id: String,
-        /// The process, where the system tells.
+        /// The id of that process, if the system tells.
         holder: Option<u32>,
         /// Its journal.
         path: PathBuf,
@@ -53,7 +55,7 @@ pub enum JournalError {
         /// Its format.
         version: u64,
     },
-    /// A record is whole, and yet this version cannot read it.
+    /// A record is undamaged, but this version cannot read it.
     #[error(
         "record {number} of {path:?} is unknown to this version of Sabir ({reason}); use the one that wrote it, the file was left as it is"
     )]
@@ -62,7 +64,7 @@ pub enum JournalError {
         path: PathBuf,
         /// The record, counted from 1.
         number: u64,
-        /// What the reader says.
+        /// The reader's error text.
         reason: String,
     },
     /// A record is too large or too deep to be read back.
@@ -70,35 +72,40 @@ pub enum JournalError {
     Unfit {
         /// The record, counted from 1.
         number: u64,
-        /// Why, in words.
+        /// The reason, in words.
         reason: String,
     },
-    /// The journal holds no start of a task: it ended before the first record.
+    /// The journal has no records.
     #[error("{path:?} holds no task: it ended before the task was written down; it can be removed")]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// The system refused.
+    /// The system refused an operation.
     #[error("could not {action} {path:?}: {source}")]
     Io {
         /// The verb.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// Who works on a task, in words.
+/// Describes the process that holds the lock.
 fn describe_lock_owner(holder: Option<u32>) -> String {
     holder.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"))
 }
 
 impl JournalError {
-    /// For `map_err`: what was done, to which file.
+    /// Returns a function for `map_err` that adds the action and the path to an I/O error.
     pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, path: path.to_path_buf(), source }
+    }
+
+    /// Makes the error of a record that cannot be decoded; `number` counts from 1, and 0 means unknown.
+    pub(crate) fn unknown_record(path: &Path, number: u64, error: &FrameError) -> Self {
+        Self::Unknown { path: path.to_path_buf(), number, reason: error.to_string() }
     }
 }

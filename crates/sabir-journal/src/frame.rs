@@ -1,4 +1,4 @@
-//! One record as bytes: length, checksum, JSON.
+//! Encodes and decodes one record as a frame: length, checksum, JSON.
 
 use std::borrow::Cow;
 
@@ -6,25 +6,48 @@ use sabir_agent::Record;
 use sabir_call::redact;
 use serde::{Deserialize, Serialize};
 
-/// The first line of a journal, without version and line end.
+/// The first line of a journal, without the version and the line feed.
 pub(crate) const HEADER_START: &[u8] = b"sabir journal ";
-/// The first line of a journal of this version.
+/// The first line of a journal in this version of the format.
 pub(crate) const HEADER: &[u8] = b"sabir journal 1\n";
-/// The bytes of a frame before its payload.
+/// The length of a frame's head in bytes: four of length, four of checksum.
 pub(crate) const HEAD_BYTES: usize = 8;
-/// The most bytes of a payload.
+/// The largest payload in bytes.
 pub(crate) const MAX_PAYLOAD_BYTES: usize = 64 << 20;
-/// Deeper values are not written: reading them back would need a deep stack.
+/// The deepest nesting of a record. Reading a deeper value back would need a deep stack.
 const MAX_DEPTH: usize = 256;
-/// How every payload begins.
+/// The first bytes of every payload.
 pub(crate) const PAYLOAD_START: &[u8] = b"{\"at\":";
 
-/// A record and when it was written.
+/// A reason why a record cannot be encoded or decoded.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FrameError {
+    /// The record does not fit into a frame.
+    #[error("the record has {bytes} bytes, and {MAX_PAYLOAD_BYTES} are the most")]
+    TooLarge {
+        /// The length of its payload.
+        bytes: usize,
+    },
+    /// A record that is to be written nests too deep.
+    #[error("the record nests values {depth} deep, and {MAX_DEPTH} is the most")]
+    TooDeep {
+        /// The depth of its nesting.
+        depth: usize,
+    },
+    /// A record that was read nests too deep.
+    #[error("it nests values more than {MAX_DEPTH} deep")]
+    DeepPayload,
+    /// Not the JSON of a record that this version knows.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
+/// A record with the time at which it was written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JournalEntry {
     /// Milliseconds since 1970, by the clock of the process that wrote it.
     pub at: u64,
-    /// What happened.
+    /// The record.
     #[serde(flatten)]
     pub record: Record,
 }
@@ -32,13 +55,13 @@ pub struct JournalEntry {
 /// The head of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
-    /// The bytes of the payload.
+    /// The length of the payload in bytes.
     pub(crate) length: usize,
     checksum: u32,
 }
 
 impl FrameHeader {
-    /// Reads a head; `None` where there are too few bytes for one.
+    /// Parses a head; `None` if there are too few bytes.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (length, rest) = bytes.split_first_chunk::<4>()?;
         let (checksum, _) = rest.split_first_chunk::<4>()?;
@@ -46,22 +69,22 @@ impl FrameHeader {
         Some(Self { length, checksum: u32::from_le_bytes(*checksum) })
     }
 
-    /// Whether a frame of this length is ever written.
+    /// Returns true if a frame of this length can have been written.
     pub(crate) fn is_possible(self) -> bool {
         (1..=MAX_PAYLOAD_BYTES).contains(&self.length)
     }
 
-    /// Whether this is the payload that was written.
+    /// Returns true if the checksum matches this payload.
     pub(crate) fn matches_payload(self, payload: &[u8]) -> bool {
         u32::try_from(self.length).is_ok_and(|length| compute_checksum(length, payload) == self.checksum)
     }
 }
 
-/// Writes a whole frame into `buffer`, whatever was in there before. Secrets are taken out of the record's texts.
+/// Replaces the contents of `buffer` by the frame of a record. Known secret formats in the record's texts are redacted.
 ///
 /// # Errors
-/// In words, when the record is too large or too deep to be read back.
-pub(crate) fn encode_frame(buffer: &mut Vec<u8>, at: u64, record: &Record) -> Result<(), String> {
+/// [`FrameError`] if the record is too large or too deep to be read back.
+pub(crate) fn encode_frame(buffer: &mut Vec<u8>, at: u64, record: &Record) -> Result<(), FrameError> {
     #[derive(Serialize)]
     struct FramePayload<'a> {
         at: u64,
@@ -70,29 +93,31 @@ pub(crate) fn encode_frame(buffer: &mut Vec<u8>, at: u64, record: &Record) -> Re
     }
     buffer.clear();
     buffer.resize(HEAD_BYTES, 0);
-    serde_json::to_writer(&mut *buffer, &FramePayload { at, record }).map_err(|error| error.to_string())?;
-    // Signs can be longer than what they stand for.
+    serde_json::to_writer(&mut *buffer, &FramePayload { at, record })?;
+    // Checked twice: a large record is not worth redacting, and a redaction mark can be longer than the secret it replaces.
     check_payload_size(buffer)?;
     redact_payload(buffer);
-    check_payload_size(buffer)?;
-    let (head, payload) = buffer.split_first_chunk_mut::<HEAD_BYTES>().ok_or("the frame has no head")?;
-    let deepest = measure_nesting(payload).max_depth;
-    if deepest > MAX_DEPTH {
-        return Err(format!("the record nests values {deepest} deep, and {MAX_DEPTH} is the most"));
+    let length = check_payload_size(buffer)?;
+    let payload = buffer.get(HEAD_BYTES..).unwrap_or_default();
+    let depth = measure_nesting(payload).max_depth;
+    if depth > MAX_DEPTH {
+        return Err(FrameError::TooDeep { depth });
     }
-    let length = u32::try_from(payload.len()).map_err(|error| error.to_string())?;
-    *head = (u64::from(compute_checksum(length, payload)) << 32 | u64::from(length)).to_le_bytes();
+    let checksum = compute_checksum(length, payload);
+    if let Some(head) = buffer.first_chunk_mut::<HEAD_BYTES>() {
+        // In little endian the lower half comes first, which is the length.
+        *head = (u64::from(checksum) << 32 | u64::from(length)).to_le_bytes();
+    }
     Ok(())
 }
 
-fn check_payload_size(frame: &[u8]) -> Result<(), String> {
-    match frame.len().saturating_sub(HEAD_BYTES) {
-        ..=MAX_PAYLOAD_BYTES => Ok(()),
-        bytes => Err(format!("the record has {bytes} bytes, and {MAX_PAYLOAD_BYTES} are the most")),
-    }
+/// Returns the length of the frame's payload, if it is within the limit.
+fn check_payload_size(frame: &[u8]) -> Result<u32, FrameError> {
+    let bytes = frame.len().saturating_sub(HEAD_BYTES);
+    u32::try_from(bytes).ok().filter(|_| bytes <= MAX_PAYLOAD_BYTES).ok_or(FrameError::TooLarge { bytes })
 }
 
-/// A journal outlives its task, and is read by others: what has the shape of a secret is not written into it.
+/// Redacts text with the format of a secret, because a journal outlives its task and other people read it.
 fn redact_payload(buffer: &mut Vec<u8>) {
     let payload = buffer.get(HEAD_BYTES..).and_then(|payload| std::str::from_utf8(payload).ok());
     if let Some(Cow::Owned(redacted)) = payload.map(redact::redact_json) {
@@ -101,22 +126,23 @@ fn redact_payload(buffer: &mut Vec<u8>) {
     }
 }
 
-/// Reads a payload whose checksum was right.
+/// Decodes a payload whose checksum was right.
 ///
 /// # Errors
-/// In words: it is the record of another version, then.
-pub(crate) fn decode_payload(payload: &[u8]) -> Result<JournalEntry, String> {
+/// [`FrameError`] if the record comes from another version of Sabir, since damage is excluded by the checksum.
+pub(crate) fn decode_payload(payload: &[u8]) -> Result<JournalEntry, FrameError> {
     if measure_nesting(payload).max_depth > MAX_DEPTH {
-        return Err(format!("it nests values more than {MAX_DEPTH} deep"));
+        return Err(FrameError::DeepPayload);
     }
     let mut reader = serde_json::Deserializer::from_slice(payload);
+    // The depth was checked above; serde_json's own limit is 128.
     reader.disable_recursion_limit();
-    let entry = JournalEntry::deserialize(&mut reader).map_err(|error| error.to_string())?;
-    reader.end().map_err(|error| error.to_string())?;
+    let entry = JournalEntry::deserialize(&mut reader)?;
+    reader.end()?;
     Ok(entry)
 }
 
-/// The length is part of it, so that neither a changed length nor a stretch of zeros passes.
+/// Computes the CRC-32 of length and payload. With the length included, neither a changed length nor a run of zeros matches.
 fn compute_checksum(length: u32, payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&length.to_le_bytes());
@@ -124,26 +150,27 @@ fn compute_checksum(length: u32, payload: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Whether the bytes are the beginning of a payload and no more: the object is not closed yet.
+/// Returns true if the bytes are an incomplete payload: they begin like one, and its object is not closed.
 pub(crate) fn is_unfinished(payload: &[u8]) -> bool {
     let common = payload.len().min(PAYLOAD_START.len());
     let begins = payload.get(..common) == PAYLOAD_START.get(..common);
-    // What is written has no control characters, not even in strings.
+    // serde_json escapes control characters, and the payload is written without line breaks.
     begins && payload.iter().all(|byte| *byte >= b' ') && (payload.is_empty() || !measure_nesting(payload).is_closed)
 }
 
-/// How the objects and arrays of a JSON text nest.
+/// The nesting of the objects and arrays in a JSON text.
 #[derive(Debug, Default)]
 struct JsonNesting {
     max_depth: usize,
-    /// Whether all were closed at some point.
+    /// True if all of them were closed at some point.
     is_closed: bool,
 }
 
 fn measure_nesting(json: &[u8]) -> JsonNesting {
     let mut nesting = JsonNesting::default();
     let mut depth = 0_usize;
-    let (mut quoted, mut escaped) = (false, false);
+    let mut quoted = false;
+    let mut escaped = false;
     for byte in json {
         match byte {
             _ if escaped => escaped = false,

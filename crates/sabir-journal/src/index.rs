@@ -1,8 +1,9 @@
-//! The tasks of a folder, read from the journals themselves.
+//! Lists the tasks of a folder by reading the journals themselves.
 //!
-//! There is no file that lists them, since that could disagree. Of each journal the first record is read, and the last, which is looked
-//! for from the end of the file: it is the frame whose length leads to that very end, with a checksum that fits. Only where the end
-//! is torn or damaged, or the last record is a large one, the heads of all frames are read.
+//! There is no index file, because it could disagree with the journals. Only the first and the last record of each journal
+//! are read. The last one is searched backwards from the end of the file: it is the frame whose length reaches exactly to
+//! the end and whose checksum matches. If there is none within reach (a torn or damaged end, or a large last record), the
+//! heads of all frames are read instead.
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -22,40 +23,41 @@ use crate::recovery::{next_payload, read_header};
 pub struct JournalListing {
     /// The task, by the name of the file.
     pub id: TaskId,
-    /// What it is about, or why its journal cannot be read.
+    /// The summary of the task, or the reason why its journal cannot be read.
     pub summary: Result<TaskSummary, JournalError>,
 }
 
-/// What a task is about.
+/// A summary of a task, from its first and last record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskSummary {
-    /// The task, by its own start.
+    /// The task, by its `started` record.
     pub id: TaskId,
     /// The user's first words, in full.
     pub prompt: String,
     /// The model's name as the user gave it.
     pub model: String,
-    /// How calls are spelled.
+    /// The protocol in which calls are written.
     pub protocol: ToolProtocol,
-    /// The folder in which it works.
+    /// The folder in which the task works.
     pub workspace: String,
-    /// When it began, in milliseconds since 1970.
+    /// The time of the first record, in milliseconds since 1970.
     pub started_at: u64,
-    /// When the last record was written, in milliseconds since 1970.
+    /// The time of the last record, in milliseconds since 1970.
     pub last_at: u64,
-    /// How it ended; `None` while it runs, and when it was interrupted.
+    /// The outcome; `None` while the task runs, and if it was interrupted.
     pub ended: Option<TaskOutcome>,
-    /// Where it comes from, if it is a fork or was imported.
+    /// The origin of a forked or imported task.
     pub from: Option<TaskOrigin>,
 }
 
-/// How far from the end of a journal its last record is looked for, in bytes.
+/// The distance from the end of a journal within which its last record is searched, in bytes.
 const TAIL_BYTES: u64 = 16 << 10;
 
-/// Every journal of a folder, the latest start first, those that cannot be read at the end. A folder that does not exist holds none.
+/// Lists every journal of a folder: the latest start first, unreadable ones at the end. A folder that does not exist has no
+/// journals.
 ///
 /// # Errors
-/// [`JournalError::Io`] when the folder itself cannot be read.
+/// [`JournalError::Io`] if the folder itself cannot be read.
 pub fn list_journals(folder: &Path) -> Result<Vec<JournalListing>, JournalError> {
     let with_summary = |id| {
         let summary = journal_path(folder, &id).and_then(|path| summarize_journal(&path));
@@ -69,10 +71,10 @@ pub fn list_journals(folder: &Path) -> Result<Vec<JournalListing>, JournalError>
     Ok(listed)
 }
 
-/// The tasks that have a journal in a folder, sorted; the journals themselves are not read.
+/// Lists the ids of the tasks that have a journal in a folder, sorted, without reading the journals.
 ///
 /// # Errors
-/// [`JournalError::Io`] when the folder cannot be read; one that does not exist holds none.
+/// [`JournalError::Io`] if the folder cannot be read; a folder that does not exist has no journals.
 pub fn list_task_ids(folder: &Path) -> Result<Vec<TaskId>, JournalError> {
     let fail = |error| JournalError::io_error("list", folder)(error);
     let entries = match std::fs::read_dir(folder) {
@@ -87,10 +89,10 @@ pub fn list_task_ids(folder: &Path) -> Result<Vec<TaskId>, JournalError> {
     Ok(names)
 }
 
-/// How many records the journal of a task holds. The heads of all frames are read.
+/// Counts the records in the journal of a task, by reading the heads of all frames.
 ///
 /// # Errors
-/// Those of [`read_journal`](crate::read_journal), but that records of an unknown kind are counted.
+/// The errors of [`read_journal`](crate::read_journal), except that records of an unknown kind are counted.
 pub fn count_records(folder: &Path, id: &TaskId) -> Result<u64, JournalError> {
     let path = journal_path(folder, id)?;
     let file = open_journal_file(id, &path)?;
@@ -137,11 +139,13 @@ fn summarize_journal(path: &Path) -> Result<TaskSummary, JournalError> {
     })
 }
 
-/// Where the frame begins that ends with the file; `None` where none does, or it begins too far away.
+/// Finds the offset of the frame that ends with the file; `None` if there is none within `TAIL_BYTES`.
 fn find_last_frame(file: &File, size: u64) -> std::io::Result<Option<u64>> {
     let from = size.saturating_sub(TAIL_BYTES).max(HEADER.len() as u64);
     let mut tail = vec![0; usize::try_from(size.saturating_sub(from)).unwrap_or_default()];
     file.read_exact_at(&mut tail, from)?;
+    // A payload could contain bytes that look like a frame, but not one whose length and checksum match up to the very end
+    // of the file, save by a chance of one in 2^32. The cheap test for the start of a payload comes first.
     let begins = (0..tail.len()).rev().find(|at| {
         let Some((bytes, payload)) = tail.get(*at..).and_then(|rest| rest.split_at_checked(HEAD_BYTES)) else {
             return false;
@@ -153,10 +157,12 @@ fn find_last_frame(file: &File, size: u64) -> std::io::Result<Option<u64>> {
     Ok(begins.map(|at| from + at as u64))
 }
 
-/// How many frames are whole by their heads, and where the last of them begins. The input stands behind the first line.
+/// Counts the frames that are whole by their heads, and returns that number and the offset of the last one. `input` must be positioned after the first line.
 fn walk_frames(input: &mut BufReader<File>, size: u64, path: &Path) -> Result<(u64, u64), JournalError> {
     let fail = |error| JournalError::io_error("read", path)(error);
-    let (mut records, mut last, mut next) = (0, 0, HEADER.len() as u64);
+    let mut records = 0;
+    let mut last = 0;
+    let mut next = HEADER.len() as u64;
     let mut bytes = [0; HEAD_BYTES];
     while next + (HEAD_BYTES as u64) < size {
         input.read_exact(&mut bytes).map_err(fail)?;
@@ -165,13 +171,15 @@ fn walk_frames(input: &mut BufReader<File>, size: u64, path: &Path) -> Result<(u
         if end > size {
             break;
         }
-        (records, last, next) = (records + 1, next, end);
+        records += 1;
+        last = next;
+        next = end;
         input.seek_relative(i64::try_from(head.length).unwrap_or(i64::MAX)).map_err(fail)?;
     }
     Ok((records, last))
 }
 
-/// The entry whose frame begins at that byte; `None` where no whole frame is.
+/// Reads the entry whose frame begins at this offset; `None` if there is no whole frame.
 fn read_entry_at(
     input: &mut BufReader<File>,
     byte: u64,
@@ -184,6 +192,5 @@ fn read_entry_at(
     if !next_payload(input, &mut payload).map_err(fail)? {
         return Ok(None);
     }
-    let unknown = |reason| JournalError::Unknown { path: path.to_path_buf(), number, reason };
-    frame::decode_payload(&payload).map(Some).map_err(unknown)
+    frame::decode_payload(&payload).map(Some).map_err(|error| JournalError::unknown_record(path, number, &error))
 }

@@ -1,4 +1,4 @@
-//! The journal of one task: created or opened, locked, appended to.
+//! Creates, opens, locks and appends to the journal of one task.
 
 use std::fmt;
 use std::fs::{File, TryLockError};
@@ -13,30 +13,54 @@ use crate::frame::{self, HEADER, JournalEntry};
 use crate::recovery::{RecoveryReport, scan_journal};
 
 const FILE_SUFFIX: &str = ".journal";
+/// The longest task id. File systems allow names of 255 bytes; this leaves room for every suffix that is added.
 const MAX_NAME_BYTES: usize = 128;
-/// A larger buffer is given back after a large record.
+/// The largest buffer that is kept for the next record; a larger one is freed after use.
 const MAX_BUFFER_BYTES: usize = 1 << 20;
-/// How many damaged ends of one journal are kept beside it.
+/// The most copies of damaged ends that one journal keeps beside it.
 const MAX_DAMAGED_COPIES: u32 = 1000;
-/// How much of a damaged end is copied at a time.
+/// The number of bytes of a damaged end that are copied at a time.
 const COPY_CHUNK_BYTES: u64 = 64 << 10;
+
+/// A failure to write one frame. The text becomes a part of the [`StoreError`] that the task reports.
+#[derive(Debug, thiserror::Error)]
+enum WriteError {
+    #[error("could not look at it: {0}")]
+    Inspect(io::Error),
+    #[error("it was removed, so that nothing in it would be found again")]
+    Removed,
+    #[error("{0}; the records before are safe")]
+    Undone(io::Error),
+    #[error("{write}, and the part that was written stays ({undo})")]
+    PartLeft { write: io::Error, undo: io::Error },
+    #[error("could not sync it: {0}")]
+    Sync(io::Error),
+}
+
+impl WriteError {
+    /// Returns true if the state of the file is unknown from now on, so that no later append may succeed.
+    fn is_permanent(&self) -> bool {
+        matches!(self, Self::Removed | Self::PartLeft { .. } | Self::Sync(_))
+    }
+}
 
 /// The records of one task on disk, open for appending.
 ///
-/// As long as it lives, no other process can open the journal. The lock is the kernel's and ends with the process.
+/// While this value exists, no other process can open the journal. The kernel holds the lock and releases it when the
+/// process ends, so a crash leaves no stale lock behind.
 pub struct Journal {
     file: Box<dyn DiskFile>,
     path: PathBuf,
     clock: Box<dyn Fn() -> u64 + Send>,
-    /// Where the last whole frame ends.
+    /// The offset in bytes at which the last whole frame ends.
     valid_bytes: u64,
-    /// Why nothing more may be appended.
+    /// The error text that every further append returns, once one failure was permanent.
     failure: Option<String>,
     buffer: Vec<u8>,
 }
 
 impl Journal {
-    /// Begins the journal of a new task, and makes the folder where it is missing. `clock` gives milliseconds since 1970.
+    /// Creates the journal of a new task, and its folder if missing. `clock` returns milliseconds since 1970.
     ///
     /// # Errors
     /// [`JournalError::Name`], [`Exists`](JournalError::Exists) or [`Io`](JournalError::Io).
@@ -44,10 +68,10 @@ impl Journal {
         Self::create_on(&SystemDisk, folder, id, clock)
     }
 
-    /// As [`create`](Self::create), on that disk.
+    /// Does what [`create`](Self::create) does, on the given disk.
     ///
     /// # Errors
-    /// As for [`create`](Self::create).
+    /// The same as for [`create`](Self::create).
     pub fn create_on(
         disk: &dyn Disk,
         folder: &Path,
@@ -66,20 +90,21 @@ impl Journal {
         let mut journal =
             Self { file, path, clock: Box::new(clock), valid_bytes: 0, failure: None, buffer: Vec::new() };
         if let Err(error) = journal.write_header().and_then(|()| sync_folder(disk, folder)) {
-            // Otherwise the name would be taken by a journal that holds nothing.
+            // Otherwise an empty journal would occupy the name, and a second attempt would fail.
             let _ = disk.remove_file(&journal.path);
             return Err(error);
         }
         Ok(journal)
     }
 
-    /// Opens the journal of a task to go on with it: cuts off a torn end, keeps a damaged one beside the journal, and returns
-    /// all whole records.
+    /// Opens the journal of an existing task for appending, and returns all its whole records.
+    ///
+    /// A torn end is cut off; a damaged end is first copied to a file beside the journal.
     ///
     /// # Errors
     /// [`JournalError::Missing`], [`Locked`](JournalError::Locked), [`Newer`](JournalError::Newer),
     /// [`Unknown`](JournalError::Unknown), [`NotAJournal`](JournalError::NotAJournal), [`Name`](JournalError::Name) or
-    /// [`Io`](JournalError::Io). The file is as it was, then.
+    /// [`Io`](JournalError::Io). The file is then unchanged.
     pub fn open(
         folder: &Path,
         id: &TaskId,
@@ -88,10 +113,10 @@ impl Journal {
         Self::open_on(&SystemDisk, folder, id, clock)
     }
 
-    /// As [`open`](Self::open), on that disk.
+    /// Does what [`open`](Self::open) does, on the given disk.
     ///
     /// # Errors
-    /// As for [`open`](Self::open).
+    /// The same as for [`open`](Self::open).
     pub fn open_on(
         disk: &dyn Disk,
         folder: &Path,
@@ -103,6 +128,7 @@ impl Journal {
         lock_journal(file.as_ref(), id, &path)?;
         let scan = scan_journal(file.as_ref(), &path)?;
         let mut recovery = scan.recovery;
+        // The copy of a damaged end, and its name, must be on disk before the original bytes are cut off.
         if recovery.damaged_bytes > 0 {
             recovery.saved_path = Some(save_damaged_tail(disk, file.as_ref(), scan.valid_bytes, &path)?);
             sync_folder(disk, folder)?;
@@ -125,13 +151,13 @@ impl Journal {
         Ok((journal, scan.entries, recovery))
     }
 
-    /// The file.
+    /// Returns the path of the journal's file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes the first line.
+    /// Writes and syncs the first line of the file.
     fn write_header(&mut self) -> Result<(), JournalError> {
         self.file.write_all_at(HEADER, 0).map_err(JournalError::io_error("write", &self.path))?;
         self.file.sync_all().map_err(JournalError::io_error("sync", &self.path))?;
@@ -139,9 +165,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes what stands last once more, as it is. It may be in memory only: the process before was killed between write and sync,
-    /// or it saw a sync fail. After that the system takes the bytes for written, and a sync alone would leave a hole before
-    /// all that comes behind them.
+    /// Writes the last frame once more, unchanged.
+    ///
+    /// It may exist in the page cache only: the previous process was killed between write and sync, or its sync failed. The
+    /// kernel then considers the pages clean, so a sync alone would not write them, and a power cut would leave a hole before
+    /// all later frames.
     fn rewrite_last_frame(&mut self, from_byte: u64) -> io::Result<()> {
         self.buffer.clear();
         let last = DiskFileReader::starting_at(self.file.as_ref(), from_byte);
@@ -149,32 +177,29 @@ impl Journal {
         self.file.write_all_at(&self.buffer, from_byte)
     }
 
-    fn write_frame(&mut self) -> Result<(), String> {
-        if !self.file.is_named().map_err(|error| format!("could not look at it: {error}"))? {
-            return Err(self.mark_failed("it was removed, so that nothing in it would be found again".to_owned()));
+    /// Appends the frame in the buffer and syncs it.
+    fn write_frame(&mut self) -> Result<(), WriteError> {
+        if !self.file.is_named().map_err(WriteError::Inspect)? {
+            return Err(WriteError::Removed);
         }
-        if let Err(error) = self.file.write_all_at(&self.buffer, self.valid_bytes) {
-            // Part of the frame may be there; a shorter one written over it would leave garbage behind itself.
+        if let Err(write) = self.file.write_all_at(&self.buffer, self.valid_bytes) {
+            // Part of the frame may have been written. It must go: a later, shorter frame would not cover it, and the rest
+            // would look like damage.
             return Err(match self.file.set_length(self.valid_bytes) {
-                Ok(()) => format!("{error}; the records before are safe"),
-                Err(second) => self.mark_failed(format!("{error}, and the part that was written stays ({second})")),
+                Ok(()) => WriteError::Undone(write),
+                Err(undo) => WriteError::PartLeft { write, undo },
             });
         }
-        if let Err(error) = self.file.sync_data() {
-            // The kernel may have dropped the pages, and a second sync would then succeed without them.
-            return Err(self.mark_failed(format!("could not sync it: {error}")));
-        }
+        // After a failed sync the kernel may have dropped the pages, and a second sync would succeed without them. That is
+        // why this error is permanent.
+        self.file.sync_data().map_err(WriteError::Sync)?;
         self.valid_bytes += self.buffer.len() as u64;
         Ok(())
-    }
-
-    fn mark_failed(&mut self, reason: String) -> String {
-        self.failure.insert(reason).clone()
     }
 }
 
 impl RecordStore for Journal {
-    /// Writes one whole frame and syncs it. After a failed write, such as on a full disk, the file is as before and a later
+    /// Writes one whole frame and syncs it. After a failed write, such as on a full disk, the file is unchanged and a later
     /// append may succeed; after a failed sync, or when the file was removed, every later append fails too.
     fn append(&mut self, record: &Record) -> Result<(), StoreError> {
         let path = self.path.clone();
@@ -182,19 +207,26 @@ impl RecordStore for Journal {
         if let Some(reason) = &self.failure {
             return Err(fail(reason));
         }
-        frame::encode_frame(&mut self.buffer, (self.clock)(), record).map_err(|reason| fail(&reason))?;
+        frame::encode_frame(&mut self.buffer, (self.clock)(), record).map_err(|error| fail(&error.to_string()))?;
         let written = self.write_frame();
         if self.buffer.capacity() > MAX_BUFFER_BYTES {
             self.buffer = Vec::new();
         }
-        written.map_err(|reason| fail(&reason))
+        written.map_err(|error| {
+            let reason = error.to_string();
+            let reported = fail(&reason);
+            if error.is_permanent() {
+                self.failure = Some(reason);
+            }
+            reported
+        })
     }
 }
 
-/// Closing the file would not do: a process that is being started right now holds a copy of the descriptor until its program
-/// begins, and the lock with it.
 impl Drop for Journal {
     fn drop(&mut self) {
+        // Closing the file is not enough: between fork and exec a child process holds a copy of the descriptor, and with it
+        // the lock.
         self.file.unlock();
     }
 }
@@ -209,19 +241,19 @@ impl fmt::Debug for Journal {
     }
 }
 
-/// Reads a journal without a lock and without changing it, for `sabir log`. While its task runs, the record that is being
-/// written right now looks torn.
+/// Reads a journal without locking or changing it, for `sabir log`. While its task runs, a record that is just being
+/// written looks torn.
 ///
 /// # Errors
-/// Those of [`Journal::open`] but [`Locked`](JournalError::Locked).
+/// The errors of [`Journal::open`] except [`Locked`](JournalError::Locked).
 pub fn read_journal(folder: &Path, id: &TaskId) -> Result<(Vec<JournalEntry>, RecoveryReport), JournalError> {
     read_journal_on(&SystemDisk, folder, id)
 }
 
-/// As [`read_journal`], on that disk.
+/// Does what [`read_journal`] does, on the given disk.
 ///
 /// # Errors
-/// As for [`read_journal`].
+/// The same as for [`read_journal`].
 pub fn read_journal_on(
     disk: &dyn Disk,
     folder: &Path,
@@ -233,13 +265,13 @@ pub fn read_journal_on(
     Ok((scan.entries, scan.recovery))
 }
 
-/// The task whose journal has that file name, if it is a journal's.
+/// Returns the id of the task whose journal has this file name; `None` if it is not the name of a journal.
 pub(crate) fn task_id_from_file_name(name: &str) -> Option<TaskId> {
     name.strip_suffix(FILE_SUFFIX).filter(|id| is_valid_task_id(id)).map(TaskId::new)
 }
 
 pub(crate) fn journal_path(folder: &Path, id: &TaskId) -> Result<PathBuf, JournalError> {
-    // The name becomes a path, so it must not be able to climb.
+    // The id becomes a part of a path, so it must not contain `/` or `..`.
     if !is_valid_task_id(id.as_str()) {
         return Err(JournalError::Name { id: id.as_str().chars().take(MAX_NAME_BYTES).collect() });
     }
@@ -250,7 +282,7 @@ fn is_valid_task_id(id: &str) -> bool {
     (1..=MAX_NAME_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// Opens a journal that is there.
+/// Opens an existing journal for reading.
 pub(crate) fn open_journal_file(id: &TaskId, path: &Path) -> Result<File, JournalError> {
     File::open(path).map_err(map_open_error(id, path))
 }
@@ -280,7 +312,7 @@ fn lock_journal(file: &dyn DiskFile, id: &TaskId, path: &Path) -> Result<(), Jou
     })
 }
 
-/// Makes the folder and those above it, each of which is on disk before the next.
+/// Creates the folder and its missing parents, syncing each before the next is created.
 pub(crate) fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalError> {
     let missing: Vec<_> =
         folder.ancestors().take_while(|part| !part.as_os_str().is_empty() && !disk.exists(part)).collect();
@@ -298,12 +330,12 @@ pub(crate) fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalE
     Ok(())
 }
 
-/// Makes the names in a folder survive a power cut.
+/// Syncs a folder, so that the names in it survive a power cut.
 pub(crate) fn sync_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalError> {
     disk.sync_folder(folder).map_err(JournalError::io_error("sync", folder))
 }
 
-/// Copies the end of a journal to a file of its own, which is on disk when this returns.
+/// Copies the end of a journal to a new file beside it, synced, and returns the path of the copy.
 fn save_damaged_tail(
     disk: &dyn Disk,
     file: &dyn DiskFile,
@@ -322,7 +354,7 @@ fn save_damaged_tail(
             opened => opened.map_err(JournalError::io_error("create", &kept))?,
         };
         return copy_from(file, from_byte, copy.as_ref()).map(|()| kept.clone()).map_err(|error| {
-            // Half a copy is of no use; the journal still has everything.
+            // An incomplete copy is useless, and the journal itself still has all the bytes.
             let _ = disk.remove_file(&kept);
             JournalError::io_error("keep the damaged end in", &kept)(error)
         });
@@ -332,7 +364,9 @@ fn save_damaged_tail(
 }
 
 fn copy_from(file: &dyn DiskFile, from_byte: u64, copy: &dyn DiskFile) -> io::Result<()> {
-    let (mut from, mut at, mut buffer) = (DiskFileReader::starting_at(file, from_byte), 0, Vec::new());
+    let mut from = DiskFileReader::starting_at(file, from_byte);
+    let mut at = 0;
+    let mut buffer = Vec::new();
     loop {
         buffer.clear();
         let bytes = from.by_ref().take(COPY_CHUNK_BYTES).read_to_end(&mut buffer)?;
@@ -377,7 +411,7 @@ mod tests {
 
     #[test]
     fn a_sync_that_fails_ends_the_journal() {
-        // Writing there succeeds, syncing is not supported.
+        // Writing to /dev/null succeeds, syncing it is not supported.
         let mut journal = on("/dev/null");
         let said = append(&mut journal);
         assert!(said.contains("could not sync it"), "{said}");

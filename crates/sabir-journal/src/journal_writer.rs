@@ -1,6 +1,7 @@
-//! A journal of records that were there before: a fork's, an imported one.
+//! Writes a whole journal from existing records, for forked and imported tasks.
 //!
-//! It is written beside its place and takes its name when all of it is on disk, so that there is never half of one.
+//! The journal is written to a temporary file and renamed once all of it is on disk, so an incomplete one never exists
+//! under the final name.
 
 use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};
@@ -11,20 +12,22 @@ use sabir_agent::TaskId;
 
 use crate::disk::SystemDisk;
 use crate::error::JournalError;
-use crate::frame::{self, HEADER, JournalEntry};
+use crate::frame::{self, FrameError, HEADER, JournalEntry};
 use crate::journal::{journal_path, make_folder, sync_folder};
 
-/// Writes the journal of a new task with these entries, each with its own time, and makes the folder where it is missing.
+/// Writes the journal of a new task with these entries, keeping the time of each, and creates the folder if missing.
+/// Returns the path of the journal.
 ///
 /// # Errors
-/// [`JournalError::Name`], [`Exists`](JournalError::Exists), [`Unfit`](JournalError::Unfit) or [`Io`](JournalError::Io). There is no
-/// such journal, then.
+/// [`JournalError::Name`], [`Exists`](JournalError::Exists), [`Unfit`](JournalError::Unfit) or [`Io`](JournalError::Io).
+/// No journal is left behind then.
 pub fn write_journal(folder: &Path, id: &TaskId, entries: &[JournalEntry]) -> Result<PathBuf, JournalError> {
     let path = journal_path(folder, id)?;
     make_folder(&SystemDisk, folder)?;
     if path.exists() {
         return Err(JournalError::Exists { id: id.to_string(), path });
     }
+    // The leading dot and the suffix keep the temporary file out of the list of journals.
     let part = folder.join(format!(".{id}.part"));
     let written = write_entries(&part, entries)
         .and_then(|()| std::fs::rename(&part, &path).map_err(JournalError::io_error("name", &path)))
@@ -42,7 +45,7 @@ fn write_entries(part: &Path, entries: &[JournalEntry]) -> Result<(), JournalErr
     output.write_all(HEADER).map_err(fail)?;
     let mut frame = Vec::new();
     for (number, entry) in (1..).zip(entries) {
-        let unfit = |reason| JournalError::Unfit { number, reason };
+        let unfit = |error: FrameError| JournalError::Unfit { number, reason: error.to_string() };
         frame::encode_frame(&mut frame, entry.at, &entry.record).map_err(unfit)?;
         output.write_all(&frame).map_err(fail)?;
     }

@@ -1,14 +1,14 @@
-//! What happened?
+//! Stores the records of a task on disk so that they survive crashes.
 //!
-//! A [`Journal`] is one file that holds the records of one task in the order in which they came. It is the
-//! [`RecordStore`](sabir_agent::RecordStore) of that task: a record that [`append`](sabir_agent::Store::append) has taken survives
-//! `kill -9`, a full disk and a power cut (law 9).
+//! A [`Journal`] is one file with the records of one task, in the order in which they were written. It implements
+//! [`RecordStore`](sabir_agent::RecordStore): once [`append`](sabir_agent::RecordStore::append) has returned, the record
+//! survives `kill -9`, a full disk and a power cut (law 9).
 //!
-//! The decision that shapes this crate is that **the file is only ever appended to, one whole frame at a time, each with a
-//! checksum**. There is no index that could disagree with it and nothing to repair but its end. What is damaged is told from
-//! what was merely not finished: a torn tail was never acknowledged and is cut off; damaged bytes may have been somebody's
-//! record, so they are kept beside the journal before it goes on without them. Lines of JSON alone would not do: after a
-//! `kill -9` in the middle of a write the last line is torn, and a flipped bit in a number goes unseen.
+//! The main decision: **the file is append-only, one whole frame at a time, each with a checksum.** There is no separate
+//! index that could disagree with the file, and only its end can need repair. Recovery distinguishes two cases. A torn tail
+//! was never acknowledged and is cut off. Damaged bytes may have been an acknowledged record, so they are copied to a file
+//! beside the journal before the task continues without them. Plain lines of JSON would not be enough: a `kill -9` in the
+//! middle of a write tears the last line, and a flipped bit in a number goes unnoticed.
 //!
 //! # Format, version 1
 //!
@@ -23,32 +23,34 @@
 //! payload = a JSON object, UTF-8: {"at": milliseconds since 1970, "kind": …, the record's fields}
 //! ```
 //!
-//! The first record is `started`. `at` comes from the caller's clock and may go backwards when that does. Objects and arrays
-//! nest at most 256 deep. A version that changes any of this, or adds a kind of record, is not read by an older Sabir, which
-//! leaves the file untouched.
+//! The first record is `started`. `at` comes from the caller's clock and goes backwards when that clock does. Objects and
+//! arrays nest at most 256 deep. A version of Sabir that does not know the format or a kind of record refuses to read the
+//! journal and leaves the file untouched.
 //!
 //! # When something is wrong
 //!
-//! | found | done |
+//! | problem | reaction |
 //! | --- | --- |
 //! | the file ends inside a frame, or in nothing but zeros | cut off, reported as [`RecoveryReport::torn_bytes`] |
-//! | a whole frame with a wrong checksum or length | everything from there on goes to `<task>.journal.damaged`, reported |
+//! | a whole frame with a wrong checksum or length | all bytes from there on are moved to `<task>.journal.damaged`, reported |
 //! | a header of a newer version, a record of an unknown kind | refused, untouched |
-//! | another process has the journal open | refused, with its number |
-//! | a write fails (full disk) | the frame is taken back; later appends may succeed |
-//! | a sync fails, or the file was removed | no further appends: nobody knows what is on the disk |
+//! | another process has the journal open | refused, with that process's id |
+//! | a write fails (full disk) | the partial frame is removed; later appends may succeed |
+//! | a sync fails, or the file was removed | no further appends, because the contents on disk are unknown |
 //!
-//! The functions block, for about as long as the disk takes to sync. They never read a clock or the environment.
+//! All functions block, about as long as the disk needs to sync. None reads a clock or the environment.
 //!
 //! ```
-//! use sabir_agent::{Record, Speaker, Store, TaskId, When};
+//! use sabir_agent::{Delivery, MessageAuthor, Record, RecordStore, TaskId};
 //! use sabir_journal::Journal;
 //!
 //! let folder = tempfile::tempdir()?;
-//! let (task, clock) = (TaskId::new("task-1"), || 1_700_000_000_000);
+//! let task = TaskId::new("task-1");
+//! let clock = || 1_700_000_000_000;
 //!
 //! let mut journal = Journal::create(folder.path(), &task, clock)?;
-//! journal.append(&Record::Said { by: Speaker::User, text: "hello".to_owned(), images: Vec::new(), when: When::Next })?;
+//! let (by, when) = (MessageAuthor::User, Delivery::Next);
+//! journal.append(&Record::Said { by, text: "hello".to_owned(), images: Vec::new(), when })?;
 //! drop(journal);
 //!
 //! let (_journal, entries, recovery) = Journal::open(folder.path(), &task, clock)?;

@@ -1,23 +1,28 @@
-//! Who holds the lock of a journal: asked of the kernel, so that no file can say it wrongly.
+//! Finds the process that holds the lock of a journal.
+//!
+//! The kernel's list of locks is the source, because a file with a process id could be stale.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
-/// The process that has locked that file; `None` where nobody has, or the system does not tell.
+/// Returns the id of the process that has locked the file; `None` if none has, or the system does not tell.
 pub(crate) fn find_lock_owner(file: &File) -> Option<u32> {
     let found = file.metadata().ok()?;
     parse_lock_owner(&std::fs::read_to_string("/proc/locks").ok()?, found.dev(), found.ino())
 }
 
-/// A line is `1: FLOCK  ADVISORY  WRITE 26764 fe:00:11083986 0 EOF`, the device in hexadecimal.
+/// Parses the text of `/proc/locks`. A line is `1: FLOCK  ADVISORY  WRITE 26764 fe:00:11083986 0 EOF` (see proc_locks(5)),
+/// with the device in hexadecimal.
 fn parse_lock_owner(locks: &str, device: u64, inode: u64) -> Option<u32> {
+    // The encoding of a Linux `dev_t` in 64 bits (makedev(3)): twelve bits of the major number, eight and then twenty-four
+    // of the minor one, and the rest of the major number on top.
     let major = (device >> 8 & 0xfff) | (device >> 32 & !0xfff);
     let minor = (device & 0xff) | (device >> 12 & 0xffff_ff00);
     let place = format!("{major:02x}:{minor:02x}:{inode}");
     locks.lines().find_map(|line| {
         let words: Vec<_> = line.split_ascii_whitespace().collect();
         match words.as_slice() {
-            // A process in another namespace has no number here.
+            // A process in another PID namespace is listed as 0.
             [_, "FLOCK", _, "WRITE", process, at, ..] if *at == place => process.parse().ok().filter(|id| *id > 0),
             _ => None,
         }

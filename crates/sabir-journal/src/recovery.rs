@@ -1,8 +1,8 @@
-//! Reading a journal to its end, and telling a torn end from a damaged middle.
+//! Reads a journal to its end, and distinguishes a torn end from damage.
 //!
-//! An append that was interrupted leaves a prefix of its frame: a head that promises more than there is, and the beginning of a
-//! JSON object. A file system may also have made room that was never written, which reads as zeros. Both were never
-//! acknowledged. Anything else that is wrong was right once.
+//! An interrupted append leaves a prefix of its frame: a head whose length exceeds the remaining bytes, and the beginning of
+//! a JSON object. A file system may also have allocated room that was never written, which reads as zeros. Neither was ever
+//! acknowledged. Anything else that is wrong is damage to bytes that were once valid.
 
 use std::fmt;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -12,19 +12,19 @@ use crate::disk::{DiskFile, DiskFileReader};
 use crate::error::JournalError;
 use crate::frame::{self, FrameHeader, HEAD_BYTES, HEADER, HEADER_START, JournalEntry, MAX_PAYLOAD_BYTES};
 
-/// What was wrong with a journal. The `Display` text is a sentence for the user, empty when nothing was.
+/// The problems that were found in a journal. The `Display` text is for the user, and empty if there were none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RecoveryReport {
     /// The bytes of a record that was being written when the process or the machine stopped. They were never acknowledged.
     pub torn_bytes: u64,
     /// The bytes from the first damaged record to the end of the file.
     pub damaged_bytes: u64,
-    /// Where the damaged bytes are kept; `None` where nothing was damaged, or where the journal was only read.
+    /// The file with a copy of the damaged bytes; `None` if nothing was damaged, or if the journal was only read.
     pub saved_path: Option<PathBuf>,
 }
 
 impl RecoveryReport {
-    /// Whether nothing was wrong.
+    /// Returns true if no problem was found.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.torn_bytes == 0 && self.damaged_bytes == 0
@@ -46,13 +46,13 @@ impl fmt::Display for RecoveryReport {
     }
 }
 
-/// What a journal holds.
+/// The contents of a journal.
 #[derive(Debug)]
 pub(crate) struct JournalScan {
     pub(crate) entries: Vec<JournalEntry>,
-    /// Where the last whole frame ends; 0 when even the header is not whole.
+    /// The offset at which the last whole frame ends; 0 if even the header is incomplete.
     pub(crate) valid_bytes: u64,
-    /// Where that frame, or the header, begins.
+    /// The offset at which that frame, or the header, begins.
     pub(crate) last_frame_offset: u64,
     pub(crate) recovery: RecoveryReport,
 }
@@ -71,7 +71,7 @@ pub(crate) fn scan_journal(file: &dyn DiskFile, path: &Path) -> Result<JournalSc
     let mut payload = Vec::new();
     while next_payload(&mut input, &mut payload).map_err(fail)? {
         let number = scan.entries.len() as u64 + 1;
-        let unknown = |reason| JournalError::Unknown { path: path.to_path_buf(), number, reason };
+        let unknown = |error| JournalError::unknown_record(path, number, &error);
         scan.entries.push(frame::decode_payload(&payload).map_err(unknown)?);
         scan.last_frame_offset = scan.valid_bytes;
         scan.valid_bytes += (HEAD_BYTES + payload.len()) as u64;
@@ -82,13 +82,17 @@ pub(crate) fn scan_journal(file: &dyn DiskFile, path: &Path) -> Result<JournalSc
         input.seek(SeekFrom::Start(scan.valid_bytes)).map_err(fail)?;
         let mut rest = Vec::new();
         input.take((HEAD_BYTES + MAX_PAYLOAD_BYTES) as u64).read_to_end(&mut rest).map_err(fail)?;
-        let torn = rest.len() as u64 == left && is_torn(&rest);
-        *(if torn { &mut scan.recovery.torn_bytes } else { &mut scan.recovery.damaged_bytes }) = left;
+        // More bytes than the largest frame cannot come from one interrupted append.
+        if rest.len() as u64 == left && is_torn(&rest) {
+            scan.recovery.torn_bytes = left;
+        } else {
+            scan.recovery.damaged_bytes = left;
+        }
     }
     Ok(scan)
 }
 
-/// Reads the first line. `Some` is the length of a file that ends before it does.
+/// Reads the first line. Returns `Some(length)` for a file that ends before the line is complete.
 pub(crate) fn read_header(input: &mut impl Read, path: &Path) -> Result<Option<u64>, JournalError> {
     let mut line = Vec::new();
     input.by_ref().take(HEADER.len() as u64).read_to_end(&mut line).map_err(JournalError::io_error("read", path))?;
@@ -98,7 +102,7 @@ pub(crate) fn read_header(input: &mut impl Read, path: &Path) -> Result<Option<u
     if HEADER.starts_with(&line) {
         return Ok(Some(line.len() as u64));
     }
-    // A longer number has not ended yet.
+    // A version number of more digits needs more bytes; twenty are enough for any `u64`.
     input.by_ref().take(20).read_to_end(&mut line).map_err(JournalError::io_error("read", path))?;
     let number = line.strip_prefix(HEADER_START).and_then(|rest| rest.split(|byte| *byte == b'\n').next());
     let version = number.and_then(|number| std::str::from_utf8(number).ok()).and_then(|number| number.parse().ok());
@@ -108,7 +112,7 @@ pub(crate) fn read_header(input: &mut impl Read, path: &Path) -> Result<Option<u
     })
 }
 
-/// Reads the next frame; `false` at the end, and where something is wrong.
+/// Reads the payload of the next frame. Returns false at the end, and if the frame is torn or damaged.
 pub(crate) fn next_payload(input: &mut impl Read, payload: &mut Vec<u8>) -> std::io::Result<bool> {
     payload.clear();
     input.by_ref().take(HEAD_BYTES as u64).read_to_end(payload)?;
@@ -118,14 +122,14 @@ pub(crate) fn next_payload(input: &mut impl Read, payload: &mut Vec<u8>) -> std:
     Ok(payload.len() == head.length && head.matches_payload(payload))
 }
 
-/// Whether these bytes, which are no whole frame, are what an interrupted append leaves.
+/// Returns true if these bytes, which are not a whole frame, can be left by an interrupted append.
 fn is_torn(rest: &[u8]) -> bool {
     let Some(head) = FrameHeader::parse(rest) else { return true };
     if rest.iter().all(|byte| *byte == 0) {
         return true;
     }
     let begun = rest.get(HEAD_BYTES..).unwrap_or_default();
-    // A changed length also promises more than there is, but then the object is whole, with other records behind it.
+    // A damaged length can also exceed the remaining bytes, but then a complete object follows, with other frames behind it.
     head.is_possible() && head.length > begun.len() && frame::is_unfinished(begun)
 }
 

@@ -1,6 +1,6 @@
-//! Following a journal that somebody else writes.
+//! Follows a journal that another process writes.
 //!
-//! It is read without a lock: a lock, however short, could keep the task itself from being resumed.
+//! It is read without a lock, because even a short lock could make a resume of the task fail.
 
 use std::fs::File;
 use std::io::{BufReader, Seek, SeekFrom};
@@ -14,12 +14,12 @@ use crate::journal::{journal_path, open_journal_file};
 use crate::lock_owner;
 use crate::recovery::{next_payload, read_header};
 
-/// A journal, read as far as it has been written.
+/// A reader that returns the records of a journal as they are written.
 #[derive(Debug)]
 pub struct JournalTail {
     file: File,
     path: PathBuf,
-    /// Where the next frame begins; 0 before the first line is whole.
+    /// The offset in bytes of the next frame; 0 until the first line is complete.
     next: u64,
     records: u64,
 }
@@ -35,11 +35,11 @@ impl JournalTail {
         Ok(Self { file, path, next: 0, records: 0 })
     }
 
-    /// The records that have come since the last time. One that is being written right now, and whatever is behind a damage, is
-    /// not among them.
+    /// Returns the records that were written since the last call. A record that is just being written is left for the next
+    /// call; records behind damaged bytes are never returned.
     ///
     /// # Errors
-    /// Those of [`read_journal`](crate::read_journal).
+    /// The errors of [`read_journal`](crate::read_journal).
     pub fn read_new_entries(&mut self) -> Result<Vec<JournalEntry>, JournalError> {
         let fail = |error| JournalError::io_error("read", &self.path)(error);
         let mut input = BufReader::new(&self.file);
@@ -50,17 +50,19 @@ impl JournalTail {
             }
             self.next = HEADER.len() as u64;
         }
-        let (mut entries, mut payload) = (Vec::new(), Vec::new());
+        let mut entries = Vec::new();
+        let mut payload = Vec::new();
         while next_payload(&mut input, &mut payload).map_err(fail)? {
             let number = self.records + 1;
-            let unknown = |reason| JournalError::Unknown { path: self.path.clone(), number, reason };
+            let unknown = |error| JournalError::unknown_record(&self.path, number, &error);
             entries.push(frame::decode_payload(&payload).map_err(unknown)?);
-            (self.records, self.next) = (number, self.next + (HEAD_BYTES + payload.len()) as u64);
+            self.records = number;
+            self.next += (HEAD_BYTES + payload.len()) as u64;
         }
         Ok(entries)
     }
 
-    /// The process that works on the task; `None` where none does, or the system does not tell.
+    /// Returns the id of the process that works on the task; `None` if none does, or the system does not tell.
     #[must_use]
     pub fn lock_owner(&self) -> Option<u32> {
         lock_owner::find_lock_owner(&self.file)

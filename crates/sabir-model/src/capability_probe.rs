@@ -1,8 +1,8 @@
-//! An examination: what a model and the server before it really do, found out by asking.
+//! Probes the capabilities of a model and its server with a few small requests.
 //!
-//! A handful of small requests: words, a native call, two calls at once, a call's result going back, and, where native calls
-//! do not come whole, the same call in the dialects. What is found is what was seen in this one try; models are not
-//! deterministic, so a "no" may be a "not this time". Costs at most a few thousand tokens.
+//! The requests ask for text, a native call, two calls at once, and the use of a call's result; if native calls do not
+//! work, they ask for the same call in several dialects. The findings describe this one run. Models are not deterministic,
+//! so a "no" may be a "not this time". A probe costs at most a few thousand tokens.
 
 use std::time::Duration;
 
@@ -14,62 +14,62 @@ use sabir_call::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// The dialects that are tried where native calls do not work, in this order, behind the one that leaked.
+/// The dialects that are tried if native calls do not work, in this order, after the one that leaked.
 const FALLBACK_DIALECTS: [&str; 3] = [CLINE, "invoke", "hermes"];
 
-/// The most tokens of one answer. Models that think need room for it.
+/// The output limit of one request in tokens. Models that think need some of it for that.
 const MAX_ANSWER_TOKENS: u64 = 4096;
 
-/// The text that the model is to pass on: long enough to come in several pieces, and with what is escaped in JSON.
+/// The text that the model must repeat: long enough to stream in several pieces, with characters that JSON escapes.
 const NOTE_TEXT: &str = "three \"quoted\" words, a backslash \\ and an ampersand & at the end";
 
-/// What was found out.
+/// The result of probing a model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CapabilityReport {
-    /// One row for each thing that was looked at.
+    /// One finding for each capability.
     pub findings: Vec<CapabilityFinding>,
-    /// How calls are best asked for: `native`, or a dialect. `None`: no way worked.
+    /// The recommended protocol: `native` or a dialect; `None` if none worked.
     pub protocol: Option<String>,
-    /// Why, in a sentence.
+    /// The reason for it, in a sentence.
     pub why: String,
 }
 
-/// One thing that was looked at.
+/// The finding about one capability.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CapabilityFinding {
-    /// What was looked at: `answers`, `streams`, `usage`, `stop_reason`, `native_calls`, `call_ids`, `argument_deltas`,
+    /// The capability: `answers`, `streams`, `usage`, `stop_reason`, `native_calls`, `call_ids`, `argument_deltas`,
     /// `call_stop_reason`, `parallel_calls`, `results`, `leaks`, or `dialect NAME`.
     pub name: String,
-    /// What was seen.
+    /// The verdict.
     pub verdict: CapabilityVerdict,
-    /// What was seen, in words.
+    /// The observation behind it, in words.
     pub detail: String,
 }
 
-/// What was seen.
+/// The verdict on one capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CapabilityVerdict {
     /// It works.
     Yes,
-    /// It does not, this time at least.
+    /// It did not work this time.
     No,
-    /// It could not be looked at.
+    /// It could not be observed.
     Unknown,
 }
 
-/// An examination under way.
+/// The state of a running probe.
 struct CapabilityProbe<'a> {
     model: &'a dyn Model,
     name: &'a str,
     clock: &'a (dyn Fn() -> Duration + Sync),
     on_finding: &'a mut (dyn FnMut(&CapabilityFinding) + Send),
     findings: Vec<CapabilityFinding>,
-    /// The dialect in which a call came as text although it was asked for natively.
+    /// The dialect of a call that came as text although a native call was requested.
     leaked_dialect: Option<String>,
 }
 
-/// One answer, as it came.
+/// The observations about one response.
 struct ProbeAnswer<'a> {
     draft: DraftResponse,
     text_events: u32,
@@ -94,37 +94,36 @@ impl EventSink for ProbeAnswer<'_> {
     }
 }
 
-/// Examines a model. `clock` tells the time since any fixed moment; each finding is told as soon as it is known.
+/// Probes a model. `clock` returns the time since any fixed moment; `on_finding` is called with each finding at once.
 pub async fn probe_capabilities(
     model: &dyn Model,
     name: &str,
     clock: &(dyn Fn() -> Duration + Sync),
-    told: &mut (dyn FnMut(&CapabilityFinding) + Send),
+    on_finding: &mut (dyn FnMut(&CapabilityFinding) + Send),
 ) -> CapabilityReport {
-    let mut examiner =
-        CapabilityProbe { model, name, clock, on_finding: told, findings: Vec::new(), leaked_dialect: None };
-    if !examiner.probe_text().await {
+    let mut probe = CapabilityProbe { model, name, clock, on_finding, findings: Vec::new(), leaked_dialect: None };
+    if !probe.probe_text().await {
         let why = "the model does not answer".to_owned();
-        return CapabilityReport { findings: examiner.findings, protocol: None, why };
+        return CapabilityReport { findings: probe.findings, protocol: None, why };
     }
-    let native = examiner.probe_native_call().await;
-    if native.is_some() && examiner.leaked_dialect.is_none() {
-        examiner.probe_parallel_calls().await;
-        let results = examiner.probe_results(native).await;
-        examiner.report_leaks();
-        if results && examiner.leaked_dialect.is_none() {
+    let native = probe.probe_native_call().await;
+    if native.is_some() && probe.leaked_dialect.is_none() {
+        probe.probe_parallel_calls().await;
+        let results = probe.probe_results(native).await;
+        probe.report_leaks();
+        if results && probe.leaked_dialect.is_none() {
             let why = "native calls came whole, and their results were taken back".to_owned();
-            return CapabilityReport { findings: examiner.findings, protocol: Some("native".to_owned()), why };
+            return CapabilityReport { findings: probe.findings, protocol: Some("native".to_owned()), why };
         }
     } else {
-        examiner.report_leaks();
+        probe.report_leaks();
     }
-    let protocol = examiner.probe_dialects().await;
+    let protocol = probe.probe_dialects().await;
     let why = match &protocol {
         Some(dialect) => format!("native calls do not work well here; a call in the dialect {dialect} came whole"),
         None => "neither a native call nor one in a dialect came whole".to_owned(),
     };
-    CapabilityReport { findings: examiner.findings, protocol, why }
+    CapabilityReport { findings: probe.findings, protocol, why }
 }
 
 impl<'a> CapabilityProbe<'a> {
@@ -135,7 +134,7 @@ impl<'a> CapabilityProbe<'a> {
     }
 
     async fn send_request(&mut self, request: Request) -> Result<(ProbeAnswer<'a>, Duration), ModelError> {
-        let mut heard = ProbeAnswer {
+        let mut answer = ProbeAnswer {
             draft: DraftResponse::default(),
             text_events: 0,
             argument_deltas: 0,
@@ -144,19 +143,19 @@ impl<'a> CapabilityProbe<'a> {
         };
         let request = Request { model: self.name.to_owned(), max_output_tokens: Some(MAX_ANSWER_TOKENS), ..request };
         let start = (self.clock)();
-        self.model.stream_response(&request, &mut heard).await?;
-        let leaked = heard.draft.calls().find_map(|call| call.dialect.clone());
+        self.model.stream_response(&request, &mut answer).await?;
+        let leaked = answer.draft.calls().find_map(|call| call.dialect.clone());
         if request.protocol == ToolProtocol::Native {
             self.leaked_dialect = self.leaked_dialect.take().or(leaked);
         }
-        let wait = heard.first_event.unwrap_or(start).saturating_sub(start);
-        Ok((heard, wait))
+        let wait = answer.first_event.unwrap_or(start).saturating_sub(start);
+        Ok((answer, wait))
     }
 
-    /// Whether it answers at all, and how words come.
+    /// Tests whether the model answers at all, streams, and reports usage and a stop reason. Returns false if it does not answer.
     async fn probe_text(&mut self) -> bool {
         let words = "Count from 1 to 20 in digits, separated by spaces. Write nothing else.";
-        let (heard, wait) = match self.send_request(user_request(words)).await {
+        let (answer, wait) = match self.send_request(user_request(words)).await {
             Ok(answer) => answer,
             Err(error) => {
                 self.report_finding("answers", CapabilityVerdict::No, error.message);
@@ -165,14 +164,14 @@ impl<'a> CapabilityProbe<'a> {
         };
         let milliseconds = wait.as_millis();
         self.report_finding("answers", CapabilityVerdict::Yes, format!("the first words came after {milliseconds} ms"));
-        match heard.text_events {
+        match answer.text_events {
             0 => self.report_finding("streams", CapabilityVerdict::Unknown, "the answer held no words"),
             1 => self.report_finding("streams", CapabilityVerdict::No, "the whole answer came in one piece"),
             count => {
                 self.report_finding("streams", CapabilityVerdict::Yes, format!("the answer came in {count} pieces"))
             }
         }
-        let usage = heard.draft.usage;
+        let usage = answer.draft.usage;
         match (usage.input, usage.output) {
             (Some(input), Some(output)) => {
                 let cached = usage.cache_read.map_or(String::new(), |count| format!(", {count} of them cached"));
@@ -184,7 +183,7 @@ impl<'a> CapabilityProbe<'a> {
             }
             _ => self.report_finding("usage", CapabilityVerdict::No, "tokens are not reported; they will be estimated"),
         }
-        match &heard.draft.stop {
+        match &answer.draft.stop {
             Some((StopReason::End, raw)) => {
                 self.report_finding("stop_reason", CapabilityVerdict::Yes, format!("`{raw}`"))
             }
@@ -200,17 +199,17 @@ impl<'a> CapabilityProbe<'a> {
         true
     }
 
-    /// A native call. Gives it back if it came whole.
+    /// Requests a native call, and returns it if it arrived complete.
     async fn probe_native_call(&mut self) -> Option<DraftCall> {
         let words = format!("Call the tool `note` once, with exactly this text: {NOTE_TEXT}");
-        let heard = match self.send_request(Request { tools: probe_tools(), ..user_request(&words) }).await {
-            Ok((heard, _)) => heard,
+        let answer = match self.send_request(Request { tools: probe_tools(), ..user_request(&words) }).await {
+            Ok((answer, _)) => answer,
             Err(error) => {
                 self.report_finding("native_calls", CapabilityVerdict::No, error.message);
                 return None;
             }
         };
-        let call = heard.draft.calls().find(|call| call.dialect.is_none()).cloned();
+        let call = answer.draft.calls().find(|call| call.dialect.is_none()).cloned();
         let Some(call) = call else {
             let detail = match &self.leaked_dialect {
                 Some(dialect) => format!("the call came as text, in the dialect {dialect}"),
@@ -219,14 +218,14 @@ impl<'a> CapabilityProbe<'a> {
             self.report_finding("native_calls", CapabilityVerdict::No, detail);
             return None;
         };
-        let right = is_expected_call(&call, &heard.draft);
+        let right = is_expected_call(&call, &answer.draft);
         let verdict = if right { CapabilityVerdict::Yes } else { CapabilityVerdict::No };
         self.report_finding("native_calls", verdict, describe_call(&call, right));
         match call.id.as_deref().filter(|id| !id.is_empty()) {
             Some(_) => self.report_finding("call_ids", CapabilityVerdict::Yes, "the call has an id"),
             None => self.report_finding("call_ids", CapabilityVerdict::No, "the call has no id; Sabir gives it one"),
         }
-        match heard.argument_deltas {
+        match answer.argument_deltas {
             0 | 1 => self.report_finding("argument_deltas", CapabilityVerdict::No, "the arguments came in one piece"),
             count => self.report_finding(
                 "argument_deltas",
@@ -234,7 +233,7 @@ impl<'a> CapabilityProbe<'a> {
                 format!("the arguments came in {count} pieces"),
             ),
         }
-        match &heard.draft.stop {
+        match &answer.draft.stop {
             Some((StopReason::Calls, raw)) => {
                 self.report_finding("call_stop_reason", CapabilityVerdict::Yes, format!("`{raw}`"))
             }
@@ -246,20 +245,20 @@ impl<'a> CapabilityProbe<'a> {
         right.then_some(call)
     }
 
-    /// Two calls in one answer.
+    /// Requests two calls in one response.
     async fn probe_parallel_calls(&mut self) {
         let words = "Call the tool `note` twice in one and the same answer: once with the text `one`, once with `two`.";
         match self.send_request(Request { tools: probe_tools(), ..user_request(words) }).await {
             Err(error) => self.report_finding("parallel_calls", CapabilityVerdict::No, error.message),
-            Ok((heard, _)) => {
-                let closed = heard.draft.calls().filter(|call| call.state == DraftState::Closed).count();
+            Ok((answer, _)) => {
+                let closed = answer.draft.calls().filter(|call| call.state == DraftState::Closed).count();
                 let verdict = if closed == 2 { CapabilityVerdict::Yes } else { CapabilityVerdict::No };
                 self.report_finding("parallel_calls", verdict, format!("two were asked for, {closed} came"));
             }
         }
     }
 
-    /// Whether the result of a call is taken back.
+    /// Sends the result of a call. Returns false if the server rejected it.
     async fn probe_results(&mut self, call: Option<DraftCall>) -> bool {
         let id = CallId::new(call.and_then(|call| call.id).unwrap_or_else(|| "call-1".to_owned()));
         let arguments = Map::from_iter([("text".to_owned(), Value::from(NOTE_TEXT))]);
@@ -280,7 +279,7 @@ impl<'a> CapabilityProbe<'a> {
         match self.send_request(Request { tools: probe_tools(), messages: messages.into(), ..Request::default() }).await
         {
             Err(error) => self.report_finding("results", CapabilityVerdict::No, error.message),
-            Ok((heard, _)) if heard.draft.text().contains("7341") => {
+            Ok((answer, _)) if answer.draft.text().contains("7341") => {
                 self.report_finding("results", CapabilityVerdict::Yes, "the model read the result of a call");
             }
             Ok(_) => {
@@ -294,7 +293,7 @@ impl<'a> CapabilityProbe<'a> {
         self.findings.last().is_some_and(|finding| finding.verdict != CapabilityVerdict::No)
     }
 
-    /// Whether anything that was asked for natively came as text.
+    /// Reports whether a call came as text although a native one was requested.
     fn report_leaks(&mut self) {
         match self.leaked_dialect.clone() {
             Some(dialect) => self.report_finding(
@@ -306,7 +305,7 @@ impl<'a> CapabilityProbe<'a> {
         }
     }
 
-    /// The same call in the dialects, up to the first that works.
+    /// Requests the same call in each dialect, and returns the first dialect that works.
     async fn probe_dialects(&mut self) -> Option<String> {
         let mut names: Vec<String> = self.leaked_dialect.iter().cloned().collect();
         names.extend(
@@ -318,15 +317,16 @@ impl<'a> CapabilityProbe<'a> {
             let row = format!("dialect {name}");
             match self.send_request(Request { tools: probe_tools(), protocol, ..user_request(&words) }).await {
                 Err(error) => {
+                    // A rejected key or an unreachable server would fail in every dialect alike.
                     let hopeless = !error.kind.is_transient() && error.kind != ModelErrorKind::Format;
                     self.report_finding(row, CapabilityVerdict::No, error.message);
                     if hopeless {
                         return None;
                     }
                 }
-                Ok((heard, _)) => {
-                    let call = heard.draft.calls().next().cloned();
-                    let right = call.as_ref().is_some_and(|call| is_expected_call(call, &heard.draft));
+                Ok((answer, _)) => {
+                    let call = answer.draft.calls().next().cloned();
+                    let right = call.as_ref().is_some_and(|call| is_expected_call(call, &answer.draft));
                     let detail = call.map_or("the model wrote no call".to_owned(), |call| describe_call(&call, right));
                     self.report_finding(
                         row,
@@ -355,7 +355,7 @@ fn probe_tools() -> ToolSet {
     ToolSet::new(vec![ToolSpec::new("note", "Keeps a text.", schema)]).unwrap_or_default()
 }
 
-/// Whether it is the call that was asked for, whole.
+/// Returns true if this is exactly the requested call, and complete.
 fn is_expected_call(call: &DraftCall, draft: &DraftResponse) -> bool {
     let [argument] = call.arguments.as_slice() else { return false };
     call.state == DraftState::Closed

@@ -1,8 +1,8 @@
-//! Cassettes: what was asked of a provider and what it said, in a form that can be played again.
+//! Defines the format of cassettes: recordings of requests and responses that can be replayed.
 //!
-//! A cassette is a file of JSON lines, each an object with a `kind`. The first line is of the kind `cassette`; everything else is
-//! only ever appended, so that a crash leaves a file that can be read up to its last whole line. `docs/recording.md` says what the
-//! fields hold. Moments (`at`) are microseconds since the recording began.
+//! A cassette is a file of JSON lines, each an object with a `kind`. The first line has the kind `cassette`; all others are
+//! appended, so that a crash leaves a file that can be read up to its last whole line. `docs/recording.md` documents the
+//! fields. Times (`at`) are microseconds since the recording began.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -19,64 +19,64 @@ use crate::transport::{HttpRequest, TransportErrorKind};
 /// The version of the format that is written, and the highest that is read.
 pub const CASSETTE_VERSION: u32 = 1;
 
-/// A recording that was read.
+/// A parsed recording.
 #[derive(Debug, Clone)]
 pub struct Cassette {
-    /// What the recorder was told of its task, beyond what a provider sees.
+    /// The data about the task that the recorder was given, beyond the requests themselves.
     pub task: Value,
-    /// What was printed by commands: the call, and a piece of its output, in order.
+    /// The output of commands, in order: the id of the call and a piece of its output.
     pub outputs: Vec<(String, String)>,
-    /// What calls of commands that printed something resulted in, in order.
+    /// The results of calls whose commands printed something, in order.
     pub results: Vec<String>,
     pub(crate) provider: RecordedProvider,
     pub(crate) exchanges: Vec<CassetteExchange>,
 }
 
-/// Why a file is no cassette.
+/// An error in reading a cassette.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CassetteError {
-    /// The first line does not say that it is one.
+    /// The first line is not the head of a cassette.
     #[error("it is no cassette: its first line is not one of kind `cassette`")]
     Foreign,
-    /// It was written by a later Sabir.
+    /// The cassette was written by a later version of Sabir.
     #[error("it has version {0} of the format, and this Sabir reads no later one than {CASSETTE_VERSION}")]
     Newer(u32),
     /// A line in the middle cannot be read.
     #[error("line {line} cannot be read: {message}")]
     Line {
-        /// Counted from 1.
+        /// The line's number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem with it.
         message: String,
     },
 }
 
-/// How the provider was asked.
+/// The settings of the provider at the time of the recording.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RecordedProvider {
     pub(crate) name: String,
     pub(crate) wire: String,
-    /// Without user, password and query.
+    /// The address without user, password and query.
     pub(crate) base_url: String,
     pub(crate) form: WireOptions,
-    /// The output limit that the catalogue knew.
+    /// The output limit from the catalogue, in tokens.
     pub(crate) output: Option<u64>,
-    /// Whether the catalogue knew that the model reads no pictures.
+    /// True if the catalogue said that the model reads no images.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) blind: bool,
     pub(crate) deadlines: Deadlines,
     pub(crate) retries: RetryPolicy,
 }
 
-/// One request with what became of it.
+/// One request with its response.
 #[derive(Debug, Clone)]
 pub(crate) struct CassetteExchange {
     pub(crate) at: Duration,
     pub(crate) request: RecordedRequest,
     pub(crate) response: Option<ResponseHead>,
     pub(crate) chunks: Vec<(Duration, Vec<u8>)>,
-    /// `None`: the recording breaks off.
+    /// The end of the response; `None` if the recording breaks off.
     pub(crate) end: Option<(Duration, ExchangeEnd, String)>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct ResponseHead {
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// A request as it is recorded, and as it is compared.
+/// A request without secrets, as it is recorded and compared.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordedRequest {
     pub(crate) path: String,
@@ -96,7 +96,7 @@ pub(crate) struct RecordedRequest {
     pub(crate) body: Value,
 }
 
-/// One line.
+/// One line of a cassette.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum CassetteLine {
@@ -143,20 +143,20 @@ pub(crate) enum CassetteLine {
     },
 }
 
-/// How an exchange ended.
+/// The end of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ExchangeEnd {
-    /// The whole body has come.
+    /// The whole body was received.
     Complete,
-    /// Nobody wanted to hear the rest.
+    /// The caller stopped reading.
     Dropped,
-    /// It was lost.
+    /// The connection was lost.
     #[serde(untagged)]
     Lost(TransportErrorKind),
 }
 
-/// Bytes: as text where they are UTF-8, else as hexadecimal digits.
+/// Bytes as text if they are UTF-8, else as hexadecimal digits.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RecordedBytes {
@@ -164,11 +164,24 @@ pub(crate) enum RecordedBytes {
     Hex(String),
 }
 
+/// An error in the content of a line.
+#[derive(Debug, thiserror::Error)]
+enum LineError {
+    #[error("a cassette begins in the middle of another")]
+    SecondHead,
+    #[error("request {0} is out of order")]
+    OutOfOrder(usize),
+    #[error("these are no hexadecimal digits")]
+    NotHex,
+    #[error("there is no request {0}")]
+    NoRequest(usize),
+}
+
 impl Cassette {
-    /// Reads a file's bytes. A last line that was torn by a crash is left out.
+    /// Parses a file's bytes. A last line that was torn by a crash is ignored.
     ///
     /// # Errors
-    /// When it is no cassette, one of a later version, or damaged in the middle.
+    /// [`CassetteError`] if it is not a cassette, has a later version, or is damaged before its last line.
     pub fn parse(bytes: &[u8]) -> Result<Self, CassetteError> {
         let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate();
         let first = lines.next().map(|(_, line)| line).unwrap_or_default();
@@ -187,7 +200,7 @@ impl Cassette {
             Self { task, outputs: Vec::new(), results: Vec::new(), provider: *provider, exchanges: Vec::new() };
         for (at, line) in lines {
             match serde_json::from_slice(line) {
-                Ok(line) => cassette.apply_line(line).map_err(|message| broken(at, message))?,
+                Ok(line) => cassette.apply_line(line).map_err(|error| broken(at, error.to_string()))?,
                 Err(_) if !line.ends_with(b"\n") => break,
                 Err(error) => return Err(broken(at, error.to_string())),
             }
@@ -195,30 +208,35 @@ impl Cassette {
         Ok(cassette)
     }
 
-    /// How many requests it holds.
+    /// Returns the number of recorded requests.
     pub fn request_count(&self) -> usize {
         self.exchanges.len()
     }
 
-    fn apply_line(&mut self, line: CassetteLine) -> Result<(), String> {
+    fn apply_line(&mut self, line: CassetteLine) -> Result<(), LineError> {
         let time = Duration::from_micros;
         match line {
-            CassetteLine::Cassette { .. } => return Err("a cassette begins in the middle of another".to_owned()),
+            CassetteLine::Cassette { .. } => return Err(LineError::SecondHead),
             CassetteLine::Output { call, text } => self.outputs.push((call, text)),
             CassetteLine::Result { content, .. } => self.results.push(content),
             CassetteLine::Request { number, at, path, headers, body, .. } => {
                 if number != self.exchanges.len() + 1 {
-                    return Err(format!("request {number} is out of order"));
+                    return Err(LineError::OutOfOrder(number));
                 }
-                let (response, chunks, end) = (None, Vec::new(), None);
-                let asked = RecordedRequest { path, headers, body };
-                self.exchanges.push(CassetteExchange { at: time(at), request: asked, response, chunks, end });
+                let request = RecordedRequest { path, headers, body };
+                self.exchanges.push(CassetteExchange {
+                    at: time(at),
+                    request,
+                    response: None,
+                    chunks: Vec::new(),
+                    end: None,
+                });
             }
             CassetteLine::Response { number, at, status, headers } => {
                 self.exchange_mut(number)?.response = Some(ResponseHead { at: time(at), status, headers });
             }
             CassetteLine::Chunk { number, at, bytes } => {
-                let bytes = bytes.decode().ok_or("these are no hexadecimal digits")?;
+                let bytes = bytes.decode().ok_or(LineError::NotHex)?;
                 self.exchange_mut(number)?.chunks.push((time(at), bytes));
             }
             CassetteLine::End { number, at, how, cause } => {
@@ -228,14 +246,15 @@ impl Cassette {
         Ok(())
     }
 
-    fn exchange_mut(&mut self, number: usize) -> Result<&mut CassetteExchange, String> {
+    /// Returns the exchange of a request; `number` counts from 1.
+    fn exchange_mut(&mut self, number: usize) -> Result<&mut CassetteExchange, LineError> {
         let exchange = number.checked_sub(1).and_then(|at| self.exchanges.get_mut(at));
-        exchange.ok_or_else(|| format!("there is no request {number}"))
+        exchange.ok_or(LineError::NoRequest(number))
     }
 }
 
 impl RecordedRequest {
-    /// A request without what must not be kept.
+    /// Makes the recorded form of a request, without its secrets.
     pub(crate) fn new(post: &HttpRequest, redactor: &ProviderRedactor) -> Self {
         let headers = post.headers.iter().map(|(name, value)| {
             let shown = value.to_str().ok().filter(|_| !value.is_sensitive());
@@ -249,8 +268,10 @@ impl RecordedRequest {
         Self { path: redactor.redact_text(&redact::redact_path(&post.url)), headers: headers.collect(), body }
     }
 
-    /// As one value, so that a difference has a place. What was redacted is left out: a replay needs no key. What has the shape of a
-    /// secret is told by its sign, as earlier recordings did not.
+    /// Returns the request as one JSON value, so that a difference has a path.
+    ///
+    /// Redacted headers are left out, since a replay needs no key. Known secret formats are redacted once more, because
+    /// earlier versions recorded them.
     pub(crate) fn comparable_value(&self) -> Value {
         let headers = self.headers.iter().filter(|(_, value)| value != REDACTED);
         let headers: Map<_, _> = headers.map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();

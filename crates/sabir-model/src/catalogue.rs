@@ -1,12 +1,13 @@
-//! What is known of models by their names.
+//! Looks up the limits, abilities and prices of models by name.
 //!
-//! Names are matched by pattern, since providers add dates, sizes and owners to them: `anthropic/claude-sonnet-4-5-20250929`
-//! is matched by `claude-sonnet-4-5`. Another version (`gpt-5.9` where the table ends at `gpt-5.5`) takes over what its family
-//! can do, and no figure. A price holds only for the very model, at its vendor's own address: resellers have their own.
+//! Names are matched by pattern, because providers add dates, sizes and owners to them: `claude-sonnet-4-5` matches
+//! `anthropic/claude-sonnet-4-5-20250929`. An unknown version (`gpt-5.9` if the table ends at `gpt-5.5`) inherits the
+//! abilities of its family, but no figures. A price applies only to the exact model at its vendor's own address, because
+//! resellers have their own prices.
 //!
 //! Source of the facts: the vendors' model and price lists, as published by them and collected in the public catalogue
-//! models.dev, read in 2026. What is contradictory there, changes by the hour or could not be read is left out: unknown is
-//! `None`, never zero. A user's own entries come first.
+//! models.dev, read in 2026. Facts that are contradictory there, change by the hour or could not be read are left out:
+//! unknown is `None`, never zero. The user's own entries take precedence.
 
 mod table;
 
@@ -17,44 +18,44 @@ use crate::provider::{Provider, is_local};
 
 pub(crate) use table::builtin_entries;
 
-/// What is known of the models that a pattern matches.
+/// The known facts about the models that a pattern matches.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelEntry {
-    /// What the name begins with: behind its last `/`, or the whole of it, or `PROVIDER/` and the whole; letter case does
-    /// not count. The longest pattern wins.
+    /// The prefix of the names that match. It is compared to the part after the last `/`, to the whole name, and to
+    /// `PROVIDER/` and the whole name, ignoring case. The longest matching pattern wins.
     pub pattern: String,
-    /// Who makes it and sells it; `None` for open weights that anybody serves.
+    /// The vendor that makes and sells it; `None` for open weights that anyone may serve.
     #[serde(skip_deserializing)]
     pub vendor: Option<String>,
     /// The context in tokens, input and output together.
     pub context: Option<u64>,
-    /// The most output tokens of one response.
+    /// The largest output of one response in tokens.
     pub output: Option<u64>,
-    /// Whether it has been trained for its provider's native calls.
+    /// True if it was trained for its provider's native calls.
     pub native: Option<bool>,
-    /// The dialect to prompt it in, if it is prompted.
+    /// The dialect for prompted calls.
     pub dialect: Option<String>,
-    /// Whether it reads images.
+    /// True if it reads images.
     pub images: Option<bool>,
-    /// Whether it can think before it answers.
+    /// True if it can think before it answers.
     pub thinking: Option<bool>,
-    /// The tool that it is offered to change parts of files.
+    /// The tool that it is offered for editing parts of files.
     pub edit_tool: Option<String>,
-    /// What its vendor wants for a million tokens; of a user's own entry, what its provider wants.
+    /// The vendor's prices for a million tokens; in a user's own entry, the provider's prices.
     pub prices: Option<TokenPrices>,
 }
 
-/// The table with a user's own entries before it.
+/// The built-in table, preceded by the user's own entries.
 #[derive(Debug, Clone, Default)]
 pub struct ModelCatalogue {
     own: Vec<ModelEntry>,
 }
 
-/// How a name lies to a pattern that it begins with.
+/// The relation of a name to a pattern with which it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PatternMatch {
-    /// The very model: the same name, or with a date or `-latest` behind it.
+    /// The exact model: the same name, or followed by a date or `-latest`.
     Same,
     /// A size, a tuning or another name of the same version.
     Variant,
@@ -63,18 +64,18 @@ enum PatternMatch {
 }
 
 impl ModelCatalogue {
-    /// The table, with a user's entries that win over it.
+    /// Makes a catalogue of the built-in table and the user's entries, which take precedence.
     pub fn new(own: Vec<ModelEntry>) -> Self {
         Self { own }
     }
 
-    /// All entries: the user's, then the table's.
+    /// Returns all entries: the user's, then the table's.
     pub fn all_entries(&self) -> impl Iterator<Item = &ModelEntry> {
         self.own.iter().chain(builtin_entries())
     }
 
-    /// What is known of a model. Fields that the user's entry leaves open are filled from the table; the table's prices are
-    /// its vendor's, see [`ModelCatalogue::resolve_prices`] for what is paid somewhere.
+    /// Returns the known facts about a model. Fields that the user's entry leaves open are filled from the table, whose
+    /// prices are the vendor's; see [`ModelCatalogue::resolve_prices`] for the price at a provider.
     pub fn find_model(&self, model: &str) -> Option<ModelEntry> {
         let own = self.find_own_entry(|entry| matches_pattern(&entry.pattern, "", model));
         let known = find_known_entry(model).map(|(entry, kin)| match kin {
@@ -87,7 +88,7 @@ impl ModelCatalogue {
                 vendor: known.vendor,
                 context: own.context.or(known.context),
                 output: own.output.or(known.output),
-                // A dialect of the user's own says that the model is to be prompted.
+                // If the user's entry names a dialect, the model should be prompted.
                 native: own.native.or(if own.dialect.is_some() { Some(false) } else { known.native }),
                 images: own.images.or(known.images),
                 thinking: own.thinking.or(known.thinking),
@@ -99,14 +100,15 @@ impl ModelCatalogue {
         }
     }
 
-    /// What a model costs at a provider: what the user says; nothing on a server of this machine; the vendor's prices at the
-    /// vendor's own address. Anything else is unknown.
+    /// Returns the prices of a model at a provider: those of the user's entry; zero on a server on this machine; the
+    /// vendor's at the vendor's own address. Any other price is unknown.
     pub fn resolve_prices(&self, provider: &Provider, model: &str) -> TokenPrices {
-        let told =
+        let has_price =
             |entry: &ModelEntry| entry.prices.is_some() && matches_pattern(&entry.pattern, &provider.name, model);
-        if let Some(prices) = self.find_own_entry(told).and_then(|entry| entry.prices) {
+        if let Some(prices) = self.find_own_entry(has_price).and_then(|entry| entry.prices) {
             return prices;
         }
+        // Ollama forwards models with such names to its paid cloud.
         let hosted = model.ends_with("-cloud") || model.ends_with(":cloud");
         if is_local(provider) && !hosted {
             return TokenPrices::FREE;
@@ -122,7 +124,7 @@ impl ModelCatalogue {
     }
 }
 
-/// Whether a user's pattern speaks of that model of that provider.
+/// Returns true if a user's pattern matches this model of this provider.
 fn matches_pattern(pattern: &str, provider: &str, model: &str) -> bool {
     let pattern = pattern.to_ascii_lowercase();
     let whole = format!("{provider}/{model}").to_ascii_lowercase();
@@ -130,7 +132,7 @@ fn matches_pattern(pattern: &str, provider: &str, model: &str) -> bool {
     names.into_iter().flatten().any(|name| name.starts_with(&pattern))
 }
 
-/// The row of a model, the longest pattern first, and how near it is.
+/// Finds the row with the longest pattern that matches a model, and how well it matches.
 fn find_known_entry(model: &str) -> Option<(&'static ModelEntry, PatternMatch)> {
     let name = model.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     let rows = builtin_entries().iter().filter(|entry| name.starts_with(&entry.pattern));
@@ -138,7 +140,7 @@ fn find_known_entry(model: &str) -> Option<(&'static ModelEntry, PatternMatch)> 
     Some((entry, classify_suffix(name.get(entry.pattern.len()..).unwrap_or_default())))
 }
 
-/// What the rest of a name behind its pattern says.
+/// Classifies the rest of a name after the pattern.
 fn classify_suffix(rest: &str) -> PatternMatch {
     // `-9` and `-9-mini` count versions; `-70b` is a size, `-2507` a date.
     let number = rest.strip_prefix('-').unwrap_or(rest);

@@ -1,26 +1,27 @@
-//! Where two JSON values differ: for requests that are not the recorded ones.
+//! Finds the differences between two JSON values, to explain why a request is not the recorded one.
 
 use serde_json::Value;
 
-/// How many characters of a text are shown from where it differs, and how many before.
+/// The number of characters of a string that are shown from the first difference on.
 const SHOWN: usize = 60;
+/// The number of characters of a string that are shown before the first difference.
 const BEFORE: usize = 20;
 
-/// How many characters of anything else are shown.
+/// The number of characters of any other value that are shown.
 const SHOWN_WHOLE: usize = 200;
 
-/// One place where two values differ.
+/// One difference between two values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JsonDifference {
-    /// Such as `messages[2].content[0].text`; empty for the whole.
+    /// The path, such as `messages[2].content[0].text`; empty for the whole value.
     pub(crate) path: String,
-    /// What was expected there, shortened.
+    /// The expected value, shortened.
     pub(crate) expected: String,
-    /// What was found.
+    /// The value that was found, shortened.
     pub(crate) found: String,
 }
 
-/// All places where the values differ, in order. The order of an object's fields is no difference.
+/// Finds all differences, in order. The order of an object's fields does not matter.
 pub(crate) fn find_differences(expected: &Value, found: &Value) -> Vec<JsonDifference> {
     let mut all = Vec::new();
     compare_values(String::new(), Some(expected), Some(found), &mut all);
@@ -43,8 +44,11 @@ fn compare_values(path: String, expected: Option<&Value>, found: Option<&Value>,
         }
         (Some(Value::String(expected)), Some(Value::String(found))) if expected != found => {
             let same = expected.chars().zip(found.chars()).take_while(|(one, other)| one == other).count();
-            let (expected, found) = (excerpt_around(expected, same), excerpt_around(found, same));
-            all.push(JsonDifference { path, expected, found });
+            all.push(JsonDifference {
+                path,
+                expected: excerpt_around(expected, same),
+                found: excerpt_around(found, same),
+            });
         }
         (expected, found) if expected != found => {
             all.push(JsonDifference { path, expected: shorten_value(expected), found: shorten_value(found) });
@@ -53,7 +57,7 @@ fn compare_values(path: String, expected: Option<&Value>, found: Option<&Value>,
     }
 }
 
-/// A text around its character `at`.
+/// Returns an excerpt of a text around character number `at`, as a JSON string.
 fn excerpt_around(text: &str, at: usize) -> String {
     let begin = at.saturating_sub(BEFORE);
     let shown: String = text.chars().skip(begin).take(at - begin + SHOWN).collect();

@@ -1,8 +1,8 @@
-//! A model behind HTTP.
+//! Sends requests to a model over HTTP and streams the response, with deadlines and retries.
 //!
-//! One attempt sends the request and reads the answer; around it stands the loop that retries. Deadlines, each on its
-//! own: to connect; from sending to the first byte of the answer; between two pieces of the body; and between two events,
-//! so that pings alone do not keep a dead answer alive.
+//! One attempt sends the request and reads the response; a loop around it retries. There are separate deadlines to connect;
+//! from sending to the first byte of the response; between two pieces of the body; and between two events, so that pings
+//! alone do not keep a dead response alive.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -35,31 +35,33 @@ use body_cache::{BodyCache, BodyEncoder};
 use expired_state::{drop_expired_state, has_opaque_state};
 pub use options::{CallerScope, TextParsing};
 use recording::RequestLimits;
+pub use recording::UnknownWire;
 
-/// The most bytes of an error response that are read.
+/// The number of bytes of an error response that are read.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
-/// The most bytes that a model may say in one answer, and the most that a provider may take for saying them. No model has a limit of
-/// output anywhere near; a stream without an end has to have one.
+/// The largest output of a model in one response. No model's own limit comes near; it ends a stream without an end.
 const MAX_OUTPUT_BYTES: usize = 32 << 20;
+/// The largest body of a response, with everything that the wire adds to the output.
 const MAX_BODY_BYTES: usize = 512 << 20;
 
-/// The most bytes that become events before whoever takes them may do so. A fast connection gives some hundred kilobytes at once.
+/// The number of bytes that are decoded before the consumer of the events gets a turn. A fast connection delivers some
+/// hundred kilobytes at once.
 const MAX_PIECE_BYTES: usize = 16 << 10;
 
-/// How long each phase may take.
+/// The time limits of each phase of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Deadlines {
-    /// To connect, TLS included.
+    /// The time to connect, TLS included.
     pub connect: Duration,
-    /// From sending the request to the first byte of the body. Local servers read the whole prompt before it.
+    /// The time from sending the request to the first byte of the body. Local servers process the whole prompt in it.
     pub first_byte: Duration,
-    /// Between two pieces of the body; pings and comments count.
+    /// The time between two pieces of the body; pings and comments count.
     pub idle: Duration,
-    /// Between two events; pings and comments do not count.
+    /// The time between two events; pings and comments do not count.
     pub progress: Duration,
-    /// For the rest of the body, usually a line, once the answer has ended: then the connection can be used again.
+    /// The time for the rest of the body, usually one line, after the response has ended. Reading it to the end keeps the connection usable.
     pub linger: Duration,
 }
 
@@ -77,7 +79,7 @@ impl Default for Deadlines {
 
 type RetryCallback = Box<dyn Fn(&RetryNotice<'_>) + Send + Sync>;
 
-/// A model behind HTTP. Connections are kept between requests.
+/// A model that is reached over HTTP. Connections are reused between requests.
 pub struct HttpModel {
     provider: Provider,
     deadlines: Deadlines,
@@ -88,15 +90,26 @@ pub struct HttpModel {
     retry_budget: RetryBudget,
     callers: CallerScope,
     reads: TextParsing,
-    /// What the last request had of the history.
+    /// The encoded beginning of the history in the last request.
     body_cache: BodyCache,
 }
 
-/// Why an attempt failed.
+/// A failed attempt.
 struct AttemptFailure {
     error: ModelError,
-    /// Whether the same may be sent again, and how long the provider asked to wait.
+    /// `None` if sending the same again is useless; otherwise the wait that the provider asked for, if any.
     retry_after: Option<Option<Duration>>,
+}
+
+/// The facts about a failed attempt on which the wait before the next one depends.
+struct FailedAttempt {
+    /// The attempt's number, from 1.
+    attempt: u32,
+    /// The wait that the provider asked for.
+    wish: Option<Duration>,
+    error: ModelError,
+    /// The seed of the jitter.
+    seed: u64,
 }
 
 impl std::fmt::Debug for HttpModel {
@@ -112,7 +125,7 @@ impl Model for HttpModel {
 }
 
 impl HttpModel {
-    /// A model of that provider. Nothing is opened before the first request.
+    /// Makes a model of that provider. No connection is opened before the first request.
     pub fn new(provider: Provider) -> Self {
         Self {
             provider,
@@ -135,28 +148,28 @@ impl HttpModel {
         self
     }
 
-    /// Sets how to retry.
+    /// Sets the retry policy.
     #[must_use]
     pub fn retries(mut self, retries: RetryPolicy) -> Self {
         self.retries = retries;
         self
     }
 
-    /// Sets what is known of models; their output limit is asked for where a request names none.
+    /// Sets the catalogue, whose output limit is used if a request names none.
     #[must_use]
     pub fn catalogue(mut self, catalogue: ModelCatalogue) -> Self {
         self.request_limits = RequestLimits::Catalogue(catalogue);
         self
     }
 
-    /// Says who asks. By default it is one task.
+    /// Sets who uses this model; by default one task.
     #[must_use]
     pub fn caller_scope(mut self, callers: CallerScope) -> Self {
         self.callers = callers;
         self
     }
 
-    /// Says which text is read for calls. By default it is all.
+    /// Sets which text is searched for calls; by default all of it.
     #[must_use]
     pub fn text_parsing(mut self, reads: TextParsing) -> Self {
         self.reads = reads;
@@ -172,52 +185,57 @@ impl HttpModel {
 
     async fn send_with_retries(&self, request: &Request, sink: &mut (dyn EventSink + Send)) -> Result<(), ModelError> {
         let asked = RequestTarget { provider: &self.provider, model: &request.model };
+        // Independent callers must not use up each other's retries.
         let own = RetryBudget::default();
-        let patience = if self.callers == CallerScope::Many { &own } else { &self.retry_budget };
-        let (url, headers) = (self.provider.endpoint_url(&request.model), self.request_headers(asked)?);
-        let mut post =
-            HttpRequest { url, headers, body: self.encode_body(&drop_expired_state(request, patience), asked)? };
-        if let Some((count, error)) = patience.last_break().filter(|_| self.retries.limit > 0) {
-            self.wait_before_retry(patience, (count, None), (error, jitter_seed(&post.body))).await?;
+        let retry_budget = if self.callers == CallerScope::Many { &own } else { &self.retry_budget };
+        let url = self.provider.endpoint_url(&request.model);
+        let headers = self.request_headers(asked)?;
+        let body = self.encode_body(&drop_expired_state(request, retry_budget), asked)?;
+        let mut post = HttpRequest { url, headers, body };
+        // The last answer broke off in its middle, and this request repeats it: that is a retry too.
+        if let Some((attempt, error)) = retry_budget.last_break().filter(|_| self.retries.limit > 0) {
+            let failed = FailedAttempt { attempt, wish: None, error, seed: jitter_seed(&post.body) };
+            self.wait_before_retry(retry_budget, failed).await?;
         }
         let mut attempt = 1;
         loop {
+            // Each attempt is signed again: a signature holds the time.
             post.headers.extend(asked.signature_headers(&post.body)?);
-            let AttemptFailure { error, retry_after: again } = match self.run_attempt(&post, request, asked, sink).await
-            {
+            let AttemptFailure { error, retry_after } = match self.run_attempt(&post, request, asked, sink).await {
                 Ok(()) => {
-                    patience.record_success();
+                    retry_budget.record_success();
                     return Ok(());
                 }
                 Err(failure) => failure,
             };
-            if is_expired_state(&error) && has_opaque_state(request) && patience.record_expired(request.messages.len())
+            // Sent again without the expired state; `record_expired` returns true once for each length of the history, so
+            // this cannot loop.
+            if is_expired_state(&error)
+                && has_opaque_state(request)
+                && retry_budget.record_expired(request.messages.len())
             {
-                post.body = self.encode_body(&drop_expired_state(request, patience), asked)?;
+                post.body = self.encode_body(&drop_expired_state(request, retry_budget), asked)?;
                 continue;
             }
-            let Some(wish) = again else {
+            let Some(wish) = retry_after else {
                 if error.kind.is_transient() {
-                    patience.record_break(&error);
+                    retry_budget.record_break(&error);
                 }
                 return Err(error);
             };
             if attempt > self.retries.limit || self.callers.declines_wait(wish, &self.retries) {
                 return Err(error);
             }
-            self.wait_before_retry(patience, (attempt, wish), (error, jitter_seed(&post.body))).await?;
+            let failed = FailedAttempt { attempt, wish, error, seed: jitter_seed(&post.body) };
+            self.wait_before_retry(retry_budget, failed).await?;
             attempt += 1;
         }
     }
 
     /// Waits before an attempt, if the budget allows one.
-    async fn wait_before_retry(
-        &self,
-        patience: &RetryBudget,
-        (attempt, wish): (u32, Option<Duration>),
-        (error, seed): (ModelError, u64),
-    ) -> Result<(), ModelError> {
-        let error = patience.take_retry(self.retries.budget, error)?;
+    async fn wait_before_retry(&self, retry_budget: &RetryBudget, failed: FailedAttempt) -> Result<(), ModelError> {
+        let FailedAttempt { attempt, wish, error, seed } = failed;
+        let error = retry_budget.take_retry(self.retries.budget, error)?;
         let wait = self.retries.wait_time(attempt, wish, seed);
         if let Some(tell) = &self.on_retry {
             tell(&RetryNotice { attempt, attempts: self.retries.limit.saturating_add(1), wait, error: &error });
@@ -231,11 +249,12 @@ impl HttpModel {
         self.transport.get_or_init(network).as_ref()
     }
 
-    /// The request as bytes, rendered for its protocol.
+    /// Encodes the request body, rendered for its protocol.
     fn encode_body(&self, request: &Request, asked: RequestTarget<'_>) -> Result<Vec<u8>, ModelError> {
         let fit = self.request_limits.rejects_images(&request.model).then(|| strip_images(request)).flatten();
         let request = fit.as_ref().unwrap_or(request);
-        let (key, form) = (self.provider.wire.history_member(), &self.provider.form);
+        let key = self.provider.wire.history_member();
+        let form = &self.provider.form;
         let encode = |request: &Request, form: &WireOptions| self.encode_value(request, form, asked);
         if self.callers == CallerScope::Task {
             return self.body_cache.encode_body(request, &BodyEncoder { key, form, encode: &encode });
@@ -244,6 +263,7 @@ impl HttpModel {
             .map_err(|error| asked.new_error(ModelErrorKind::Rejected, error.to_string()))
     }
 
+    /// Encodes the request body as a JSON value, with the catalogue's output limit if the request names none.
     fn encode_value(
         &self,
         request: &Request,
@@ -271,6 +291,7 @@ impl HttpModel {
         Ok(self.provider.wire.encode_request(request, form))
     }
 
+    /// Returns the headers of every request; those with secrets are marked sensitive.
     fn request_headers(&self, asked: RequestTarget<'_>) -> Result<HeaderMap, ModelError> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -294,6 +315,7 @@ impl HttpModel {
         Ok(headers)
     }
 
+    /// Sends the request once and delivers the response's events to `sink`.
     async fn run_attempt(
         &self,
         post: &HttpRequest,
@@ -312,6 +334,7 @@ impl HttpModel {
             return Err(self.status_failure(response, asked).await);
         }
         let content_type = response.header(CONTENT_TYPE.as_str()).unwrap_or_default();
+        // A captive portal or a proxy answers with a page and status 200.
         if content_type.contains("html") {
             let opening = self.read_error_body(response.body).await;
             return Err(permanent_failure(asked.format_error(&content_type, &String::from_utf8_lossy(&opening))));
@@ -331,6 +354,7 @@ impl HttpModel {
             Truncation::Broken
         };
         let mut opening = front.finish(why);
+        // Once an event was delivered, the caller must not see the same response begin again: no retry.
         let delivered = opening.has_delivered();
         let name = &self.provider.name;
         let broke = |words: String| {
@@ -348,8 +372,8 @@ impl HttpModel {
             }
             (Some(error), None) => {
                 let error = asked.stream_error(error, delivered);
-                let again = (error.kind.is_transient() && !delivered).then_some(None);
-                AttemptFailure { error, retry_after: again }
+                let retry_after = (error.kind.is_transient() && !delivered).then_some(None);
+                AttemptFailure { error, retry_after }
             }
             (None, None) if !report.ended => {
                 broke(format!("{name} closed the connection before it had ended its answer"))
@@ -364,7 +388,7 @@ impl HttpModel {
         })
     }
 
-    /// Reads the body to its end, so that the connection can be used again.
+    /// Reads the body to its end, so that the connection can be reused.
     async fn read_body(
         &self,
         mut body: Box<dyn ResponseBody>,
@@ -374,12 +398,13 @@ impl HttpModel {
         let transport = self.transport();
         let mut deadline = first;
         let mut progress = transport.now() + self.deadlines.progress.max(self.deadlines.first_byte);
-        let (mut begun, mut bytes) = (false, 0_usize);
+        let mut begun = false;
+        let mut bytes = 0_usize;
         loop {
             let chunk = match body.next_chunk(deadline.min(progress)).await {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => return Ok(()),
-                // What the provider ended is whole, even if it never closes the connection or closes it rudely.
+                // The response has ended on the wire's terms, so it is complete even if the connection stays open or breaks.
                 _ if reading.decoder.is_ended() => return Ok(()),
                 Err(loss) if loss.kind == TransportErrorKind::Cassette => return Err(loss),
                 Err(loss) => {
@@ -389,13 +414,14 @@ impl HttpModel {
                     });
                 }
             };
-            let (events, ended) = (reading.decoder.event_count(), reading.decoder.is_ended());
+            let events = reading.decoder.event_count();
+            let ended = reading.decoder.is_ended();
             let now = transport.now();
             bytes = bytes.saturating_add(chunk.len());
             begun = true;
             for piece in chunk.chunks(MAX_PIECE_BYTES) {
                 reading.push(piece);
-                // Whoever takes the events may do so before the next piece is read, and be slow.
+                // Lets the consumer of the events run before the next piece is decoded; it may be slow.
                 tokio::task::yield_now().await;
             }
             if reading.decoder.event_count() > events {
@@ -410,7 +436,7 @@ impl HttpModel {
         }
     }
 
-    /// How the rest of a body was lost. `idle`: the deadline that came first was the one between two pieces.
+    /// Describes how the rest of a body was lost. `idle` is true if the deadline between two pieces came first.
     fn describe_loss(&self, loss: &TransportError, begun: bool, idle: bool) -> String {
         let Deadlines { first_byte, idle: between, progress, .. } = self.deadlines;
         match loss.kind {
@@ -422,7 +448,8 @@ impl HttpModel {
     }
 
     fn timeout_failure(&self, asked: RequestTarget<'_>) -> AttemptFailure {
-        let (name, limit) = (&self.provider.name, self.deadlines.first_byte);
+        let name = &self.provider.name;
+        let limit = self.deadlines.first_byte;
         let message = format!("{name} at {} did not answer within {limit:?}", asked.endpoint_address());
         AttemptFailure { error: asked.new_error(ModelErrorKind::Unavailable, message), retry_after: Some(None) }
     }
@@ -432,11 +459,12 @@ impl HttpModel {
         let wish = crate::retry::parse_retry_after(|name| response.header(name));
         let body = self.read_error_body(response.body).await;
         let error = asked.status_error(status, &body);
-        let again = matches!(status, 408 | 429 | 500..) && error.kind.is_transient();
-        AttemptFailure { error, retry_after: again.then_some(wish) }
+        // 429 also means "quota used up", which waiting does not change; the kind of the error tells.
+        let may_retry = matches!(status, 408 | 429 | 500..) && error.kind.is_transient();
+        AttemptFailure { error, retry_after: may_retry.then_some(wish) }
     }
 
-    /// As much of an error's body as comes in time.
+    /// Reads as much of an error's body as arrives in time.
     async fn read_error_body(&self, mut body: Box<dyn ResponseBody>) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < MAX_ERROR_BYTES {
@@ -450,51 +478,54 @@ impl HttpModel {
     }
 }
 
-/// An answer while it is read.
+/// The state of reading one response.
 struct ResponseReader<'a> {
     front: ResponsePipeline<'a>,
     decoder: ResponseDecoder,
-    /// The bytes that the model said.
+    /// The bytes of the model's output so far.
     output_bytes: usize,
 }
 
 impl ResponseReader<'_> {
     fn push(&mut self, chunk: &[u8]) {
-        let (front, said) = (&mut self.front, &mut self.output_bytes);
+        let front = &mut self.front;
+        let output_bytes = &mut self.output_bytes;
         self.decoder.push(chunk, &mut |event: Event<'_>| {
             let bytes = match event {
                 Event::Text { text } | Event::Thought { text } | Event::ArgDelta { text, .. } => text.len(),
                 Event::CallStart { name, .. } | Event::ArgStart { name, .. } => name.len(),
                 _ => 0,
             };
-            *said = said.saturating_add(bytes);
+            *output_bytes = output_bytes.saturating_add(bytes);
             front.push_event(event);
         });
     }
 }
 
-/// Whether an answer that has not ended goes on for too long.
-fn check_answer_size(said: usize, bytes: usize) -> Result<(), TransportError> {
-    if said <= MAX_OUTPUT_BYTES && bytes <= MAX_BODY_BYTES {
+/// Returns an error if an unfinished response is too large, by its output or by its body.
+fn check_answer_size(output_bytes: usize, bytes: usize) -> Result<(), TransportError> {
+    if output_bytes <= MAX_OUTPUT_BYTES && bytes <= MAX_BODY_BYTES {
         return Ok(());
     }
     let words = format!("sent {} MiB without ending its answer, and was not listened to any longer", bytes >> 20);
     Err(TransportError::new(TransportErrorKind::Broken, words))
 }
 
-/// What the waits between attempts follow from: the same request waits alike.
+/// Computes the seed of the jitter between attempts. It depends on the request only, so that runs are reproducible.
 fn jitter_seed(body: &[u8]) -> u64 {
     body.iter().fold(0, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(*byte)))
 }
 
-/// A failure that sending again cannot mend.
+/// Makes a failure that sending again cannot repair.
 fn permanent_failure(error: ModelError) -> AttemptFailure {
     AttemptFailure { error, retry_after: None }
 }
 
-/// A request that got no response.
+/// Makes the failure of a request that got no response.
 fn connection_failure(asked: RequestTarget<'_>, loss: &TransportError) -> AttemptFailure {
-    let (address, cause, name) = (asked.endpoint_address(), &loss.cause, &asked.provider.name);
+    let address = asked.endpoint_address();
+    let cause = &loss.cause;
+    let name = &asked.provider.name;
     let (kind, message) = match loss.kind {
         TransportErrorKind::Setup => (ModelErrorKind::Rejected, format!("{name} cannot be asked: {cause}")),
         TransportErrorKind::Address => {

@@ -1,9 +1,9 @@
-//! A model whose key is fetched anew when the provider no longer takes it.
+//! Wraps a model so that its key is refreshed when the provider rejects it.
 //!
-//! Keys that a command prints are often short-lived. When such a key is refused before anything of the answer came, the
-//! command is asked once more and the request is sent with the new key. However many requests fail with the same key, one of
-//! them renews it and the others take what it got. A key that was new and is refused as well is not renewed again: that
-//! would be a loop.
+//! Keys that a command prints are often short-lived. If such a key is rejected before the first event of a response, the
+//! command runs again and the request is sent with the new key. If several requests fail with the same key, one of them
+//! refreshes it and the others use the result. A new key that is rejected at once is not refreshed again, which would be an
+//! endless loop.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,13 +14,24 @@ use tokio::sync::Mutex;
 
 use crate::secret::Secret;
 
-/// A new key on its way; the error is a sentence for the user, without any key.
-pub type KeyFuture = Pin<Box<dyn Future<Output = Result<Secret, String>> + Send>>;
+/// A failure to get a new key: a sentence for the user, without any key in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct KeyRefreshError(String);
+
+impl From<String> for KeyRefreshError {
+    fn from(message: String) -> Self {
+        Self(message)
+    }
+}
+
+/// A future that gets a new key.
+pub type KeyFuture = Pin<Box<dyn Future<Output = Result<Secret, KeyRefreshError>> + Send>>;
 
 type ModelFactory<M> = Box<dyn Fn(Option<Secret>) -> M + Send + Sync>;
 type KeyRefresher = Box<dyn Fn() -> KeyFuture + Send + Sync>;
 
-/// A model that is made anew with each new key.
+/// A model that is rebuilt with each new key.
 pub struct KeyRefreshingModel<M> {
     make: ModelFactory<M>,
     renew: Option<KeyRefresher>,
@@ -29,23 +40,30 @@ pub struct KeyRefreshingModel<M> {
 
 struct KeyState<M> {
     model: Arc<M>,
-    /// Counts the keys.
+    /// The number of keys used so far.
     key_number: u64,
-    /// Whether this key may be renewed: the first may, and one that has been accepted once.
+    /// True if this key may be refreshed: the first key, and any that was accepted at least once.
     renewable: bool,
 }
 
 impl<M: Model> KeyRefreshingModel<M> {
-    /// A model with a key that stays.
+    /// Makes a model with a fixed key.
     pub fn with_key(key: Option<Secret>, make: impl Fn(Option<Secret>) -> M + Send + Sync + 'static) -> Self {
         let state = KeyState { model: Arc::new(make(key)), key_number: 0, renewable: true };
         Self { make: Box::new(make), renew: None, state: Mutex::new(state) }
     }
 
-    /// Says where a new key comes from.
+    /// Sets the function that gets a new key.
     #[must_use]
-    pub fn with_renewal(mut self, renew: impl Fn() -> KeyFuture + Send + Sync + 'static) -> Self {
-        self.renew = Some(Box::new(renew));
+    pub fn with_renewal<F, E>(mut self, renew: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Secret, E>> + Send + 'static,
+        E: Into<KeyRefreshError> + 'static,
+    {
+        self.renew = Some(Box::new(move || {
+            let key = renew();
+            Box::pin(async move { key.await.map_err(Into::into) })
+        }));
         self
     }
 
@@ -74,21 +92,22 @@ impl<M: Model> KeyRefreshingModel<M> {
         }
     }
 
-    /// The model with a newer key than that one.
+    /// Returns the model with a newer key than the rejected one, and the number of its key.
     async fn refresh_key(
         &self,
         refused: u64,
         renew: &KeyRefresher,
         error: ModelError,
     ) -> Result<(Arc<M>, u64), ModelError> {
-        // The lock is held while the command runs, so that whoever else was refused waits for it.
+        // The lock is held while the command runs, so that other requests with the rejected key wait for its result.
         let mut state = self.state.lock().await;
         if state.key_number == refused {
             if !state.renewable {
                 return Err(error);
             }
             state.renewable = false;
-            let key = renew().await.map_err(|message| ModelError { kind: ModelErrorKind::Key, message })?;
+            let key =
+                renew().await.map_err(|KeyRefreshError(message)| ModelError { kind: ModelErrorKind::Key, message })?;
             state.model = Arc::new((self.make)(Some(key)));
             state.key_number += 1;
         }
@@ -115,7 +134,7 @@ impl<M> std::fmt::Debug for KeyRefreshingModel<M> {
     }
 }
 
-/// Notes whether anything came.
+/// A sink that records whether any event was delivered.
 struct StartObserver<'a> {
     sink: &'a mut (dyn EventSink + Send),
     begun: bool,

@@ -1,26 +1,24 @@
-//! Where do tokens come from?
+//! Connects to models over HTTP: keys, deadlines, retries, recordings, the model catalogue, and the choice of protocol.
 //!
-//! HTTP, keys, deadlines, retries, the model catalogue, and the choice between native and prompted calls.
-//!
-//! The main decision: everything that can be repeated without harm is repeated here, and nothing else. A request that
-//! fails before its first event is sent again, visibly; after the first event the caller keeps what came, hears of it as
-//! [`Broken`](sabir_call::ModelErrorKind::Broken), and decides. Nothing here reads the environment or the clock: keys,
-//! addresses and deadlines are passed in, and jitter comes from the request itself.
+//! The main decision: everything that can be repeated without harm is repeated here, and nothing else. A request that fails
+//! before its first event is sent again, and the caller is notified. After the first event the caller keeps the received
+//! part, gets a [`Broken`](sabir_call::ModelErrorKind::Broken) error, and decides. This crate does not read the environment:
+//! keys, addresses and deadlines are passed in, and the jitter of retries is derived from the request itself.
 //!
 //! ```
-//! use sabir_call::{Draft, Message, Model, Request, ToolSet};
-//! use sabir_model::{Reply, ScriptedModel};
+//! use sabir_call::{DraftResponse, Message, Model, Request, ToolSet};
+//! use sabir_model::{ScriptedModel, ScriptedReply};
 //!
 //! let text = "Let me look.\n<read_file>\n<path>a.rs</path>\n</read_file>";
-//! let model = ScriptedModel::new([Reply::Text(text.to_owned())]).pieces(7);
+//! let model = ScriptedModel::new([ScriptedReply::Text(text.to_owned())]).piece_size(7);
 //! let tools = ToolSet::from_json(
 //!     r#"[{"name": "read_file", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}]"#,
 //! ).expect("tools");
 //! let request = Request { tools, messages: vec![Message::user("What is in a.rs?")].into(), ..Request::default() };
 //!
 //! let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-//! let mut draft = Draft::default();
-//! runtime.block_on(model.answer(&request, &mut draft)).expect("an answer");
+//! let mut draft = DraftResponse::default();
+//! runtime.block_on(model.stream_response(&request, &mut draft)).expect("an answer");
 //! assert_eq!(draft.calls().next().expect("a call").name, "read_file");
 //! ```
 
@@ -49,8 +47,8 @@ mod transport;
 pub use capability_probe::{CapabilityFinding, CapabilityReport, CapabilityVerdict, probe_capabilities};
 pub use cassette::{CASSETTE_VERSION, Cassette, CassetteError};
 pub use catalogue::{ModelCatalogue, ModelEntry};
-pub use http::{CallerScope, Deadlines, HttpModel, TextParsing};
-pub use key_refresh::{KeyFuture, KeyRefreshingModel};
+pub use http::{CallerScope, Deadlines, HttpModel, TextParsing, UnknownWire};
+pub use key_refresh::{KeyFuture, KeyRefreshError, KeyRefreshingModel};
 pub use local_servers::{LocalServer, ProbeTarget, ServedModel, probe_servers};
 pub use protocol::{ProtocolSource, resolve_protocol};
 pub use provider::{KNOWN_PROVIDERS, KnownProvider, Provider, is_loopback, plain_address};

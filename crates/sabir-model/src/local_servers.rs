@@ -1,8 +1,8 @@
-//! Servers on this machine: which of them answer, and what they serve.
+//! Finds model servers on this machine, and lists the models that they serve.
 //!
-//! Each place is asked for `/v1/models`, `/api/tags` (Ollama) and `/props` (llama.cpp) at once, and all places at the same
-//! time. Whatever does not answer in time, or answers with something else, is no server of models. No key is sent, no proxy
-//! used, and no redirect followed.
+//! Each target gets requests for `/v1/models`, `/api/tags` (Ollama) and `/props` (llama.cpp) at once, and all targets are
+//! probed at the same time. A target that does not answer in time, or answers with something else, is ignored. No key is
+//! sent, no proxy is used, and no redirect is followed.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// The most bytes of one answer that are read.
+/// The largest response in bytes.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
-/// The most models of one server that are listed.
+/// The largest number of models of one server that are listed.
 const MAX_MODELS: usize = 500;
 
-/// Where to look.
+/// An address to probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeTarget {
-    /// The provider's name by which models of this place are chosen.
+    /// The provider's name for models at this address.
     pub provider: String,
     /// The address, with or without `/v1` at its end.
     pub base_url: String,
@@ -30,35 +30,36 @@ pub struct ProbeTarget {
 /// A server that answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LocalServer {
-    /// The provider's name by which its models are chosen.
+    /// The provider's name for its models.
     pub provider: String,
     /// Its address.
     pub base_url: String,
-    /// What it is, as far as its answers tell: `ollama`, `llama.cpp`, `vllm`.
+    /// The software, as far as its responses tell: `ollama`, `llama.cpp`, `vllm`.
     pub software: Option<&'static str>,
-    /// Whether it refused to tell its models without a key.
+    /// True if it refused to list its models without a key.
     pub locked: bool,
-    /// What it serves, in its own order.
+    /// The models that it serves, in its own order.
     pub models: Vec<ServedModel>,
 }
 
 /// A model of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ServedModel {
-    /// The name to ask it by.
+    /// The name for requests.
     pub id: String,
     /// The context in tokens for which the server has loaded it.
     pub context: Option<u64>,
 }
 
-/// Asks all places at once, each for at most `limit`. The servers that answered, in the order of the places.
+/// Probes all targets at once, each for at most `limit`, and returns the servers that answered, in the order of the targets.
 ///
 /// Needs a tokio runtime with time and I/O.
 pub async fn probe_servers(places: &[ProbeTarget], limit: Duration) -> Vec<LocalServer> {
     let Some(client) = build_client(limit) else { return Vec::new() };
     let mut asked = JoinSet::new();
     for (at, place) in places.iter().enumerate() {
-        let (client, place) = (client.clone(), place.clone());
+        let client = client.clone();
+        let place = place.clone();
         asked.spawn(async move { (at, timeout(limit, probe_server(&client, &place)).await.ok().flatten()) });
     }
     let mut found: Vec<_> = asked.join_all().await.into_iter().filter_map(|(at, server)| Some((at, server?))).collect();
@@ -67,7 +68,7 @@ pub async fn probe_servers(places: &[ProbeTarget], limit: Duration) -> Vec<Local
 }
 
 fn build_client(limit: Duration) -> Option<Client> {
-    // An error says that there is one already, which serves as well.
+    // An error means that a default provider is installed already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder().connect_timeout(limit).redirect(reqwest::redirect::Policy::none()).no_proxy();
     builder.tls_certs_only([]).build().ok()
@@ -79,7 +80,7 @@ async fn probe_server(client: &Client, place: &ProbeTarget) -> Option<LocalServe
     let (models, tags, props) =
         tokio::join!(fetch_json(client, &models), fetch_json(client, &tags), fetch_json(client, &props));
     let locked = matches!(models, ProbeResponse::Locked);
-    let (models, tags, props) = (models.into_json(), tags.into_json(), props.into_json());
+    let [models, tags, props] = [models, tags, props].map(ProbeResponse::into_json);
     let tagged = tags.as_ref().and_then(|tags| parse_models(tags, "models", "name"));
     let context = props.as_ref().and_then(|props| props.pointer("/default_generation_settings/n_ctx")?.as_u64());
     let owner = models.as_ref().and_then(|models| models.pointer("/data/0/owned_by")?.as_str());
@@ -93,12 +94,17 @@ async fn probe_server(client: &Client, place: &ProbeTarget) -> Option<LocalServe
     for model in served.iter_mut().flatten() {
         model.context = model.context.or(context);
     }
-    let (provider, base_url) = (place.provider.clone(), place.base_url.clone());
     let found = served.is_some() || locked;
-    found.then(|| LocalServer { provider, base_url, software, locked, models: served.unwrap_or_default() })
+    found.then(|| LocalServer {
+        provider: place.provider.clone(),
+        base_url: place.base_url.clone(),
+        software,
+        locked,
+        models: served.unwrap_or_default(),
+    })
 }
 
-/// The models of a list, each with its name; `None`: it is no such list.
+/// Parses a list of models; `None` if the response is not such a list.
 fn parse_models(answer: &Value, field: &str, name: &str) -> Option<Vec<ServedModel>> {
     let items = answer.get(field)?.as_array()?;
     let served = items.iter().filter_map(|item| {
@@ -109,7 +115,7 @@ fn parse_models(answer: &Value, field: &str, name: &str) -> Option<Vec<ServedMod
     (items.is_empty() || !served.is_empty()).then_some(served)
 }
 
-/// What came of one request.
+/// The response to one request.
 enum ProbeResponse {
     Nothing,
     Locked,

@@ -1,4 +1,4 @@
-//! The transport that is the network.
+//! Implements the transport over the network.
 
 use std::error::Error;
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use crate::transport::{
     HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportErrorKind, TransportFuture,
 };
 
-/// HTTP over TCP and TLS. Connections are kept between requests.
+/// A transport over HTTP. Connections are reused between requests.
 pub(crate) struct NetworkTransport {
     connect: Duration,
     proxy: Option<String>,
@@ -27,7 +27,7 @@ struct NetworkBody {
 }
 
 impl NetworkTransport {
-    /// The network as that provider is reached, with a deadline to connect. Nothing is opened before the first request.
+    /// Makes the transport for a provider, with a deadline to connect. No connection is opened before the first request.
     pub(crate) fn new(provider: &Provider, connect: Duration) -> Self {
         let proxy = provider.proxy.as_ref().map(|proxy| proxy.expose().to_owned());
         Self { connect, proxy, secure: provider.is_secure(), begun: OnceLock::new(), client: OnceLock::new() }
@@ -37,16 +37,16 @@ impl NetworkTransport {
         *self.begun.get_or_init(Instant::now)
     }
 
-    /// The client, built once. Without TLS no certificates are read, so that asking a local server starts at once.
+    /// Returns the client, which is built once. Without TLS no certificates are loaded, so that local servers start faster.
     fn http_client(&self) -> Result<&Client, TransportError> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        // An error says that there is one already, which serves as well.
+        // An error means that a default provider is installed already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = Client::builder()
             .connect_timeout(self.connect)
-            // A redirect could carry the key elsewhere.
+            // A redirect could send the key to another host.
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("sabir/", env!("CARGO_PKG_VERSION")))
             .no_proxy();
@@ -74,7 +74,8 @@ impl NetworkTransport {
         let headers = response.headers().iter();
         let headers = headers
             .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
-        let (status, headers) = (response.status().as_u16(), headers.collect());
+        let headers = headers.collect();
+        let status = response.status().as_u16();
         Ok(HttpResponse { status, headers, body: Box::new(NetworkBody { response, begun }) })
     }
 }
@@ -109,12 +110,13 @@ impl ResponseBody for NetworkBody {
     }
 }
 
-/// Why a request got no response.
+/// Classifies the error of a request that got no response.
 fn classify_error(error: &reqwest::Error) -> TransportError {
     let cause = root_cause(error);
     let kind = if error.is_builder() {
         TransportErrorKind::Address
     } else if cause.contains("certificate") {
+        // reqwest has no method for errors of TLS; rustls mentions the certificate in all of them.
         TransportErrorKind::Certificate
     } else if error.is_connect() {
         TransportErrorKind::Connect
@@ -124,7 +126,7 @@ fn classify_error(error: &reqwest::Error) -> TransportError {
     TransportError { kind, cause }
 }
 
-/// The innermost cause, which says what really happened.
+/// Returns the text of the innermost cause, the only one with details.
 fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn Error = error;
     while let Some(next) = cause.source() {

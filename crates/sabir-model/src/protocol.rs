@@ -1,26 +1,26 @@
-//! Native or prompted: which protocol a task uses.
+//! Chooses the protocol of a task: native or prompted.
 
 use sabir_call::ToolProtocol;
 use sabir_call::dialect::CLINE;
 
 use crate::catalogue::ModelEntry;
 
-/// What decided the protocol.
+/// The source of the decision for a protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProtocolSource {
-    /// The user said so.
+    /// The user's explicit choice.
     Explicit,
-    /// The task's journal holds it: it is locked.
+    /// The task's journal, which fixes the protocol for the whole task.
     Journal,
-    /// The model's catalogue entry says so.
+    /// The model's catalogue entry.
     Catalogue,
-    /// Nobody said anything: native.
+    /// The default, native.
     Default,
 }
 
-/// Resolves the protocol: the explicit choice, then what the journal holds, then the catalogue entry, then native.
+/// Resolves the protocol from the explicit choice, else the journal, else the catalogue entry, else native.
 ///
-/// A model without native calls is prompted in its entry's dialect, or in `cline` where the entry names none.
+/// A model without native calls is prompted in its entry's dialect, or in `cline` if the entry names none.
 pub fn resolve_protocol(
     explicit: Option<ToolProtocol>,
     journal: Option<ToolProtocol>,

@@ -1,4 +1,4 @@
-//! Where a provider is, and what it insists on.
+//! Describes providers: address, wire, key, and special requirements.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use sabir_wire::{Wire, WireOptions};
@@ -11,39 +11,39 @@ use crate::signing::SigningCredentials;
 pub struct Provider {
     /// The name used in messages.
     pub name: String,
-    /// What it speaks.
+    /// The wire, which is the format of its API.
     pub wire: Wire,
-    /// What stands before the wire's path, such as `https://api.openai.com/v1` or `https://api.anthropic.com`.
+    /// The URL before the wire's path, such as `https://api.openai.com/v1` or `https://api.anthropic.com`.
     pub base_url: String,
-    /// The key; `None` for servers that want none.
+    /// The key; `None` for servers that need none.
     pub key: Option<Secret>,
-    /// What signs requests instead of a key, for Bedrock; it does not count where there is a key.
+    /// The credentials that sign requests to Bedrock; ignored if there is a key.
     pub signing: Option<SigningCredentials>,
-    /// Further headers. Their values are taken for secrets.
+    /// Additional headers. Their values are treated as secrets.
     pub headers: Vec<(String, Secret)>,
-    /// A proxy's URL. The environment is not asked.
+    /// The URL of a proxy. Proxy variables of the environment are ignored.
     pub proxy: Option<Secret>,
-    /// What its requests need beyond the wire.
+    /// The options of its requests beyond the wire.
     pub form: WireOptions,
 }
 
-/// A provider that everybody knows.
+/// A well-known provider with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownProvider {
-    /// Its name.
+    /// The provider's name.
     pub name: &'static str,
-    /// The name of what it speaks.
+    /// The name of its wire.
     pub wire: &'static str,
-    /// Its address.
+    /// The provider's address.
     pub base_url: &'static str,
-    /// The environment variables that hold its key by convention, the first that is set counts; none for servers on this
+    /// The environment variables for its key, by convention; the first one that is set is used. Empty for servers on this
     /// machine.
     pub key_names: &'static [&'static str],
-    /// The message field in which its models want their thoughts back.
+    /// The message field in which its models expect their thoughts in later requests.
     thought_field: Option<&'static str>,
 }
 
-/// The providers that everybody knows.
+/// The well-known providers. Addresses and variables are from each provider's API documentation.
 pub const KNOWN_PROVIDERS: [KnownProvider; 14] = [
     known_provider("anthropic", "anthropic", "https://api.anthropic.com", &["ANTHROPIC_API_KEY"]),
     known_provider("openai", CHAT, "https://api.openai.com/v1", &["OPENAI_API_KEY"]),
@@ -85,7 +85,7 @@ const fn known_provider(
 }
 
 impl KnownProvider {
-    /// The provider of that name.
+    /// Returns the known provider of that name.
     pub fn from_name(name: &str) -> Option<&'static Self> {
         KNOWN_PROVIDERS.iter().find(|known| known.name == name)
     }
@@ -95,37 +95,39 @@ impl KnownProvider {
         self
     }
 
-    /// Whether it is a server on the user's own machine.
+    /// Returns true if it is a server on the user's own machine.
     pub fn is_local(&self) -> bool {
         self.key_names.is_empty()
     }
 
-    /// The provider, as it is usually asked. `wire` instead of its own one, if it speaks several. `None`: nobody here speaks
-    /// its own one.
+    /// Makes a provider with the usual settings. `wire` replaces the default wire of a provider that has several. Returns
+    /// `None` if its default wire is not supported.
     pub fn to_provider(&self, wire: Option<Wire>) -> Option<Provider> {
         let wire = wire.or_else(|| Wire::from_name(self.wire))?;
         let mut provider = Provider::new(self.name, wire, self.base_url, None);
         provider.form.thought_field = self.thought_field.map(str::to_owned);
+        // OpenAI's newer models reject `max_tokens` and demand `max_completion_tokens`.
         provider.form.completion_limit = self.name == "openai";
         Some(provider)
     }
 }
 
-/// Whether a provider is a well-known local server, and stands on this machine.
+/// Returns true if a provider is a well-known local server and its address is on this machine.
 pub(crate) fn is_local(provider: &Provider) -> bool {
     let known = KnownProvider::from_name(&provider.name).is_some_and(KnownProvider::is_local);
     known && is_loopback(&provider.base_url)
 }
 
-/// Whether an address is one of this machine.
+/// Returns true if an address is on this machine.
 pub fn is_loopback(base_url: &str) -> bool {
     let host = host_of(base_url);
     let address = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// An address without what may be secret in it: user, password, query. What stands behind the host stays, `@` and all: some
-/// models are named with one.
+/// Removes the parts of an address that may be secret: user, password and query.
+///
+/// An `@` in the path is kept, because some models have one in their name.
 pub fn plain_address(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
@@ -134,7 +136,7 @@ pub fn plain_address(url: &str) -> String {
     format!("{scheme}://{host}{path}")
 }
 
-/// The host of an address, in lower case, without its port.
+/// Returns the host of an address, in lower case and without its port.
 pub(crate) fn host_of(base_url: &str) -> String {
     let plain = plain_address(base_url);
     let rest = plain.split_once("://").map_or(plain.as_str(), |(_, rest)| rest);
@@ -147,15 +149,17 @@ pub(crate) fn host_of(base_url: &str) -> String {
 }
 
 impl Provider {
-    /// A provider that streams, and caches where the wire can.
+    /// Makes a provider that streams, and that uses prompt caching if the wire supports it.
     pub fn new(name: impl Into<String>, wire: Wire, base_url: impl Into<String>, key: Option<Secret>) -> Self {
         let form = WireOptions { streamed: true, cached: true, ..WireOptions::default() };
         let base_url = base_url.into().trim().trim_end_matches('/').to_owned();
         Self { name: name.into(), wire, base_url, key, signing: None, headers: Vec::new(), proxy: None, form }
     }
 
-    /// The address of its endpoint for a model. A base URL that already ends in the wire's path, or in its version, is
-    /// understood, and so is one that ends in `/v1` where the wire's path begins with `/api`. Its query stays behind the path.
+    /// Returns the address of the endpoint for a model.
+    ///
+    /// A base URL may already end in the wire's path or in its version, and may end in `/v1` if the wire's path begins with
+    /// `/api`. The query of the base URL is kept.
     pub fn endpoint_url(&self, model: &str) -> String {
         let endpoint = self.wire.endpoint_path(model, self.form.streamed);
         let Some((base, query)) = self.base_url.split_once('?') else { return join_url(&self.base_url, &endpoint) };
@@ -164,12 +168,12 @@ impl Provider {
         format!("{url}{mark}{query}")
     }
 
-    /// Whether it is asked over TLS.
+    /// Returns true if the address uses TLS.
     pub fn is_secure(&self) -> bool {
         self.base_url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
     }
 
-    /// All that must not be shown.
+    /// Returns all secrets of the provider, which must not be shown.
     pub(crate) fn all_secrets(&self) -> Vec<Secret> {
         let signing = self.signing.iter().flat_map(|signing| signing.token.iter().chain([&signing.secret_key]));
         let own = self.headers.iter().map(|(_, value)| value);
@@ -178,7 +182,7 @@ impl Provider {
         all
     }
 
-    /// The password in the address, as it stands there and as it is sent.
+    /// Returns the password in the address, as written there and as sent in the header for basic authentication.
     fn url_password(&self) -> Vec<Secret> {
         let place = self.base_url.split_once("://").map_or(self.base_url.as_str(), |(_, rest)| rest);
         let place = place.split(['/', '?', '#']).next().unwrap_or_default();
@@ -189,12 +193,13 @@ impl Provider {
         secrets.into_iter().filter(|_| !password.is_empty()).map(Secret::new).collect()
     }
 
-    /// A text without any of the provider's secrets.
+    /// Replaces the provider's secrets in a text.
     pub(crate) fn redact_secrets(&self, text: &str) -> String {
         self.all_secrets().iter().fold(text.to_owned(), |text, secret| secret.redact(&text))
     }
 }
 
+/// Joins a base URL and an endpoint's path, without repeating what both contain.
 fn join_url(base: &str, endpoint: &str) -> String {
     let base = base.trim_end_matches('/');
     let path = endpoint.split('?').next().unwrap_or_default();
@@ -203,6 +208,7 @@ fn join_url(base: &str, endpoint: &str) -> String {
     }
     let first = path.split('/').nth(1).unwrap_or_default();
     let last = base.rsplit('/').next().unwrap_or_default();
+    // Ollama's own API is at `/api`, but users often give the address of its OpenAI-compatible one, `/v1`.
     if first == "api" {
         let base = if last == "v1" { base.trim_end_matches("/v1") } else { base.trim_end_matches("/api") };
         return format!("{base}{endpoint}");

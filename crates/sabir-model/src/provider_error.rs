@@ -1,14 +1,14 @@
-//! Errors in words: one sentence that says what happened, where, and what to change.
+//! Renders errors of providers as one sentence: what happened, where, and what to change.
 
 use sabir_call::{ModelError, ModelErrorKind};
 use sabir_wire::ProviderError;
 
 use crate::provider::{Provider, plain_address};
 
-/// The most characters of a provider's words that are shown.
+/// The number of characters of a provider's own message that are shown.
 const MAX_QUOTED_CHARS: usize = 300;
 
-/// Who was asked for what.
+/// The provider and the model of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestTarget<'a> {
     pub(crate) provider: &'a Provider,
@@ -16,17 +16,18 @@ pub(crate) struct RequestTarget<'a> {
 }
 
 impl RequestTarget<'_> {
-    /// An error of that kind.
+    /// Makes an error of that kind, without the provider's secrets in its message.
     pub(crate) fn new_error(self, kind: ModelErrorKind, message: impl AsRef<str>) -> ModelError {
         ModelError { kind, message: self.provider.redact_secrets(message.as_ref()) }
     }
 
-    /// An error response: the status, and its body.
+    /// Makes the error of an error response, from its status and body.
     pub(crate) fn status_error(self, status: u16, body: &[u8]) -> ModelError {
         let known = ProviderError::from_body(body).map(|error| error.with_status(status));
         let error = known.unwrap_or_else(|| ProviderError::new("", String::from_utf8_lossy(body)).with_status(status));
         let Provider { name, .. } = self.provider;
-        let (url, model) = (self.endpoint_address(), self.model);
+        let url = self.endpoint_address();
+        let model = self.model;
         let first = match (status, error.kind) {
             (_, ModelErrorKind::TooLong) => format!("the history is longer than the context of `{model}`"),
             (401, _) => format!("{name} refused the key ({status}); set another key for {name}"),
@@ -54,7 +55,7 @@ impl RequestTarget<'_> {
         self.new_error(error.kind, append_details(&first, &error))
     }
 
-    /// An error that came inside a response of status 200.
+    /// Makes the error that came inside a response of status 200.
     pub(crate) fn stream_error(self, error: &ProviderError, delivered: bool) -> ModelError {
         let Provider { name, .. } = self.provider;
         let place = if delivered { "in the middle of its answer" } else { "in place of an answer" };
@@ -66,7 +67,7 @@ impl RequestTarget<'_> {
         self.new_error(error.kind, append_details(&first, error))
     }
 
-    /// A body that is no answer.
+    /// Makes the error of a body that is not in the wire's format.
     pub(crate) fn format_error(self, content_type: &str, opening: &str) -> ModelError {
         let Provider { name, .. } = self.provider;
         let markup = content_type.contains("html") || opening.trim_start().starts_with('<');
@@ -85,14 +86,15 @@ impl RequestTarget<'_> {
         self.new_error(ModelErrorKind::Format, message)
     }
 
-    /// The endpoint without anything secret in it.
+    /// Returns the endpoint's address without its secrets.
     pub(crate) fn endpoint_address(self) -> String {
         plain_address(&self.provider.endpoint_url(self.model))
     }
 }
 
-/// Whether a provider does not take back state of its own: a signature of another model, or thoughts that it cannot decrypt.
+/// Returns true if a provider rejects its own opaque state: a signature of another model, or thoughts that it cannot decrypt.
 pub(crate) fn is_expired_state(error: &ModelError) -> bool {
+    // There is no code for this error. Anthropic and Gemini mention the `signature`, OpenAI the `encrypted_content`.
     let words = error.message.to_ascii_lowercase();
     let names = ["signature", "encrypted content", "encrypted_content"];
     error.kind == ModelErrorKind::Rejected && names.iter().any(|name| words.contains(name))
@@ -108,7 +110,7 @@ fn quote_text(words: &str) -> String {
     if words.is_empty() { String::new() } else { format!(": {words}") }
 }
 
-/// The words on one line, without control characters, cut to a length.
+/// Returns the text on one line, without control characters, cut to `length` characters.
 fn single_line(words: &str, length: usize) -> String {
     let line = words.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let line = line.collect::<Vec<_>>().join(" ");

@@ -1,4 +1,4 @@
-//! The transport that records around another.
+//! Implements a transport that records the traffic of another one in a cassette.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
@@ -13,14 +13,14 @@ use crate::cassette::{CASSETTE_VERSION, CassetteLine, ExchangeEnd, RecordedBytes
 use crate::redact::{self, ProviderRedactor};
 use crate::transport::{HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportFuture};
 
-/// Writes a cassette. Clones write the same one.
+/// A writer of a cassette. Clones write to the same one.
 #[derive(Clone)]
 pub struct CassetteRecorder(Arc<RecorderState>);
 
 struct RecorderState {
     writer: Mutex<CassetteWriter>,
     redactor: Mutex<Arc<ProviderRedactor>>,
-    /// What is held of the outputs of commands.
+    /// The redactors of unfinished command outputs, by call. Each holds back the end of its text.
     printed: Mutex<HashMap<String, shapes::Redactor>>,
 }
 
@@ -31,31 +31,31 @@ struct CassetteWriter {
     error: Option<io::Error>,
 }
 
-/// A transport with a recorder around it.
+/// A transport that records another one.
 pub(crate) struct RecordingTransport {
     inner: Arc<dyn Transport>,
     recorder: CassetteRecorder,
 }
 
-/// One exchange, as far as it has been recorded. Dropped before its end it says so.
+/// The recording of one exchange. If it is dropped before the end, that is recorded as well.
 struct RecordedExchange {
     recorder: CassetteRecorder,
     clock: Arc<dyn Transport>,
     number: usize,
-    /// Pieces that may end in the beginning of one of the provider's secrets.
+    /// Pieces whose end may be the beginning of one of the provider's secrets.
     held: Vec<(Duration, Vec<u8>)>,
-    /// What is known of shapes of secrets, and the pieces that wait for it.
+    /// The redactor of known secret formats, which decides with a delay, and the pieces that wait for it.
     shapes: shapes::Redactor,
     waiting: VecDeque<PendingPiece>,
     ended: bool,
 }
 
-/// A piece of a body while it is looked through.
+/// A piece of a body during redaction.
 struct PendingPiece {
     at: Duration,
-    /// How many of its bytes have not been decided about.
+    /// The number of its bytes that the redactor has not decided about.
     undecided: usize,
-    /// What is written of it.
+    /// The redacted bytes.
     shown: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ struct RecordedBody {
 }
 
 impl CassetteRecorder {
-    /// Begins a cassette.
+    /// Writes the first line of a cassette.
     pub(crate) fn new(
         file: Box<dyn Write + Send>,
         redactor: ProviderRedactor,
@@ -92,14 +92,14 @@ impl CassetteRecorder {
         }
     }
 
-    /// Notes a piece of a command's output. How it is cut into pieces depends on the machine's mood, so that a replay needs it.
+    /// Records a piece of a command's output. How it is cut into pieces depends on timing, so a replay needs the pieces.
     pub fn record_output(&self, call: &str, text: &str) {
         let text = self.redactor().redact_known(text);
         let text = self.lock_outputs().entry(call.to_owned()).or_default().redact_piece(&text);
         self.write_output(call, text);
     }
 
-    /// Notes the result of a call that has printed something.
+    /// Records the result of a call that has printed something.
     pub fn record_result(&self, call: &str, content: &str) {
         let held = self.lock_outputs().remove(call).map(|mut held| held.finish_text());
         self.write_output(call, held.unwrap_or_default());
@@ -107,12 +107,12 @@ impl CassetteRecorder {
         self.write_line(&CassetteLine::Result { call: call.to_owned(), content });
     }
 
-    /// Why nothing more is written: the cassette is whole only if this is `None` in the end.
+    /// Returns the error after which nothing more was written. The cassette is complete only if this is `None` at the end.
     pub fn error(&self) -> Option<String> {
         self.lock_writer().error.as_ref().map(ToString::to_string)
     }
 
-    /// Leaves these secrets out, too.
+    /// Redacts these secrets from now on, too.
     pub(crate) fn add_secrets(&self, more: &ProviderRedactor) {
         let mut redactor = self.0.redactor.lock().unwrap_or_else(PoisonError::into_inner);
         *redactor = Arc::new(redactor.merged_with(more));
@@ -140,17 +140,18 @@ impl CassetteRecorder {
         self.lock_writer().write_line(line);
     }
 
-    /// Notes a request, and says its number.
+    /// Records a request, and returns its number.
     fn record_request(&self, at: Duration, post: &HttpRequest) -> usize {
         let redactor = self.redactor();
         let asked = RecordedRequest::new(post, &redactor);
-        let mut to = self.lock_writer();
-        to.requests += 1;
-        let (number, at, method) = (to.requests, to_micros(at), "POST".to_owned());
-        to.write_line(&CassetteLine::Request {
+        // One lock for both, so that the numbers are in the order of the lines.
+        let mut writer = self.lock_writer();
+        writer.requests += 1;
+        let number = writer.requests;
+        writer.write_line(&CassetteLine::Request {
             number,
-            at,
-            method,
+            at: to_micros(at),
+            method: "POST".to_owned(),
             path: asked.path,
             headers: asked.headers,
             body: asked.body,
@@ -175,7 +176,7 @@ impl CassetteWriter {
         }
         let written = serde_json::to_vec(line).map_err(io::Error::other).and_then(|mut bytes| {
             bytes.push(b'\n');
-            // In one piece, so that a crash tears the last line at most.
+            // Written in one piece, so that a crash tears the last line at most.
             self.file.write_all(&bytes)?;
             self.file.flush()
         });
@@ -205,8 +206,7 @@ impl Transport for RecordingTransport {
     ) -> TransportFuture<'a, Result<HttpResponse, TransportError>> {
         Box::pin(async move {
             let number = self.recorder.record_request(self.now(), post);
-            let (recorder, clock) = (self.recorder.clone(), Arc::clone(&self.inner));
-            let mut exchange = RecordedExchange::new(recorder, clock, number);
+            let mut exchange = RecordedExchange::new(self.recorder.clone(), Arc::clone(&self.inner), number);
             let response = self.inner.send(post, until).await;
             match response {
                 Ok(response) => {
@@ -239,8 +239,15 @@ impl ResponseBody for RecordedBody {
 
 impl RecordedExchange {
     fn new(recorder: CassetteRecorder, clock: Arc<dyn Transport>, number: usize) -> Self {
-        let (held, shapes, waiting) = (Vec::new(), shapes::Redactor::default(), VecDeque::new());
-        Self { recorder, clock, number, held, shapes, waiting, ended: false }
+        Self {
+            recorder,
+            clock,
+            number,
+            held: Vec::new(),
+            shapes: shapes::Redactor::default(),
+            waiting: VecDeque::new(),
+            ended: false,
+        }
     }
 
     fn record_chunk(&mut self, bytes: &[u8]) {
@@ -251,7 +258,7 @@ impl RecordedExchange {
         }
     }
 
-    /// Looks through what was held, and writes what is certain.
+    /// Redacts the held pieces, and writes those that are decided.
     fn write_held(&mut self) {
         let (moments, mut pieces): (Vec<_>, Vec<_>) = self.held.drain(..).unzip();
         self.recorder.redactor().redact_pieces(&mut pieces);
@@ -278,12 +285,13 @@ impl RecordedExchange {
         self.write_held();
         self.shapes.finish(&mut |piece| assign_piece(&mut self.waiting, piece));
         self.write_decided();
-        let (at, cause) = (to_micros(self.clock.now()), self.recorder.redactor().redact_text(cause));
+        let at = to_micros(self.clock.now());
+        let cause = self.recorder.redactor().redact_text(cause);
         self.recorder.write_line(&CassetteLine::End { number: self.number, at, how, cause });
     }
 }
 
-/// Hands what was decided to the pieces in which it came. What stands for a secret is in the piece where it began.
+/// Assigns decided bytes to the pieces in which they arrived. The mark that replaces a secret goes to the piece in which the secret began.
 fn assign_piece(waiting: &mut VecDeque<PendingPiece>, piece: RedactedPiece<'_>) {
     let (mut bytes, mut plain) = match piece {
         RedactedPiece::Plain(plain) => (plain.len(), plain),
@@ -298,7 +306,8 @@ fn assign_piece(waiting: &mut VecDeque<PendingPiece>, piece: RedactedPiece<'_>) 
         let (now, later) = plain.split_at_checked(here).unwrap_or_default();
         waiting.shown.extend_from_slice(now);
         waiting.undecided -= here;
-        (bytes, plain) = (bytes - here, later);
+        bytes -= here;
+        plain = later;
         if bytes == 0 {
             return;
         }

@@ -1,21 +1,21 @@
-//! What a recording keeps of a request and a response, and what it never does.
+//! Redacts the requests and responses of a recording.
 //!
-//! Headers and query values are kept by name: those of [`VISIBLE_HEADERS`] and its like, which hold no secrets. All others leave their name
-//! and `[redacted]`. Bodies are kept whole, but for the provider's own secrets wherever they occur, and for whatever has the shape of
-//! a secret ([`sabir_call::redact`]).
+//! Headers and query values are recorded only if their names are on an allowlist such as [`VISIBLE_HEADERS`]; of all others
+//! only the name and `[redacted]` is recorded. Bodies are recorded in full, except the provider's own secrets wherever they
+//! occur, and known secret formats ([`sabir_call::redact`]).
 
 use sabir_call::redact;
 
 use crate::provider::Provider;
 use crate::secret::{MIN_SECRET_BYTES, Secret};
 
-/// Stands where something was left out.
+/// The replacement for an omitted value.
 pub(crate) const REDACTED: &str = "[redacted]";
 
-/// Stands where a secret was.
+/// The replacement for a secret.
 const SECRET_SIGN: &[u8] = b"[secret]";
 
-/// Headers whose values are kept.
+/// The headers whose values are recorded.
 const VISIBLE_HEADERS: [&str; 20] = [
     "accept",
     "anthropic-beta",
@@ -39,20 +39,20 @@ const VISIBLE_HEADERS: [&str; 20] = [
     "x-should-retry",
 ];
 
-/// Beginnings of headers whose values are kept.
+/// The prefixes of headers whose values are recorded.
 const VISIBLE_HEADER_PREFIXES: [&str; 2] = ["anthropic-ratelimit-", "x-ratelimit-"];
 
-/// Query parameters whose values are kept.
+/// The query parameters whose values are recorded.
 const VISIBLE_QUERY_KEYS: [&str; 3] = ["alt", "api-version", "beta"];
 
-/// The secrets of a provider, to be taken out of bytes.
+/// The secrets of a provider, for removing them from bytes.
 #[derive(Clone, Default)]
 pub(crate) struct ProviderRedactor {
     secrets: Vec<Vec<u8>>,
 }
 
 impl ProviderRedactor {
-    /// Knows all secrets of that provider, as they stand and as JSON writes them.
+    /// Collects all secrets of a provider, each as it is and as JSON escapes it.
     pub(crate) fn new(provider: &Provider) -> Self {
         let mut secrets = Vec::new();
         for secret in
@@ -68,40 +68,40 @@ impl ProviderRedactor {
         Self { secrets }
     }
 
-    /// These secrets and those.
+    /// Returns a redactor for the secrets of both.
     pub(crate) fn merged_with(&self, more: &Self) -> Self {
         let new = more.secrets.iter().filter(|secret| !self.secrets.contains(secret));
         Self { secrets: self.secrets.iter().chain(new).cloned().collect() }
     }
 
-    /// The text without secrets.
+    /// Redacts the provider's secrets and known secret formats in a text.
     pub(crate) fn redact_text(&self, text: &str) -> String {
         redact::redact_text(&self.redact_known(text)).into_owned()
     }
 
-    /// A JSON text without secrets in its strings.
+    /// Redacts the provider's secrets and known secret formats in the strings of a JSON text.
     pub(crate) fn redact_json(&self, json: &str) -> String {
         redact::redact_json(&self.redact_known(json)).into_owned()
     }
 
-    /// The text without the provider's secrets.
+    /// Redacts the provider's secrets in a text.
     pub(crate) fn redact_known(&self, text: &str) -> String {
         let mut pieces = vec![text.as_bytes().to_vec()];
         self.redact_pieces(&mut pieces);
         String::from_utf8_lossy(&pieces.concat()).into_owned()
     }
 
-    /// Takes the provider's secrets out of bytes that came in pieces. What stands for one is in the piece where it began.
+    /// Redacts the provider's secrets in bytes that came in pieces. The replacement of a secret goes to the piece in which it began.
     pub(crate) fn redact_pieces(&self, pieces: &mut [Vec<u8>]) {
         for secret in &self.secrets {
-            // From the last to the first: what stands for a secret may hold another one, or the same.
+            // From last to first, so that earlier offsets stay valid and a replacement is not searched again.
             for at in find_occurrences(&pieces.concat(), secret).into_iter().rev() {
                 replace_secret(pieces, at, secret.len());
             }
         }
     }
 
-    /// Whether the bytes end in what may be the beginning of a secret.
+    /// Returns true if the bytes end in the beginning of a secret.
     pub(crate) fn ends_in_secret_prefix(&self, bytes: &[u8]) -> bool {
         self.secrets.iter().any(|secret| {
             (1..secret.len()).any(|length| secret.get(..length).is_some_and(|begin| bytes.ends_with(begin)))
@@ -109,13 +109,13 @@ impl ProviderRedactor {
     }
 }
 
-/// The value of a header as it is recorded.
+/// Returns the value of a header as it is recorded.
 pub(crate) fn redact_header(name: &str, value: &str) -> String {
     let keep = VISIBLE_HEADERS.contains(&name) || VISIBLE_HEADER_PREFIXES.iter().any(|begin| name.starts_with(begin));
     if keep { value.to_owned() } else { REDACTED.to_owned() }
 }
 
-/// The path of an address, with the names of its query.
+/// Returns the path and query of an address as they are recorded.
 pub(crate) fn redact_path(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let path = rest.find(['/', '?', '#']).and_then(|at| rest.get(at..)).unwrap_or("/");
@@ -128,9 +128,10 @@ pub(crate) fn redact_path(url: &str) -> String {
     format!("{path}?{}", shown.collect::<Vec<_>>().join("&"))
 }
 
-/// Where that part stands, from left to right, each behind the one before it.
+/// Finds the offsets of all occurrences of a part, from left to right, without overlaps.
 fn find_occurrences(bytes: &[u8], part: &[u8]) -> Vec<usize> {
-    let (mut found, mut from) = (Vec::new(), 0);
+    let mut found = Vec::new();
+    let mut from = 0;
     let next = |from: usize| bytes.get(from..)?.windows(part.len()).position(|window| window == part);
     while let Some(at) = next(from) {
         found.push(from + at);
@@ -139,9 +140,11 @@ fn find_occurrences(bytes: &[u8], part: &[u8]) -> Vec<usize> {
     found
 }
 
-/// Takes `length` bytes out from `at` on, and puts the sign for a secret in their place.
+/// Replaces the `length` bytes from offset `at` on, counted over all pieces, by the mark for a secret.
 fn replace_secret(pieces: &mut [Vec<u8>], at: usize, length: usize) {
-    let (mut begin, mut left, mut sign) = (at, length, SECRET_SIGN);
+    let mut begin = at;
+    let mut left = length;
+    let mut sign = SECRET_SIGN;
     for piece in pieces {
         if begin >= piece.len() {
             begin -= piece.len();
@@ -150,7 +153,9 @@ fn replace_secret(pieces: &mut [Vec<u8>], at: usize, length: usize) {
         let end = (begin + left).min(piece.len());
         left -= end - begin;
         piece.splice(begin..end, sign.iter().copied());
-        (begin, sign) = (0, b"");
+        // In the following pieces the secret continues at their beginning, without a second mark.
+        begin = 0;
+        sign = b"";
         if left == 0 {
             return;
         }

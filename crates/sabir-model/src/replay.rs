@@ -1,4 +1,4 @@
-//! The transport that is a recording: no network, no key, and a clock that moves only by what was recorded.
+//! Implements a transport that replays a recording: no network, no key, and a clock that follows the recorded times.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::transport::{
     HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportErrorKind, TransportFuture,
 };
 
-/// What came in time when it was recorded comes in time again, even if the recorder's moments say it was late by so much.
+/// The tolerance for deadlines: the recorder takes its times a little later than the deadline's clock did, and a chunk that arrived in time must do so again.
 const DEADLINE_SLACK: Duration = Duration::from_millis(100);
 
-/// A recording that is played. Clones play the same one.
+/// A recording during replay. Clones share their position.
 #[derive(Clone)]
 pub struct CassettePlayer(Arc<SharedPlayback>);
 
@@ -26,15 +26,31 @@ struct SharedPlayback {
 #[derive(Debug, Default)]
 struct PlaybackState {
     now: Duration,
-    /// How many requests were asked.
+    /// The number of requests so far.
     requests: usize,
+}
+
+/// The time of a request.
+#[derive(Clone, Copy)]
+struct RequestTime {
+    /// The time by the replay's clock.
+    replayed: Duration,
+    /// The time in the recording.
+    recorded: Duration,
+}
+
+impl RequestTime {
+    /// Converts a time of the recording to a time of the replay's clock.
+    fn due_at(self, at: Duration) -> Duration {
+        self.replayed.saturating_add(at.saturating_sub(self.recorded))
+    }
 }
 
 struct ReplayedBody {
     player: CassettePlayer,
     number: usize,
-    /// The moment of the request, by the clock and in the recording.
-    begun: (Duration, Duration),
+    begun: RequestTime,
+    /// The index of the next chunk.
     next: usize,
 }
 
@@ -50,12 +66,12 @@ impl CassettePlayer {
         Self(Arc::new(SharedPlayback { exchanges, state: Mutex::default(), on_dropped: Mutex::default() }))
     }
 
-    /// How many of the recorded requests have not been asked.
+    /// Returns the number of recorded requests that were not made yet.
     pub fn remaining_requests(&self) -> usize {
         self.0.exchanges.len().saturating_sub(self.lock_state().requests)
     }
 
-    /// Calls `tell` where the recorded task stopped listening: it was interrupted, or its time was up. The answer goes no further.
+    /// Calls `tell` where the recorded task stopped reading, because it was interrupted or its time was up. The response does not continue after that.
     pub fn on_dropped(&self, tell: impl Fn() + Send + 'static) {
         *self.0.on_dropped.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(tell));
     }
@@ -64,7 +80,7 @@ impl CassettePlayer {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves the clock to a moment, unless another moment comes before.
+    /// Advances the clock to a moment, or to `until` if that is earlier, which is an error.
     fn advance_clock(&self, moment: Duration, until: Duration) -> Result<(), TransportError> {
         let mut state = self.lock_state();
         let late = moment > until.saturating_add(DEADLINE_SLACK);
@@ -72,13 +88,8 @@ impl CassettePlayer {
         if late { Err(TransportError::timed_out()) } else { Ok(()) }
     }
 
-    /// Plays the end of an exchange.
-    async fn play_end(
-        &self,
-        number: usize,
-        begun: (Duration, Duration),
-        until: Duration,
-    ) -> Result<(), TransportError> {
+    /// Replays the end of an exchange.
+    async fn play_end(&self, number: usize, begun: RequestTime, until: Duration) -> Result<(), TransportError> {
         let end = self.0.exchanges.get(number).and_then(|exchange| exchange.end.as_ref());
         let Some((at, how, cause)) = end else {
             let words = format!("the recording breaks off in the answer to request {}", number + 1);
@@ -90,14 +101,15 @@ impl CassettePlayer {
                 state.now = state.now.max(until);
                 Err(TransportError::timed_out())
             }
-            ExchangeEnd::Complete => self.advance_clock(due_at(*at, begun), until),
+            ExchangeEnd::Complete => self.advance_clock(begun.due_at(*at), until),
             ExchangeEnd::Lost(kind) => {
-                self.advance_clock(due_at(*at, begun), until).and(Err(TransportError::new(*kind, cause.as_str())))
+                self.advance_clock(begun.due_at(*at), until).and(Err(TransportError::new(*kind, cause.as_str())))
             }
             ExchangeEnd::Dropped => {
                 if let Some(tell) = self.0.on_dropped.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
                     tell();
                 }
+                // The caller drops this future, as the recorded caller did.
                 std::future::pending().await
             }
         }
@@ -110,13 +122,14 @@ impl CassettePlayer {
             (state.requests - 1, state.now)
         };
         let Some(exchange) = self.0.exchanges.get(number) else {
-            let (count, asked) = (self.0.exchanges.len(), number + 1);
+            let count = self.0.exchanges.len();
+            let asked = number + 1;
             let words =
                 format!("the recording holds {count} requests, and this would be request {asked}; nothing was sent");
             return Err(TransportError::new(TransportErrorKind::Cassette, words));
         };
         check_request(number + 1, &exchange.request, &RecordedRequest::new(post, &ProviderRedactor::default()))?;
-        let begun = (now, exchange.at);
+        let begun = RequestTime { replayed: now, recorded: exchange.at };
         let Some(ResponseHead { at, status, headers }) = &exchange.response else {
             self.play_end(number, begun, until).await?;
             return Err(TransportError::new(
@@ -124,7 +137,7 @@ impl CassettePlayer {
                 format!("request {} has no response", number + 1),
             ));
         };
-        self.advance_clock(due_at(*at, begun), until)?;
+        self.advance_clock(begun.due_at(*at), until)?;
         let body = ReplayedBody { player: self.clone(), number, begun, next: 0 };
         Ok(HttpResponse { status: *status, headers: headers.clone(), body: Box::new(body) })
     }
@@ -157,19 +170,14 @@ impl ResponseBody for ReplayedBody {
             let Some((at, bytes)) = chunks.and_then(|chunks| chunks.get(self.next)) else {
                 return self.player.play_end(self.number, self.begun, until).await.map(|()| None);
             };
-            self.player.advance_clock(due_at(*at, self.begun), until)?;
+            self.player.advance_clock(self.begun.due_at(*at), until)?;
             self.next += 1;
             Ok(Some(bytes.clone()))
         })
     }
 }
 
-/// When something is due by the clock that came at that moment of the recording.
-fn due_at(at: Duration, (now, begun): (Duration, Duration)) -> Duration {
-    now.saturating_add(at.saturating_sub(begun))
-}
-
-/// Whether a request is the recorded one.
+/// Returns an error if a request is not the recorded one.
 fn check_request(number: usize, recorded: &RecordedRequest, asked: &RecordedRequest) -> Result<(), TransportError> {
     let all = find_differences(&recorded.comparable_value(), &asked.comparable_value());
     let Some(first) = all.first() else { return Ok(()) };

@@ -1,24 +1,24 @@
-//! What stands between a wire's decoder and the caller's sink.
+//! Processes the events between a wire's decoder and the caller's sink.
 //!
-//! * Usage and faults are held until something that cannot be taken back has been delivered: as long as nothing has,
-//!   a failed request may be sent again.
-//! * Text is read for calls when tools were offered, in whatever dialect: prompted models write them there, and
-//!   native ones leak them there.
+//! * Usage and faults are held back until an event is delivered that cannot be taken back. Until then a failed request can
+//!   be sent again without a trace.
+//! * If tools were offered, text is parsed for calls in all dialects: prompted models write calls there, and native ones
+//!   leak them.
 
 use sabir_call::dialect::DialectSelection;
 use sabir_call::{Event, EventSink, Fault, PromptedSink, Request, ToolChoice, ToolProtocol, Truncation, Usage};
 
 use crate::http::TextParsing;
 
-/// The front of one attempt.
+/// The event pipeline of one attempt.
 pub(crate) enum ResponsePipeline<'a> {
-    /// Events as they are.
+    /// Passes events on unchanged.
     Plain(HoldUntilFirstDelta<'a>),
-    /// Text is read for calls.
+    /// Parses text for calls.
     Reading(Box<PromptedSink<HoldUntilFirstDelta<'a>>>),
 }
 
-/// Holds back what could be taken back, then passes everything on.
+/// A sink that holds back usage and faults until the first other event, and then passes everything on.
 pub(crate) struct HoldUntilFirstDelta<'a> {
     out: &'a mut (dyn EventSink + Send),
     open: bool,
@@ -27,7 +27,7 @@ pub(crate) struct HoldUntilFirstDelta<'a> {
 }
 
 impl<'a> ResponsePipeline<'a> {
-    /// The front for a request, before it was rendered for its protocol.
+    /// Makes the pipeline for a request, which must not be rendered for its protocol yet.
     pub(crate) fn new(request: &Request, reads: TextParsing, out: &'a mut (dyn EventSink + Send)) -> Self {
         let opening = HoldUntilFirstDelta { out, open: false, usage: Usage::default(), faults: Vec::new() };
         let untouched = reads == TextParsing::Nothing && request.protocol == ToolProtocol::Native;
@@ -38,7 +38,7 @@ impl<'a> ResponsePipeline<'a> {
         }
     }
 
-    /// Ends the answer: a call that is open in the text is cut.
+    /// Ends the response. A call that is still open in the text is cut.
     pub(crate) fn finish(self, why: Truncation) -> HoldUntilFirstDelta<'a> {
         match self {
             Self::Plain(opening) => opening,
@@ -57,12 +57,12 @@ impl EventSink for ResponsePipeline<'_> {
 }
 
 impl HoldUntilFirstDelta<'_> {
-    /// Whether anything has been delivered that cannot be taken back.
+    /// Returns true if an event was delivered, so that the request must not be sent again.
     pub(crate) fn has_delivered(&self) -> bool {
         self.open
     }
 
-    /// Delivers what is held.
+    /// Delivers the held usage and faults.
     pub(crate) fn deliver_held(&mut self) {
         self.open = true;
         if self.usage != Usage::default() {

@@ -1,4 +1,4 @@
-//! When to ask again, and how long to wait.
+//! Decides when a failed request is retried, and how long to wait before.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,26 +6,26 @@ use std::time::Duration;
 use sabir_call::ModelError;
 use serde::{Deserialize, Serialize};
 
-/// The longest that is ever waited, whatever the settings say: a day.
+/// The longest wait, regardless of the settings: a day.
 const MAX_WAIT: Duration = Duration::from_secs(86_400);
 
-/// No wait is shorter: a server that says "retry after 0" must not be asked in a loop.
+/// The shortest wait. Without it a server that says "retry after 0" would get requests in a tight loop.
 const MIN_WAIT: Duration = Duration::from_millis(100);
 
-/// How often and how patiently a request that failed before its first event is sent again.
+/// The limits for retrying requests that failed before their first event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RetryPolicy {
-    /// How often at most; 0: never.
+    /// The largest number of retries of one request; 0 for none.
     pub limit: u32,
-    /// How often at most over all requests of a model, which is to say of a task.
+    /// The largest number of retries over all requests of a model, and thus of a task.
     pub budget: u32,
     /// The wait after the first failure, before jitter. It doubles with each further one.
     pub base: Duration,
-    /// The longest wait of our own choosing.
+    /// The longest wait if the provider asked for none.
     pub longest: Duration,
-    /// The longest wait that a provider may ask for; what it asks beyond is cut to this, or is not waited for where
-    /// [many](crate::CallerScope::Many) ask.
+    /// The longest wait that a provider may ask for. A longer one is cut to this, or ends the request if
+    /// [many](crate::CallerScope::Many) callers share the model.
     pub longest_asked: Duration,
 }
 
@@ -41,30 +41,31 @@ impl Default for RetryPolicy {
     }
 }
 
-/// A retry that is about to be waited for, so that a user can see why nothing happens.
+/// A notice about the wait before a retry, so that a user can see why nothing happens.
 #[derive(Debug, Clone, Copy)]
 pub struct RetryNotice<'a> {
-    /// Which attempt failed, from 1.
+    /// The number of the failed attempt, from 1.
     pub attempt: u32,
-    /// How many attempts there are at most.
+    /// The largest number of attempts.
     pub attempts: u32,
-    /// How long until the next one.
+    /// The time until the next attempt.
     pub wait: Duration,
-    /// Why it failed.
+    /// The error of the failed attempt.
     pub error: &'a ModelError,
 }
 
-/// What retries have cost so far, over all requests of a model.
+/// The state of retries over all requests of a model.
 #[derive(Debug, Default)]
 pub(crate) struct RetryBudget(Mutex<RetryState>);
 
 #[derive(Debug, Default)]
 struct RetryState {
     retries: u32,
-    /// Answers in a row that broke off, and how the last one did.
+    /// The number of consecutive responses that broke off.
     broken_answers: u32,
+    /// The error of the last response that broke off.
     last_error: Option<ModelError>,
-    /// So many messages of the history hold state that the provider does not take back.
+    /// The number of messages at the beginning of the history whose opaque state the provider rejects.
     expired_messages: usize,
 }
 
@@ -76,7 +77,7 @@ impl RetryBudget {
     /// Takes one retry from the budget.
     ///
     /// # Errors
-    /// If nothing is left: the error, which says so.
+    /// The same error with a remark that the budget is used up.
     pub(crate) fn take_retry(&self, budget: u32, error: ModelError) -> Result<ModelError, ModelError> {
         let mut spent = self.lock_state();
         if spent.retries >= budget {
@@ -87,31 +88,32 @@ impl RetryBudget {
         Ok(error)
     }
 
-    /// An answer came to its end.
+    /// Records a complete response.
     pub(crate) fn record_success(&self) {
         let mut spent = self.lock_state();
-        (spent.broken_answers, spent.last_error) = (0, None);
+        spent.broken_answers = 0;
+        spent.last_error = None;
     }
 
-    /// An answer broke off after something of it was delivered: whoever asks again should not do so at once.
+    /// Records a response that broke off after a part of it was delivered. The next request then waits before it is sent.
     pub(crate) fn record_break(&self, error: &ModelError) {
         let mut spent = self.lock_state();
         spent.broken_answers = spent.broken_answers.saturating_add(1);
         spent.last_error = Some(error.clone());
     }
 
-    /// How many answers in a row broke off, and how the last one did.
+    /// Returns the number of consecutive responses that broke off, and the last error; `None` if the last one was complete.
     pub(crate) fn last_break(&self) -> Option<(u32, ModelError)> {
         let spent = self.lock_state();
         spent.last_error.clone().map(|error| (spent.broken_answers, error))
     }
 
-    /// How many messages hold state that the provider does not take back.
+    /// Returns the number of messages at the beginning of the history whose opaque state the provider rejects.
     pub(crate) fn expired_messages(&self) -> usize {
         self.lock_state().expired_messages
     }
 
-    /// The provider does not take back the state of the first so many messages. False: that was known.
+    /// Records that the provider rejects the opaque state of the first `messages` messages. Returns false if that was known.
     pub(crate) fn record_expired(&self, messages: usize) -> bool {
         let mut spent = self.lock_state();
         let news = spent.expired_messages < messages;
@@ -121,12 +123,15 @@ impl RetryBudget {
 }
 
 impl RetryPolicy {
-    /// How long to wait after attempt `attempt` (from 1). `asked` is what the provider asked for; `seed` chooses the
-    /// jitter: a wait of our own choosing lies between half and all of its length.
+    /// Returns the wait after attempt number `attempt`, from 1.
+    ///
+    /// `asked` is the wait that the provider asked for. Without it, `seed` chooses the jitter: the wait is between half and
+    /// all of its nominal length.
     pub fn wait_time(&self, attempt: u32, asked: Option<Duration>, seed: u64) -> Duration {
         let wait = match asked {
             Some(asked) => asked.min(self.longest_asked),
             None => {
+                // More than 16 doublings would exceed any sensible limit, and the shift must not overflow.
                 let doublings = attempt.saturating_sub(1).min(16);
                 let full = self.base.saturating_mul(1 << doublings).min(self.longest);
                 let part = u32::try_from(mix_seed(seed, attempt) % 1000).unwrap_or_default();
@@ -137,8 +142,8 @@ impl RetryPolicy {
     }
 }
 
-/// Reads `retry-after-ms` (milliseconds), then `retry-after` (seconds, or an HTTP date, which counts from the response's
-/// own `date`: this crate has no clock). Whatever makes no sense (negative, not a number, past) is as good as absent.
+/// Parses `retry-after-ms` (milliseconds, used by OpenAI and Azure), else `retry-after` (RFC 9110, 10.2.3: seconds, or a date,
+/// which is compared to the response's own `date`, because this crate has no clock). Senseless values are ignored.
 pub(crate) fn parse_retry_after(header: impl Fn(&str) -> Option<String>) -> Option<Duration> {
     let number = |text: &str, scale: f64| {
         let seconds = text.trim().parse::<f64>().ok()? * scale;
@@ -155,7 +160,7 @@ pub(crate) fn parse_retry_after(header: impl Fn(&str) -> Option<String>) -> Opti
     })
 }
 
-/// A number that looks random, from a seed and a count (SplitMix64).
+/// Mixes a seed and a count into a pseudorandom number (SplitMix64).
 pub(crate) fn mix_seed(seed: u64, count: u32) -> u64 {
     let mut x = seed.wrapping_add(u64::from(count).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! A model that answers from a list: for the keyless tour, and for tests.
+//! Implements a model with scripted replies, for the tour without a key and for tests.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,18 +11,18 @@ use sabir_wire::{replay_draft, split_text};
 use crate::http::TextParsing;
 use crate::response_pipeline::ResponsePipeline;
 
-/// One answer of a script.
+/// One reply of a script.
 #[derive(Debug, Clone)]
 pub enum ScriptedReply {
-    /// What a model would write, calls included, in any dialect. It is read exactly as a prompted model's text is.
+    /// The text of a model, with calls in any dialect. It is parsed exactly like a prompted model's text.
     Text(String),
-    /// A native answer.
+    /// A native response.
     Events(DraftResponse),
-    /// No answer.
+    /// A failed request.
     Error(ModelError),
 }
 
-/// A model that gives its replies one after the other, whatever is asked.
+/// A model that gives its replies one after the other, regardless of the requests.
 #[derive(Debug, Default)]
 pub struct ScriptedModel {
     replies: Vec<ScriptedReply>,
@@ -32,31 +32,31 @@ pub struct ScriptedModel {
 }
 
 impl ScriptedModel {
-    /// A model with these replies.
+    /// Makes a model with these replies.
     pub fn new(replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
         Self { replies: replies.into_iter().collect(), ..Self::default() }
     }
 
-    /// Splits each answer into pieces of at most so many bytes; 0: none is split.
+    /// Splits each reply into pieces of at most `size` bytes; 0 disables splitting.
     #[must_use]
     pub fn piece_size(mut self, size: usize) -> Self {
         self.size = size;
         self
     }
 
-    /// Waits so long between two pieces of text, so that a person can watch.
+    /// Sets the pause between two pieces of text, so that a person can follow.
     #[must_use]
     pub fn pause(mut self, pause: Duration) -> Self {
         self.pause = pause;
         self
     }
 
-    /// The requests so far.
+    /// Returns the requests so far.
     pub fn requests(&self) -> Vec<Request> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Notes the request and finds its reply.
+    /// Records the request and returns its reply.
     fn next_reply(&self, request: &Request) -> Result<&ScriptedReply, ModelError> {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.push(request.clone());

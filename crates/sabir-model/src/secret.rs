@@ -1,11 +1,11 @@
-//! Keys that cannot be printed.
+//! Defines keys that cannot be printed by accident.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 
-/// A key or token. It has no `Serialize`, and neither `Debug` nor `Display` shows it. It can be read from a file, and an
-/// error in doing so does not show it either.
+/// A key or token. It has no `Serialize`, and neither `Debug` nor `Display` shows it. It can be deserialized, and an error in
+/// that does not show it either.
 ///
 /// ```
 /// let key = sabir_model::Secret::new("sk-very-secret");
@@ -19,26 +19,26 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
-/// Secrets shorter than this are not searched for in other texts: they would match by chance.
+/// The length in bytes below which a secret is not searched for in texts, because it would match by chance.
 pub(crate) const MIN_SECRET_BYTES: usize = 6;
 
 impl Secret {
-    /// Takes a key; white space around it, which comes with copying, is dropped.
+    /// Wraps a key, without the white space around it that copying often adds.
     pub fn new(key: impl AsRef<str>) -> Self {
         Self(key.as_ref().trim().to_owned())
     }
 
-    /// The key itself, for the one place that sends it.
+    /// Returns the key itself, for sending it.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether there is no key at all.
+    /// Returns true if the key is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The text without the key.
+    /// Replaces the key in a text.
     pub fn redact(&self, text: &str) -> String {
         if self.0.len() < MIN_SECRET_BYTES { text.to_owned() } else { text.replace(&self.0, "[secret]") }
     }
@@ -58,7 +58,7 @@ impl fmt::Display for Secret {
 
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The error of `String` would quote what it found in its place.
+        // serde's own error would quote the value that it found.
         let key = String::deserialize(deserializer);
         key.map(Self::new).map_err(|_| serde::de::Error::custom("a key must be a text in quotes"))
     }

@@ -1,13 +1,13 @@
-//! Signature version 4: how Amazon knows who asks.
+//! Signs requests to Amazon Bedrock with AWS Signature Version 4.
 //!
 //! # Supported
 //! Requests with a body in one piece, signed in their headers: `host`, `x-amz-date`, and the token of temporary keys. The
-//! path is escaped once more for the signature, as every service but S3 wants it.
+//! path is escaped once more for the signature, as every AWS service except S3 demands.
 //!
 //! # Unsupported
 //! Chunked and unsigned bodies, signatures in the query, paths with `.` and `..`, and version 4a.
 //!
-//! Nothing here has a clock: the time comes with the keys, from whoever made them.
+//! This module has no clock of its own: the credentials bring one.
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -35,31 +35,31 @@ pub struct SigningCredentials {
     pub token: Option<Secret>,
     /// The region of the endpoint, such as `eu-west-1`.
     pub region: String,
-    /// The time, usually [`SystemTime::now`]. Amazon refuses a signature that is five minutes off.
+    /// The clock, usually [`SystemTime::now`]. Amazon rejects signatures that are more than five minutes off.
     pub clock: fn() -> SystemTime,
 }
 
-/// What of a request is signed.
+/// The parts of a request that are signed.
 struct CanonicalRequest<'a> {
     method: &'a str,
     host: &'a str,
-    /// As it is sent.
+    /// The path as it is sent.
     path: &'a str,
-    /// As it is sent, without the question mark.
+    /// The query as it is sent, without the question mark.
     query: &'a str,
     body: &'a [u8],
 }
 
-/// Where and when a signature counts.
+/// The scope in which a signature is valid.
 struct CredentialScope<'a> {
-    /// `20150830T123600Z`.
+    /// The time, such as `20150830T123600Z`.
     timestamp: String,
     region: &'a str,
     service: &'a str,
 }
 
 impl RequestTarget<'_> {
-    /// The headers that sign a request; none where a key says who asks. Each attempt is signed anew, for the time counts.
+    /// Returns the headers that sign a request; none if there is a key. Each attempt needs new ones, because they contain the time.
     pub(crate) fn signature_headers(self, body: &[u8]) -> Result<HeaderMap, ModelError> {
         let keyed = self.provider.key.as_ref().is_some_and(|key| !key.is_empty());
         match self.provider.signing.as_ref().filter(|_| !keyed) {
@@ -70,7 +70,7 @@ impl RequestTarget<'_> {
 }
 
 impl SigningCredentials {
-    /// The headers that a request needs. An address that is none needs none: it cannot be asked anyway.
+    /// Returns the headers that sign a request; none for an invalid address, whose request fails later anyway.
     fn sign_request(&self, url: &str, body: &[u8], asked: RequestTarget<'_>) -> Result<HeaderMap, ModelError> {
         let mut headers = HeaderMap::new();
         let Ok(url) = Url::parse(url) else { return Ok(headers) };
@@ -93,7 +93,7 @@ impl SigningCredentials {
                     format!("a key for {name} holds characters that HTTP does not allow"),
                 )
             })?;
-            // The time is no secret, but a recording compares what is none, and is played at another time.
+            // The time is no secret, but a replay compares all headers that are not sensitive, and runs at another time.
             value.set_sensitive(true);
             headers.insert(name, value);
         }
@@ -103,8 +103,7 @@ impl SigningCredentials {
     fn authorization_header(&self, request: &CanonicalRequest<'_>, scope: &CredentialScope<'_>) -> String {
         let (canonical, names) =
             canonicalize_request(request, &scope.timestamp, self.token.as_ref().map(Secret::expose));
-        let (day, region, service) = (scope.day(), scope.region, scope.service);
-        let place = format!("{day}/{region}/{service}/aws4_request");
+        let place = format!("{}/{}/{}/aws4_request", scope.day(), scope.region, scope.service);
         let text = format!("AWS4-HMAC-SHA256\n{}\n{place}\n{}", scope.timestamp, to_hex(&Sha256::digest(canonical)));
         let signature = to_hex(&hmac_sha256(&signing_key(&self.secret_key, scope), &text));
         let access = &self.access_key;
@@ -121,7 +120,7 @@ impl CredentialScope<'_> {
     }
 }
 
-/// The request in the one form that is signed, and the names of its headers.
+/// Returns the canonical form of a request, which is what is signed, and the names of the signed headers.
 fn canonicalize_request(request: &CanonicalRequest<'_>, stamp: &str, token: Option<&str>) -> (String, &'static str) {
     let mut headers = format!("host:{}\nx-amz-date:{stamp}\n", request.host);
     let names = match token {
@@ -139,12 +138,12 @@ fn canonicalize_request(request: &CanonicalRequest<'_>, stamp: &str, token: Opti
     (text, names)
 }
 
-/// A pair of the query; one without a value has an empty one.
+/// Adds an empty value to a pair of the query without one.
 fn normalize_pair(pair: &str) -> String {
     if pair.contains('=') { pair.to_owned() } else { format!("{pair}=") }
 }
 
-/// A path with everything escaped that may be, the signs of escapes too.
+/// Escapes all but the unreserved characters of a path, including the `%` of earlier escapes.
 fn escape_path(path: &str) -> String {
     path.bytes().fold(String::new(), |mut text, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
@@ -156,7 +155,7 @@ fn escape_path(path: &str) -> String {
     })
 }
 
-/// A key that is good for one day, one region and one service.
+/// Derives the key for one day, one region and one service.
 fn signing_key(secret: &Secret, scope: &CredentialScope<'_>) -> [u8; 32] {
     let first = format!("AWS4{}", secret.expose());
     let day = hmac_sha256(first.as_bytes(), scope.day());
@@ -164,7 +163,7 @@ fn signing_key(secret: &Secret, scope: &CredentialScope<'_>) -> [u8; 32] {
 }
 
 fn hmac_sha256(key: &[u8], text: &str) -> [u8; 32] {
-    // A key may have any length.
+    // HMAC accepts keys of any length, so the error cannot occur.
     let Ok(mut hmac) = Hmac::<Sha256>::new_from_slice(key) else { return [0; 32] };
     hmac.update(text.as_bytes());
     hmac.finalize().into_bytes().into()
@@ -177,7 +176,7 @@ fn to_hex(bytes: &[u8]) -> String {
     })
 }
 
-/// A time since 1970 as `20150830T123600Z`.
+/// Formats a time since 1970 as `20150830T123600Z`.
 fn format_timestamp(since: Duration) -> String {
     sabir_wire::format_timestamp(since.as_secs()).replace(['-', ':'], "")
 }

@@ -1,11 +1,11 @@
-//! Requests to models that read no pictures.
+//! Replaces the images in requests to models that cannot read them.
 //!
-//! A provider refuses the whole request for one, which would end a task because a tool showed a picture. What is left out is
-//! said in its place, so that the model can say that it cannot see it.
+//! A provider rejects a whole request because of one image, which would end a task because a tool returned an image. A text
+//! takes the place of each image, so that the model can say that it cannot see it.
 
 use sabir_call::{MessagePart, Request};
 
-/// The request without its pictures, and with words about each; `None` where there are none.
+/// Returns the request with a text in place of each image; `None` if there are no images.
 pub(crate) fn strip_images(request: &Request) -> Option<Request> {
     let shows = |part: &MessagePart| match part {
         MessagePart::Image(_) | MessagePart::ImageUrl { .. } => true,
@@ -34,7 +34,7 @@ pub(crate) fn strip_images(request: &Request) -> Option<Request> {
     Some(request)
 }
 
-/// `which`: its type, or its address.
+/// Returns the text in place of an image; `which` is its type or address.
 fn image_placeholder(which: &str) -> String {
     format!("[A picture ({which}) was left out: you cannot read pictures.]")
 }

@@ -1,7 +1,7 @@
-//! The seam between a model and whatever carries its requests: the network, a recorder around it, or a recording.
+//! Defines the interface that carries requests: the network, a recorder around it, or a replayed recording.
 //!
-//! All time that matters goes through it. Moments are counted from when the transport was made, so that a recording can keep
-//! a clock of its own, on which nothing really waits.
+//! It also provides the clock. Times are counted from the start of the transport, so that a replay can have a clock of its
+//! own and does not really wait.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,18 +10,18 @@ use std::time::Duration;
 use reqwest::header::HeaderMap;
 use serde::{Deserialize, Serialize};
 
-/// A future that may cross threads.
+/// A boxed future that can be sent between threads.
 pub(crate) type TransportFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Carries requests, and keeps the time.
+/// A carrier of requests, with a clock.
 pub(crate) trait Transport: Send + Sync {
-    /// The time since it was made.
+    /// Returns the time since the transport's start.
     fn now(&self) -> Duration;
 
-    /// Waits.
+    /// Waits for that time.
     fn wait(&self, time: Duration) -> TransportFuture<'_, ()>;
 
-    /// Sends a request, and hears the head of the response, until a moment.
+    /// Sends a request and receives the head of the response, until the moment `until` of the transport's clock.
     fn send<'a>(
         &'a self,
         post: &'a HttpRequest,
@@ -29,46 +29,46 @@ pub(crate) trait Transport: Send + Sync {
     ) -> TransportFuture<'a, Result<HttpResponse, TransportError>>;
 }
 
-/// The body of a response while it comes.
+/// The body of a response as it arrives.
 pub(crate) trait ResponseBody: Send {
-    /// The next piece, as the network delivers it, until a moment; `None` at the end. After an error nothing more comes.
+    /// Receives the next piece, as the network delivers it, until the moment `until`; `None` at the end. Nothing follows an error.
     fn next_chunk(&mut self, until: Duration) -> TransportFuture<'_, Result<Option<Vec<u8>>, TransportError>>;
 }
 
-/// A request. Its method is always POST.
+/// A request with the method POST.
 #[derive(Debug)]
 pub(crate) struct HttpRequest {
     pub(crate) url: String,
-    /// Those that hold secrets are marked sensitive.
+    /// The headers; those with secrets are marked sensitive.
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
 }
 
-/// A response whose head has come.
+/// A response whose head has arrived.
 pub(crate) struct HttpResponse {
     pub(crate) status: u16,
-    /// Names in lower case.
+    /// The headers, with names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Box<dyn ResponseBody>,
 }
 
-/// Why nothing comes, or nothing more.
+/// A failure to get a response, or the rest of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TransportError {
     pub(crate) kind: TransportErrorKind,
-    /// In words, for the user; empty where the kind says it all.
+    /// The cause in words, for the user; empty if the kind says it all.
     pub(crate) cause: String,
 }
 
-/// Kinds of [`TransportError`].
+/// The kinds of [`TransportError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TransportErrorKind {
-    /// The moment came before anything else.
+    /// The deadline passed.
     Silent,
     /// The transport cannot be set up: its certificates or its proxy are unusable.
     Setup,
-    /// The address is none.
+    /// The address is invalid.
     Address,
     /// The other side's certificate cannot be trusted.
     Certificate,
@@ -76,12 +76,12 @@ pub(crate) enum TransportErrorKind {
     Connect,
     /// The connection broke.
     Broken,
-    /// The recording holds something else, or nothing.
+    /// The recording has a different request, or none.
     Cassette,
 }
 
 impl HttpResponse {
-    /// A header's value.
+    /// Returns a header's value.
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
     }
@@ -92,7 +92,7 @@ impl TransportError {
         Self { kind, cause: cause.into() }
     }
 
-    /// The moment came.
+    /// Makes the error of a passed deadline.
     pub(crate) fn timed_out() -> Self {
         Self::new(TransportErrorKind::Silent, "")
     }

@@ -1,11 +1,11 @@
-//! Names: what a dialect or a wire cannot hold, what means something else, and what will be mixed up.
+//! Rules about names: those that a dialect or a provider cannot express, that have another meaning, or that are easily confused.
 
 use sabir_call::dialect::{ParserKind, all_dialects};
 use sabir_call::{ToolError, ToolSet};
 
 use super::{FindingDetails, LintFindings, LintInput, argument_path};
 
-/// Tags whose content is a thought, in every dialect.
+/// Tags whose content is reasoning, in every dialect.
 const THINKING_TAGS: [&str; 2] = ["thinking", "think"];
 
 const PYTHON_KEYWORDS: [&str; 35] = [
@@ -52,6 +52,7 @@ pub(super) fn unwritable_name(tools: &LintInput<'_>, found: &mut LintFindings) {
 }
 
 pub(super) fn wire_name(tools: &LintInput<'_>, found: &mut LintFindings) {
+    // Both providers document the pattern ^[a-zA-Z0-9_-]{1,64}$ for names of functions.
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     for (at, spec) in tools.tool_specs().filter(|_| tools.scope.wires) {
         let name = &spec.name;
@@ -71,7 +72,7 @@ pub(super) fn reserved_name(tools: &LintInput<'_>, found: &mut LintFindings) {
     if own.is_empty() {
         return;
     }
-    // What a task listens for is never one dialect alone, so that tags of all of them count.
+    // A task never listens for one dialect alone, so the tags of all dialects count.
     let owners = |name: &str| -> Vec<&'static str> {
         let marker = format!("<{name}>");
         let has = |dialect: &&sabir_call::dialect::Dialect| {
@@ -127,6 +128,7 @@ pub(super) fn case_collision(tools: &LintInput<'_>, found: &mut LintFindings) {
 pub(super) fn near_names(tools: &LintInput<'_>, found: &mut LintFindings) {
     let near = |one: &str, other: &str| {
         let (one, other) = (one.to_lowercase(), other.to_lowercase());
+        // Short names (`get`, `set`) are one edit apart too often for that to matter.
         one != other
             && (strip_separators(&one) == strip_separators(&other)
                 || (one.len().min(other.len()) >= 6 && is_one_edit_apart(&one, &other)))
@@ -137,7 +139,7 @@ pub(super) fn near_names(tools: &LintInput<'_>, found: &mut LintFindings) {
     });
 }
 
-/// Names of tools, and of each tool's arguments, of which this holds.
+/// Reports the pairs of tool names, and of argument names of one tool, for which `holds` returns true.
 fn report_name_pairs(
     tools: &LintInput<'_>,
     found: &mut LintFindings,
@@ -163,14 +165,19 @@ fn strip_separators(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).collect()
 }
 
-/// Whether one letter more, one less, one other, or two exchanged make one of the other. Digits at the end tell names apart.
+/// Returns true if one insertion, deletion, replacement or swap of neighbours turns one name into the other.
+///
+/// A difference in digits alone does not count: `line1` and `line2` are distinct enough.
 fn is_one_edit_apart(one: &str, other: &str) -> bool {
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    let one: Vec<char> = one.chars().collect();
+    let other: Vec<char> = other.chars().collect();
     let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
+    // What remains between the common beginning and the common end is the edit.
     let head = short.iter().zip(&long).take_while(|(a, b)| a == b).count();
     let rest = short.len() - head;
     let tail = short.iter().rev().zip(long.iter().rev()).take(rest).take_while(|(a, b)| a == b).count();
-    let (left, right) = (rest - tail, long.len() - head - tail);
+    let left = rest - tail;
+    let right = long.len() - head - tail;
     let differing = short.iter().skip(head).take(left).chain(long.iter().skip(head).take(right));
     if differing.clone().all(|c| c.is_ascii_digit()) {
         return false;
@@ -201,7 +208,7 @@ pub(super) fn python_identifier(tools: &LintInput<'_>, found: &mut LintFindings)
         let plain = name.chars().all(|c| c.is_alphanumeric() || c == '_');
         plain && !name.starts_with(|c: char| c.is_numeric()) && !name.is_empty()
     };
-    // A tool's name may have dots: the names of modules.
+    // A tool's name may have dots, as in `module.function`.
     let odd = |name: &str| !name.is_empty() && !name.split('.').all(identifier);
     check_python_names(tools, found, odd, "is no identifier of Python, so that models will write it in another way");
 }

@@ -1,10 +1,10 @@
-//! Teaching: what a model is told of the tools, and what it costs.
+//! Rules about the prompt: missing descriptions and examples, and its size.
 
 use sabir_call::{ParallelCalls, ToolChoice, ToolInstructions};
 
 use super::{FindingDetails, LintFindings, LintInput, argument_path};
 
-/// The most tokens (bytes / 4) that a prompt should cost.
+/// The largest prompt without a warning, in tokens (bytes / 4).
 const MAX_PROMPT_TOKENS: usize = 3_000;
 
 pub(super) fn missing_description(tools: &LintInput<'_>, found: &mut LintFindings) {
@@ -35,13 +35,13 @@ pub(super) fn prompt_size(tools: &LintInput<'_>, found: &mut LintFindings) {
     let mut dialects = Vec::new();
     for dialect in &tools.scope.dialects {
         let choice = ToolChoice::default();
-        let lesson = ToolInstructions {
+        let instructions = ToolInstructions {
             tools: &tools.set,
             servers: &[],
             parallel_calls: ParallelCalls::Many,
             tool_choice: &choice,
         };
-        let tokens = lesson.render_prompt(dialect).len().div_ceil(4);
+        let tokens = instructions.render_prompt(dialect).len().div_ceil(4);
         if tokens > MAX_PROMPT_TOKENS {
             most = most.max(tokens);
             dialects.push(dialect.name);

@@ -1,4 +1,4 @@
-//! The trial: each tool's call is written in each dialect and read back. Whatever no other rule foresees shows here.
+//! Renders a call of each tool in each dialect and parses it back, which finds problems that no other rule foresees.
 
 use sabir_call::dialect::{Dialect, DialectSelection};
 use sabir_call::{Call, CallId, CallReader, DraftCall, DraftResponse, DraftState, ToolSpec, Truncation};
@@ -11,7 +11,7 @@ pub(super) fn unreadable_call(tools: &LintInput<'_>, found: &mut LintFindings) {
     let calls: Vec<Call> = tools.set.iter().map(|spec| sample_call(spec, |_| true)).collect();
     let mut bad: Vec<(String, Option<String>, Vec<&'static str>)> = Vec::new();
     for dialect in &tools.scope.dialects {
-        // All at once first: that is right nearly always, and one by one takes its time.
+        // All calls at once first: that nearly always succeeds, and is much faster than one by one.
         if round_trips(tools, dialect, &calls) {
             continue;
         }
@@ -19,6 +19,7 @@ pub(super) fn unreadable_call(tools: &LintInput<'_>, found: &mut LintFindings) {
             if round_trips(tools, dialect, std::slice::from_ref(call)) {
                 continue;
             }
+            // An argument is to blame only if the call succeeds without any arguments.
             let culprit = spec.declared_arguments().map(|argument| argument.name).find(|name| {
                 let alone = self::sample_call(spec, |other| other == *name);
                 !round_trips(tools, dialect, &[alone])
@@ -47,7 +48,7 @@ pub(super) fn unreadable_call(tools: &LintInput<'_>, found: &mut LintFindings) {
     }
 }
 
-/// Whether calls are read as they were written, by the dialect alone and among all.
+/// Returns true if the calls are parsed as they were rendered, by the dialect alone and among all dialects.
 fn round_trips(tools: &LintInput<'_>, dialect: &'static Dialect, calls: &[Call]) -> bool {
     let text = dialect.render_calls(calls, &tools.set);
     [DialectSelection::from(dialect), DialectSelection::AUTO].into_iter().all(|selection| {
@@ -66,7 +67,7 @@ fn is_same_call(draft: &DraftResponse, read: &DraftCall, call: &Call) -> bool {
     whole && read.name == call.name && names.eq(call.arguments.keys().map(String::as_str))
 }
 
-/// A call with those of its arguments.
+/// Makes a call with the arguments for which the predicate holds.
 fn sample_call(spec: &ToolSpec, holds: impl Fn(&str) -> bool) -> Call {
     let shape = SchemaView::new(&spec.parameters);
     let names = spec.declared_arguments().map(|argument| argument.name).filter(|name| holds(name));
@@ -75,7 +76,7 @@ fn sample_call(spec: &ToolSpec, holds: impl Fn(&str) -> bool) -> Call {
     Call { id: CallId::new("lint"), name: spec.name.clone(), arguments, dialect: None }
 }
 
-/// A value of a type that the schema allows, as plain as can be.
+/// Makes a simple value of a type that the schema allows.
 fn sample_value(shape: SchemaView<'_>) -> Value {
     let types = shape.allowed_types().unwrap_or(JsonTypes::STRING);
     let rows = [

@@ -1,4 +1,4 @@
-//! Schemas: what is no schema, what a wire refuses, and what a dialect carries only by convention.
+//! Rules about schemas: those that are invalid, that a provider rejects, or that a dialect can express only by convention.
 
 use sabir_call::dialect::ParserKind;
 use sabir_call::{Severity, ToolSpec, json_type_name};
@@ -130,7 +130,7 @@ pub(super) fn pattern_properties(tools: &LintInput<'_>, found: &mut LintFindings
 pub(super) fn untyped_array(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
         visit_subschemas(&spec.parameters, "/parameters", &mut |path, schema| {
-            // At the top it is no object, which another rule tells.
+            // An array at the top is reported by the rule `no_object_schema`.
             let inside = path != "/parameters";
             let array = inside && schema.get("type").is_some_and(|kind| type_names(kind).contains(&"array"));
             if array && schema.get("items").is_none() && schema.get("prefixItems").is_none() {
@@ -222,7 +222,7 @@ pub(super) fn contradiction(tools: &LintInput<'_>, found: &mut LintFindings) {
     }
 }
 
-/// Values beside a schema that it refuses: the key, the value, and what it is.
+/// Finds values in a schema that the schema itself rejects; each with its keyword, its text and a description.
 fn find_refused_values(schema: &Value) -> Vec<(&'static str, String, &'static str)> {
     let listed =
         enum_values(schema).iter().find(|value| !allows_type(schema, value)).map(|value| ("enum", value, "the listed"));
@@ -238,7 +238,7 @@ fn enum_values(schema: &Value) -> &[Value] {
     schema.get("enum").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Whether the schema's `type` allows the value.
+/// Returns true if the schema's `type` allows the value.
 fn allows_type(schema: &Value, value: &Value) -> bool {
     let Some(kind) = schema.get("type") else { return true };
     let is = json_type_name(value);
@@ -248,7 +248,7 @@ fn allows_type(schema: &Value, value: &Value) -> bool {
         .any(|name| *name == is || (*name == "number" && is == "integer") || (*name == "integer" && whole))
 }
 
-/// The names of a `type`.
+/// Returns the names in a `type` keyword, which is a string or an array.
 fn type_names(kind: &Value) -> Vec<&str> {
     match kind {
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
@@ -260,7 +260,7 @@ fn argument_schema<'s>(spec: &'s ToolSpec, argument: &str) -> SchemaView<'s> {
     SchemaView::new(&spec.parameters).property_schema(argument)
 }
 
-/// Shows every schema in a schema, itself first, with its pointer.
+/// Visits a schema and every schema in it, outermost first, with its JSON pointer.
 fn visit_subschemas(schema: &Value, path: &str, show: &mut dyn FnMut(&str, &Value)) {
     show(path, schema);
     for key in SCHEMA_KEYWORDS {

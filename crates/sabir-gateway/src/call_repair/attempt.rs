@@ -1,4 +1,4 @@
-//! One answer of the model, as far as it has come: its calls, and what became of each.
+//! Holds the state of one response of the model: its calls, and the disposition of each.
 
 use std::collections::HashSet;
 
@@ -10,13 +10,13 @@ use super::markup_filter::MarkupFilter;
 use super::outgoing_call::OutgoingCall;
 use super::value_start::ValueStart;
 
-/// One answer of the model.
+/// One response of the model, as far as it has arrived.
 #[derive(Default)]
 pub(crate) struct Attempt {
-    /// Which, from 0.
+    /// The attempt's number, from 0.
     pub(crate) number: u32,
     pub(crate) calls: Vec<AttemptCall>,
-    /// The calls that wait; where the model may be asked again, all that it said.
+    /// The waiting calls; if the model may be asked again, the whole response.
     pub(crate) draft: DraftResponse,
     pub(crate) beginning: ValueStart,
     pub(crate) words: MarkupFilter,
@@ -24,55 +24,56 @@ pub(crate) struct Attempt {
     pub(crate) usage: Usage,
     pub(crate) stop: Option<(StopReason, String)>,
     pub(crate) problem: Option<CallProblem>,
-    /// Nothing that follows goes out, once the calls that are going out have ended.
+    /// True if nothing more is sent after the currently streaming calls.
     pub(crate) enough: bool,
 }
 
-/// What went out, in all attempts.
+/// The state of everything that was sent to the client, over all attempts.
 #[derive(Debug, Default)]
 pub(crate) struct SentState {
-    /// How many calls were opened.
+    /// The number of calls that were opened.
     pub(crate) calls: u32,
     pub(crate) ids: HashSet<String>,
-    /// Whether any words were said.
+    /// True if any text was sent.
     pub(crate) words: bool,
-    /// What earlier attempts cost.
+    /// The usage of earlier attempts.
     pub(crate) usage: Usage,
 }
 
-/// A call that cannot go to the client, or one that is missing.
+/// The problem of a call that cannot be sent to the client, or that is missing.
 #[derive(Debug, Clone)]
 pub(crate) struct CallProblem {
-    /// What is wrong, for the client.
+    /// The description for the client.
     pub(crate) message: String,
-    /// Whether the output limit is the reason.
+    /// True if the output limit is the reason.
     pub(crate) limit: bool,
-    /// What the gates say of the call.
+    /// The result of the gates for the call.
     pub(crate) checked: Option<CheckedCall>,
 }
 
 /// A call of an attempt.
 pub(crate) struct AttemptCall {
-    /// Its index among the model's.
+    /// The call's index in the model's response.
     pub(crate) index: u32,
     pub(crate) id: Option<String>,
-    /// The tool that is meant, as far as it is known.
+    /// The tool's name, repaired if possible.
     pub(crate) name: String,
     pub(crate) dialect: Option<String>,
     pub(crate) disposition: CallDisposition,
     pub(crate) end: CallEnd,
-    /// Why it cannot be read, by the parser.
+    /// The parser's reason why the call is unreadable.
     pub(crate) broken: Option<String>,
 }
 
+/// The state of a call with regard to the client.
 pub(crate) enum CallDisposition {
-    /// It goes out as it comes.
+    /// It is sent while it arrives.
     Streaming(Box<OutgoingCall>),
-    /// It waits, in the draft.
+    /// It waits in the draft.
     Waiting,
-    /// It has gone out.
+    /// It was sent.
     Sent(CallFingerprint),
-    /// It never goes out.
+    /// It is never sent.
     Dropped,
 }
 
@@ -84,41 +85,49 @@ pub(crate) enum CallEnd {
 }
 
 impl Attempt {
-    /// Whether the output limit ended it.
+    /// Returns true if the output limit ended the response.
     pub(crate) fn is_short(&self) -> bool {
         matches!(self.stop, Some((StopReason::Length, _)))
     }
 }
 
 impl AttemptCall {
-    /// Whether both may be one call told twice: the same tool, as text and natively, or under the same id.
+    /// Returns true if both may be the same call: the same tool, once as text and once natively, or with the same id.
     pub(crate) fn may_duplicate(&self, other: &Self) -> bool {
         let id = self.id.is_some() && self.id == other.id;
         self.name == other.name && (id || self.dialect.is_some() != other.dialect.is_some())
     }
 
-    /// Stands for a call while it is taken out.
+    /// Makes a placeholder for a call that is temporarily taken out of the list.
     pub(crate) fn placeholder() -> Self {
-        let (name, way, end) = (String::new(), CallDisposition::Dropped, CallEnd::Closed);
-        Self { index: 0, id: None, name, dialect: None, disposition: way, end, broken: None }
+        Self {
+            index: 0,
+            id: None,
+            name: String::new(),
+            dialect: None,
+            disposition: CallDisposition::Dropped,
+            end: CallEnd::Closed,
+            broken: None,
+        }
     }
 
-    /// Whether the model has to be told of it.
+    /// Returns true if the model must get a result for this call in a retry, because the client did not get the call.
     pub(crate) fn needs_feedback(&self) -> bool {
         matches!(self.disposition, CallDisposition::Dropped | CallDisposition::Waiting)
     }
 }
 
 impl CallProblem {
-    /// What the client is told. What more room would have mended is no use to ask again.
+    /// Makes the error for the client.
     pub(crate) fn into_model_error(self) -> ModelError {
+        // `Format` is an error that clients may retry; with the same output limit the same would happen again.
         let kind = if self.limit { ModelErrorKind::Rejected } else { ModelErrorKind::Format };
         ModelError { kind, message: format!("the model's call cannot be used: {}", self.message) }
     }
 }
 
-/// Whether a call with this fault cannot be read. Everything else is for whoever knows the tool to say: a client's own
-/// validation answers the model as it would behind a native API.
+/// Returns true if a call with this fault cannot be read. All other faults are left to the client's own validation, as with a
+/// native API.
 pub(crate) fn is_unreadable(fault: &Fault) -> bool {
     !matches!(
         fault.kind,
@@ -131,7 +140,7 @@ pub(crate) fn is_unreadable(fault: &Fault) -> bool {
     )
 }
 
-/// Why a call that was cut cannot be used.
+/// Describes why a cut call cannot be used.
 pub(crate) fn describe_cut(name: &str, why: Truncation) -> String {
     let why = match why {
         Truncation::Limit => "the output limit was reached inside it; ask for more tokens, or for less in one call",
@@ -142,7 +151,7 @@ pub(crate) fn describe_cut(name: &str, why: Truncation) -> String {
     format!("the call of `{name}` was cut: {why}")
 }
 
-/// The repair rule of that name.
+/// Returns the static name of a repair rule.
 pub(crate) fn rule_name(name: &str) -> Option<&'static str> {
     RULES.iter().find(|rule| rule.name == name).map(|rule| rule.name)
 }

@@ -1,4 +1,4 @@
-//! The end of an answer of the model: whether it is the client's answer too, an error, or a reason to ask again.
+//! Decides at the end of a model's response: complete, failed, or asked again.
 
 use std::sync::atomic::Ordering;
 
@@ -8,18 +8,18 @@ use super::attempt::{Attempt, CallProblem};
 use super::call_repairer::CallRepairer;
 use super::retry_request;
 
-/// What follows an attempt.
+/// The step after an attempt.
 pub(crate) enum NextStep {
-    /// The answer is complete.
+    /// The response is complete.
     Done,
-    /// It cannot be completed.
+    /// The response cannot be completed.
     Failed(ModelError),
-    /// This is to be asked.
+    /// This request must be sent next.
     Ask(Box<Request>),
 }
 
 impl<S: EventSink> CallRepairer<'_, S> {
-    /// The model's answer has ended, or failed, or was given up because nothing more of it was wanted.
+    /// Finishes an attempt whose response has ended, failed, or was abandoned because the rest was not wanted.
     pub(crate) fn finish_attempt(&mut self, request: &Request, result: Result<(), ModelError>) -> NextStep {
         if self.policy.passes_through {
             return result.map_or_else(NextStep::Failed, |()| NextStep::Done);
@@ -30,32 +30,32 @@ impl<S: EventSink> CallRepairer<'_, S> {
         if let Err(error) = result {
             return NextStep::Failed(error);
         }
-        let trouble = self.attempt.problem.take().or_else(|| self.missing_call());
-        match trouble {
+        let problem = self.attempt.problem.take().or_else(|| self.missing_call());
+        match problem {
             None => self.finish_answer(),
-            Some(trouble) if self.policy.max_retries == 0 => {
-                self.log.log_repair("broken_call", trouble.checked.as_ref().map_or("", |checked| &checked.name));
-                NextStep::Failed(trouble.into_model_error())
+            Some(problem) if self.policy.max_retries == 0 => {
+                self.log.log_repair("broken_call", problem.checked.as_ref().map_or("", |checked| &checked.name));
+                NextStep::Failed(problem.into_model_error())
             }
-            // What went out is whole, and the client answers it; the model will come back to the rest.
+            // The sent calls are complete, and the client answers them. The model can repeat the rest after that.
             Some(_) if self.sent.calls > 0 => {
                 self.log.log_repair("dropped_call", "");
                 self.finish_answer()
             }
-            Some(trouble) if self.attempt.number < self.policy.max_retries => self.retry_attempt(request, &trouble),
+            Some(problem) if self.attempt.number < self.policy.max_retries => self.retry_attempt(request, &problem),
             Some(_) if self.sent.words => {
                 self.log.log_repair("given_up", "");
                 self.finish_answer()
             }
-            Some(trouble) => NextStep::Failed(trouble.into_model_error()),
+            Some(problem) => NextStep::Failed(problem.into_model_error()),
         }
     }
 
-    fn retry_attempt(&mut self, request: &Request, trouble: &CallProblem) -> NextStep {
+    fn retry_attempt(&mut self, request: &Request, problem: &CallProblem) -> NextStep {
         let number = self.attempt.number + 1;
         let (request, feedback) =
-            retry_request::build_retry_request(request, &self.attempt, trouble, &self.repeat_tracker);
-        let faults = trouble.checked.as_ref().map(|checked| sabir_check::CheckedOutcome {
+            retry_request::build_retry_request(request, &self.attempt, problem, &self.repeat_tracker);
+        let faults = problem.checked.as_ref().map(|checked| sabir_check::CheckedOutcome {
             tool: &checked.name,
             passed: false,
             faults: &checked.faults,
@@ -67,7 +67,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
         NextStep::Ask(Box::new(request))
     }
 
-    /// What the answer lacks, where the model can be told.
+    /// Returns the problem of a missing call, if the model may be asked again.
     fn missing_call(&self) -> Option<CallProblem> {
         if self.policy.max_retries == 0 || self.sent.calls > 0 {
             return None;
@@ -85,7 +85,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
         Some(CallProblem { message, limit: false, checked: None })
     }
 
-    /// Says why the answer ended.
+    /// Sends the stop reason. It depends on the calls that were sent, not on the provider's reason.
     fn finish_answer(&mut self) -> NextStep {
         let (reason, raw) = self.attempt.stop.take().unwrap_or((StopReason::End, String::new()));
         let (reason, raw) = match reason {
@@ -97,7 +97,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
         NextStep::Done
     }
 
-    /// Says what is held of the words, unless it is the remains of markup.
+    /// Sends the held text, unless it is the remains of markup.
     pub(super) fn flush_text(&mut self) {
         let cut = self.attempt.is_short();
         let (out, Attempt { words, thoughts, .. }) = (&mut self.out, &mut self.attempt);

@@ -1,14 +1,14 @@
-//! The sink between a model's events and the client: what goes out, what waits, and what never goes.
+//! Implements the sink that repairs a model's events: some calls are streamed, some wait, and some are dropped.
 //!
-//! | a call | goes out |
+//! | a call | is sent |
 //! | --- | --- |
-//! | of a declared tool | while it comes, typed ([`OutgoingCall`]) |
-//! | of a tool that is not declared | when it is whole, since its arguments may say which tool is meant |
-//! | that may be a repetition of another | when it is whole, unless it is one |
-//! | of any kind, where the model may be asked again | when it passed the gates |
-//! | behind the only one that was asked for, or where none was | never |
+//! | of a declared tool | while it arrives, typed ([`OutgoingCall`]) |
+//! | of an undeclared tool | when it is complete, because its arguments may tell which tool is meant |
+//! | that may duplicate another | when it is complete and not a duplicate |
+//! | of any kind, if the model may be asked again | when it has passed the gates |
+//! | after the only allowed one, or if none is allowed | never |
 //!
-//! Waiting calls keep their order among each other. Words do not wait for them.
+//! Waiting calls keep their order. Text does not wait for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ use super::outgoing_call::{CallSink, OutgoingCall};
 use super::repair_log::RepairLog;
 use super::{CallDelivery, RepairMode, RepairPolicy};
 
-/// A sink that sets right what can be set right, and hands everything on to `out`.
+/// A sink that repairs calls and passes events on to `out`.
 pub(crate) struct CallRepairer<'n, S> {
     pub(super) out: S,
     pub(super) policy: RepairPolicy,
@@ -38,30 +38,23 @@ pub(crate) struct CallRepairer<'n, S> {
 }
 
 impl<'n, S: EventSink> CallRepairer<'n, S> {
-    /// For answers to that request, of which the client takes calls in that way.
-    pub(crate) fn new(
-        request: &Request,
-        mending: RepairMode,
-        taken: CallDelivery,
-        diary: RepairLog<'n>,
-        out: S,
-    ) -> Self {
-        let terms = RepairPolicy::from_request(request, mending, taken);
-        let mut mender = Self {
+    /// Makes a repairer for the responses to a request.
+    pub(crate) fn new(request: &Request, mode: RepairMode, delivery: CallDelivery, log: RepairLog<'n>, out: S) -> Self {
+        let mut repairer = Self {
             out,
-            policy: terms,
+            policy: RepairPolicy::from_request(request, mode, delivery),
             checker: CallChecker::new(request.tools.clone()),
-            log: diary,
+            log,
             attempt: Attempt::default(),
             sent: SentState::default(),
             repeat_tracker: RepeatTracker::default(),
             stop_flag: Arc::default(),
         };
-        mender.attempt = mender.new_attempt(0);
-        mender
+        repairer.attempt = repairer.new_attempt(0);
+        repairer
     }
 
-    /// An attempt of which nothing has come.
+    /// Makes the state of an attempt that has not begun.
     pub(super) fn new_attempt(&self, number: u32) -> Attempt {
         let words = || match self.policy.parses_text {
             true => MarkupFilter::new(self.checker.tools().all_tools().map(|tool| tool.name.as_str())),
@@ -70,12 +63,12 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         Attempt { number, words: words(), thoughts: words(), ..Attempt::default() }
     }
 
-    /// Set when nothing more of the answer is wanted.
+    /// Returns the flag that is set when the rest of the response is not wanted.
     pub(crate) fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop_flag)
     }
 
-    /// What was done, for the client.
+    /// Renders the report about repairs for the client.
     pub(crate) fn render_report(&self) -> String {
         self.log.render_report()
     }
@@ -83,7 +76,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
     fn push_text(&mut self, text: &str) {
         let spoken =
             |call: &AttemptCall| call.dialect.is_some() && matches!(call.disposition, CallDisposition::Sent(_));
-        // What follows the only call was written before its result could be known.
+        // Text after the only allowed call was written before its result could be known.
         if self.policy.parallel == ParallelCalls::One && self.attempt.calls.iter().any(spoken) {
             self.attempt.enough |= !text.trim().is_empty();
             return self.check_finished();
@@ -92,7 +85,8 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             self.sent.words |= !text.trim().is_empty();
             return self.out.push_event(Event::Text { text });
         }
-        let (out, said) = (&mut self.out, &mut self.sent.words);
+        let out = &mut self.out;
+        let said = &mut self.sent.words;
         self.attempt.words.push(text, &mut |text| {
             *said |= !text.trim().is_empty();
             out.push_event(Event::Text { text });
@@ -108,7 +102,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         }
     }
 
-    /// Whether nothing more is wanted: no call is going out that has not ended.
+    /// Sets the stop flag if nothing more is wanted and no call is still being sent.
     fn check_finished(&self) {
         let going = |call: &AttemptCall| {
             call.end == CallEnd::Open
@@ -120,7 +114,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
     }
 
     fn call_start(&mut self, index: u32, id: Option<&str>, name: &str, dialect: Option<&str>) {
-        // What was held of the words stands before the call.
+        // The held text comes before the call.
         self.flush_text();
         let (meant, rule) = match self.checker.guess_tool(name) {
             Some((tool, rule)) => (Some(tool.name.clone()), rule),
@@ -136,7 +130,8 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             broken: None,
         };
         let known = self.attempt.calls.iter().filter(|known| !matches!(known.disposition, CallDisposition::Dropped));
-        let (mut extra, mut twin) = (false, false);
+        let mut extra = false;
+        let mut twin = false;
         for known in known {
             extra |= self.policy.parallel == ParallelCalls::One;
             twin |= known.may_duplicate(&call);
@@ -166,7 +161,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
     fn open_call(&mut self, call: &AttemptCall, name: &str) -> OutgoingCall {
         let index = self.sent.calls;
         self.sent.calls += 1;
-        // An id that was seen before would make one call of two.
+        // Two calls with the same id would be one call for the client; the second gets a new id.
         let id = call.id.as_deref().filter(|id| self.sent.ids.insert((*id).to_owned()));
         let dialect = call.dialect.as_deref();
         self.log.log_call(name, dialect);
@@ -177,7 +172,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         OutgoingCall::new(index, name, self.policy.max_held_start)
     }
 
-    /// An event of one call.
+    /// Handles an event of one call.
     fn call_event(&mut self, index: u32, event: Event<'_>) {
         let Some(position) = self.attempt.calls.iter().rposition(|call| call.index == index) else { return };
         let Some(call) = self.attempt.calls.get_mut(position) else { return };
@@ -190,19 +185,19 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         let beginning = &mut self.attempt.beginning;
         match &mut call.disposition {
             CallDisposition::Streaming(outgoing) => {
-                let desk = &mut CallSink { checker: &self.checker, diary: &mut self.log, out: &mut self.out };
+                let sink = &mut CallSink { checker: &self.checker, log: &mut self.log, out: &mut self.out };
                 match event {
                     Event::ArgStart { name, form, at, .. } => {
                         beginning.open_value(index, at);
-                        outgoing.start_argument(name, form, desk);
+                        outgoing.start_argument(name, form, sink);
                     }
                     Event::ArgDelta { text, .. } => {
                         if beginning.starts_plain(index) {
                             outgoing.confirm_start();
                         }
-                        outgoing.push_delta(text, desk);
+                        outgoing.push_delta(text, sink);
                     }
-                    Event::ArgEnd { lead, .. } => outgoing.end_argument(lead, desk),
+                    Event::ArgEnd { lead, .. } => outgoing.end_argument(lead, sink),
                     _ => {}
                 }
                 if over {
@@ -218,18 +213,18 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         }
     }
 
-    /// A call that was going out has ended.
+    /// Ends a call that was streamed.
     fn end_streaming_call(&mut self, position: usize) {
         let Some(call) = self.attempt.calls.get_mut(position) else { return };
         let CallDisposition::Streaming(outgoing) = std::mem::replace(&mut call.disposition, CallDisposition::Dropped)
         else {
             return;
         };
-        let desk = &mut CallSink { checker: &self.checker, diary: &mut self.log, out: &mut self.out };
+        let sink = &mut CallSink { checker: &self.checker, log: &mut self.log, out: &mut self.out };
         let broken = match (call.end, call.broken.take()) {
             (CallEnd::Cut(why), _) => Err(describe_cut(&call.name, why)),
             (_, Some(broken)) => Err(broken),
-            (_, None) => outgoing.end_call(desk),
+            (_, None) => outgoing.end_call(sink).map_err(|error| error.to_string()),
         };
         let limit = call.end == CallEnd::Cut(Truncation::Limit);
         call.disposition = CallDisposition::Sent(outgoing.fingerprint());
@@ -239,12 +234,12 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         }
     }
 
-    /// Something cannot go to the client. Where nobody can be asked again, nothing more is wanted.
-    fn record_problem(&mut self, trouble: CallProblem) {
+    /// Records the first problem. If the model may not be asked again, the rest of the response is not wanted.
+    fn record_problem(&mut self, problem: CallProblem) {
         if self.policy.max_retries == 0 {
             self.stop_flag.store(true, Ordering::Relaxed);
         }
-        self.attempt.problem.get_or_insert(trouble);
+        self.attempt.problem.get_or_insert(problem);
     }
 
     fn handle_fault(&mut self, fault: &Fault) {
@@ -271,7 +266,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         }
     }
 
-    /// Decides about waiting calls that have ended. `last`: nothing more will come.
+    /// Decides about waiting calls that have ended. `last` is true if the response has ended.
     pub(super) fn settle_calls(&mut self, last: bool) {
         for position in 0..self.attempt.calls.len() {
             let Some(call) =
@@ -282,6 +277,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             let open = |other: &AttemptCall| {
                 other.end == CallEnd::Open && other.index != call.index && other.may_duplicate(call)
             };
+            // With retries, calls are sent strictly in order.
             if call.end == CallEnd::Open && self.policy.max_retries > 0 {
                 break;
             }
@@ -291,12 +287,12 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         }
     }
 
-    /// Decides about a waiting call.
+    /// Sends a waiting call, or drops it with a problem.
     fn judge_call(&mut self, position: usize) {
         let Some(call) = self.attempt.calls.get_mut(position) else { return };
         call.disposition = CallDisposition::Dropped;
         let Some(draft_call) = self.attempt.draft.call_by_index(call.index) else { return };
-        // Behind what cannot be read, nothing goes out: it may build on it.
+        // Nothing is sent after a broken call, because it may depend on that call.
         if self.attempt.problem.is_some() {
             return;
         }
@@ -330,7 +326,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         self.release_call(position, &checked, print);
     }
 
-    /// Why a right call is none that was asked for; only said where the model can be told.
+    /// Returns the reason why a correct call is not the requested one, if the model may be asked again.
     fn unrequested_call(&self, name: &str) -> Option<String> {
         match &self.policy.choice {
             ToolChoice::Tool(wanted) if wanted != name && self.policy.max_retries > 0 => {
@@ -340,7 +336,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         }
     }
 
-    /// Sends a call that waited.
+    /// Sends a call that has waited.
     fn release_call(&mut self, position: usize, checked: &CheckedCall, print: CallFingerprint) {
         for repair in &checked.repairs {
             if let Some(rule) = rule_name(&repair.rule) {
@@ -353,11 +349,11 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             ..std::mem::replace(call, AttemptCall::placeholder())
         };
         let mut outgoing = self.open_call(&waiting, &checked.name);
-        let desk = &mut CallSink { checker: &self.checker, diary: &mut self.log, out: &mut self.out };
+        let sink = &mut CallSink { checker: &self.checker, log: &mut self.log, out: &mut self.out };
         for (name, value) in &checked.arguments {
-            outgoing.send_value(name, value, desk);
+            outgoing.send_value(name, value, sink);
         }
-        let _ = outgoing.end_call(desk);
+        let _ = outgoing.end_call(sink);
         if let Some(call) = self.attempt.calls.get_mut(position) {
             *call = AttemptCall { disposition: CallDisposition::Sent(print), ..waiting };
         }

@@ -1,28 +1,29 @@
-//! Twins: whether two calls say the same, without keeping what they say.
+//! Computes fingerprints of calls, to find duplicates without keeping the calls.
 //!
-//! A print is made while a call goes out. It does not depend on how the text was cut, on the order of the arguments, or on white
-//! space in JSON. Two calls with one print are one call told twice; the prints are of 64 bits, and only calls of one tool that
-//! already look like a repetition are compared.
+//! A fingerprint is computed while a call is sent. It does not depend on how the text was split, on the order of the
+//! arguments, or on white space in JSON. Two calls with the same fingerprint are duplicates. Its 64 bits are enough, because
+//! only calls of the same tool are compared that already look like duplicates.
 
 use std::hash::{DefaultHasher, Hasher};
 
 use serde_json::{Map, Value};
 
-/// What the arguments of a call say.
+/// The fingerprint of a call's arguments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct CallFingerprint {
     sum: u64,
     count: u64,
 }
 
-/// What one argument says, while it comes.
+/// The fingerprint of one argument, computed while it arrives.
 #[derive(Debug, Clone)]
 pub(crate) struct ArgumentFingerprint {
     hash: DefaultHasher,
-    /// Where in the JSON the text stands; `None`: the argument is a string.
+    /// The position in the JSON text; `None` if the argument is a string.
     json: Option<JsonPosition>,
 }
 
+/// The position in a JSON text, as far as white space is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum JsonPosition {
     Between,
@@ -31,7 +32,7 @@ enum JsonPosition {
 }
 
 impl CallFingerprint {
-    /// The print of arguments that are whole.
+    /// Computes the fingerprint of complete arguments.
     pub(crate) fn of_arguments(arguments: &Map<String, Value>) -> Self {
         let mut print = Self::default();
         for (name, value) in arguments {
@@ -42,23 +43,24 @@ impl CallFingerprint {
 
     /// Adds an argument.
     pub(crate) fn add_argument(&mut self, argument: &ArgumentFingerprint) {
+        // A sum does not depend on the order of the arguments.
         self.sum = self.sum.wrapping_add(argument.hash.finish());
         self.count += 1;
     }
 }
 
 impl ArgumentFingerprint {
-    /// The print of a string of which nothing has come.
+    /// Begins the fingerprint of a string.
     pub(crate) fn for_string(name: &str) -> Self {
         Self::new(name, None)
     }
 
-    /// The print of JSON of which nothing has come.
+    /// Begins the fingerprint of a JSON value.
     pub(crate) fn for_json(name: &str) -> Self {
         Self::new(name, Some(JsonPosition::Between))
     }
 
-    /// The print of a whole value.
+    /// Computes the fingerprint of a complete value.
     pub(crate) fn of_value(name: &str, value: &Value) -> Self {
         let mut print = if value.is_string() { Self::for_string(name) } else { Self::for_json(name) };
         match value {

@@ -1,15 +1,15 @@
-//! Words: what of a model's markup the client never sees.
+//! Removes the remains of call markup from a model's text.
 //!
-//! The reader of dialects takes calls out of the text. What it leaves there is no call: a marker at the end of the answer, and
-//! special tokens that servers forget. They are dropped here: **a special token anywhere, other markup only where it is the last
-//! thing of an answer.** Whatever stands in code (between backticks or fences) is a mention and stays.
+//! The parser of dialects takes calls out of the text. It leaves markup that belongs to no call: a marker at the end of the
+//! response, and special tokens that servers forgot to remove. They are dropped here: **a special token anywhere, other
+//! markup only at the very end of a response.** Text in code (between backticks or fences) is a mention and stays.
 //!
-//! The beginning of a marker (`<fun`) is a word like any other where the model ended there: nothing that it meant to say is lost.
-//! Only where the answer was cut it is taken for the marker that was being written.
+//! The beginning of a marker (`<fun`) at the end is kept as text if the model ended its response there. Only if the response
+//! was cut is it taken for an unfinished marker.
 //!
-//! What is held back is at most one marker with the white space behind it.
+//! At most one marker and the white space after it are held back.
 
-/// Special tokens, which nobody writes by accident.
+/// Special tokens, which no text contains by accident.
 const SPECIAL_TOKENS: [&str; 32] = [
     "<|im_start|>",
     "<|im_end|>",
@@ -45,7 +45,7 @@ const SPECIAL_TOKENS: [&str; 32] = [
     "<｜begin▁of▁sentence｜>",
 ];
 
-/// Markup that is a word as well: dropped only at the end.
+/// Markup that may also be ordinary text, so that it is dropped only at the end.
 const TRAILING_MARKERS: [&str; 18] = [
     "<tool_call>",
     "</tool_call>",
@@ -67,48 +67,49 @@ const TRAILING_MARKERS: [&str; 18] = [
     "[TOOL_CALLS]",
 ];
 
-/// Where an answer was cut, what is shorter may be anything: `a <`.
+/// The shortest unfinished marker in bytes that is dropped. A shorter one may be anything, such as `a <`.
 const MIN_CUT_MARKER: usize = 4;
 
-/// White space behind a mark that is waited for, in bytes.
+/// The number of bytes of white space after a marker that are held back.
 const MAX_TRAILING_SPACE: usize = 256;
 
-/// A text on its way to the client.
+/// A filter for a text on its way to the client.
 #[derive(Debug, Default)]
 pub(crate) struct MarkupFilter {
     /// The tags of the tools on offer.
     tags: Vec<String>,
     held: String,
     code: CodeTracker,
-    /// How often something was dropped.
+    /// The number of dropped pieces of markup.
     dropped: u32,
 }
 
-/// Whether the text stands in code.
+/// A tracker of whether the text is inside code.
 #[derive(Debug, Default, Clone, Copy)]
 struct CodeTracker {
-    /// The backticks that opened it; 0: none.
+    /// The number of backticks that opened the code; 0 outside of code.
     open: usize,
-    /// The backticks so far of a run.
+    /// The number of backticks in the current run.
     run: usize,
 }
 
-/// What stands at a place.
+/// The kind of text at a position.
 enum MarkupMatch {
+    /// A special token of this length in bytes.
     Token(usize),
-    /// It may be a mark, or the last one.
+    /// Possibly a marker, or one at the end; it must be held back.
     Held,
     Text,
 }
 
 impl MarkupFilter {
-    /// For answers to a request with tools of these names.
+    /// Makes a filter for responses to a request with tools of these names.
     pub(crate) fn new<'t>(tools: impl Iterator<Item = &'t str>) -> Self {
         let tags = tools.flat_map(|name| [format!("<{name}>"), format!("</{name}>")]).collect();
         Self { tags, ..Self::default() }
     }
 
-    /// Takes the next piece, and says what the client is to see of it.
+    /// Takes the next piece, and passes the text for the client to `say`.
     pub(crate) fn push(&mut self, text: &str, say: &mut impl FnMut(&str)) {
         if self.held.is_empty() {
             let rest = self.scan_text(text, say);
@@ -121,8 +122,8 @@ impl MarkupFilter {
         }
     }
 
-    /// Ends the text: says what is held, unless it is the remains of markup. Says how often something was dropped in all. `cut`:
-    /// the model had more to say.
+    /// Ends the text: passes on the held text unless it is the remains of markup, and returns the number of dropped pieces.
+    /// `cut` is true if the response was cut.
     pub(crate) fn finish(&mut self, cut: bool, say: &mut impl FnMut(&str)) -> u32 {
         let held = std::mem::take(&mut self.held);
         let words = held.trim_ascii_end();
@@ -136,9 +137,10 @@ impl MarkupFilter {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Says what is certain, and gives back what is not.
+    /// Passes on the text that is certain, and returns the rest, which must be held back.
     fn scan_text<'t>(&mut self, text: &'t str, say: &mut impl FnMut(&str)) -> &'t str {
-        let (mut said, mut at) = (0, 0);
+        let mut said = 0;
+        let mut at = 0;
         while let Some(byte) = text.as_bytes().get(at) {
             let rest = text.get(at..).filter(|_| matches!(byte, b'<' | b'[') && !self.code.is_code_before());
             match rest.map_or(MarkupMatch::Text, |rest| self.match_markup(rest)) {
@@ -191,7 +193,7 @@ impl CodeTracker {
         }
         self.open = self.fence_after_run();
         self.run = 0;
-        // Code of one line ends with it.
+        // Inline code, with fewer than three backticks, ends with its line.
         if byte == b'\n' && self.open < 3 {
             self.open = 0;
         }

@@ -1,4 +1,4 @@
-//! What was done about an answer: told to whoever watches, and counted for the client's report.
+//! Logs the repairs of a response: as events, and as counts for the client's report.
 
 use std::collections::BTreeMap;
 
@@ -6,35 +6,35 @@ use sabir_call::Fault;
 
 use crate::gateway_event::GatewayEvent;
 
-/// Notes of one answer.
+/// The repair log of one response.
 pub(crate) struct RepairLog<'n> {
     tell: &'n (dyn Fn(GatewayEvent<'_>) + Send + Sync),
     counts: BTreeMap<&'static str, u32>,
 }
 
 impl<'n> RepairLog<'n> {
-    /// An empty diary.
+    /// Makes an empty log.
     pub(crate) fn new(tell: &'n (dyn Fn(GatewayEvent<'_>) + Send + Sync)) -> Self {
         Self { tell, counts: BTreeMap::new() }
     }
 
-    /// Something was set right, or kept from the client.
+    /// Logs a mistake that was repaired, or kept from the client.
     pub(crate) fn log_repair(&mut self, rule: &'static str, name: &str) {
         self.count_rule(rule);
         (self.tell)(GatewayEvent::Repaired { rule, name });
     }
 
-    /// A call goes to the client.
+    /// Logs a call that is sent to the client.
     pub(crate) fn log_call(&self, name: &str, dialect: Option<&str>) {
         (self.tell)(GatewayEvent::CallSent { name, dialect });
     }
 
-    /// Something is wrong with what the model wrote.
+    /// Logs a fault in the model's output.
     pub(crate) fn log_fault(&self, fault: &Fault) {
         (self.tell)(GatewayEvent::FaultFound(fault));
     }
 
-    /// The model is asked again.
+    /// Logs a retry with its feedback.
     pub(crate) fn log_retry(&mut self, attempt: u32, feedback: &str) {
         self.count_rule("asked_again");
         (self.tell)(GatewayEvent::Retried { attempt, feedback });
@@ -45,7 +45,7 @@ impl<'n> RepairLog<'n> {
         *count = count.saturating_add(1);
     }
 
-    /// The report: `RULE=COUNT`, in alphabetical order, or `none`.
+    /// Renders the report: `RULE=COUNT`, in alphabetical order, or `none`.
     pub(crate) fn render_report(&self) -> String {
         let rows: Vec<String> = self.counts.iter().map(|(rule, count)| format!("{rule}={count}")).collect();
         if rows.is_empty() { "none".to_owned() } else { rows.join(", ") }

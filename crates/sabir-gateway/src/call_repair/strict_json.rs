@@ -1,47 +1,48 @@
-//! Whether a JSON value is strict JSON, while it comes.
+//! Checks incrementally that a value is strict JSON.
 //!
-//! Supported: the JSON of RFC 8259, in any split. Unsupported: whether a key is given twice, which no syntax forbids.
+//! Supported: the JSON of RFC 8259, in any split. Unsupported: duplicate keys, which the grammar allows.
 //!
-//! Every byte is looked at once; what is kept is one mark for each bracket that is open, and a bare word of at most [`MAX_WORD_BYTES`] bytes.
+//! Every byte is visited once. The state is one byte for each open bracket, and a bare word of at most [`MAX_WORD_BYTES`]
+//! bytes.
 
-/// The longest number that is read.
+/// The longest number or literal in bytes.
 const MAX_WORD_BYTES: usize = 1024;
 
-/// A value so far.
+/// The state of checking one value.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StrictJson {
-    /// The closing brackets that are owed.
+    /// The closing brackets of all open arrays and objects.
     open: Vec<u8>,
     place: JsonState,
-    /// A number or a literal so far.
+    /// The number or literal so far.
     word: String,
-    /// Hexadecimal digits that an escape still needs.
+    /// The number of hexadecimal digits that an escape still needs.
     digits: u8,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum JsonState {
-    /// A value must come.
+    /// Before a value.
     #[default]
     Value,
-    /// A value or `]`.
+    /// After `[`: before a value or `]`.
     First,
-    /// A key or `}`.
+    /// After `{`: before a key or `}`.
     FirstKey,
     Key,
     Colon,
-    /// A value has ended.
+    /// After a value.
     After,
-    /// In a string, a key or not.
+    /// In a string; true for a key.
     Quoted(bool),
     Escaped(bool),
     Word,
-    /// It is none.
+    /// The text is not strict JSON.
     Broken,
 }
 
 impl StrictJson {
-    /// Takes the next piece. Whether it may still become a value.
+    /// Takes the next piece. Returns false if the text can no longer become a value.
     pub(crate) fn push(&mut self, text: &str) -> bool {
         for byte in text.bytes() {
             if self.place == JsonState::Broken {
@@ -52,7 +53,7 @@ impl StrictJson {
         self.place != JsonState::Broken
     }
 
-    /// Whether the value has ended.
+    /// Returns true if the value is complete.
     pub(crate) fn is_whole(&self) -> bool {
         self.open.is_empty() && self.place == JsonState::After
     }

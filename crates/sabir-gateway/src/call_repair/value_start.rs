@@ -1,18 +1,19 @@
-//! How a raw value begins: whether a line feed was skipped behind its opening tag.
+//! Detects whether a raw value begins with a line feed.
 //!
-//! Only such a value has something to wait for: the line feed is content if none stands before the closing tag, and the dialect's
-//! wrapper if one does. Any other value is certain from its first byte on. The events of a value leave the line feed out; it is
-//! found in the source, which comes ahead of them.
+//! Only such a value must be held back: the line feed belongs to the dialect's wrapper if another one comes before the
+//! closing tag, and to the value otherwise. Any other value is certain from its first byte on. The events of a value leave
+//! the line feed out, but the source text, which arrives before them, contains it.
 
-/// The text of an answer, as far as it tells how the value begins that was opened last.
+/// The part of a response's source text that shows how the last opened value begins.
 #[derive(Debug, Default)]
 pub(crate) struct ValueStart {
-    /// Where the text ends so far.
+    /// The length of the text so far.
     end: usize,
-    /// Its last piece.
+    /// The last piece of the text.
     piece: String,
-    /// The call and the place of the value's first byte.
+    /// The value's call, and the offset of its first byte.
     value: Option<(u32, usize)>,
+    /// The value's first byte, once it has arrived.
     first: Option<u8>,
 }
 
@@ -27,14 +28,14 @@ impl ValueStart {
         self.piece.push_str(text);
     }
 
-    /// A value opens in that call, whose first byte stands there.
+    /// Records that a value opens in that call, with its first byte at offset `at`.
     pub(crate) fn open_value(&mut self, index: u32, at: usize) {
         self.value = Some((index, at));
         let from = self.end.saturating_sub(self.piece.len());
         self.first = at.checked_sub(from).and_then(|at| self.piece.as_bytes().get(at)).copied();
     }
 
-    /// Whether the value that is open in that call is known to begin with no line feed.
+    /// Returns true if the open value of that call certainly begins without a line feed.
     pub(crate) fn starts_plain(&self, index: u32) -> bool {
         let open = self.value.is_some_and(|(open, _)| open == index);
         open && self.first.is_some_and(|first| !matches!(first, b'\n' | b'\r'))

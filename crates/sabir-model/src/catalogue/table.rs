@@ -1,4 +1,4 @@
-//! The table of models, read from its text once.
+//! Parses the built-in table of models from its text, once.
 
 use std::sync::OnceLock;
 
@@ -9,7 +9,7 @@ use crate::provider::{Provider, host_of};
 
 const TABLE_TEXT: &str = include_str!("table.txt");
 
-/// Where a vendor sells: the host of its own address. Prices of the table hold nowhere else.
+/// The host of each vendor's own API. The table's prices apply at these hosts only.
 const VENDOR_HOSTS: [(&str, &str); 10] = [
     ("anthropic", "api.anthropic.com"),
     ("openai", "api.openai.com"),
@@ -23,13 +23,13 @@ const VENDOR_HOSTS: [(&str, &str); 10] = [
     ("cohere", "api.cohere.ai"),
 ];
 
-/// The rows. A row that cannot be read is left out, and a test says so.
+/// Returns the rows. A malformed row is left out here, and a test fails for it.
 pub(crate) fn builtin_entries() -> &'static [ModelEntry] {
     static TABLE: OnceLock<Vec<ModelEntry>> = OnceLock::new();
     TABLE.get_or_init(|| table_lines().filter_map(parse_row).collect())
 }
 
-/// Whether that provider's address is the vendor's own.
+/// Returns true if the provider's address is the vendor's own.
 pub(super) fn is_vendor_address(vendor: &str, provider: &Provider) -> bool {
     VENDOR_HOSTS
         .iter()
@@ -40,6 +40,7 @@ fn table_lines() -> impl Iterator<Item = &'static str> {
     TABLE_TEXT.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
+/// Parses a row of twelve columns; the comment at the top of `table.txt` names them.
 fn parse_row(line: &str) -> Option<ModelEntry> {
     let fields: Vec<_> = line.split_whitespace().collect();
     let [pattern, vendor, context, output, fresh, read, written, priced, up_to, can, dialect, edits] = *fields else {
@@ -69,7 +70,7 @@ fn parse_row(line: &str) -> Option<ModelEntry> {
     })
 }
 
-/// A field that may be unknown; `None`: it cannot be read.
+/// Parses a number or `-` for unknown; `None` if the field is malformed.
 fn parse_count(field: &str) -> Option<Option<u64>> {
     if field == "-" { Some(None) } else { field.parse().ok().map(Some) }
 }

@@ -1,4 +1,4 @@
-//! Provider state that a provider takes no more: it is left out of the messages that hold it, and the rest is asked again.
+//! Removes opaque provider state that the provider no longer accepts, so that the request can be sent without it.
 
 use std::borrow::Cow;
 
@@ -6,14 +6,15 @@ use sabir_call::{MessagePart, Request};
 
 use crate::retry::RetryBudget;
 
-/// The request without state that the provider does not take back.
-pub(super) fn drop_expired_state<'a>(request: &'a Request, patience: &RetryBudget) -> Cow<'a, Request> {
-    let stale = patience.expired_messages();
-    if stale == 0 {
+/// Returns the request without the state that the provider has rejected.
+pub(super) fn drop_expired_state<'a>(request: &'a Request, retry_budget: &RetryBudget) -> Cow<'a, Request> {
+    // Only the messages up to the rejected request can hold expired state; newer state comes from the current model.
+    let expired = retry_budget.expired_messages();
+    if expired == 0 {
         return Cow::Borrowed(request);
     }
     let mut fresh = request.clone();
-    for message in fresh.messages.iter_mut().take(stale) {
+    for message in fresh.messages.iter_mut().take(expired) {
         message.parts.retain(|part| !matches!(part, MessagePart::Opaque(_)));
         for part in &mut message.parts {
             if let MessagePart::Thought { opaque, .. } = part {
@@ -24,7 +25,7 @@ pub(super) fn drop_expired_state<'a>(request: &'a Request, patience: &RetryBudge
     Cow::Owned(fresh)
 }
 
-/// Whether a request holds any.
+/// Returns true if the request contains any opaque provider state.
 pub(super) fn has_opaque_state(request: &Request) -> bool {
     let opaque =
         |part: &MessagePart| matches!(part, MessagePart::Opaque(_) | MessagePart::Thought { opaque: Some(_), .. });

@@ -1,33 +1,33 @@
-//! How a model is asked: by whom, and what of its answer is read for calls.
+//! Options of a model: who uses it, and which part of its text is searched for calls.
 
 use std::time::Duration;
 
 use crate::retry::RetryPolicy;
 
-/// Who asks a model.
+/// The callers that share a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CallerScope {
-    /// One task, whose history only grows: what one request met with is remembered for the next.
+    /// One task with a growing history: the outcome of one request is remembered for the next.
     #[default]
     Task,
-    /// Anybody: nothing is remembered from request to request but open connections.
+    /// Independent callers: nothing but open connections is kept between requests.
     Many,
 }
 
 impl CallerScope {
-    /// Whether a wait that the provider asks for is so long that callers decide about it: one of many has patience of its own.
+    /// Returns true if the provider asks for a wait so long that independent callers should decide about it themselves.
     pub(crate) fn declines_wait(self, wish: Option<Duration>, retries: &RetryPolicy) -> bool {
         self == Self::Many && wish.is_some_and(|wish| wish > retries.longest_asked)
     }
 }
 
-/// Which text of an answer is read for calls.
+/// The text of a response that is searched for calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TextParsing {
-    /// All of it, wherever tools are offered: models leak calls there.
+    /// All text, if tools are offered: models leak calls into it.
     #[default]
     Text,
-    /// None of it, unless the protocol is prompted: text stays what it is.
+    /// No text, unless the protocol is prompted.
     Nothing,
 }
 

@@ -1,4 +1,4 @@
-//! Models on tape: recording one, and playing what was recorded.
+//! Makes models that record their traffic, and models that replay a recording.
 
 use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
@@ -16,29 +16,35 @@ use crate::redact::ProviderRedactor;
 use crate::replay::CassettePlayer;
 use crate::transport::Transport;
 
-/// The output limit asked for when the request names none and the catalogue knows a higher one.
+/// The output limit in tokens if the request names none and the catalogue has a higher one.
 const MAX_DEFAULT_OUTPUT: u64 = 32_000;
 
-/// What a request is made to fit: the output limit where it names none, and whether pictures are left out.
+/// The limits to which a request is adapted: the default output limit, and whether images are removed.
 #[derive(Clone)]
 pub(super) enum RequestLimits {
-    /// What is known of its model.
+    /// The limits of the model's catalogue entry.
     Catalogue(ModelCatalogue),
-    /// What was recorded.
+    /// The limits at the time of the recording.
     Recorded {
         /// The output limit.
         limit: Option<u64>,
-        /// Whether the model was known to read no pictures.
+        /// True if the model was known to read no images.
         blind: bool,
     },
 }
 
+/// The name of a wire that this version does not know. The `Display` text is the name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnknownWire(String);
+
 impl HttpModel {
-    /// A recorder of what this model is asked and answered, to be given to [`recorded_by`](Self::recorded_by). `model` is the
-    /// model that will be asked, `task` whatever a replay needs to ask the same.
+    /// Makes a recorder for this model's traffic, to pass to [`recorded_by`](Self::recorded_by).
+    ///
+    /// `model` is the name of the model in the requests, `task` any data that a replay needs to make the same requests.
     ///
     /// # Errors
-    /// If nothing can be written.
+    /// The I/O error if the first line cannot be written.
     pub fn recorder(&self, to: Box<dyn Write + Send>, model: &str, task: Value) -> io::Result<CassetteRecorder> {
         let provider = RecordedProvider {
             name: self.provider.name.clone(),
@@ -53,7 +59,7 @@ impl HttpModel {
         CassetteRecorder::new(to, ProviderRedactor::new(&self.provider), provider, task)
     }
 
-    /// Records from now on: to be called last. Models with other keys may share a recorder; none of their keys is recorded.
+    /// Records all traffic from now on; call it last. Models with different keys may share a recorder, and none of the keys is recorded.
     #[must_use]
     pub fn recorded_by(mut self, recorder: &CassetteRecorder) -> Self {
         recorder.add_secrets(&ProviderRedactor::new(&self.provider));
@@ -63,13 +69,13 @@ impl HttpModel {
         self
     }
 
-    /// A model that says what was recorded, to whoever asks what was recorded. Nothing is sent, and nothing waits.
+    /// Makes a model that answers the recorded requests with the recorded responses, without network or waiting.
     ///
     /// # Errors
-    /// If the recorded wire is unknown; its name.
-    pub fn from_cassette(cassette: &Cassette) -> Result<(Self, CassettePlayer), String> {
+    /// [`UnknownWire`] if the cassette was recorded on a wire that this version does not know.
+    pub fn from_cassette(cassette: &Cassette) -> Result<(Self, CassettePlayer), UnknownWire> {
         let RecordedProvider { name, wire, base_url, form, output, blind, deadlines, retries } = &cassette.provider;
-        let known = Wire::from_name(wire).ok_or_else(|| wire.clone())?;
+        let known = Wire::from_name(wire).ok_or_else(|| UnknownWire(wire.clone()))?;
         let mut provider = Provider::new(name, known, base_url, None);
         provider.form = form.clone();
         let player = CassettePlayer::new(cassette);
@@ -78,7 +84,7 @@ impl HttpModel {
         Ok((model.replayed_by(&player), player))
     }
 
-    /// Another model like this one, which goes on where the player is.
+    /// Makes another model like this one, which continues at the player's position.
     #[must_use]
     pub fn replayed_by(&self, player: &CassettePlayer) -> Self {
         let mut model = Self::new(self.provider.clone()).deadlines(self.deadlines).retries(self.retries);
@@ -89,7 +95,7 @@ impl HttpModel {
 }
 
 impl RequestLimits {
-    /// The output limit to ask that model for.
+    /// Returns the output limit in tokens to request from that model.
     pub(super) fn output_limit(&self, model: &str) -> Option<u64> {
         match self {
             Self::Catalogue(catalogue) => {
@@ -100,7 +106,7 @@ impl RequestLimits {
         }
     }
 
-    /// Whether that model is known to read no pictures.
+    /// Returns true if that model is known to read no images.
     pub(super) fn rejects_images(&self, model: &str) -> bool {
         match self {
             Self::Catalogue(catalogue) => catalogue.find_model(model).and_then(|entry| entry.images) == Some(false),

@@ -9,8 +9,8 @@
 //! and a call that may lack a piece is cut.
 //!
 //! ```
-//! use sabir_call::Draft;
-//! use sabir_wire::{Close, Decoder, Wire};
+//! use sabir_call::DraftResponse;
+//! use sabir_wire::{BodyEnd, ResponseDecoder, Wire};
 //!
 //! let body = concat!(
 //!     r#"data: {"choices":[{"delta":{"content":"Reading."}}]}"#, "\n\n",
@@ -18,12 +18,12 @@
 //!     r#"data: {"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"th\":\"a.rs\"}"}}]}}]}"#, "\n\n",
 //!     r#"data: {"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#, "\n\n",
 //! );
-//! let mut draft = Draft::default();
-//! let mut decoder = Decoder::new(Wire::OpenAiChat);
+//! let mut draft = DraftResponse::default();
+//! let mut decoder = ResponseDecoder::new(Wire::OpenAiChat);
 //! for chunk in body.as_bytes().chunks(7) {
 //!     decoder.push(chunk, &mut draft);
 //! }
-//! let report = decoder.finish(Close::Clean, &mut draft);
+//! let report = decoder.finish(BodyEnd::Clean, &mut draft);
 //! assert!(report.ended);
 //! let call = draft.calls().next().expect("one call");
 //! assert_eq!((call.name.as_str(), call.arguments[0].text.as_str()), ("read_file", "a.rs"));

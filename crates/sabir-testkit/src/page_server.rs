@@ -25,7 +25,8 @@ impl PageServer {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let address = listener.local_addr()?;
         let over = Arc::new(AtomicBool::new(false));
-        let (ended, pages) = (Arc::clone(&over), Arc::new(pages));
+        let ended = Arc::clone(&over);
+        let pages = Arc::new(pages);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 if ended.load(Ordering::SeqCst) {

@@ -361,7 +361,8 @@ impl ChunkSplit {
             Self::Size(size) => return bytes.chunks(size.max(1)).collect(),
             Self::Random(seed) => seed,
         };
-        let (mut pieces, mut rest) = (Vec::new(), bytes);
+        let mut pieces = Vec::new();
+        let mut rest = bytes;
         while !rest.is_empty() {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let size = usize::try_from((state >> 33) % 64 + 1).unwrap_or(1);

@@ -36,8 +36,11 @@ impl UntrustedServer {
             .map_err(io::Error::other)?;
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let address = listener.local_addr()?;
-        let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (counted, heard, config) = (Arc::clone(&connections), Arc::clone(&requests), Arc::new(config));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&connections);
+        let heard = Arc::clone(&requests);
+        let config = Arc::new(config);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 counted.fetch_add(1, Ordering::Relaxed);

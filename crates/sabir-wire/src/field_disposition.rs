@@ -1,30 +1,32 @@
-//! What becomes of each member of a client's body: one row a member, for every wire that has a front.
+//! Decides for each member of a client's body if it is read, left out or refused: one table row per
+//! member.
 //!
-//! What no row knows is left out with a note, since clients send new members all the time and most of them mean nothing to
-//! another provider. What would change what the client gets back is refused.
+//! Members without a row are left out with a note, because clients keep adding members and most of
+//! them mean nothing to another provider. A member that would change what the client gets back is
+//! refused.
 
 use serde_json::Value;
 
 use crate::client_request::{LossNote, RequestError};
 use crate::field::JsonField;
 
-/// What becomes of a member.
+/// The treatment of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldDisposition {
     /// It is read.
     Read,
-    /// It changes nothing here, and nobody need know.
+    /// It changes nothing here and needs no note.
     Harmless,
-    /// It is left out, and noted: why.
+    /// It is left out with a note that gives this reason.
     LeftOut(&'static str),
-    /// The request is refused if it says anything: what to do instead.
+    /// The request is refused if the member has a value; the text says what to do instead.
     Refused(&'static str),
 }
 
-/// The members of a wire's body.
+/// The known members of a wire's body.
 pub(crate) type MemberDispositions = [(&'static str, FieldDisposition)];
 
-/// Goes through the members of a body: notes what is left out.
+/// Checks the members of a body and notes those that are left out.
 ///
 /// # Errors
 /// The first member that is refused.
@@ -51,7 +53,7 @@ pub(crate) fn check_members(
     Ok(())
 }
 
-/// Whether a value is the same as none.
+/// Returns true if a value means the same as a missing one.
 fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,

@@ -1,12 +1,13 @@
-//! How do provider APIs spell it?
+//! Requests, responses and streams of each provider API, encoded and decoded in both directions.
 //!
-//! Requests, responses and streams of each provider API, in both directions. The crate does no I/O: bytes go in, events
-//! come out, and the other way round. A [`Wire`] is picked once; nothing after that asks which it is.
+//! The crate does no I/O: bytes go in and events come out, or the reverse. The caller picks a
+//! [`Wire`] once; no code after that asks which wire it is.
 //!
-//! The main decision: a response is decoded into the same events as a call that a model wrote as text, so that past
-//! [`ResponseDecoder`] nobody knows how a call was spelled. No event is fatal. Fields that are missing, of another type or of
-//! another kind than documented are normal, and so are streams that end in the middle; what could not be read is a fault,
-//! and a call that may lack a piece is cut.
+//! The main decision: a response decodes into the same events as a call that a model wrote as text,
+//! so nothing past [`ResponseDecoder`] knows how a call was spelled. No event is fatal. Fields that
+//! are missing or of an undocumented type are normal, and so are streams that end in the middle.
+//! Unreadable input becomes a fault, and a call that may lack a piece is truncated, so that it
+//! never runs.
 //!
 //! ```
 //! use sabir_call::DraftResponse;

@@ -1,6 +1,8 @@
-//! Wishes that are one value each: where a wire writes them, and which it has no word for.
+//! Request parameters that are one value each: the paths where a wire writes them, and those that
+//! it does not support.
 //!
-//! One table a wire serves both directions and the list of what is left out, so that these cannot differ.
+//! One table per wire drives encoding, decoding and the list of what is left out, so that these
+//! cannot differ.
 
 use sabir_call::Request;
 use serde_json::{Map, Value, json};
@@ -9,7 +11,7 @@ use crate::client_request::{LossNote, RequestError};
 use crate::field::JsonField;
 use crate::wire::WireOptions;
 
-/// A wish that is one value.
+/// A request parameter that is one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestParam {
     Temperature,
@@ -25,37 +27,38 @@ pub(crate) enum RequestParam {
     CacheKey,
 }
 
-/// Where a wire writes which wish: a path of members with dots between. The first row of a wish is written, all are read.
+/// The path of each parameter on a wire, with dots between members. The first row of a parameter is
+/// written, all are read.
 pub(crate) type ParamPaths = [(RequestParam, &'static str)];
 
-/// What a wire has words for.
+/// The request features that a wire supports.
 pub(crate) struct WireCapabilities {
-    /// The wishes that are one value.
+    /// The parameters that are one value.
     pub(crate) param_paths: &'static ParamPaths,
-    /// Whether a wish that has a place stays unsaid for this request all the same.
+    /// Returns true if a parameter that has a path must be left out of this request all the same.
     pub(crate) is_param_refused: fn(&Request, &WireOptions, RequestParam) -> bool,
-    /// What else it has no words for.
+    /// The other features that the wire does not support.
     pub(crate) unsupported: &'static [UnsupportedFeature],
 }
 
-/// Something that not every wire has words for.
+/// A feature that not every wire supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnsupportedFeature {
     /// A call that must be made.
     ForcedCall,
-    /// At most one call.
+    /// A limit of one call per response.
     SingleCall,
-    /// Arguments that hold to their schema.
+    /// Arguments constrained to their schema.
     StrictArguments,
-    /// A picture by its address.
+    /// An image by its address.
     ImageUrl,
-    /// Marks of what may be cached.
+    /// Marks on content that may be cached.
     CacheMarks,
-    /// That a result failed.
+    /// A flag on a tool result that failed.
     FailedResult,
-    /// Words that are JSON of any form.
+    /// Output constrained to JSON of any form.
     JsonFormat,
-    /// Words that are JSON of a schema.
+    /// Output constrained to a JSON schema.
     SchemaFormat,
 }
 
@@ -74,7 +77,7 @@ impl RequestParam {
         Self::CacheKey,
     ];
 
-    /// Its name in notes.
+    /// Returns the name used in notes.
     fn name(self) -> &'static str {
         match self {
             Self::Temperature => "temperature",
@@ -91,9 +94,10 @@ impl RequestParam {
         }
     }
 
-    /// Its value in a request.
+    /// Returns the parameter's value in a request.
     fn value_in(self, request: &Request) -> Option<Value> {
-        let (sampling, wishes) = (&request.sampling, &request.options);
+        let sampling = &request.sampling;
+        let wishes = &request.options;
         let number = |number: Option<f64>| number.map(|number| json!(number));
         let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
         match self {
@@ -111,14 +115,15 @@ impl RequestParam {
         }
     }
 
-    /// Takes what a client wrote there.
+    /// Stores a client's value in the request.
     fn decode_into(self, field: &JsonField<'_>, request: &mut Request) -> Result<(), RequestError> {
-        let (sampling, wishes) = (&mut request.sampling, &mut request.options);
+        let sampling = &mut request.sampling;
+        let wishes = &mut request.options;
         let text = || field.required_text().map(|text| Some(text.to_owned()));
         match self {
             Self::Temperature => sampling.temperature = field.optional_number()?,
             Self::TopP => sampling.top_p = field.optional_number()?,
-            // Some clients write -1, or 0, for all of them.
+            // Some clients write -1 or 0 for "all tokens".
             Self::TopK => {
                 sampling.top_k = if field.optional_number()? <= Some(0.0) { None } else { field.optional_count()? }
             }
@@ -137,15 +142,16 @@ impl RequestParam {
     }
 }
 
-/// Reads the wishes of a body. Of two places of one wish, the one that stands first in the table counts.
+/// Decodes the parameters of a body. If one has two paths, the first in the table wins.
 ///
 /// # Errors
-/// A value of another type.
+/// A value has the wrong type.
 pub(crate) fn decode_params(
     body: &JsonField<'_>,
     places: &ParamPaths,
     request: &mut Request,
 ) -> Result<(), RequestError> {
+    // In reverse, so that the first path of the table is decoded last and wins.
     for (wish, place) in places.iter().rev() {
         let field = place.split('.').fold(body.clone(), |field, key| field.get(key));
         if !field.is_absent() {
@@ -155,7 +161,7 @@ pub(crate) fn decode_params(
     Ok(())
 }
 
-/// Writes the wishes that the wire has places for.
+/// Encodes the parameters that the wire has paths for.
 pub(crate) fn encode_params(
     request: &Request,
     form: &WireOptions,
@@ -172,7 +178,7 @@ pub(crate) fn encode_params(
     }
 }
 
-/// Puts a value to a path of members.
+/// Inserts a value at a dotted path of members.
 pub(crate) fn insert_at_path(body: &mut Map<String, Value>, path: &str, value: Value) {
     let mut body = body;
     let mut keys = path.split('.').peekable();
@@ -187,7 +193,7 @@ pub(crate) fn insert_at_path(body: &mut Map<String, Value>, path: &str, value: V
     }
 }
 
-/// The wishes of a request that stay unsaid on a wire.
+/// Returns a note for each parameter of a request that the wire leaves out.
 pub(crate) fn unsupported_params(
     request: &Request,
     form: &WireOptions,

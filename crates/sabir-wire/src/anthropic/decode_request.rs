@@ -1,14 +1,14 @@
-//! Anthropic Messages: a client's body to a request.
+//! Decodes a client's Anthropic Messages body into a request.
 //!
 //! # Supported
-//! Text, images as base64 or by address, calls, results, thinking with its signature. Blocks of any other type are kept as
-//! opaque state of this wire: documents that are no text, what server tools said, redacted thinking. Tools of the provider's
-//! own are kept as this wire has them. That there are cache marks is kept, not where they stand: the wire that is asked marks
-//! its own places.
+//! Text, images as base64 or by address, calls, results, thinking with its signature. Blocks of any
+//! other type are kept as opaque state of this wire: documents that are not text, results of server
+//! tools, redacted thinking. The provider's own tools are kept unchanged. Cache marks are reduced
+//! to one setting: the wire that sends the request marks its own places.
 //!
 //! # Unsupported
-//! Images and documents by file, which lie with the provider; images by address and documents that are no text within
-//! results: each is an error that names its place.
+//! Images and documents by file, which only the provider has; images by address and non-text
+//! documents within results: each is an error that names its path.
 
 use sabir_call::{
     CacheControl, Image, MessagePart, OpaqueState, ParallelCalls, Request, RequestOptions, ResponseFormat, Role,
@@ -24,7 +24,7 @@ use crate::field_disposition::{FieldDisposition, MemberDispositions, check_membe
 use crate::native_tools::{self, NativeToolKind};
 use crate::params;
 
-/// What becomes of the members of a body.
+/// The treatment of each member of a body.
 pub(crate) const MEMBERS: &MemberDispositions = &[
     ("model", FieldDisposition::Read),
     ("messages", FieldDisposition::Read),
@@ -56,6 +56,7 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("container", FieldDisposition::Refused("nothing is kept between requests: send files as text")),
 ];
 
+/// Decodes a body into a request.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
     let body = JsonField::root(body);
     let mut history = HistoryBuilder::default();
@@ -64,7 +65,8 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         let role = match message.get("role").required_text()? {
             "user" => Role::User,
             "assistant" => Role::Assistant,
-            // Claude Code adds some on its way; they are the system prompt's on every other wire too.
+            // Claude Code sends system messages in the middle of a history. Other wires know only
+            // the system prompt, so they go there.
             "system" => {
                 instructions.push(decode_system(&message.get("content"))?);
                 continue;
@@ -115,13 +117,13 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         .validate_tool_choice()
 }
 
-/// The texts that say something, one behind the other.
+/// Joins the texts that are not empty with blank lines.
 fn join_texts(mut texts: Vec<String>) -> String {
     texts.retain(|text| !text.is_empty());
     texts.join("\n\n")
 }
 
-/// The one text, if there is just one.
+/// Returns the only text of a list with one entry.
 fn single_text(texts: &[String]) -> Option<String> {
     match texts {
         [text] => Some(text.clone()),
@@ -129,9 +131,10 @@ fn single_text(texts: &[String]) -> Option<String> {
     }
 }
 
+/// Decodes the response format.
 fn decode_format(body: &JsonField<'_>) -> Result<ResponseFormat, RequestError> {
     let format = body.get("output_config").get("format");
-    // As the beta had it.
+    // The beta API had the format at this path.
     let format = if format.is_absent() { body.get("output_format") } else { format };
     if format.is_absent() {
         return Ok(ResponseFormat::Text);
@@ -146,7 +149,7 @@ fn decode_format(body: &JsonField<'_>) -> Result<ResponseFormat, RequestError> {
     })
 }
 
-/// The marks of what may be cached, wherever they stand.
+/// Collects the cache marks from everywhere in the body.
 fn cache_marks<'f>(body: &JsonField<'f>) -> Result<Vec<JsonField<'f>>, RequestError> {
     let mut lists = vec![body.get("system"), body.get("tools")];
     lists.extend(body.get("messages").list_items()?.iter().map(|message| message.get("content")));
@@ -158,6 +161,7 @@ fn cache_marks<'f>(body: &JsonField<'f>) -> Result<Vec<JsonField<'f>>, RequestEr
     Ok(marks)
 }
 
+/// Decodes a system prompt given as text or blocks.
 fn decode_system(system: &JsonField<'_>) -> Result<String, RequestError> {
     if system.value.is_string() {
         return system.required_text().map(str::to_owned);
@@ -166,6 +170,7 @@ fn decode_system(system: &JsonField<'_>) -> Result<String, RequestError> {
     Ok(texts?.join("\n\n"))
 }
 
+/// Decodes the content of a message.
 fn decode_content(content: &JsonField<'_>, history: &HistoryBuilder) -> Result<Vec<MessagePart>, RequestError> {
     if content.value.is_string() {
         return Ok(vec![MessagePart::text(content.required_text()?)]);
@@ -185,7 +190,8 @@ fn decode_content(content: &JsonField<'_>, history: &HistoryBuilder) -> Result<V
             "tool_result" => parts.push(decode_result(&block, history)?),
             "thinking" => {
                 let signature = block.get("signature").text_or_empty()?;
-                // What another provider thought came without one, and its own refuses it like that.
+                // A thought of another provider comes without a signature. Its own API would refuse
+                // a thought block without one, so no state is kept.
                 let data = json!({"type": "thinking", "signature": signature});
                 let opaque = (!signature.is_empty()).then(|| OpaqueState { wire: NAME.to_owned(), data });
                 parts.push(MessagePart::Thought { text: block.get("thinking").required_text()?.to_owned(), opaque });
@@ -198,7 +204,7 @@ fn decode_content(content: &JsonField<'_>, history: &HistoryBuilder) -> Result<V
     Ok(parts)
 }
 
-/// A picture of the user's, as itself or by its address.
+/// Decodes an image from the user, as data or by its address.
 fn decode_image_source(source: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     match source.get("type").required_text()? {
         "url" => Ok(MessagePart::ImageUrl { url: source.get("url").required_text()?.to_owned() }),
@@ -206,7 +212,7 @@ fn decode_image_source(source: &JsonField<'_>) -> Result<MessagePart, RequestErr
     }
 }
 
-/// A document: its words where it is text, else for this wire's providers alone.
+/// Decodes a document: to text if it is text, else to opaque state for this wire only.
 fn decode_document(block: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     let source = block.get("source");
     match source.get("type").required_text()? {
@@ -218,23 +224,27 @@ fn decode_document(block: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     }
 }
 
-/// The words of a document or of something found, with its title.
+/// Returns the text of a document or search result after its title.
 fn text_with_title(block: &JsonField<'_>, words: &str) -> Result<String, RequestError> {
     let title = block.get("title").text_or_empty()?;
     Ok(if title.is_empty() { words.to_owned() } else { format!("{title}\n\n{words}") })
 }
 
+/// Decodes an image given as base64.
 fn decode_image(source: &JsonField<'_>) -> Result<Image, RequestError> {
     if source.get("type").required_text()? != "base64" {
         return Err(source.get("type").mismatch_error("`base64`"));
     }
-    let (media_type, data) = (source.get("media_type").required_text()?, source.get("data").required_text()?);
+    let media_type = source.get("media_type").required_text()?;
+    let data = source.get("data").required_text()?;
     Ok(Image { media_type: media_type.to_owned(), data: data.to_owned() })
 }
 
+/// Decodes the result of a call.
 fn decode_result(block: &JsonField<'_>, history: &HistoryBuilder) -> Result<MessagePart, RequestError> {
     let content = block.get("content");
-    let (mut words, mut pictures) = (Vec::new(), Vec::new());
+    let mut words = Vec::new();
+    let mut pictures = Vec::new();
     if content.value.is_string() {
         words.push(content.required_text()?.to_owned());
     } else {
@@ -260,11 +270,11 @@ fn decode_result(block: &JsonField<'_>, history: &HistoryBuilder) -> Result<Mess
         }
     }
     let failed = block.get("is_error").is_true();
-    Ok(history.build_result(block.get("tool_use_id").required_text()?, failed, (words.join("\n"), pictures)))
+    Ok(history.build_result(block.get("tool_use_id").required_text()?, failed, words.join("\n"), pictures))
 }
 
-/// The tools of the client. Those of the provider's own are kept beside them, and stand among them as well where the client
-/// runs them, so that their calls are known.
+/// Decodes the client's tools. The provider's own tools are kept in `wishes.native`; those that the
+/// client runs are also returned as ordinary tools, so that their calls are known.
 fn decode_tools(
     list: &JsonField<'_>,
     wishes: &mut RequestOptions,
@@ -281,8 +291,8 @@ fn decode_tools(
             wishes.native.push(own);
             continue;
         }
-        let (name, schema) =
-            (tool.get("name").required_text()?, Value::Object(tool.get("input_schema").object_or_empty()?));
+        let name = tool.get("name").required_text()?;
+        let schema = Value::Object(tool.get("input_schema").object_or_empty()?);
         if tool.get("strict").is_true() {
             wishes.strict.push(name.to_owned());
         }
@@ -300,6 +310,7 @@ fn decode_tools(
     Ok(specs)
 }
 
+/// Decodes the tool choice.
 fn decode_tool_choice(choice: &JsonField<'_>) -> Result<ToolChoice, RequestError> {
     if choice.is_absent() {
         return Ok(ToolChoice::Auto);

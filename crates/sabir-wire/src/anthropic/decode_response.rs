@@ -1,9 +1,10 @@
-//! Anthropic Messages: response bodies to events.
+//! Decodes Anthropic Messages responses into events.
 //!
 //! # Supported
-//! All event kinds of the stream, and whole messages. Client calls are blocks of type `tool_use` and no others. Thinking
-//! becomes `Thought`, and its signature an `Opaque` behind it. Every block of another type (redacted thinking, server
-//! tools and their results, compaction) is kept whole as `Opaque`, in its place.
+//! All event kinds of the stream, and whole messages. Only blocks of type `tool_use` are client
+//! calls. Thinking becomes `Thought`, followed by its signature as `Opaque`. Every block of another
+//! type (redacted thinking, server tools and their results, compaction) is kept whole as `Opaque`,
+//! at its position.
 //!
 //! # Unsupported
 //! Citations of text blocks are skipped and counted.
@@ -23,29 +24,31 @@ use crate::response_decoder::{
     truncation_reason,
 };
 
+/// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct AnthropicDecoder {
     status: DecodeStatus,
     calls: ResponseCalls,
     open_blocks: OpenBlocks<BlockKind>,
-    /// Signatures and blocks so far.
+    /// The size limit of signatures and opaque blocks.
     opaque_budget: OpaqueBudget,
     tokens: TokenCounts,
     reason: Option<StopReason>,
 }
 
+/// The state of an open block.
 #[derive(Debug)]
 enum BlockKind {
     Text,
     Thinking {
         signature: String,
     },
-    /// Position in `calls.list`, and whether the arguments came whole with the start.
+    /// A call: its position in `calls.list`, and true if the arguments came whole with the start.
     Call {
         position: usize,
         whole: bool,
     },
-    /// A block that is kept, its streamed `input`, and its streamed `content`.
+    /// A block that is kept as opaque state, its streamed `input`, and its streamed `content`.
     Kept {
         block: Value,
         input: String,
@@ -55,7 +58,7 @@ enum BlockKind {
     Dropped,
 }
 
-/// Token counts as the provider splits them.
+/// Token counts as the provider splits them: cached input is not part of `input_tokens`.
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 struct TokenCounts {
     #[serde(default)]
@@ -68,6 +71,7 @@ struct TokenCounts {
     output_tokens: LenientCount,
 }
 
+/// An event of the stream, or a whole message.
 #[derive(Deserialize)]
 struct EventBody<'a> {
     #[serde(rename = "type", borrow, default)]
@@ -90,6 +94,7 @@ struct EventBody<'a> {
     stop_reason: LenientText<'a>,
 }
 
+/// The message in a `message_start` event.
 #[derive(Deserialize)]
 struct MessageStart<'a> {
     #[serde(default)]
@@ -98,6 +103,7 @@ struct MessageStart<'a> {
     stop_reason: LenientText<'a>,
 }
 
+/// The delta of a block or of the message.
 #[derive(Deserialize, Default)]
 struct BlockDelta<'a> {
     #[serde(borrow, default)]
@@ -114,6 +120,7 @@ struct BlockDelta<'a> {
     stop_reason: LenientText<'a>,
 }
 
+/// The block in a `content_block_start` event, or in a whole message.
 #[derive(Deserialize)]
 struct BlockStart<'a> {
     #[serde(rename = "type", borrow, default)]
@@ -155,6 +162,7 @@ impl WireDecoder for AnthropicDecoder {
         self.status.events += 1;
         let kind = if message.kind.as_str().is_empty() { name } else { message.kind.as_str() };
         match kind {
+            // Some servers send an error without the event name, so the member counts as well.
             _ if kind == "error" || message.error.is_some() => {
                 note_error_event(ProviderError::from_body(data.as_bytes()), &mut self.status, &mut self.calls, out);
             }
@@ -203,6 +211,7 @@ impl WireDecoder for AnthropicDecoder {
 }
 
 impl AnthropicDecoder {
+    /// Decodes a message that was not streamed.
     fn decode_whole_message(&mut self, message: &EventBody<'_>, out: &mut dyn EventSink) {
         let blocks = message.content.and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
         let blocks = blocks.unwrap_or_default();
@@ -210,7 +219,8 @@ impl AnthropicDecoder {
         let last = blocks.len() as u64;
         for (label, block) in (1..).zip(blocks) {
             self.decode_block_start(Some(label), block.get(), out);
-            // The provider mends the JSON of a call that its limit cut: the last block has no end that can be trusted.
+            // At its output limit, the provider completes the JSON of a call that the limit cut, so
+            // the end of the last block proves nothing.
             if !limit || label != last {
                 self.decode_block_stop(Some(label), out);
             }
@@ -220,6 +230,7 @@ impl AnthropicDecoder {
         self.decode_message_stop(out);
     }
 
+    /// Opens a block.
     fn decode_block_start(&mut self, label: Option<u64>, raw: &str, out: &mut dyn EventSink) {
         let Some(start) = serde_json::from_str::<LenientObject<BlockStart<'_>>>(raw).ok().and_then(|start| start.0)
         else {
@@ -252,10 +263,12 @@ impl AnthropicDecoder {
         self.open_blocks.push_block(label, kind, &mut self.calls, out);
     }
 
+    /// Starts a client call.
     fn begin_call(&mut self, label: Option<u64>, start: &BlockStart<'_>, out: &mut dyn EventSink) -> BlockKind {
         let call = NativeCall::new(label, start.id.as_str());
         let Some(position) = self.calls.begin_call(call, &self.status, out) else { return BlockKind::Dropped };
-        // `{}` in a start only says that deltas will follow; a whole body has no deltas, where it means no arguments.
+        // In a stream, `{}` in a start only announces deltas. In a whole body there are no deltas,
+        // and it means no arguments.
         let input = start.input.map(RawValue::get).filter(|input| !is_empty_object(input));
         if let Some(call) = self.calls.list.get_mut(position) {
             call.set_name(start.name.as_str(), &mut self.calls.next_index, out);
@@ -264,6 +277,7 @@ impl AnthropicDecoder {
         BlockKind::Call { position, whole: input.is_some() }
     }
 
+    /// Adds a delta to its block.
     fn decode_block_delta(&mut self, label: Option<u64>, delta: &BlockDelta<'_>, out: &mut dyn EventSink) {
         let Some(position) = self.open_blocks.find_position(label) else {
             return self.calls.note_stray_delta(&mut self.status, out);
@@ -285,7 +299,8 @@ impl AnthropicDecoder {
                 }
             }
             BlockKind::Kept { input, content, .. } => {
-                let (more, words) = (delta.partial_json.as_str(), delta.content.as_str());
+                let more = delta.partial_json.as_str();
+                let words = delta.content.as_str();
                 if self.opaque_budget.has_room(more.len() + words.len(), out) {
                     input.push_str(more);
                     content.push_str(words);
@@ -300,6 +315,7 @@ impl AnthropicDecoder {
         self.status.skipped += u64::from(!known);
     }
 
+    /// Ends a block.
     fn decode_block_stop(&mut self, label: Option<u64>, out: &mut dyn EventSink) {
         let Some(block) = self.open_blocks.end_block(label) else {
             self.status.skipped += 1;
@@ -325,6 +341,8 @@ impl AnthropicDecoder {
         }
     }
 
+    /// Emits the token counts known so far. Later events repeat or complete earlier ones, so fields
+    /// are merged.
     fn emit_usage(&mut self, tokens: Option<TokenCounts>, out: &mut dyn EventSink) {
         let Some(tokens) = tokens else { return };
         let take = |field: &mut LenientCount, value: LenientCount| field.0 = value.0.or(field.0);
@@ -333,7 +351,8 @@ impl AnthropicDecoder {
         take(&mut known.cache_read_input_tokens, tokens.cache_read_input_tokens);
         take(&mut known.cache_creation_input_tokens, tokens.cache_creation_input_tokens);
         take(&mut known.output_tokens, tokens.output_tokens);
-        let (read, written) = (known.cache_read_input_tokens.0, known.cache_creation_input_tokens.0);
+        let read = known.cache_read_input_tokens.0;
+        let written = known.cache_creation_input_tokens.0;
         let input = known
             .input_tokens
             .0
@@ -345,6 +364,7 @@ impl AnthropicDecoder {
         }
     }
 
+    /// Decodes a stop reason. It may come before or after the end of a call.
     fn decode_stop(&mut self, word: &str, out: &mut dyn EventSink) {
         if word.is_empty() {
             return;
@@ -355,10 +375,12 @@ impl AnthropicDecoder {
         out.push_event(Event::Stop { reason, raw: word });
     }
 
+    /// Ends the message.
     fn decode_message_stop(&mut self, out: &mut dyn EventSink) {
         self.status.ended = true;
         self.calls.apply_stop_reason(self.reason.unwrap_or(StopReason::End), out);
-        // State goes back as it was signed, and a part of it is none: without its end it is lost, and that is said.
+        // A signature or block is only valid as a whole. Without its end it is dropped, with a
+        // fault.
         let is_state = |block: &BlockKind| matches!(block, BlockKind::Thinking { .. } | BlockKind::Kept { .. });
         if self.calls.list.iter().any(NativeCall::is_open) || self.open_blocks.iter().any(is_state) {
             let message = "the message ended while a content block was open";
@@ -368,16 +390,19 @@ impl AnthropicDecoder {
         self.open_blocks.clear();
     }
 
-    /// Counts what is kept; hands it back, or nothing if it would be too much.
+    /// Counts text toward the limit of opaque state and returns it, or an empty text above the
+    /// limit.
     fn limit_opaque_text<'t>(&mut self, text: &'t str, out: &mut dyn EventSink) -> &'t str {
         if self.opaque_budget.has_room(text.len(), out) { text } else { "" }
     }
 }
 
+/// Emits opaque state of this wire.
 fn emit_opaque(data: Value, out: &mut dyn EventSink) {
     out.push_event(Event::Opaque(&OpaqueState { wire: NAME.to_owned(), data }));
 }
 
+/// Returns true for an object without members, and for `null`.
 fn is_empty_object(raw: &str) -> bool {
     let inside = raw.trim_ascii().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     raw == "null" || inside.is_some_and(|inside| inside.trim_ascii().is_empty())

@@ -1,4 +1,4 @@
-//! Anthropic Messages: events to response bodies.
+//! Encodes events and drafts as Anthropic Messages responses.
 
 use sabir_call::{DraftPart, DraftResponse, DraftState, Event, StopReason, Usage};
 use serde_json::{Map, Value, json};
@@ -11,29 +11,32 @@ use crate::provider_error::ProviderError;
 use crate::sse;
 use crate::wire::{Wire, WireEncoder};
 
+/// Encodes the event stream of one response.
 #[derive(Debug)]
 pub(crate) struct AnthropicEncoder {
     head: ResponseMetadata,
     begun: bool,
-    /// The text or thinking block that is open, by index.
+    /// The index and kind of the open text or thinking block.
     open_block: Option<(u64, ProseKind)>,
     next_index: u64,
     calls: Vec<OpenCall>,
     has_calls: bool,
     usage: Usage,
     stop: Option<(StopReason, String)>,
-    /// The deltas of words, thoughts and arguments.
+    /// The templates for deltas of text, thoughts and arguments.
     templates: [Option<DeltaTemplate>; 3],
-    /// A piece of arguments, before it is written.
+    /// The buffer for one piece of arguments.
     fragment: String,
 }
 
+/// The kind of a block of prose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProseKind {
     Text,
     Thinking,
 }
 
+/// A call whose block is open.
 #[derive(Debug)]
 struct OpenCall {
     index: u32,
@@ -57,6 +60,7 @@ impl AnthropicEncoder {
         }
     }
 
+    /// Writes the start of the message unless it was written.
     fn begin_message(&mut self, out: &mut Vec<u8>) {
         if !self.begun {
             self.begun = true;
@@ -68,12 +72,14 @@ impl AnthropicEncoder {
         }
     }
 
+    /// Closes the open text or thinking block.
     fn close_open_block(&mut self, out: &mut Vec<u8>) {
         if let Some((index, _)) = self.open_block.take() {
             write_event("content_block_stop", json!({"index": index}), out);
         }
     }
 
+    /// Starts a block and returns its index.
     fn start_block(&mut self, block: Value, out: &mut Vec<u8>) -> u64 {
         self.begin_message(out);
         self.close_open_block(out);
@@ -83,6 +89,7 @@ impl AnthropicEncoder {
         index
     }
 
+    /// Returns the index of an open block of this kind, starting one if needed.
     fn ensure_prose_block(&mut self, kind: ProseKind, out: &mut Vec<u8>) -> u64 {
         if let Some((index, known)) = self.open_block
             && known == kind
@@ -98,6 +105,7 @@ impl AnthropicEncoder {
         index
     }
 
+    /// Writes state of this wire: a signature into its thinking block, anything else as a block.
     fn encode_opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
         let signature = data.get("signature").filter(|_| data.get("type").is_some_and(|kind| kind == "thinking"));
         if let Some(signature) = signature {
@@ -110,6 +118,7 @@ impl AnthropicEncoder {
         }
     }
 
+    /// Writes the JSON text that `write` adds to a call's arguments.
     fn encode_arguments(
         &mut self,
         index: u32,
@@ -120,10 +129,11 @@ impl AnthropicEncoder {
             self.fragment.clear();
             write(&mut call.arguments, &mut self.fragment);
             if !self.fragment.is_empty() {
-                let [.., mould] = &mut self.templates;
-                let (block, names) = (call.block, ["input_json_delta", "partial_json"]);
+                let [.., template] = &mut self.templates;
+                let block = call.block;
+                let names = ["input_json_delta", "partial_json"];
                 let fragment = TextDelta { key: block, number: 0, text: &self.fragment };
-                write_delta(mould, fragment, out, |_, text| text_delta(block, names, text));
+                write_delta(template, fragment, out, |_, text| text_delta(block, names, text));
             }
         }
     }
@@ -134,15 +144,15 @@ impl WireEncoder for AnthropicEncoder {
         match event {
             Event::Text { text } => {
                 let index = self.ensure_prose_block(ProseKind::Text, out);
-                let [mould, ..] = &mut self.templates;
-                write_delta(mould, TextDelta { key: index, number: 0, text }, out, |_, text| {
+                let [template, ..] = &mut self.templates;
+                write_delta(template, TextDelta { key: index, number: 0, text }, out, |_, text| {
                     text_delta(index, ["text_delta", "text"], text)
                 });
             }
             Event::Thought { text } => {
                 let index = self.ensure_prose_block(ProseKind::Thinking, out);
-                let [_, mould, _] = &mut self.templates;
-                write_delta(mould, TextDelta { key: index, number: 0, text }, out, |_, text| {
+                let [_, template, _] = &mut self.templates;
+                write_delta(template, TextDelta { key: index, number: 0, text }, out, |_, text| {
                     text_delta(index, ["thinking_delta", "thinking"], text)
                 });
             }
@@ -188,7 +198,8 @@ impl WireEncoder for AnthropicEncoder {
     fn finish(&mut self, out: &mut Vec<u8>) {
         self.begin_message(out);
         self.close_open_block(out);
-        // Calls that were cut: their blocks end, their JSON does not.
+        // Truncated calls: their blocks end but their JSON stays incomplete, so clients refuse
+        // them.
         for call in std::mem::take(&mut self.calls) {
             write_event("content_block_stop", json!({"index": call.block}), out);
         }
@@ -202,6 +213,7 @@ impl WireEncoder for AnthropicEncoder {
     }
 }
 
+/// Encodes a response that is not streamed.
 pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) -> Value {
     let mut content: Vec<Value> = Vec::new();
     for part in &draft.parts {
@@ -230,7 +242,7 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
     })
 }
 
-/// Puts a signature into the thinking block before it, and any other state into a block of its own.
+/// Adds a signature to the thinking block before it, and any other state as a block.
 fn attach_signature(data: &Value, content: &mut Vec<Value>) {
     let Some(signature) = data.get("signature").filter(|_| data.get("type").is_some_and(|kind| kind == "thinking"))
     else {
@@ -244,12 +256,12 @@ fn attach_signature(data: &Value, content: &mut Vec<Value>) {
     }
 }
 
-/// The text that ended the answer, where there was only one that could.
+/// Returns the stop sequence that ended the response, if only one was possible.
 fn matched_stop_sequence(head: &ResponseMetadata, reason: StopReason) -> Option<&str> {
     head.preferences.only_stop_sequence.as_deref().filter(|_| reason == StopReason::Sequence)
 }
 
-/// The types of errors, of which official clients make their own: each has a status.
+/// Error types by HTTP status. Official clients build their exception classes from the type.
 const ERRORS: [(u16, &str); 9] = [
     (401, "authentication_error"),
     (402, "billing_error"),
@@ -262,6 +274,7 @@ const ERRORS: [(u16, &str); 9] = [
     (400, "invalid_request_error"),
 ];
 
+/// Encodes the body of an error response.
 pub(crate) fn encode_error(error: &ProviderError) -> Value {
     let known = ERRORS.iter().find(|(_, kind)| *kind == error.code);
     let status = Wire::Anthropic.error_status(error);
@@ -271,7 +284,7 @@ pub(crate) fn encode_error(error: &ProviderError) -> Value {
     json!({"type": "error", "error": {"type": kind, "message": error.message}})
 }
 
-/// The provider counts cached input apart from the rest.
+/// Encodes the token counts. The provider reports cached input separately from the rest.
 fn encode_usage(usage: Usage, output: u64) -> Value {
     let cached = usage.cache_read.unwrap_or_default().saturating_add(usage.cache_write.unwrap_or_default());
     let mut value = Map::new();
@@ -286,17 +299,19 @@ fn encode_usage(usage: Usage, output: u64) -> Value {
     Value::Object(value)
 }
 
-/// A delta of that type, with a text in that field.
+/// Encodes a delta of the given type with a text in the given field.
 fn text_delta(index: u64, [kind, field]: [&str; 2], text: &str) -> Vec<u8> {
     let mut out = Vec::new();
     write_block_delta(index, json!({"type": kind, field: text}), &mut out);
     out
 }
 
+/// Writes a delta of a block.
 fn write_block_delta(index: u64, delta: Value, out: &mut Vec<u8>) {
     write_event("content_block_delta", json!({"index": index, "delta": delta}), out);
 }
 
+/// Writes an event. Its name is repeated as `type`, the first member of the data.
 fn write_event(kind: &str, mut body: Value, out: &mut Vec<u8>) {
     if let Some(body) = body.as_object_mut() {
         body.shift_insert(0, "type".to_owned(), json!(kind));

@@ -1,15 +1,16 @@
-//! Amazon Bedrock: response bodies to events.
+//! Decodes Bedrock responses into events.
 //!
 //! # Supported
-//! All events of ConverseStream, and whole answers of Converse. Client calls are `toolUse` blocks, but for those of type
-//! `server_tool_use`: these, the results that the server adds, and every whole block of an unknown kind are kept as
-//! `Opaque`, in their place. Reasoning becomes `Thought`, its signature an `Opaque` behind it; redacted reasoning is an
-//! `Opaque`. Text and reasoning need no start of their block. Frames of InvokeModelWithResponseStream, which carry events
-//! of Anthropic in base64, go to that wire's reader.
+//! All events of ConverseStream, and whole responses of Converse. Client calls are `toolUse` blocks
+//! except those of type `server_tool_use`. These, the results that the server adds, and every whole
+//! block of an unknown kind are kept as `Opaque`, at their position. Reasoning becomes `Thought`,
+//! followed by its signature as `Opaque`; redacted reasoning is an `Opaque`. Text and reasoning
+//! need no start event. Frames of InvokeModelWithResponseStream, which carry Anthropic events in
+//! base64, go to that wire's decoder.
 //!
 //! # Unsupported
-//! Citations, and pictures that come as deltas: skipped and counted. What other models than Anthropic's send through
-//! InvokeModelWithResponseStream.
+//! Citations, and images in deltas: skipped and counted. Responses of models other than Anthropic's
+//! through InvokeModelWithResponseStream.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -29,31 +30,33 @@ use crate::response_decoder::{
     truncation_reason,
 };
 
+/// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct BedrockDecoder {
     status: DecodeStatus,
     calls: ResponseCalls,
     open_blocks: OpenBlocks<BlockKind>,
-    /// Signatures and blocks so far.
+    /// The size limit of signatures and opaque blocks.
     opaque_budget: OpaqueBudget,
     reason: Option<StopReason>,
-    /// Whether an event of Converse was read: then no other reader takes over.
+    /// True once an event of Converse was read: from then on no other decoder takes over.
     begun: bool,
-    /// The reader of events that come in base64, once the first one has come.
+    /// The decoder of events in base64, once the first one has arrived.
     inner: Option<Box<anthropic::decode_response::AnthropicDecoder>>,
-    /// The event that came last in base64.
+    /// The last event that was decoded from base64.
     decoded: Vec<u8>,
 }
 
+/// The state of an open block.
 #[derive(Debug)]
 enum BlockKind {
-    /// Text or reasoning: which of them only the deltas say.
+    /// Text or reasoning; only the deltas tell which.
     Prose { signature: String, redacted: Vec<u8> },
-    /// Position in `calls.list`, and whether the arguments came whole with the start.
+    /// A call: its position in `calls.list`, and true if the arguments came whole with the start.
     Call { position: usize, whole: bool },
-    /// A block that is kept, its streamed `input`, and its streamed `content`.
+    /// A block that is kept as opaque state, its streamed `input`, and its streamed `content`.
     Kept { block: Value, input: String, content: Vec<Value> },
-    /// A block that is dropped.
+    /// A block that was dropped.
     Dropped,
 }
 
@@ -128,8 +131,9 @@ impl WireDecoder for BedrockDecoder {
 }
 
 impl BedrockDecoder {
-    /// Hands an event of Anthropic to its reader. Nothing of Converse stands in such a stream.
+    /// Passes an Anthropic event to its decoder. Such a stream holds no Converse events.
     fn decode_anthropic_chunk(&mut self, bytes: &str, out: &mut dyn EventSink) {
+        // The status moves to the inner decoder, which reports it from now on.
         let inner = self.inner.get_or_insert_with(|| {
             let mut inner = Box::new(anthropic::decode_response::AnthropicDecoder::default());
             *inner.status_mut() = std::mem::take(&mut self.status);
@@ -149,7 +153,8 @@ impl BedrockDecoder {
         }
     }
 
-    /// A whole answer. With status 200 an unknown operation answers too, and what it says is an error.
+    /// Decodes a whole response. An unknown operation also answers with status 200; its body is an
+    /// error.
     fn decode_whole_response(&mut self, body: &EventBody<'_>, data: &str, out: &mut dyn EventSink) {
         let Some(message) = body.output.0.as_ref().and_then(|output| output.message.0.as_ref()) else {
             let value: Value = serde_json::from_str(data).unwrap_or_default();
@@ -170,7 +175,8 @@ impl BedrockDecoder {
         let last = blocks.len() as u64;
         for (label, block) in (1..).zip(blocks) {
             self.decode_block_start(Some(label), block.get(), true, out);
-            // The provider mends the JSON of a call that its limit cut: the last block has no end that can be trusted.
+            // At its output limit, the provider completes the JSON of a call that the limit cut, so
+            // the end of the last block proves nothing.
             if !limit || label != last {
                 self.decode_block_stop(Some(label), out);
             }
@@ -179,6 +185,8 @@ impl BedrockDecoder {
         self.decode_message_stop(word, out);
     }
 
+    /// Opens a block. `whole` is true if `raw` is the block of a whole response instead of a start
+    /// event.
     fn decode_block_start(&mut self, label: Option<u64>, raw: &str, whole: bool, out: &mut dyn EventSink) {
         let Some(start) = serde_json::from_str::<LenientObject<BlockStart<'_>>>(raw).ok().and_then(|start| start.0)
         else {
@@ -211,10 +219,12 @@ impl BedrockDecoder {
         }
     }
 
+    /// Starts a client call.
     fn begin_call(&mut self, label: Option<u64>, tool: &ToolUse<'_>, out: &mut dyn EventSink) -> BlockKind {
         let call = NativeCall::new(label, tool.tool_use_id.as_str());
         let Some(position) = self.calls.begin_call(call, &self.status, out) else { return BlockKind::Dropped };
-        // `{}` in a start only says that deltas will follow; a whole body has no deltas, where it means no arguments.
+        // In a stream, `{}` in a start only announces deltas. In a whole body there are no deltas,
+        // and it means no arguments.
         let input = tool.input.map(argument_text).filter(|input| !matches!(input.trim_ascii(), "" | "{}" | "null"));
         if let Some(call) = self.calls.list.get_mut(position) {
             call.set_name(tool.name.as_str(), &mut self.calls.next_index, out);
@@ -223,6 +233,7 @@ impl BedrockDecoder {
         BlockKind::Call { position, whole: input.is_some() }
     }
 
+    /// Adds a delta to its block. A text or reasoning delta may open its block.
     fn decode_block_delta(&mut self, label: Option<u64>, delta: &BlockDelta<'_>, out: &mut dyn EventSink) {
         let prose = delta.text.0.is_some() || delta.reasoning_content.0.is_some();
         if prose && self.open_blocks.find_position(label).is_none() {
@@ -266,7 +277,7 @@ impl BedrockDecoder {
         self.status.skipped += 1;
     }
 
-    /// Takes reasoning that belongs to the block of prose at this position.
+    /// Decodes reasoning that belongs to the prose block at this position.
     fn decode_reasoning(&mut self, position: usize, reasoning: Option<&ReasoningContent<'_>>, out: &mut dyn EventSink) {
         let Some(reasoning) = reasoning else { return };
         emit_text(true, reasoning.text.as_str(), out);
@@ -274,7 +285,7 @@ impl BedrockDecoder {
         let hidden = self.limit_opaque_text(reasoning.redacted_content.as_str(), out);
         if let Some(BlockKind::Prose { signature, redacted }) = self.open_blocks.get_mut(position) {
             signature.push_str(signed);
-            // Each piece is base64 of its own, with padding.
+            // Each piece is base64 on its own, with padding, so the pieces are decoded one by one.
             let known = redacted.len();
             if STANDARD.decode_vec(hidden, redacted).is_err() {
                 redacted.truncate(known);
@@ -289,6 +300,7 @@ impl BedrockDecoder {
         }
     }
 
+    /// Ends a block.
     fn decode_block_stop(&mut self, label: Option<u64>, out: &mut dyn EventSink) {
         let Some(block) = self.open_blocks.end_block(label) else {
             self.status.skipped += 1;
@@ -317,6 +329,7 @@ impl BedrockDecoder {
         }
     }
 
+    /// Ends the message.
     fn decode_message_stop(&mut self, word: &str, out: &mut dyn EventSink) {
         let reason = super::stop_reason(word);
         if !word.is_empty() {
@@ -334,18 +347,21 @@ impl BedrockDecoder {
         self.open_blocks.clear();
     }
 
-    /// Counts what is kept; hands it back, or nothing if it would be too much.
+    /// Counts text toward the limit of opaque state and returns it, or an empty text above the
+    /// limit.
     fn limit_opaque_text<'t>(&mut self, text: &'t str, out: &mut dyn EventSink) -> &'t str {
         if self.opaque_budget.has_room(text.len(), out) { text } else { "" }
     }
 }
 
+/// Sets a member of an object.
 fn insert_member(object: &mut Value, key: &str, value: Value) {
     if let Some(object) = object.as_object_mut() {
         object.insert(key.to_owned(), value);
     }
 }
 
+/// Emits the token counts, if there are any.
 fn emit_usage(tokens: Option<TokenCounts>, out: &mut dyn EventSink) {
     let usage = tokens.map(TokenCounts::to_usage).unwrap_or_default();
     if usage != Usage::default() {
@@ -353,6 +369,7 @@ fn emit_usage(tokens: Option<TokenCounts>, out: &mut dyn EventSink) {
     }
 }
 
+/// Emits opaque state of this wire.
 fn emit_opaque(data: Value, out: &mut dyn EventSink) {
     out.push_event(Event::Opaque(&OpaqueState { wire: NAME.to_owned(), data }));
 }

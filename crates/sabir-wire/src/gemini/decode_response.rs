@@ -1,16 +1,19 @@
-//! Gemini: response bodies to events.
+//! Decodes Gemini responses into events.
 //!
 //! # Supported
-//! Streams of events, lists and whole bodies: all three hold the same objects. Calls come whole, or in pieces
-//! (`partialArgs`, `willContinue`), with an id or without. Signatures become an `Opaque` behind what they sign, parts that
-//! are neither words nor calls an `Opaque` as they stand; see [`parts`](super::parts).
+//! Event streams, lists and whole bodies, which all hold the same objects. Calls arrive whole, or
+//! in pieces (`partialArgs`, `willContinue`), with an id or without. A signature becomes an
+//! `Opaque` after what it signs; parts that are neither text nor calls become an `Opaque`
+//! unchanged; see [`parts`](super::parts).
 //!
 //! # Unsupported
-//! Candidates beyond the first are skipped and counted. Citations and what searches are grounded on are not read.
+//! Candidates beyond the first are skipped and counted. Citations and grounding metadata are not
+//! read.
 //!
 //! # Grammar as implemented
-//! A call ends with the part that holds it, since its arguments are an object of the part; one that continues ends with
-//! the first part of its own that does not say `willContinue`, be it empty. The finish reason proves nothing.
+//! A call ends with the part that holds it, since its arguments are an object of the part. A
+//! continued call ends with its first part without `willContinue`, even an empty one. The finish
+//! reason proves nothing.
 
 use sabir_call::{Event, EventSink, Fault, FaultKind, OpaqueState, Span, StopReason, Truncation, Usage};
 use serde::Deserialize;
@@ -27,19 +30,21 @@ use crate::response_decoder::{
     truncation_reason,
 };
 
+/// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct GeminiDecoder {
     status: DecodeStatus,
     calls: ResponseCalls,
-    /// The call that continues, the last one, and its arguments.
+    /// The arguments of the last call, if it continues.
     partial: Option<PartialArguments>,
-    /// The label of the candidate that is read.
+    /// The index of the candidate that is read.
     candidate: Option<u64>,
     opaque_budget: OpaqueBudget,
     reason: Option<StopReason>,
     word: String,
 }
 
+/// An object of the stream, or a whole body.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ResponseChunk<'a> {
@@ -53,6 +58,7 @@ struct ResponseChunk<'a> {
     error: Option<&'a RawValue>,
 }
 
+/// One of the alternatives in a response.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ResponseCandidate<'a> {
@@ -66,12 +72,14 @@ struct ResponseCandidate<'a> {
     finish_message: LenientText<'a>,
 }
 
+/// The content of a candidate.
 #[derive(Deserialize)]
 struct CandidateContent<'a> {
     #[serde(borrow, default)]
     parts: Option<&'a RawValue>,
 }
 
+/// A part of a content.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ContentPart<'a> {
@@ -85,6 +93,7 @@ struct ContentPart<'a> {
     function_call: LenientObject<FunctionCall<'a>>,
 }
 
+/// A call or a piece of one.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct FunctionCall<'a> {
@@ -100,6 +109,7 @@ struct FunctionCall<'a> {
     will_continue: Option<&'a RawValue>,
 }
 
+/// The provider's verdict on the prompt.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PromptFeedback<'a> {
@@ -107,6 +117,7 @@ struct PromptFeedback<'a> {
     block_reason: LenientText<'a>,
 }
 
+/// Token counts as the provider splits them.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TokenCounts {
@@ -177,6 +188,7 @@ impl WireDecoder for GeminiDecoder {
 }
 
 impl GeminiDecoder {
+    /// Decodes the parts and the finish reason of a candidate.
     fn decode_candidate(&mut self, candidate: &ResponseCandidate<'_>, out: &mut dyn EventSink) {
         let parts = candidate.content.0.as_ref().and_then(|content| content.parts);
         let parts: Vec<&RawValue> = parts.and_then(|parts| serde_json::from_str(parts.get()).ok()).unwrap_or_default();
@@ -188,6 +200,7 @@ impl GeminiDecoder {
             return;
         }
         let mut reason = super::stop_reason(word);
+        // `STOP` also ends responses with calls.
         if reason == StopReason::End && !self.calls.list.is_empty() {
             reason = StopReason::Calls;
         }
@@ -202,6 +215,7 @@ impl GeminiDecoder {
         self.apply_stop(reason, word, out);
     }
 
+    /// Applies a finish reason, and emits it if it is new.
     fn apply_stop(&mut self, reason: StopReason, word: &str, out: &mut dyn EventSink) {
         self.status.ended = true;
         self.calls.apply_stop_reason(reason, out);
@@ -212,6 +226,7 @@ impl GeminiDecoder {
         }
     }
 
+    /// Decodes a part.
     fn decode_part(&mut self, raw: &str, out: &mut dyn EventSink) {
         let Ok(LenientObject(Some(part))) = serde_json::from_str::<LenientObject<ContentPart<'_>>>(raw) else {
             self.status.skipped += 1;
@@ -233,7 +248,7 @@ impl GeminiDecoder {
         }
     }
 
-    /// Keeps a part that holds neither words nor a call.
+    /// Keeps a part with neither text nor a call.
     fn emit_opaque_part(&mut self, raw: &str, out: &mut dyn EventSink) {
         let part = serde_json::from_str(raw).ok().and_then(parts::opaque_part);
         if let Some(part) = part {
@@ -241,12 +256,14 @@ impl GeminiDecoder {
         }
     }
 
+    /// Emits opaque state of this wire.
     fn emit_opaque(&mut self, data: Value, length: usize, out: &mut dyn EventSink) {
         if self.opaque_budget.has_room(length, out) {
             out.push_event(Event::Opaque(&OpaqueState { wire: NAME.to_owned(), data }));
         }
     }
 
+    /// Decodes a call or a piece of one.
     fn decode_call(&mut self, called: &FunctionCall<'_>, signature: &str, out: &mut dyn EventSink) {
         let more = called.will_continue.is_some_and(is_true);
         let pieces = &called.partial_args.0;
@@ -259,7 +276,7 @@ impl GeminiDecoder {
         if self.partial.is_none() {
             let empty = called.name.as_str().is_empty() && called.id.as_str().is_empty() && pieces.is_empty();
             if empty && called.args.is_none() && !more {
-                // It ends a call that has ended.
+                // An empty part ends a call that has ended already.
                 self.status.skipped += 1;
                 return;
             }
@@ -284,16 +301,17 @@ impl GeminiDecoder {
         }
     }
 
-    /// Whether a part goes on with the call that continues.
+    /// Returns true if a part continues the call in progress.
     fn is_continuation(&self, called: &FunctionCall<'_>) -> bool {
-        let (id, name) = (called.id.as_str(), called.name.as_str());
+        let id = called.id.as_str();
+        let name = called.name.as_str();
         self.calls.list.last().is_some_and(|call| {
             let same = (id.is_empty() || id == call.id) && (name.is_empty() || name == call.name);
             same && (name.is_empty() || !called.partial_args.0.is_empty())
         })
     }
 
-    /// Whether there was room for one more call.
+    /// Starts a call. Returns false if there are too many.
     fn begin_call(&mut self, called: &FunctionCall<'_>, out: &mut dyn EventSink) -> bool {
         let position = self.calls.begin_call(NativeCall::new(None, called.id.as_str()), &self.status, out);
         if let Some(call) = position.and_then(|position| self.calls.list.get_mut(position)) {
@@ -302,6 +320,7 @@ impl GeminiDecoder {
         position.is_some()
     }
 
+    /// Adds arguments to the last call.
     fn decode_arguments(&mut self, called: &FunctionCall<'_>, out: &mut dyn EventSink) {
         let Some(call) = self.calls.list.last_mut() else { return };
         let Some(partial) = &mut self.partial else {
@@ -323,13 +342,14 @@ impl GeminiDecoder {
     }
 }
 
+/// Emits the token counts, if there are any.
 fn emit_usage(tokens: &TokenCounts, out: &mut dyn EventSink) {
     let sum = |a: LenientCount, b: LenientCount| match (a.0, b.0) {
         (None, None) => None,
         (a, b) => Some(a.unwrap_or_default().saturating_add(b.unwrap_or_default())),
     };
     let usage = Usage {
-        // What server-side tools gave to the model is counted apart, and so are thoughts.
+        // The API counts the output of server tools and thoughts separately.
         input: sum(tokens.prompt_token_count, tokens.tool_use_prompt_token_count),
         output: sum(tokens.candidates_token_count, tokens.thoughts_token_count),
         cache_read: tokens.cached_content_token_count.0,
@@ -341,10 +361,12 @@ fn emit_usage(tokens: &TokenCounts, out: &mut dyn EventSink) {
     }
 }
 
+/// Returns true for the JSON value `true`.
 fn is_true(raw: &RawValue) -> bool {
     raw.get() == "true"
 }
 
+/// Returns the separator before the provider's explanation, if there is one.
 fn message_separator(said: &str) -> &str {
     if said.is_empty() { "" } else { ": " }
 }

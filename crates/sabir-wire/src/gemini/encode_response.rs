@@ -1,11 +1,12 @@
-//! Gemini: events to response bodies.
+//! Encodes events and drafts as Gemini responses.
 //!
-//! A call is written as one part when it is whole, because a client that does not know `willContinue` would take any
-//! earlier part of it for the call itself. One that was cut is therefore left out; if it was the only one and not the
-//! limit's fault, the answer ends with the word for a call that could not be read.
+//! A call is written as one part when it is complete, because a client that does not support
+//! `willContinue` would take an earlier piece for the whole call. A truncated call is therefore
+//! left out. If it was the only one and the output limit was not the cause, the response ends with
+//! the finish reason for an unreadable call.
 //!
-//! A call waits for the event behind it, which may be its signature. Text is never held: its signature follows it in an
-//! empty part, as the API's own streams do it.
+//! A finished call is held until the next event, which may be its signature. Text is never held:
+//! its signature follows in an empty part, as in the API's own streams.
 
 use sabir_call::{DraftPart, DraftResponse, DraftState, Event, ModelErrorKind, StopReason, Usage};
 use serde_json::{Map, Value, json};
@@ -19,20 +20,22 @@ use crate::provider_error::ProviderError;
 use crate::sse;
 use crate::wire::WireEncoder;
 
+/// Encodes the event stream of one response.
 #[derive(Debug)]
 pub(crate) struct GeminiEncoder {
     head: ResponseMetadata,
     calls: Vec<OpenCall>,
-    /// The last call that ended, until it is written.
+    /// The last finished call with its index, until it is written.
     held_call: Option<(u32, Value)>,
-    /// The last call that began.
+    /// The index of the last call that started.
     latest_call: Option<u32>,
     outcome: ResponseOutcome,
     usage: Option<Usage>,
-    /// The deltas of words and of thoughts.
+    /// The templates for deltas of text and of thoughts.
     templates: [Option<DeltaTemplate>; 2],
 }
 
+/// A call whose end has not come.
 #[derive(Debug)]
 struct OpenCall {
     index: u32,
@@ -43,7 +46,7 @@ struct OpenCall {
     signature: Option<Value>,
 }
 
-/// How an answer ended.
+/// The facts that decide the finish reason.
 #[derive(Debug, Default)]
 struct ResponseOutcome {
     has_calls: bool,
@@ -64,11 +67,13 @@ impl GeminiEncoder {
         }
     }
 
+    /// Writes a piece of text or of a thought.
     fn encode_text(&mut self, thought: bool, text: &str, out: &mut Vec<u8>) {
         self.flush_held_call(out);
-        let ([words, thoughts], head) = (&mut self.templates, &self.head);
-        let mould = if thought { thoughts } else { words };
-        write_delta(mould, TextDelta { key: 0, number: 0, text }, out, |_, text| {
+        let head = &self.head;
+        let [for_text, for_thoughts] = &mut self.templates;
+        let template = if thought { for_thoughts } else { for_text };
+        write_delta(template, TextDelta { key: 0, number: 0, text }, out, |_, text| {
             let mut out = Vec::new();
             sse::encode_event(
                 "",
@@ -79,37 +84,44 @@ impl GeminiEncoder {
         });
     }
 
+    /// Writes a part.
     fn encode_part(&mut self, part: Value, out: &mut Vec<u8>) {
         self.flush_held_call(out);
         self.write_chunk(vec![part], None, out);
     }
 
+    /// Writes the finished call that is held, if there is one.
     fn flush_held_call(&mut self, out: &mut Vec<u8>) {
         if let Some((_, part)) = self.held_call.take() {
             self.write_chunk(vec![part], None, out);
         }
     }
 
+    /// Writes an object of the stream.
     fn write_chunk(&self, parts: Vec<Value>, finish: Option<&str>, out: &mut Vec<u8>) {
         let usage = self.usage.filter(|_| finish.is_some());
         sse::encode_event("", &response_body(&self.head, parts, finish, usage).to_string(), out);
     }
 
+    /// Returns the open call with this index.
     fn open_call(&mut self, index: u32) -> Option<&mut OpenCall> {
         self.calls.iter_mut().rev().find(|call| call.index == index)
     }
 
+    /// Adds JSON text to a call's arguments.
     fn append_arguments(&mut self, index: u32, write: impl FnOnce(&mut ArgumentWriter, &mut String)) {
         if let Some(call) = self.open_call(index) {
             write(&mut call.writer, &mut call.arguments);
         }
     }
 
+    /// Removes the open call with this index and returns it.
     fn take_call(&mut self, index: u32) -> Option<OpenCall> {
         let position = self.calls.iter().rposition(|call| call.index == index)?;
         Some(self.calls.remove(position))
     }
 
+    /// Completes a call and holds its part.
     fn end_call(&mut self, index: u32, out: &mut Vec<u8>) {
         self.flush_held_call(out);
         let Some(mut call) = self.take_call(index) else { return };
@@ -120,6 +132,7 @@ impl GeminiEncoder {
         self.held_call = Some((index, part));
     }
 
+    /// Writes state of this wire: a signature into its call, anything else as a part.
     fn encode_opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
         if let Some(signature) = parts::call_signature(data) {
             let Some(latest) = self.latest_call else { return };
@@ -146,7 +159,8 @@ impl WireEncoder for GeminiEncoder {
             Event::CallStart { index, id, name, .. } => {
                 self.flush_held_call(out);
                 let id = self.head.call_id(id, index);
-                let (writer, arguments) = (ArgumentWriter::default(), String::new());
+                let writer = ArgumentWriter::default();
+                let arguments = String::new();
                 self.calls.push(OpenCall { index, id, name: name.to_owned(), writer, arguments, signature: None });
                 self.latest_call = Some(index);
             }
@@ -183,6 +197,7 @@ impl WireEncoder for GeminiEncoder {
 }
 
 impl ResponseOutcome {
+    /// Returns the word for the end of the response.
     fn finish_reason(&self) -> &str {
         let (reason, raw) = self.stop.as_ref().map_or((StopReason::End, ""), |(reason, raw)| (*reason, raw.as_str()));
         let finished = matches!(reason, StopReason::End | StopReason::Calls);
@@ -190,10 +205,11 @@ impl ResponseOutcome {
     }
 }
 
+/// Encodes a response that is not streamed.
 pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) -> Value {
     let mut found: Vec<Value> = Vec::new();
     let mut outcome = ResponseOutcome { stop: draft.stop.clone(), ..ResponseOutcome::default() };
-    // Whether the last call was left out, so that its signature is not another's.
+    // True if the last call was left out, so that its signature is not attached to an earlier one.
     let mut left_out = false;
     for part in &draft.parts {
         match part {
@@ -216,12 +232,14 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
     response_body(head, found, Some(outcome.finish_reason()), Some(draft.usage))
 }
 
+/// Adds a signature to a part.
 fn attach_signature(part: &mut Value, signature: Option<Value>) {
     if let (Some(part), Some(signature)) = (part.as_object_mut(), signature) {
         part.insert(SIGNATURE.to_owned(), signature);
     }
 }
 
+/// Builds an object of the stream, or a whole body.
 fn response_body(head: &ResponseMetadata, parts: Vec<Value>, finish: Option<&str>, usage: Option<Usage>) -> Value {
     let mut candidate = Map::new();
     candidate.insert("content".to_owned(), json!({"parts": parts, "role": "model"}));
@@ -235,9 +253,10 @@ fn response_body(head: &ResponseMetadata, parts: Vec<Value>, finish: Option<&str
     Value::Object(body)
 }
 
-/// The provider counts thoughts apart from the rest.
+/// Encodes the token counts. The provider reports thoughts separately from the rest.
 fn encode_usage(usage: Usage) -> Value {
-    let (input, output) = (usage.input.unwrap_or_default(), usage.output.unwrap_or_default());
+    let input = usage.input.unwrap_or_default();
+    let output = usage.output.unwrap_or_default();
     let mut value = Map::new();
     value.insert("promptTokenCount".to_owned(), json!(input));
     value.extend(usage.cache_read.map(|count| ("cachedContentTokenCount".to_owned(), json!(count))));
@@ -248,6 +267,7 @@ fn encode_usage(usage: Usage) -> Value {
     Value::Object(value)
 }
 
+/// Encodes the body of an error response.
 pub(crate) fn encode_error(error: &ProviderError) -> Value {
     let (code, status) = match error.kind {
         ModelErrorKind::Key => (401, "UNAUTHENTICATED"),

@@ -1,11 +1,11 @@
-//! Ollama: a client's body to a request.
+//! Decodes a client's Ollama body into a request.
 //!
 //! # Supported
-//! The roles system, user, assistant and tool; pictures, whose kind shows in their first bytes; thoughts; calls and results
-//! with ids or without, which are paired by id, name and order; formats.
+//! The roles system, user, assistant and tool; images, recognized by their first bytes; thoughts;
+//! calls and results with ids or without, paired by id, name and order; response formats.
 //!
 //! # Unsupported
-//! Tools that are no functions, and probabilities of tokens: each is an error that names its place.
+//! Tools other than functions, and token probabilities: each is an error that names its path.
 
 use sabir_call::{
     CallResult, Image, MessagePart, ReasoningConfig, ReasoningEffort, Request, RequestOptions, ResponseFormat, Role,
@@ -20,7 +20,7 @@ use crate::field::{HistoryBuilder, JsonField, build_call, build_tool_set, decode
 use crate::field_disposition::{FieldDisposition, MemberDispositions, check_members};
 use crate::params;
 
-/// What becomes of the members of a body.
+/// The treatment of each member of a body.
 pub(crate) const MEMBERS: &MemberDispositions = &[
     ("model", FieldDisposition::Read),
     ("messages", FieldDisposition::Read),
@@ -36,10 +36,11 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("top_logprobs", FieldDisposition::Refused("probabilities of tokens are not known here")),
 ];
 
-/// How base64 of a picture begins, and its media type.
+/// The start of a base64 image, and its media type.
 const PICTURES: [(&str, &str); 4] =
     [("iVBORw0KGgo", "image/png"), ("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
 
+/// Decodes a body into a request.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
     let body = JsonField::root(body);
     let mut history = HistoryBuilder::default();
@@ -69,7 +70,7 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     }
     let options = body.get("options");
     let limit = options.get("num_predict");
-    // A negative limit is none.
+    // A negative limit means no limit.
     let unlimited = limit.optional_number()?.is_some_and(|limit| limit < 0.0);
     let mut request = Request {
         model: body.get("model").required_text()?.to_owned(),
@@ -83,10 +84,11 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     };
     params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
     notes.extend(note_ignored_options(&options)?);
+    // A missing `stream` means a stream on this wire.
     Ok(DecodedRequest { notes, ..DecodedRequest::new(request, body.get("stream").value != &Value::Bool(false)) })
 }
 
-/// Options that only Ollama itself has a use for.
+/// Notes options that only concern Ollama's own models.
 fn note_ignored_options(options: &JsonField<'_>) -> Result<Vec<LossNote>, RequestError> {
     let known = |key: &str| {
         key == "num_predict"
@@ -97,6 +99,7 @@ fn note_ignored_options(options: &JsonField<'_>) -> Result<Vec<LossNote>, Reques
     Ok(unread.map(|key| LossNote::new(format!("options.{key}"), "left out: it is about Ollama's own models")).collect())
 }
 
+/// Decodes the response format.
 fn decode_format(format: &JsonField<'_>) -> Result<ResponseFormat, RequestError> {
     Ok(match format.value {
         Value::Null => ResponseFormat::Text,
@@ -109,6 +112,7 @@ fn decode_format(format: &JsonField<'_>) -> Result<ResponseFormat, RequestError>
     })
 }
 
+/// Decodes the parts of a user message.
 fn decode_user_parts(message: &JsonField<'_>) -> Result<Vec<MessagePart>, RequestError> {
     let mut parts: Vec<_> = decode_images(message)?.into_iter().map(MessagePart::Image).collect();
     let words = message.get("content").text_or_empty()?;
@@ -118,6 +122,7 @@ fn decode_user_parts(message: &JsonField<'_>) -> Result<Vec<MessagePart>, Reques
     Ok(parts)
 }
 
+/// Decodes the images of a message. An unknown type is taken for PNG.
 fn decode_images(message: &JsonField<'_>) -> Result<Vec<Image>, RequestError> {
     let picture = |picture: &JsonField<'_>| {
         let data = picture.required_text()?;
@@ -128,12 +133,14 @@ fn decode_images(message: &JsonField<'_>) -> Result<Vec<Image>, RequestError> {
     message.get("images").list_items()?.iter().map(picture).collect()
 }
 
+/// Decodes the parts of an assistant message.
 fn decode_assistant_parts(
     message: &JsonField<'_>,
     pairing: &mut CallPairing,
 ) -> Result<Vec<MessagePart>, RequestError> {
     let mut parts = Vec::new();
-    let (thoughts, words) = (message.get("thinking").text_or_empty()?, message.get("content").text_or_empty()?);
+    let thoughts = message.get("thinking").text_or_empty()?;
+    let words = message.get("content").text_or_empty()?;
     if !thoughts.is_empty() {
         parts.push(MessagePart::Thought { text: thoughts.to_owned(), opaque: None });
     }
@@ -149,7 +156,7 @@ fn decode_assistant_parts(
     Ok(parts)
 }
 
-/// An object, or its text as other APIs have it.
+/// Decodes arguments given as an object, or as its JSON text like on other wires.
 fn decode_arguments(field: &JsonField<'_>) -> Result<Map<String, Value>, RequestError> {
     match field.value.as_str().map(serde_json::from_str) {
         Some(Ok(Value::Object(arguments))) => Ok(arguments),
@@ -157,6 +164,7 @@ fn decode_arguments(field: &JsonField<'_>) -> Result<Map<String, Value>, Request
     }
 }
 
+/// Decodes the result of a call.
 fn decode_result(message: &JsonField<'_>, pairing: &mut CallPairing) -> Result<MessagePart, RequestError> {
     let native = message.get("tool_call_id").text_or_empty()?;
     let (id, name) = pairing.match_result(native, message.get("tool_name").text_or_empty()?);
@@ -170,6 +178,7 @@ fn decode_result(message: &JsonField<'_>, pairing: &mut CallPairing) -> Result<M
     }))
 }
 
+/// Decodes a tool.
 fn decode_tool(tool: &JsonField<'_>, wishes: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
     let kind = tool.get("type");
     if !kind.is_absent() && kind.required_text()? != "function" {
@@ -178,6 +187,7 @@ fn decode_tool(tool: &JsonField<'_>, wishes: &mut RequestOptions) -> Result<Tool
     decode_function_tool(&tool.get("function"), wishes)
 }
 
+/// Decodes the reasoning setting.
 fn decode_thinking(think: &JsonField<'_>) -> Result<ReasoningConfig, RequestError> {
     Ok(match think.value {
         Value::Null => ReasoningConfig::Default,

@@ -1,11 +1,12 @@
-//! Ollama: response bodies to events.
+//! Decodes Ollama responses into events.
 //!
 //! # Supported
-//! Lines of a stream and whole bodies, which look the same. `content`, `thinking`, and `tool_calls`, each of which is
-//! whole; arguments as an object, or as its text, which some servers in between make of it. Ids may be missing or repeat.
+//! Lines of a stream and whole bodies, which look the same: `content`, `thinking`, and
+//! `tool_calls`, each of which is complete. Arguments are an object, or its JSON text from some
+//! proxies. Ids may be missing or repeat.
 //!
 //! # Unsupported
-//! `logprobs` are not read, and neither is what `/api/generate` answers.
+//! `logprobs` and the responses of `/api/generate` are not read.
 
 use sabir_call::{Event, EventSink, StopReason, Usage};
 use serde::Deserialize;
@@ -19,6 +20,7 @@ use crate::response_decoder::{
     BodyEnd, DecodeStatus, ResponseCalls, WireDecoder, emit_text, note_error_event, note_unreadable, truncation_reason,
 };
 
+/// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct OllamaDecoder {
     status: DecodeStatus,
@@ -26,6 +28,7 @@ pub(crate) struct OllamaDecoder {
     reason: Option<StopReason>,
 }
 
+/// A line of the stream, or a whole body.
 #[derive(Deserialize)]
 struct ResponseLine<'a> {
     #[serde(borrow, default)]
@@ -42,6 +45,7 @@ struct ResponseLine<'a> {
     error: Option<&'a RawValue>,
 }
 
+/// The message of a line.
 #[derive(Deserialize)]
 struct LineMessage<'a> {
     #[serde(borrow, default)]
@@ -52,6 +56,7 @@ struct LineMessage<'a> {
     tool_calls: LenientList<ToolCall<'a>>,
 }
 
+/// A call.
 #[derive(Deserialize)]
 struct ToolCall<'a> {
     #[serde(borrow, default)]
@@ -60,6 +65,7 @@ struct ToolCall<'a> {
     function: LenientObject<FunctionCall<'a>>,
 }
 
+/// The function of a call.
 #[derive(Deserialize)]
 struct FunctionCall<'a> {
     #[serde(borrow, default)]
@@ -115,6 +121,7 @@ impl WireDecoder for OllamaDecoder {
 }
 
 impl OllamaDecoder {
+    /// Decodes the message of a line.
     fn decode_message(&mut self, message: &LineMessage<'_>, out: &mut dyn EventSink) {
         for (thought, words) in [(true, message.thinking.as_str()), (false, message.content.as_str())] {
             if !words.is_empty() {
@@ -128,6 +135,7 @@ impl OllamaDecoder {
         }
     }
 
+    /// Decodes a call, which is always complete.
     fn decode_call(&mut self, called: &ToolCall<'_>, out: &mut dyn EventSink) {
         let position = self.calls.begin_call(NativeCall::new(None, called.id.as_str()), &self.status, out);
         let ResponseCalls { list, next_index: next, .. } = &mut self.calls;
@@ -143,7 +151,9 @@ impl OllamaDecoder {
         }
     }
 
+    /// Decodes the stop reason of the last line.
     fn decode_stop(&mut self, word: &str, out: &mut dyn EventSink) {
+        // `stop` also ends responses with calls.
         let mut reason = super::stop_reason(word);
         if reason == StopReason::End && !self.calls.list.is_empty() {
             reason = StopReason::Calls;

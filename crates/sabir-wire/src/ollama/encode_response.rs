@@ -1,7 +1,7 @@
-//! Ollama: events to response bodies.
+//! Encodes events and drafts as Ollama responses.
 //!
-//! A call is written when it is whole. One that was cut is left out: arguments are an object here, which cannot be shown as
-//! unfinished.
+//! A call is written when it is complete. A truncated call is left out: arguments are an object on
+//! this wire, which cannot be shown as unfinished.
 
 use std::time::Duration;
 
@@ -16,18 +16,20 @@ use crate::provider_error::ProviderError;
 use crate::timestamp::format_timestamp;
 use crate::wire::WireEncoder;
 
+/// Encodes the lines of one response.
 #[derive(Debug)]
 pub(crate) struct OllamaEncoder {
     head: ResponseMetadata,
     calls: Vec<OpenCall>,
-    /// How many calls have been written.
+    /// The number of calls written so far.
     calls_written: u64,
     usage: Usage,
     stop: Option<(StopReason, String)>,
-    /// The deltas of words and of thoughts.
+    /// The templates for deltas of text and of thoughts.
     templates: [Option<DeltaTemplate>; 2],
 }
 
+/// A call whose end has not come.
 #[derive(Debug)]
 struct OpenCall {
     index: u32,
@@ -39,26 +41,30 @@ struct OpenCall {
 
 impl OllamaEncoder {
     pub(crate) fn new(head: ResponseMetadata) -> Self {
-        let (usage, moulds) = (Usage::default(), Default::default());
-        Self { head, calls: Vec::new(), calls_written: 0, usage, stop: None, templates: moulds }
+        let usage = Usage::default();
+        Self { head, calls: Vec::new(), calls_written: 0, usage, stop: None, templates: Default::default() }
     }
 
+    /// Writes a piece of text or of a thought; `field` is its member.
     fn encode_text(&mut self, field: &str, text: &str, out: &mut Vec<u8>) {
-        let ([words, thoughts], head) = (&mut self.templates, &self.head);
-        let mould = if field == "content" { words } else { thoughts };
-        write_delta(mould, TextDelta { key: 0, number: 0, text }, out, |_, text| {
+        let head = &self.head;
+        let [for_text, for_thoughts] = &mut self.templates;
+        let template = if field == "content" { for_text } else { for_thoughts };
+        write_delta(template, TextDelta { key: 0, number: 0, text }, out, |_, text| {
             let mut out = Vec::new();
             write_message_line(head, json!({field: text}), &mut out);
             out
         });
     }
 
+    /// Adds JSON text to a call's arguments.
     fn append_arguments(&mut self, index: u32, write: impl FnOnce(&mut ArgumentWriter, &mut String)) {
         if let Some(call) = self.calls.iter_mut().rev().find(|call| call.index == index) {
             write(&mut call.writer, &mut call.arguments);
         }
     }
 
+    /// Completes a call and writes it.
     fn end_call(&mut self, index: u32, out: &mut Vec<u8>) {
         let Some(position) = self.calls.iter().rposition(|call| call.index == index) else { return };
         let mut call = self.calls.remove(position);
@@ -76,7 +82,8 @@ impl WireEncoder for OllamaEncoder {
             Event::Thought { text } => self.encode_text("thinking", text, out),
             Event::CallStart { index, id, name, .. } => {
                 let id = self.head.call_id(id, index);
-                let (writer, arguments) = (ArgumentWriter::default(), String::new());
+                let writer = ArgumentWriter::default();
+                let arguments = String::new();
                 self.calls.push(OpenCall { index, id, name: name.to_owned(), writer, arguments });
             }
             Event::ArgStart { index, name, form, .. } => {
@@ -103,10 +110,11 @@ impl WireEncoder for OllamaEncoder {
     fn keep_alive(&mut self, _: &mut Vec<u8>) {}
 
     fn set_durations(&mut self, took: Duration, spoke: Duration) {
-        (self.head.total_duration, self.head.generation_duration) = (took, spoke);
+        self.head.total_duration = took;
+        self.head.generation_duration = spoke;
     }
 
-    /// A line without words, with a member that no client looks for.
+    /// Writes a line without text whose extra member clients ignore.
     fn encode_comment(&mut self, name: &str, words: &str, out: &mut Vec<u8>) {
         let mut body = line_head(&self.head);
         body.insert("message".to_owned(), json!({"role": "assistant", "content": ""}));
@@ -121,7 +129,7 @@ impl WireEncoder for OllamaEncoder {
     }
 }
 
-/// A line that holds this message.
+/// Writes a line with this message.
 fn write_message_line(head: &ResponseMetadata, mut message: Value, out: &mut Vec<u8>) {
     if let Some(message) = message.as_object_mut() {
         message.entry("content").or_insert_with(|| json!(""));
@@ -133,8 +141,11 @@ fn write_message_line(head: &ResponseMetadata, mut message: Value, out: &mut Vec
     write_line(&Value::Object(body), out);
 }
 
+/// Encodes a response that is not streamed.
 pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) -> Value {
-    let (mut words, mut thoughts, mut calls) = (String::new(), String::new(), Vec::new());
+    let mut words = String::new();
+    let mut thoughts = String::new();
+    let mut calls = Vec::new();
     for part in &draft.parts {
         match part {
             DraftPart::Text(text) => words.push_str(text),
@@ -159,22 +170,25 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
     final_line(head, Value::Object(message), draft.stop.as_ref(), draft.usage)
 }
 
+/// Encodes the body of an error response.
 pub(crate) fn encode_error(error: &ProviderError) -> Value {
     json!({"error": error.message})
 }
 
+/// Encodes a call.
 fn encode_call(id: &str, index: u64, name: &str, arguments: Map<String, Value>) -> Value {
     json!({"id": id, "function": {"index": index, "name": name, "arguments": arguments}})
 }
 
-/// The line that ends a stream, which is also the whole of a body that is not streamed.
+/// Builds the last line of a stream, which is also the body of a response that is not streamed.
 fn final_line(head: &ResponseMetadata, message: Value, stop: Option<&(StopReason, String)>, usage: Usage) -> Value {
     let (reason, raw) = stop.map_or((StopReason::End, ""), |(reason, raw)| (*reason, raw.as_str()));
     let mut body = line_head(head);
     body.insert("message".to_owned(), message);
     body.insert("done".to_owned(), json!(true));
     body.insert("done_reason".to_owned(), json!(stop_word(reason, raw)));
-    // What is not known is left out, as Ollama leaves out what is 0: how long loading and the prompt took, only the provider knows.
+    // Unknown values are left out, as Ollama leaves out zeros. Only the provider knows how long
+    // loading and prompt evaluation took.
     let time = |name: &str, time: Duration| {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         (nanoseconds > 0).then(|| (name.to_owned(), json!(nanoseconds)))
@@ -186,6 +200,7 @@ fn final_line(head: &ResponseMetadata, message: Value, stop: Option<&(StopReason
     Value::Object(body)
 }
 
+/// Builds the members that every line starts with.
 fn line_head(head: &ResponseMetadata) -> Map<String, Value> {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(head.model));
@@ -193,6 +208,7 @@ fn line_head(head: &ResponseMetadata) -> Map<String, Value> {
     body
 }
 
+/// Writes a line of JSON.
 fn write_line(body: &Value, out: &mut Vec<u8>) {
     out.extend_from_slice(body.to_string().as_bytes());
     out.push(b'\n');

@@ -1,8 +1,9 @@
-//! OpenAI Chat Completions: a request to its body.
+//! Encodes a request as a Chat Completions body.
 //!
-//! Results become messages of their own, before the words of the same user message. Such a message holds text only, so
-//! pictures of results come in the user message right behind, after a line that names their call. Reasoning details go back
-//! unchanged and in order; plain thoughts go back only where the provider has a field for them.
+//! Results become messages before the text of the same user message. A tool message can hold only
+//! text, so images of results come in the user message after it, after a line that names their
+//! call. Reasoning details go back unchanged and in order; plain thoughts go back only if the
+//! provider has a field for them.
 
 use sabir_call::{
     Image, Message, MessagePart, OpaqueState, ParallelCalls, Request, ResponseFormat, Role, ToolChoice, ToolSpec,
@@ -17,9 +18,10 @@ use crate::role_turns::image_caption;
 use crate::thinking;
 use crate::wire::WireOptions;
 
-/// What a form is called that nobody named: the API insists on a name.
+/// The name of a response schema without one: the API requires a name.
 pub(crate) const UNNAMED: &str = "answer";
 
+/// Encodes the body of a request.
 pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
@@ -64,8 +66,10 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     Value::Object(body)
 }
 
+/// Encodes a user message: its results as tool messages, then one message with everything else.
 fn encode_user_message(message: &Message, messages: &mut Vec<Value>) {
-    let (mut content, mut own) = (Vec::new(), Vec::new());
+    let mut content = Vec::new();
+    let mut own = Vec::new();
     for part in &message.parts {
         match part {
             MessagePart::Result(result) => {
@@ -86,19 +90,23 @@ fn encode_user_message(message: &Message, messages: &mut Vec<Value>) {
     content.append(&mut own);
     match content.as_slice() {
         [] => {}
-        // Many servers know a string only.
+        // Many servers accept only a string here, so a single text is not sent as a list of parts.
         [one] if one.get("text").is_some() => messages.push(json!({"role": "user", "content": one.get("text")})),
         _ => messages.push(json!({"role": "user", "content": content})),
     }
 }
 
+/// Encodes an image as a data URL.
 fn encode_image(Image { media_type, data }: &Image) -> Value {
     json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}})
 }
 
+/// Encodes an assistant message; `None` if it has neither text nor calls.
 fn encode_assistant_message(message: &Message, form: &WireOptions) -> Option<Value> {
-    let (mut words, mut thoughts) = (String::new(), String::new());
-    let (mut details, mut calls) = (Vec::new(), Vec::new());
+    let mut words = String::new();
+    let mut thoughts = String::new();
+    let mut details = Vec::new();
+    let mut calls = Vec::new();
     for part in &message.parts {
         match part {
             MessagePart::Text { text } => words.push_str(text),
@@ -133,7 +141,7 @@ fn encode_assistant_message(message: &Message, form: &WireOptions) -> Option<Val
     Some(Value::Object(body))
 }
 
-/// State that this wire understands, with the thought that belongs to it in its place.
+/// Encodes opaque state of this wire, with the text of its thought put back in place.
 fn encode_reasoning_detail(opaque: &OpaqueState, thought: &str) -> Option<Value> {
     if opaque.wire != NAME {
         return None;
@@ -146,6 +154,7 @@ fn encode_reasoning_detail(opaque: &OpaqueState, thought: &str) -> Option<Value>
     Some(detail)
 }
 
+/// Encodes the response format; `None` for plain text.
 fn encode_format(format: &ResponseFormat) -> Option<Value> {
     Some(match format {
         ResponseFormat::Text => return None,
@@ -157,6 +166,7 @@ fn encode_format(format: &ResponseFormat) -> Option<Value> {
     })
 }
 
+/// Encodes a tool.
 pub(crate) fn encode_tool(tool: &ToolSpec, strict: bool) -> Value {
     let mut function = json!({"name": tool.name, "description": tool.description, "parameters": closed_object_schema(&tool.parameters)});
     if let Some(function) = function.as_object_mut().filter(|_| strict) {
@@ -165,6 +175,7 @@ pub(crate) fn encode_tool(tool: &ToolSpec, strict: bool) -> Value {
     json!({"type": "function", "function": function})
 }
 
+/// Encodes the tool choice; `None` for the default.
 fn encode_tool_choice(choice: &ToolChoice) -> Option<Value> {
     Some(match choice {
         ToolChoice::Auto => return None,

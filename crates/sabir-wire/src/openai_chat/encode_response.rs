@@ -1,7 +1,8 @@
-//! OpenAI Chat Completions: events to response bodies.
+//! Encodes events and drafts as Chat Completions responses.
 //!
-//! The input of a custom tool is plain text, which cannot show that its end is missing. Where such a call was cut, the answer is said
-//! to have reached its limit, and a body that is not streamed leaves the call out.
+//! The input of a custom tool is plain text, which cannot show that its end is missing. If such a
+//! call was truncated, the stream ends with the reason `length`, and a body that is not streamed
+//! leaves the call out.
 
 use sabir_call::{
     DraftArgument, DraftCall, DraftPart, DraftResponse, DraftState, Event, ModelErrorKind, StopReason, Usage,
@@ -16,19 +17,20 @@ use crate::provider_error::ProviderError;
 use crate::sse;
 use crate::wire::WireEncoder;
 
+/// Encodes the chunks of one response.
 #[derive(Debug)]
 pub(crate) struct OpenAiChatEncoder {
     head: ResponseMetadata,
     begun: bool,
     calls: Vec<(u32, CallArgumentWriter)>,
     has_calls: bool,
-    /// Whether a call was cut whose input is text.
+    /// True if a call with a text input was truncated.
     freeform_truncated: bool,
     usage: Option<Usage>,
     stop: Option<(StopReason, String)>,
-    /// The deltas of words, thoughts and arguments.
+    /// The templates for deltas of text, thoughts and arguments.
     templates: [Option<DeltaTemplate>; 3],
-    /// A piece of arguments, before it is written.
+    /// The buffer for one piece of arguments.
     fragment: String,
 }
 
@@ -47,6 +49,7 @@ impl OpenAiChatEncoder {
         }
     }
 
+    /// Writes a chunk with this delta. The first one of a response names the role.
     fn encode_delta(&mut self, mut delta: Value, out: &mut Vec<u8>) {
         if !self.begun
             && let Some(delta) = delta.as_object_mut()
@@ -57,18 +60,20 @@ impl OpenAiChatEncoder {
         write_chunk(&self.head, delta_choice(delta), None, out);
     }
 
-    /// A delta of words, or of thoughts. The first of a response says whose they are.
+    /// Writes a piece of text or of a thought; `field` is its member.
     fn encode_text(&mut self, field: &str, text: &str, out: &mut Vec<u8>) {
         if !self.begun {
             return self.encode_delta(json!({field: text}), out);
         }
-        let ([words, thoughts, _], head) = (&mut self.templates, &self.head);
-        let mould = if field == "content" { words } else { thoughts };
-        write_delta(mould, TextDelta { key: 0, number: 0, text }, out, |_, text| {
+        let head = &self.head;
+        let [for_text, for_thoughts, _] = &mut self.templates;
+        let template = if field == "content" { for_text } else { for_thoughts };
+        write_delta(template, TextDelta { key: 0, number: 0, text }, out, |_, text| {
             delta_chunk(head, json!({field: text}))
         });
     }
 
+    /// Writes the text that `write` adds to a call's arguments.
     fn encode_arguments(
         &mut self,
         index: u32,
@@ -82,9 +87,10 @@ impl OpenAiChatEncoder {
             is_text = arguments.is_text();
         }
         if !self.fragment.is_empty() {
-            let ([.., mould], head) = (&mut self.templates, &self.head);
+            let head = &self.head;
+            let [.., template] = &mut self.templates;
             let fragment = TextDelta { key: index.into(), number: 0, text: &self.fragment };
-            write_delta(mould, fragment, out, |_, text| {
+            write_delta(template, fragment, out, |_, text| {
                 let call = match is_text {
                     true => json!({"index": index, "custom": {"input": text}}),
                     false => json!({"index": index, "function": {"arguments": text}}),
@@ -162,17 +168,19 @@ impl WireEncoder for OpenAiChatEncoder {
     }
 }
 
-/// A chunk that holds this delta alone.
+/// Encodes a chunk with this delta.
 fn delta_chunk(head: &ResponseMetadata, delta: Value) -> Vec<u8> {
     let mut out = Vec::new();
     write_chunk(head, delta_choice(delta), None, &mut out);
     out
 }
 
+/// Builds the list of choices with one delta.
 fn delta_choice(delta: Value) -> Value {
     json!([{"index": 0, "delta": delta, "finish_reason": null}])
 }
 
+/// Writes a chunk.
 fn write_chunk(head: &ResponseMetadata, choices: Value, usage: Option<Usage>, out: &mut Vec<u8>) {
     let mut chunk = json!({
         "id": head.id, "object": "chat.completion.chunk", "created": head.created, "model": head.model, "choices": choices,
@@ -183,9 +191,12 @@ fn write_chunk(head: &ResponseMetadata, choices: Value, usage: Option<Usage>, ou
     sse::encode_event("", &chunk.to_string(), out);
 }
 
+/// Encodes a response that is not streamed.
 pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) -> Value {
-    let (mut words, mut thoughts) = (None::<String>, String::new());
-    let (mut details, mut calls) = (Vec::new(), Vec::new());
+    let mut words = None::<String>;
+    let mut thoughts = String::new();
+    let mut details = Vec::new();
+    let mut calls = Vec::new();
     for part in &draft.parts {
         match part {
             DraftPart::Text(text) => words.get_or_insert_default().push_str(text),
@@ -217,11 +228,13 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
     })
 }
 
+/// Returns true if the input of the tool is text.
 fn is_freeform(head: &ResponseMetadata, name: &str) -> bool {
     head.preferences.freeform_tools.iter().any(|known| known == name)
 }
 
-/// A cut call shows as one: its arguments lack their end. One whose input is text could not, and is none.
+/// Encodes a call. A truncated call lacks its closing bracket; one with a text input cannot show it
+/// and is left out.
 fn encode_call(head: &ResponseMetadata, call: &DraftCall) -> Option<Value> {
     let mut writer = CallArgumentWriter::new(is_freeform(head, &call.name));
     if writer.is_text() && matches!(call.state, DraftState::Cut(_)) {
@@ -246,7 +259,8 @@ fn encode_call(head: &ResponseMetadata, call: &DraftCall) -> Option<Value> {
     })
 }
 
-/// The body of an error. Clients look for the code first, then for the type, which is one for each kind of status.
+/// Encodes the body of an error. Clients look at `code` first, then at `type`, which depends on the
+/// status.
 pub(crate) fn encode_error(error: &ProviderError) -> Value {
     let (kind, usual) = match error.http_status() {
         401 => ("authentication_error", "invalid_api_key"),
@@ -265,8 +279,10 @@ pub(crate) fn encode_error(error: &ProviderError) -> Value {
     json!({"error": {"message": error.message, "type": kind, "param": error.request_path, "code": code}})
 }
 
+/// Encodes the token counts.
 fn encode_usage(usage: Usage) -> Value {
-    let (input, output) = (usage.input.unwrap_or_default(), usage.output.unwrap_or_default());
+    let input = usage.input.unwrap_or_default();
+    let output = usage.output.unwrap_or_default();
     let mut value = Map::new();
     value.insert("prompt_tokens".to_owned(), json!(input));
     value.insert("completion_tokens".to_owned(), json!(output));

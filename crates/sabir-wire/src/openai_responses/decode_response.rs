@@ -1,25 +1,29 @@
-//! OpenAI Responses: response bodies to events.
+//! Decodes Responses bodies and streams into events.
 //!
 //! # Supported
-//! All event kinds that bring words, reasoning, calls, usage or an end, and whole responses. Client calls are items of
-//! type `function_call`, and `custom_tool_call` with its text as the one argument `input`; the call's id is `call_id`.
-//! Reasoning that must go back, and items of every other type (server tools, compaction), are kept whole as `Opaque` when
-//! they are done. A message's `phase` is an `Opaque` before its words.
+//! All event kinds with text, reasoning, calls, usage or an end, and whole responses. Client calls
+//! are items of type `function_call`, and `custom_tool_call` with its text as the one argument
+//! `input`; the call's id is `call_id`. Reasoning that must go back, and items of every other type
+//! (server tools, compaction), are kept whole as `Opaque` when they are done. A message's `phase`
+//! becomes an `Opaque` before its text.
 //!
 //! # Unsupported
 //! Annotations, log probabilities, partial images and audio are skipped and counted.
 //!
-//! # Which item an event belongs to
-//! Copilot gives every event of one item another id, and other servers repeat an output index. In this order: the latest
-//! item with this index and this id; the latest with this index; the latest with this id; for an event without index, the
-//! item that is open, if only one is. An item that is begun or done again is the same one told twice, if type, index and
-//! `call_id` agree and it is open or has the same id. Pieces of an item that was never begun begin one.
+//! # How an event finds its item
+//! Copilot gives every event of one item a different id, and other servers repeat an output index.
+//! In this order: the latest item with this index and this id; the latest with this index; the
+//! latest with this id; for an event without an index, the open item if there is only one. An item
+//! that is added or done again is a repetition if type, index and `call_id` agree and it is open or
+//! has the same id. A delta for an unknown item begins one.
 //!
-//! # Things told twice
-//! What `…done` events, done items and the final response repeat counts only where nothing came before. Arguments that a
-//! done event goes on with are taken; arguments that it contradicts poison the call, unless the deltas were whole.
+//! # Repetitions
+//! The `…done` events, done items and the final response repeat earlier content; they count only
+//! where it is missing. Arguments that a done event continues are added; arguments that contradict
+//! the deltas damage the call, unless the deltas were complete.
 //!
-//! A call ends when its item is done and not incomplete, or when the response is over and its arguments were done.
+//! A call ends when its item is done and not incomplete, or when the response is over and its
+//! arguments were done.
 
 use sabir_call::{Event, EventSink, Fault, FaultKind, OpaqueState, Span, StopReason};
 use serde_json::value::RawValue;
@@ -41,16 +45,17 @@ use crate::response_decoder::{
 /// The most items of one response; further ones are dropped with a fault.
 const MAX_ITEMS: usize = 1024;
 
-/// The most parts of one item of which is noted that words of them came.
+/// The most parts of one item whose text is tracked to recognize repetitions.
 const MAX_PARTS: usize = 256;
 
+/// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct OpenAiResponsesDecoder {
     status: DecodeStatus,
     calls: ResponseCalls,
     items: Vec<KnownItem>,
     opaque_budget: OpaqueBudget,
-    /// Whether it has been told that there are too many items.
+    /// True once the excess of items was reported.
     full: bool,
     reason: Option<StopReason>,
     refused: bool,
@@ -62,11 +67,12 @@ struct KnownItem {
     label: Option<u64>,
     id: String,
     kind: ItemKind,
-    /// Parts of which words have come, and which.
+    /// The parts whose text has arrived, with a fingerprint of each.
     text_parts: Vec<((TextKind, u64), TextProgress)>,
     done: bool,
 }
 
+/// The kind of an item.
 #[derive(Debug)]
 enum ItemKind {
     Message,
@@ -82,7 +88,7 @@ impl WireDecoder for OpenAiResponsesDecoder {
             return;
         }
         if trimmed == "[DONE]" {
-            // Behind a final response it says nothing new; where none came, it is the end.
+            // After a final response this says nothing new; without one, it is the end.
             if !self.status.ended {
                 self.end_response(&FinalResponse::default(), "completed", out);
             }
@@ -122,6 +128,7 @@ impl WireDecoder for OpenAiResponsesDecoder {
 }
 
 impl OpenAiResponsesDecoder {
+    /// Decodes an event by its type.
     fn dispatch_event(&mut self, kind: &str, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
         match kind {
             "response.output_item.added" | "response.output_item.done" => self.decode_item_event(kind, event, out),
@@ -162,7 +169,7 @@ impl OpenAiResponsesDecoder {
         }
     }
 
-    /// A body that was not streamed, or an error in place of it.
+    /// Decodes a body that is not streamed, or an error in place of it.
     fn decode_whole_response(&mut self, data: &str, out: &mut dyn EventSink) {
         match serde_json::from_str::<LenientObject<FinalResponse<'_>>>(data).ok().and_then(|response| response.0) {
             Some(response) if response.object.as_str() == "response" => self.end_response(&response, "completed", out),
@@ -173,7 +180,7 @@ impl OpenAiResponsesDecoder {
         }
     }
 
-    /// An error; an event of its own and the failed response behind it tell the same one.
+    /// Notes an error. An `error` event and the failed response after it report the same one.
     fn note_error(&mut self, error: Option<ProviderError>, out: &mut dyn EventSink) {
         if self.status.error.is_some() {
             return self.calls.mark_open_calls_damaged();
@@ -181,6 +188,7 @@ impl OpenAiResponsesDecoder {
         note_error_event(error, &mut self.status, &mut self.calls, out);
     }
 
+    /// Decodes the begin or the end of an item.
     fn decode_item_event(&mut self, kind: &str, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
         let label = event.output_index.0;
         let raw = event.item.map(RawValue::get).unwrap_or_default();
@@ -196,9 +204,10 @@ impl OpenAiResponsesDecoder {
         }
     }
 
-    /// The item that is told of once more; `None`: it is new.
+    /// Returns the position of a known item that is reported again; `None` if it is new.
     fn find_item(&self, label: Option<u64>, item: &OutputItem<'_>) -> Option<usize> {
-        let (id, call_id) = (item.id.as_str(), item.call_id.as_str());
+        let id = item.id.as_str();
+        let call_id = item.call_id.as_str();
         let same = |known: &KnownItem| match &known.kind {
             ItemKind::Call(_) => {
                 let known = self.call_id(known);
@@ -217,6 +226,7 @@ impl OpenAiResponsesDecoder {
         })
     }
 
+    /// Returns the call id of an item; empty if it is no call.
     fn call_id(&self, known: &KnownItem) -> &str {
         match &known.kind {
             ItemKind::Call(told) => self.calls.list.get(told.position).map_or("", |call| call.id.as_str()),
@@ -224,6 +234,7 @@ impl OpenAiResponsesDecoder {
         }
     }
 
+    /// Adds an item, and starts its call if it is one.
     fn begin_item(&mut self, label: Option<u64>, item: &OutputItem<'_>, out: &mut dyn EventSink) -> Option<usize> {
         if self.items.len() >= MAX_ITEMS {
             if !std::mem::replace(&mut self.full, true) {
@@ -258,7 +269,7 @@ impl OpenAiResponsesDecoder {
         Some(position)
     }
 
-    /// Takes over what an item says of its call.
+    /// Updates a call with the members of its item.
     fn update_call(&mut self, position: usize, item: &OutputItem<'_>, out: &mut dyn EventSink) {
         let Some(KnownItem { kind: ItemKind::Call(told), done: false, .. }) = self.items.get_mut(position) else {
             return;
@@ -272,6 +283,7 @@ impl OpenAiResponsesDecoder {
         told.complete_with(call, if told.custom { item.input.as_str() } else { &arguments }, out);
     }
 
+    /// Ends an item, adding what its deltas did not bring.
     fn finish_item(&mut self, label: Option<u64>, raw: &str, item: &OutputItem<'_>, out: &mut dyn EventSink) {
         let Some(position) = self.find_item(label, item).or_else(|| self.begin_item(label, item, out)) else { return };
         self.update_call(position, item, out);
@@ -302,14 +314,15 @@ impl OpenAiResponsesDecoder {
         }
     }
 
-    /// The item that an event brings a piece of; if it was never begun, it begins here.
+    /// Returns the position of the item that an event belongs to, beginning one if needed.
     fn find_or_begin_item(
         &mut self,
         kind: &'static str,
         event: &EventEnvelope<'_>,
         out: &mut dyn EventSink,
     ) -> Option<usize> {
-        let (label, id) = (event.output_index.0, event.item_id.as_str());
+        let label = event.output_index.0;
+        let id = event.item_id.as_str();
         let labelled = |known: &KnownItem| label.is_some() && known.label == label;
         let named = |known: &KnownItem| !id.is_empty() && known.id == id;
         let last = |wanted: &dyn Fn(&KnownItem) -> bool| self.items.iter().rposition(wanted);
@@ -321,28 +334,32 @@ impl OpenAiResponsesDecoder {
         found.or_else(only).or_else(|| self.begin_item(label, &OutputItem::of_kind(kind, id), out))
     }
 
+    /// Adds a piece of text.
     fn decode_text_delta(&mut self, way: TextKind, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
         if let Some(position) = self.find_or_begin_item(way.item_type(), event, out) {
             self.emit_part_text(position, (way, way.part_index(event)), event.delta.as_str(), out);
         }
     }
 
-    /// Words that were told in pieces before, if they were.
+    /// Decodes text that repeats earlier pieces, if there were any.
     fn decode_repeated_text(&mut self, way: TextKind, event: &EventEnvelope<'_>, words: &str, out: &mut dyn EventSink) {
         let Some(position) = self.find_or_begin_item(way.item_type(), event, out) else { return };
         let part = (way, way.part_index(event));
         let Some(known) = self.items.get(position).filter(|known| !known.done) else { return };
         let heard = known.text_parts.iter().find(|(known, _)| *known == part);
-        // What was lost on the way is told once more here; what is told differently has been said.
+        // A piece that was lost on the way is in the repetition. Text that differs from the pieces
+        // cannot be taken back, so it is ignored.
         let rest = heard.map_or(Some(words), |(_, heard)| heard.remaining_text(words));
         self.emit_part_text(position, part, rest.unwrap_or_default(), out);
     }
 
+    /// Emits text of a part and updates its fingerprint.
     fn emit_part_text(&mut self, position: usize, part: (TextKind, u64), words: &str, out: &mut dyn EventSink) {
         let Some(known) = self.items.get_mut(position).filter(|_| !words.is_empty()) else { return };
         let thought = part.0.is_thought();
         let said = known.text_parts.iter().rposition(|(known, _)| *known == part);
         if said.is_none() {
+            // Reasoning parts are separate paragraphs of one thought.
             if thought && !known.text_parts.is_empty() {
                 out.push_event(Event::Thought { text: "\n\n" });
             }
@@ -358,6 +375,7 @@ impl OpenAiResponsesDecoder {
         emit_text(thought, words, out);
     }
 
+    /// Adds a piece of arguments, or the whole of them.
     fn decode_arguments(&mut self, kind: &'static str, done: bool, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
         let known = self.find_or_begin_item(kind, event, out).and_then(|position| self.items.get_mut(position));
         let Some(KnownItem { kind: ItemKind::Call(told), done: false, .. }) = known else {
@@ -376,7 +394,7 @@ impl OpenAiResponsesDecoder {
         }
     }
 
-    /// The response is over: what it holds that was not told before, its usage and its reason.
+    /// Ends the response: emits what was missing so far, its usage and its stop reason.
     fn end_response(&mut self, response: &FinalResponse<'_>, kind: &str, out: &mut dyn EventSink) {
         let details = response.incomplete_details.0.as_ref().map(|details| details.reason.as_str());
         let reason = details.filter(|reason| !reason.is_empty());
@@ -403,6 +421,7 @@ impl OpenAiResponsesDecoder {
         self.apply_stop(reason, word, out);
     }
 
+    /// Ends all open items and emits the stop reason.
     fn apply_stop(&mut self, reason: StopReason, word: &str, out: &mut dyn EventSink) {
         for known in self.items.iter_mut().filter(|known| !known.done) {
             let ItemKind::Call(told) = &mut known.kind else { continue };
@@ -421,15 +440,18 @@ impl OpenAiResponsesDecoder {
         out.push_event(Event::Stop { reason, raw: word });
     }
 
-    /// Reads the items of a final response: all of them if no event told of any, else only calls that are open.
+    /// Decodes the items of a final response: all of them if there were no item events, else only
+    /// open calls.
     fn decode_output_items(&mut self, raw: &str, short: bool, out: &mut dyn EventSink) {
         let items = serde_json::from_str::<Vec<&RawValue>>(raw).unwrap_or_default();
-        let (whole, last) = (self.items.is_empty(), items.len());
+        let whole = self.items.is_empty();
+        let last = items.len();
         for (label, raw) in (1_u64..).zip(items) {
             let item = serde_json::from_str::<LenientObject<OutputItem<'_>>>(raw.get()).ok().and_then(|item| item.0);
             let Some(item) = item else { continue };
             let label = whole.then_some(label);
-            // At the limit, a call that does not say that it is complete may lack its end.
+            // At the output limit, the last call may lack its end unless it says that it is
+            // complete.
             let vague = item.is_call() && short && item.status.as_str() != "completed" && label == Some(last as u64);
             let open = |known: &KnownItem| !known.done && self.call_id(known) == item.call_id.as_str();
             if vague {
@@ -440,6 +462,7 @@ impl OpenAiResponsesDecoder {
         }
     }
 
+    /// Emits opaque state of this wire.
     fn emit_opaque(&mut self, data: Value, size: usize, out: &mut dyn EventSink) {
         if self.opaque_budget.has_room(size, out) {
             out.push_event(Event::Opaque(&OpaqueState { wire: NAME.to_owned(), data }));

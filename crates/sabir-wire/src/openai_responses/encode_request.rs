@@ -1,9 +1,10 @@
-//! OpenAI Responses: a request to its body.
+//! Encodes a request as a Responses body.
 //!
-//! Every part becomes an item of its own, in its order; only the results of a user message come before its words.
-//! Reasoning goes back as it came, or not at all: the API refuses an item that lacks its encrypted content, and one that
-//! nothing of the same answer follows. Assistant messages are written as strings, since servers other than OpenAI insist
-//! on ids in the longer form. The wire has no stop sequences.
+//! Every part becomes an item in its order, but results of a user message come before its text.
+//! Reasoning goes back unchanged or not at all: the API refuses a reasoning item without its
+//! encrypted content, or without a later item of the same response. Assistant messages are written
+//! as strings, since servers other than OpenAI require ids in the longer form. The wire has no stop
+//! sequences.
 
 use sabir_call::{
     Call, CallResult, Image, Message, MessagePart, ParallelCalls, ReasoningConfig, Request, ResponseFormat, Role,
@@ -20,9 +21,11 @@ use crate::params;
 use crate::thinking;
 use crate::wire::WireOptions;
 
-/// In the names of OpenAI's models that do not think. They refuse to be asked for encrypted reasoning.
+/// Substrings of the names of OpenAI models without reasoning. They refuse a request for encrypted
+/// reasoning.
 const NON_REASONING_MODELS: [&str; 4] = ["gpt-3", "gpt-4", "chatgpt", "-chat"];
 
+/// Encodes the body of a request.
 pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
@@ -53,7 +56,7 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     if let Some(effort) = thinking::encode_effort(request.reasoning) {
         let mut reasoning = json!({"effort": effort});
         if let Some(reasoning) = reasoning.as_object_mut().filter(|_| request.reasoning != ReasoningConfig::Off) {
-            // Without it, nothing of the reasoning can be read.
+            // Without this member the response has no readable reasoning.
             reasoning.insert("summary".to_owned(), json!("auto"));
         }
         body.insert("reasoning".to_owned(), reasoning);
@@ -68,6 +71,7 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     Value::Object(body)
 }
 
+/// Encodes the response format; `None` for plain text.
 fn encode_format(format: &ResponseFormat) -> Option<Value> {
     Some(match format {
         ResponseFormat::Text => return None,
@@ -79,7 +83,8 @@ fn encode_format(format: &ResponseFormat) -> Option<Value> {
     })
 }
 
-/// The tools on offer and those of the provider's own, which replace one of their name.
+/// Encodes the offered tools and the provider's own, which replace an offered tool with the same
+/// name.
 fn encode_tools(request: &Request) -> Vec<Value> {
     let spaced = native_tools::namespaced_tools(request, NAME);
     let own = |name: &str| {
@@ -96,7 +101,7 @@ fn encode_tools(request: &Request) -> Vec<Value> {
     tools
 }
 
-/// `freeform`: the tools whose input is text.
+/// Encodes the history. `freeform` names the tools whose input is text.
 fn encode_input(history: &[Message], freeform: &[String]) -> Vec<Value> {
     let mut items = Vec::new();
     for message in history {
@@ -108,7 +113,7 @@ fn encode_input(history: &[Message], freeform: &[String]) -> Vec<Value> {
     items
 }
 
-/// Gives calls of tools of a namespace their two names.
+/// Splits the joined names of calls into namespace and tool.
 fn split_namespaces(items: &mut [Value], spaced: &[NamespacedTool]) {
     for item in items.iter_mut().filter(|item| is_item_type(item, "function_call")) {
         let known = spaced.iter().find(|tool| item.get("name").is_some_and(|name| *name == tool.offered_name));
@@ -119,6 +124,7 @@ fn split_namespaces(items: &mut [Value], spaced: &[NamespacedTool]) {
     }
 }
 
+/// Encodes a user message: its results as items, then one message with everything else.
 fn encode_user_message(message: &Message, freeform: &[String], items: &mut Vec<Value>) {
     let mut content = Vec::new();
     for part in &message.parts {
@@ -143,7 +149,8 @@ fn encode_user_message(message: &Message, freeform: &[String], items: &mut Vec<V
     }
 }
 
-/// Words alone stay a string, which servers that speak this wire all know.
+/// Encodes the output of a call. Without images it stays a plain string, which all servers with
+/// this wire accept.
 fn encode_result_output(result: &CallResult) -> Value {
     if result.images.is_empty() {
         return json!(result.content);
@@ -153,10 +160,12 @@ fn encode_result_output(result: &CallResult) -> Value {
     words.into_iter().chain(result.images.iter().map(encode_image)).collect()
 }
 
+/// Encodes an image as a data URL.
 fn encode_image(Image { media_type, data }: &Image) -> Value {
     json!({"type": "input_image", "detail": "auto", "image_url": format!("data:{media_type};base64,{data}")})
 }
 
+/// Encodes the parts of an assistant message as items.
 fn encode_assistant_message(message: &Message, freeform: &[String], items: &mut Vec<Value>) {
     let before = items.len();
     let mut phase = None;
@@ -173,11 +182,13 @@ fn encode_assistant_message(message: &Message, freeform: &[String], items: &mut 
             _ => {}
         }
     }
+    // The API refuses reasoning that no other item of the same response follows.
     while items.len() > before && items.last().is_some_and(|item| is_item_type(item, "reasoning")) {
         items.pop();
     }
 }
 
+/// Encodes a call.
 fn encode_call(call: &Call, freeform: &[String]) -> Value {
     let id = short_id(call.id.as_str());
     let input =
@@ -189,6 +200,7 @@ fn encode_call(call: &Call, freeform: &[String]) -> Value {
     json!({"type": "function_call", "call_id": id, "name": call.name, "arguments": arguments})
 }
 
+/// Encodes a text of the assistant.
 fn encode_text_message(text: &str, phase: Option<&Value>) -> Value {
     let mut item = json!({"type": "message", "role": "assistant", "content": text});
     if let (Some(phase), Some(item)) = (phase, item.as_object_mut()) {
@@ -197,16 +209,21 @@ fn encode_text_message(text: &str, phase: Option<&Value>) -> Value {
     item
 }
 
+/// Returns true if the item has this type.
 fn is_item_type(item: &Value, kind: &str) -> bool {
     item.get("type").is_some_and(|known| known == kind)
 }
 
-/// The wire makes schemas strict unless told not to, and then every argument is a required one.
+/// Encodes a tool. `strict` is always written: the API's default is true, and then every argument
+/// is required.
 fn encode_tool(tool: &ToolSpec, strict: bool) -> Value {
-    let (name, description, parameters) = (&tool.name, &tool.description, closed_object_schema(&tool.parameters));
+    let name = &tool.name;
+    let description = &tool.description;
+    let parameters = closed_object_schema(&tool.parameters);
     json!({"type": "function", "name": name, "description": description, "parameters": parameters, "strict": strict})
 }
 
+/// Encodes the tool choice; `None` for the default.
 fn encode_tool_choice(choice: &ToolChoice, freeform: &[String]) -> Option<Value> {
     Some(match choice {
         ToolChoice::Auto => return None,

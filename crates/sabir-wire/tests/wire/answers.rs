@@ -150,7 +150,8 @@ fn check(wire: Wire, pieces: &[Piece]) {
     for raw in [false, true] {
         let mut expected = DraftResponse::default();
         play(wire, pieces, raw, &mut expected);
-        let (mut encoder, mut bytes) = (ResponseEncoder::new(wire, head()), Vec::new());
+        let mut encoder = ResponseEncoder::new(wire, head());
+        let mut bytes = Vec::new();
         play(wire, pieces, raw, &mut |event: Event<'_>| encoder.encode_event(event, &mut bytes));
         encoder.finish(&mut bytes);
         let (found, report) = decode(wire, [&bytes[..]], BodyEnd::Clean);
@@ -217,7 +218,8 @@ fn a_cut_call_that_cannot_be_shown_is_left_out() {
             let arguments = vec![("a".to_owned(), ArgForm::String, vec!["b".to_owned()])];
             let sound = Piece::Call("f".into(), arguments.clone(), None);
             let pieces = [Piece::Text("a".into()), sound.clone(), Piece::Call("g".into(), arguments, Some(why))];
-            let (mut draft, mut bytes) = (DraftResponse::default(), Vec::new());
+            let mut draft = DraftResponse::default();
+            let mut bytes = Vec::new();
             play(wire, &pieces, false, &mut draft);
             let mut encoder = ResponseEncoder::new(wire, ResponseMetadata::default());
             play(wire, &pieces, false, &mut |event: Event<'_>| encoder.encode_event(event, &mut bytes));
@@ -250,7 +252,8 @@ fn signatures_go_where_they_belong() {
 #[test]
 fn state_of_other_wires_is_left_out() {
     for wire in Wire::ALL {
-        let (mut encoder, mut bytes) = (ResponseEncoder::new(wire, ResponseMetadata::default()), Vec::new());
+        let mut encoder = ResponseEncoder::new(wire, ResponseMetadata::default());
+        let mut bytes = Vec::new();
         let foreign = OpaqueState { wire: "other".into(), data: json!({"secret": 1}) };
         encoder.encode_event(Event::Opaque(&foreign), &mut bytes);
         encoder.finish(&mut bytes);
@@ -261,7 +264,8 @@ fn state_of_other_wires_is_left_out() {
 #[test]
 fn errors_come_back_and_leave_calls_cut() {
     for wire in Wire::ALL {
-        let (mut encoder, mut bytes) = (ResponseEncoder::new(wire, ResponseMetadata::default()), Vec::new());
+        let mut encoder = ResponseEncoder::new(wire, ResponseMetadata::default());
+        let mut bytes = Vec::new();
         encoder.encode_event(
             Event::CallStart { index: 0, id: Some("c"), name: "f", dialect: None, at: 0, name_at: 0 },
             &mut bytes,

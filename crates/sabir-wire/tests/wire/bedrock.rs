@@ -246,7 +246,8 @@ fn errors_come_as_exceptions() {
 
 #[test]
 fn damage_cuts_the_calls_that_are_open() {
-    let (first, second) = (stream(&[start(0, "a", "f"), input(0, "{}"), stop(0)]), stream(&[start(1, "b", "g")]));
+    let first = stream(&[start(0, "a", "f"), input(0, "{}"), stop(0)]);
+    let second = stream(&[start(1, "b", "g")]);
     let mut hurt = stream(&[input(1, "{\"x\":1}")]);
     for at in [3, 20, hurt.len() - 1] {
         hurt[at] ^= 1;

@@ -42,7 +42,8 @@ pub(crate) fn recordings() -> Option<Vec<Recording>> {
 }
 
 fn recording(line: &Value) -> Recording {
-    let (id, text) = (line["id"].as_u64().unwrap(), line["body"].as_str().unwrap());
+    let id = line["id"].as_u64().unwrap();
+    let text = line["body"].as_str().unwrap();
     let wire = line["wire"].as_str().unwrap().rsplit_once('-').unwrap().0.to_owned();
     // Binary bodies are kept as a text of one character for each byte.
     let body = if wire == "bedrock" {
@@ -72,7 +73,8 @@ fn recordings_decode_the_same_in_any_chunks() {
         eprintln!("skipped: no recordings beside the workspace");
         return;
     };
-    let (mut counts, mut wrong) = (BTreeMap::new(), Vec::new());
+    let mut counts = BTreeMap::new();
+    let mut wrong = Vec::new();
     for Recording { id, wire: name, body, calls } in &recordings {
         let Some(wire) = Wire::from_name(name) else {
             // Whatever it is: no reader may fall over it.

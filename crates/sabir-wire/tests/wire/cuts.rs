@@ -65,7 +65,8 @@ fn chosen(recordings: &[Recording]) -> Vec<(Kind, Whole<'_>)> {
     let mut by_length: Vec<&Recording> = recordings.iter().collect();
     by_length.sort_by_key(|recording| recording.body.len());
     let mut counts = BTreeMap::new();
-    let (mut chosen, mut others) = (Vec::new(), Vec::new());
+    let mut chosen = Vec::new();
+    let mut others = Vec::new();
     for Recording { id, wire, body, .. } in by_length {
         let Some(wire) = Wire::from_name(wire) else { continue };
         let mut draft = DraftResponse::default();

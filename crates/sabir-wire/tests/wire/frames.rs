@@ -6,7 +6,8 @@ use sabir_wire::sse::MAX_EVENT;
 
 /// What a stream gives, one line an event.
 fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
-    let (mut decoder, mut found) = (FrameDecoder::new(), Vec::new());
+    let mut decoder = FrameDecoder::new();
+    let mut found = Vec::new();
     let mut take = |event: FrameEvent<'_>| found.push(shown(event));
     for piece in pieces {
         decoder.push(piece, &mut take);
@@ -80,9 +81,13 @@ fn published_examples_are_read_and_written() {
 
 #[test]
 fn damage_costs_no_more_than_it_must() {
-    let (one, two, three) = (frame("one"), frame("two"), frame("three"));
+    let one = frame("one");
+    let two = frame("two");
+    let three = frame("three");
     let whole = |payload: &str| format!("kind=Text(\"x\") {payload}");
-    let (first, second, third) = (whole("one"), whole("two"), whole("three"));
+    let first = whole("one");
+    let second = whole("two");
+    let third = whole("three");
     check(&[&one[..], &two, &three].concat(), &[&first, &second, &third]);
     // A wrong payload: its prelude says where the next frame begins.
     let mut wrong = two.clone();
@@ -159,7 +164,8 @@ fn headers_have_ten_types() {
         ("i", HeaderValue::Time(1_440_938_160_000)),
         ("j", HeaderValue::Uuid([7; 16])),
     ];
-    let (mut bytes, mut found) = (Vec::new(), 0);
+    let mut bytes = Vec::new();
+    let mut found = 0;
     encode_frame(&headers, b"p", &mut bytes).unwrap();
     FrameDecoder::new().push(&bytes, &mut |event| {
         let FrameEvent::Frame(frame) = event else { panic!("{event:?}") };

@@ -166,7 +166,8 @@ fn codex_is_understood() {
     let item = &found.last().unwrap()["response"]["output"][0];
     assert_eq!((&item["namespace"], &item["name"]), (&json!("mcp__docs"), &json!("find")));
     let body: String = found.iter().map(|event| format!("data: {event}\n\n")).collect();
-    let (mut draft, mut decoder) = (DraftResponse::default(), ResponseDecoder::new(Wire::OpenAiResponses));
+    let mut draft = DraftResponse::default();
+    let mut decoder = ResponseDecoder::new(Wire::OpenAiResponses);
     decoder.push(body.as_bytes(), &mut draft);
     decoder.finish(BodyEnd::Clean, &mut draft);
     assert_eq!(draft.calls().next().unwrap().name, "mcp__docs__find");
@@ -177,7 +178,8 @@ fn a_function_that_was_searched_for_keeps_its_name() {
     // As recordings 405 and 409 have it: the namespace of a deferred function is its own name.
     let item = json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "rate", "namespace": "rate", "arguments": "{}"});
     let body = format!("data: {}\n\n", json!({"type": "response.output_item.done", "output_index": 0, "item": item}));
-    let (mut draft, mut decoder) = (DraftResponse::default(), ResponseDecoder::new(Wire::OpenAiResponses));
+    let mut draft = DraftResponse::default();
+    let mut decoder = ResponseDecoder::new(Wire::OpenAiResponses);
     decoder.push(body.as_bytes(), &mut draft);
     decoder.finish(BodyEnd::Clean, &mut draft);
     assert_eq!(draft.calls().next().unwrap().name, "rate");
@@ -331,7 +333,8 @@ fn events(bytes: &[u8]) -> Vec<Value> {
 }
 
 pub(crate) fn streamed(wire: Wire, head: ResponseMetadata, play: impl Fn(&mut dyn EventSink)) -> Vec<Value> {
-    let (mut encoder, mut bytes) = (ResponseEncoder::new(wire, head), Vec::new());
+    let mut encoder = ResponseEncoder::new(wire, head);
+    let mut bytes = Vec::new();
     play(&mut |event: Event<'_>| encoder.encode_event(event, &mut bytes));
     encoder.set_durations(Duration::from_millis(2), Duration::from_millis(1));
     encoder.finish(&mut bytes);
@@ -365,7 +368,8 @@ fn a_text_for_a_tool_is_an_item_of_its_own() {
     assert!(found.iter().all(|event| event["type"] != "response.output_item.done"), "{found:#?}");
     assert_eq!(found.last().unwrap()["response"]["output"], json!([]));
     let body: String = found.iter().map(|event| format!("data: {event}\n\n")).collect();
-    let (mut draft, mut decoder) = (DraftResponse::default(), ResponseDecoder::new(Wire::OpenAiResponses));
+    let mut draft = DraftResponse::default();
+    let mut decoder = ResponseDecoder::new(Wire::OpenAiResponses);
     decoder.push(body.as_bytes(), &mut draft);
     decoder.finish(BodyEnd::Clean, &mut draft);
     assert!(matches!(draft.calls().next().unwrap().state, DraftState::Cut(_)));
@@ -419,12 +423,14 @@ fn answers_say_what_the_client_asked_for() {
 #[test]
 fn silence_can_be_kept_alive() {
     for wire in Wire::ALL {
-        let (mut encoder, mut bytes) = (ResponseEncoder::new(wire, ResponseMetadata::default()), Vec::new());
+        let mut encoder = ResponseEncoder::new(wire, ResponseMetadata::default());
+        let mut bytes = Vec::new();
         encoder.keep_alive(&mut bytes);
         encoder.encode_event(Event::Text { text: "a" }, &mut bytes);
         encoder.keep_alive(&mut bytes);
         encoder.finish(&mut bytes);
-        let (mut draft, mut decoder) = (DraftResponse::default(), ResponseDecoder::new(wire));
+        let mut draft = DraftResponse::default();
+        let mut decoder = ResponseDecoder::new(wire);
         decoder.push(&bytes, &mut draft);
         let report = decoder.finish(BodyEnd::Clean, &mut draft);
         assert_eq!((draft.text().as_str(), report.ended, draft.faults.len()), ("a", true, 0), "{wire}");
@@ -486,7 +492,8 @@ fn a_failed_response_is_told_in_both_ways() {
     );
     assert_eq!((&failed["type"], &failed["response"]["status"]), (&json!("response.failed"), &json!("failed")));
     assert_eq!(failed["response"]["error"], json!({"code": "context_length_exceeded", "message": "too long"}));
-    let (mut draft, mut decoder) = (DraftResponse::default(), ResponseDecoder::new(Wire::OpenAiResponses));
+    let mut draft = DraftResponse::default();
+    let mut decoder = ResponseDecoder::new(Wire::OpenAiResponses);
     decoder.push(&bytes, &mut draft);
     let report = decoder.finish(BodyEnd::Clean, &mut draft);
     assert_eq!((report.error.unwrap().kind, draft.faults.len()), (ModelErrorKind::TooLong, 1), "one error, told twice");

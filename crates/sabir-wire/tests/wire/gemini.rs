@@ -313,7 +313,8 @@ fn unknown_things_are_skipped_and_counted() {
 fn a_list_is_read_while_it_comes() {
     let list = list();
     let half = list.find("Wörter").unwrap() + 200;
-    let (mut decoder, mut draft) = (ResponseDecoder::new(WIRE), DraftResponse::default());
+    let mut decoder = ResponseDecoder::new(WIRE);
+    let mut draft = DraftResponse::default();
     decoder.push(&list.as_bytes()[..half], &mut draft);
     assert!(decoder.event_count() >= 2 && draft.text() == "Wörter 😀 signed", "{}", draft.text());
     decoder.push(&list.as_bytes()[half..], &mut draft);
@@ -338,7 +339,8 @@ fn a_signed_call_survives_both_directions() {
     let whole = WIRE.encode_response(&ResponseMetadata::default(), &merged.draft).to_string();
     assert_eq!(without_ids(&decode_all(WIRE, &whole).0.draft.parts), without_ids(&merged.draft.parts));
     for size in [0, 3] {
-        let (mut encoder, mut bytes) = (ResponseEncoder::new(WIRE, ResponseMetadata::default()), Vec::new());
+        let mut encoder = ResponseEncoder::new(WIRE, ResponseMetadata::default());
+        let mut bytes = Vec::new();
         replay_draft(&merged.draft, size, &mut |event: Event<'_>| encoder.encode_event(event, &mut bytes));
         encoder.finish(&mut bytes);
         let (again, _) = decode(WIRE, [&bytes[..]], BodyEnd::Clean);

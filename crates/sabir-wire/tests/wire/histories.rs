@@ -154,7 +154,8 @@ fn turn(wire: Wire) -> impl Strategy<Value = (Vec<MessagePart>, Vec<MessagePart>
 fn wish(wire: Wire) -> BoxedStrategy<(ReasoningConfig, &'static str)> {
     let efforts = [ReasoningEffort::Low, ReasoningEffort::Medium, ReasoningEffort::High];
     let efforts = proptest::sample::select(efforts.to_vec()).prop_map(ReasoningConfig::Effort);
-    let (silent, off) = (Just(ReasoningConfig::Default), Just(ReasoningConfig::Off));
+    let silent = Just(ReasoningConfig::Default);
+    let off = Just(ReasoningConfig::Off);
     match wire {
         Wire::Anthropic => {
             prop_oneof![(silent, Just("m")), (off, Just("m")), (efforts, Just("claude-opus-4-8"))].boxed()
@@ -252,7 +253,9 @@ fn read_back(wire: Wire, request: &Request) -> Request {
         return request;
     }
     for message in request.messages.iter_mut().filter(|message| message.role == Role::User) {
-        let (mut results, mut moved, mut own) = (Vec::new(), Vec::new(), Vec::new());
+        let mut results = Vec::new();
+        let mut moved = Vec::new();
+        let mut own = Vec::new();
         for part in message.parts.drain(..) {
             let MessagePart::Result(mut result) = part else {
                 own.push(part);

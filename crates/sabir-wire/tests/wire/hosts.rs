@@ -251,7 +251,8 @@ fn anthropic_messages_may_hold_empty_or_nameless_things() {
 fn anthropic_streams_end_in_many_ways() {
     let call = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t", "name": "f", "input": {}}});
     let input = |text: &str| json!({"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": text}});
-    let (stop, over) = (json!({"type": "content_block_stop", "index": 0}), json!({"type": "message_stop"}));
+    let stop = json!({"type": "content_block_stop", "index": 0});
+    let over = json!({"type": "message_stop"});
     let reason = |word: &str| json!({"type": "message_delta", "delta": {"stop_reason": word}});
     let ending = |events: &[Value]| {
         let (merged, report) = decode_all(Wire::Anthropic, &anthropic(events));

@@ -36,7 +36,8 @@ pub(crate) fn decode<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     how: BodyEnd,
 ) -> (Merged, DecodeReport) {
-    let (mut merged, mut decoder) = (Merged::default(), ResponseDecoder::new(wire));
+    let mut merged = Merged::default();
+    let mut decoder = ResponseDecoder::new(wire);
     for piece in pieces {
         decoder.push(piece, &mut merged);
     }

@@ -62,13 +62,15 @@ fn marks_and_blocks_that_are_not_kept_are_told() {
 fn remarks_are_skipped_by_whoever_reads_a_stream() {
     for wire in Wire::ALL {
         let play = |remark: bool| {
-            let (mut encoder, mut bytes) = (ResponseEncoder::new(wire, ResponseMetadata::default()), Vec::new());
+            let mut encoder = ResponseEncoder::new(wire, ResponseMetadata::default());
+            let mut bytes = Vec::new();
             encoder.encode_event(sabir_call::Event::Text { text: "hi" }, &mut bytes);
             if remark {
                 encoder.encode_comment("sabir-report", "leaked_call=1", &mut bytes);
             }
             encoder.finish(&mut bytes);
-            let (mut draft, mut decoder) = (sabir_call::DraftResponse::default(), ResponseDecoder::new(wire));
+            let mut draft = sabir_call::DraftResponse::default();
+            let mut decoder = ResponseDecoder::new(wire);
             decoder.push(&bytes, &mut draft);
             let report = decoder.finish(sabir_wire::BodyEnd::Clean, &mut draft);
             assert!(report.ended && report.unreadable == 0, "{wire}");

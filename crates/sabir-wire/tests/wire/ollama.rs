@@ -55,7 +55,8 @@ pub(crate) fn body() -> String {
 fn lines_are_read_while_they_come() {
     let body = body();
     let half = body.find("Wörter").unwrap() + 40;
-    let (mut decoder, mut draft) = (ResponseDecoder::new(WIRE), DraftResponse::default());
+    let mut decoder = ResponseDecoder::new(WIRE);
+    let mut draft = DraftResponse::default();
     decoder.push(&body.as_bytes()[..half], &mut draft);
     assert_eq!((decoder.event_count(), draft.text().as_str()), (2, "Wörter 😀 {\"}"));
     decoder.push(&body.as_bytes()[half..], &mut draft);
@@ -74,7 +75,8 @@ fn each_call_is_whole_and_a_call_of_its_own() {
         let (merged, _) = decode_all(WIRE, &lines(&[said(json!({"tool_calls": calls})), done("stop")]));
         assert_eq!(json!(runnable(&merged.draft)), expected);
     };
-    let (x, y) = (json!(["f", {"a": 1}]), json!(["f", {"a": 2}]));
+    let x = json!(["f", {"a": 1}]);
+    let y = json!(["f", {"a": 2}]);
     // Ids that are missing or repeat, and an index that is always the same.
     for id in [Value::Null, json!(""), json!("call_0")] {
         check(json!([call(id.clone(), "f", json!({"a": 1})), call(id, "f", json!({"a": 2}))]), json!([x, y]));

@@ -15,7 +15,9 @@ fn check(wire: Wire, model: &str, pointer: &str, expected: Value) {
     let result = |id: &str, content: &str, images: usize| {
         let images =
             (0..images).map(|number| Image { data: format!("iVBORw0KGgo{id}{number}"), ..picture(0) }).collect();
-        let (id, name, content) = (CallId::new(id), "look".to_owned(), content.to_owned());
+        let id = CallId::new(id);
+        let name = "look".to_owned();
+        let content = content.to_owned();
         MessagePart::Result(CallResult { id, name, ending: ToolResultStatus::Done, content, images })
     };
     let messages = vec![

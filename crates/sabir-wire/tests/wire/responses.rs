@@ -322,7 +322,8 @@ fn a_phase_is_kept_before_its_words() {
     };
     assert_eq!(opaque.data, json!({"type": "message", "phase": "commentary"}));
     // It is written again as the client read it.
-    let (mut encoder, mut bytes) = (ResponseEncoder::new(WIRE, ResponseMetadata::default()), Vec::new());
+    let mut encoder = ResponseEncoder::new(WIRE, ResponseMetadata::default());
+    let mut bytes = Vec::new();
     sabir_wire::replay_draft(&merged.draft, 3, &mut |event: sabir_call::Event<'_>| {
         encoder.encode_event(event, &mut bytes)
     });

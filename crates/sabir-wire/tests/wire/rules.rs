@@ -52,7 +52,8 @@ const N: Value = Value::Null;
 
 #[test]
 fn an_index_is_a_label() {
-    let (x, y) = (json!(["f", {"a": 1}]), json!(["g", {"b": 2}]));
+    let x = json!(["f", {"a": 1}]);
+    let y = json!(["g", {"b": 2}]);
     let both = json!([x, y]);
     // Mistral leaves it out; each chunk holds whole calls.
     let whole = |index: [Value; 2]| {
@@ -455,7 +456,8 @@ fn other_choices_are_left_out() {
 #[test]
 fn too_many_calls_are_told_once() {
     for wire in Wire::ALL {
-        let (mut encoder, mut body) = (ResponseEncoder::new(wire, ResponseMetadata::default()), Vec::new());
+        let mut encoder = ResponseEncoder::new(wire, ResponseMetadata::default());
+        let mut body = Vec::new();
         for index in 0..520 {
             let id = format!("c{index}");
             encoder.encode_event(

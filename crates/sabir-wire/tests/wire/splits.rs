@@ -11,7 +11,8 @@ use crate::rules::{anthropic, chat, delta, finish};
 use crate::{gemini, ollama};
 
 fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
-    let (mut decoder, mut found) = (SseDecoder::new(), Vec::new());
+    let mut decoder = SseDecoder::new();
+    let mut found = Vec::new();
     let mut take = |event: SseEvent<'_>| found.push(format!("{event:?}"));
     for piece in pieces {
         decoder.push(piece, &mut take);

@@ -54,7 +54,8 @@ fn wishes() -> impl Strategy<Value = RequestOptions> {
 
 fn history() -> Vec<Message> {
     let arguments = Map::from_iter([("a".to_owned(), json!("ü\n\"x\""))]);
-    let (id, name) = (CallId::new("call-1"), "f".to_owned());
+    let id = CallId::new("call-1");
+    let name = "f".to_owned();
     let call = Call { id: id.clone(), name: name.clone(), arguments, dialect: None };
     let result = CallResult { id, name, ending: ToolResultStatus::Done, content: "done".into(), images: Vec::new() };
     vec![
@@ -91,7 +92,8 @@ fn request() -> impl Strategy<Value = Request> {
 fn without(wire: Wire, form: &WireOptions, request: &Request) -> Request {
     let mut request = request.clone();
     for note in wire.check_support(&request, form).unwrap() {
-        let (sampling, wishes) = (&mut request.sampling, &mut request.options);
+        let sampling = &mut request.sampling;
+        let wishes = &mut request.options;
         match note.path.as_str() {
             "temperature" => sampling.temperature = None,
             "top_p" => sampling.top_p = None,
@@ -141,12 +143,14 @@ proptest! {
     fn what_is_not_noted_comes_back(request in request(), own in any::<bool>()) {
         let form = WireOptions { completion_limit: own, ..WireOptions::default() };
         for first in Wire::ALL {
-            let (once, expected) = (through(first, &form, &request), without(first, &form, &request));
+            let once = through(first, &form, &request);
+            let expected = without(first, &form, &request);
             prop_assert_eq!(format!("{once:#?}"), format!("{expected:#?}"), "{}", first);
             // Bedrock declares the tools of a history that comes without them.
             let declared = |wire: &Wire| !(once.tools.is_empty() && *wire == Wire::Bedrock);
             for second in Wire::ALL.into_iter().filter(declared) {
-                let (twice, expected) = (through(second, &form, &once), without(second, &form, &once));
+                let twice = through(second, &form, &once);
+                let expected = without(second, &form, &once);
                 prop_assert_eq!(format!("{twice:#?}"), format!("{expected:#?}"), "{} to {}", first, second);
             }
         }

@@ -1,6 +1,6 @@
 //! Converts arguments between events, JSON text and JSON objects.
 
-use sabir_call::{ArgForm, DraftArgument};
+use sabir_call::{ArgForm, DraftArgument, Event};
 use serde_json::{Map, Value};
 
 use crate::delta_template::escape_json;
@@ -31,6 +31,16 @@ enum WriterState {
 }
 
 impl ArgumentWriter {
+    /// Writes an event of an argument; other events are ignored.
+    pub(crate) fn encode_event(&mut self, event: Event<'_>, out: &mut String) {
+        match event {
+            Event::ArgStart { name, form, .. } => self.start_argument(name, form, out),
+            Event::ArgDelta { text, .. } => self.push_delta(text, out),
+            Event::ArgEnd { lead, .. } => self.end_argument(lead, out),
+            _ => {}
+        }
+    }
+
     /// Opens an argument.
     pub(crate) fn start_argument(&mut self, name: &str, form: ArgForm, out: &mut String) {
         self.raw.clear();

@@ -72,8 +72,5 @@ pub(crate) fn stop_reason(word: &str) -> StopReason {
 /// Returns the word for a reason: the provider's own word if it is one of this wire's, else the
 /// usual one.
 pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
-    if reason == StopReason::Other || STOP_REASONS.contains(&(raw, reason)) {
-        return raw;
-    }
-    stop_words::word_of_reason(&STOP_REASONS, reason).unwrap_or("end_turn")
+    stop_words::stop_word(&STOP_REASONS, reason, raw, "end_turn")
 }

@@ -88,14 +88,10 @@ pub(crate) trait WireDecoder: Send {
     /// Decodes the data of one event, or one JSON value of a whole body. The name is empty if the
     /// event has none.
     fn decode_event(&mut self, name: &str, data: &str, out: &mut dyn EventSink);
-    /// Notes that an event was lost: open calls may lack a piece.
-    fn mark_event_lost(&mut self);
-    /// Ends the body: ends or truncates every call.
-    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink);
-    /// Returns what was decoded so far.
-    fn status(&self) -> &DecodeStatus;
-    /// Returns what was decoded so far, for changes.
-    fn status_mut(&mut self) -> &mut DecodeStatus;
+    /// Returns the state that all wires share.
+    fn state(&self) -> &ResponseState;
+    /// Returns the state that all wires share, for changes.
+    fn state_mut(&mut self) -> &mut ResponseState;
 }
 
 /// The facts about a response as a whole that every wire's decoder collects.
@@ -108,11 +104,20 @@ pub(crate) struct DecodeStatus {
     pub(crate) unreadable: u64,
 }
 
+/// The state of a response that every wire's decoder needs.
+#[derive(Debug, Default)]
+pub(crate) struct ResponseState {
+    pub(crate) status: DecodeStatus,
+    pub(crate) calls: ResponseCalls,
+    /// The stop reason, once it is known.
+    pub(crate) reason: Option<StopReason>,
+}
+
 impl std::fmt::Debug for ResponseDecoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ResponseDecoder")
             .field("form", &self.form)
-            .field("status", self.decoder.status())
+            .field("status", &self.decoder.state().status)
             .finish_non_exhaustive()
     }
 }
@@ -169,12 +174,12 @@ impl ResponseDecoder {
     /// Returns true if the provider has ended its response. Some providers keep the connection open
     /// afterwards.
     pub fn is_ended(&self) -> bool {
-        self.decoder.status().ended
+        self.decoder.state().status.ended
     }
 
     /// Returns how many events have been read so far. Comments do not count.
     pub fn event_count(&self) -> u64 {
-        self.decoder.status().events
+        self.decoder.state().status.events
     }
 
     /// Ends the response: every open call is ended or truncated.
@@ -195,9 +200,9 @@ impl ResponseDecoder {
             }
             BodyForm::Stream | BodyForm::Frames | BodyForm::Whole | BodyForm::Foreign | BodyForm::Empty => {}
         }
-        self.decoder.finish_body(how, out);
+        self.decoder.state_mut().finish_body(how, out);
         let opening = String::from_utf8_lossy(&self.opening).into_owned();
-        let status = std::mem::take(self.decoder.status_mut());
+        let status = std::mem::take(&mut self.decoder.state_mut().status);
         let error = status.error.or_else(|| {
             // Skipped deltas are counted separately from events, so one event may contribute
             // several of them.
@@ -247,9 +252,10 @@ fn read_frame(reader: &mut dyn WireDecoder, frame: &EventFrame<'_>, out: &mut dy
     let code = code.or(known.as_ref().map(|error| error.code.clone())).unwrap_or_default();
     let words = frame.text_header(":error-message").map(str::to_owned).or(known.map(|error| error.message));
     // An error ends the response, so calls that are still open may lack their rest.
-    reader.status_mut().events += 1;
-    reader.mark_event_lost();
-    note_provider_error(reader.status_mut(), ProviderError::new(code, words.unwrap_or_else(|| text.into_owned())), out);
+    let state = reader.state_mut();
+    state.status.events += 1;
+    state.calls.mark_open_calls_damaged();
+    state.note_provider_error(ProviderError::new(code, words.unwrap_or_else(|| text.into_owned())), out);
 }
 
 fn take_value(reader: &mut dyn WireDecoder, value: JsonValue<'_>, out: &mut dyn EventSink) {
@@ -262,32 +268,55 @@ fn take_value(reader: &mut dyn WireDecoder, value: JsonValue<'_>, out: &mut dyn 
 
 /// Reports an event that could not be read.
 pub(crate) fn note_unreadable(reader: &mut dyn WireDecoder, message: &str, out: &mut dyn EventSink) {
-    reader.mark_event_lost();
-    let status = reader.status_mut();
-    status.events += 1;
-    status.unreadable += 1;
+    let state = reader.state_mut();
+    // The lost event may have held a piece of any open call.
+    state.calls.mark_open_calls_damaged();
+    state.status.events += 1;
+    state.status.unreadable += 1;
     out.push_event(Event::Fault(&Fault::error(FaultKind::Provider, Span::default(), message)));
 }
 
-/// Records an error that the provider reported. A later one does not replace the first.
-pub(crate) fn note_provider_error(status: &mut DecodeStatus, error: ProviderError, out: &mut dyn EventSink) {
-    let code = if error.code.is_empty() { "error" } else { &error.code };
-    let message = format!("the provider reported {code}: {}", error.message);
-    out.push_event(Event::Fault(&Fault::error(FaultKind::Provider, Span::default(), message)));
-    status.error.get_or_insert(error);
-}
+impl ResponseState {
+    /// Adds a new call and returns its position, or `None` if there are too many.
+    pub(crate) fn begin_call(&mut self, call: NativeCall, out: &mut dyn EventSink) -> Option<usize> {
+        self.calls.begin_call(call, &self.status, out)
+    }
 
-/// Records an error that an event reports, with the provider's message if there is one. Open calls
-/// will be truncated.
-pub(crate) fn note_error_event(
-    error: Option<ProviderError>,
-    status: &mut DecodeStatus,
-    calls: &mut ResponseCalls,
-    out: &mut dyn EventSink,
-) {
-    let error = error.unwrap_or_else(|| ProviderError::new("error", "the provider sent no words"));
-    note_provider_error(status, error, out);
-    calls.mark_open_calls_damaged();
+    /// Records an error that the provider reported. A later one does not replace the first.
+    pub(crate) fn note_provider_error(&mut self, error: ProviderError, out: &mut dyn EventSink) {
+        let code = if error.code.is_empty() { "error" } else { &error.code };
+        let message = format!("the provider reported {code}: {}", error.message);
+        out.push_event(Event::Fault(&Fault::error(FaultKind::Provider, Span::default(), message)));
+        self.status.error.get_or_insert(error);
+    }
+
+    /// Records an error that an event reports, with the provider's message if there is one. Open
+    /// calls will be truncated.
+    pub(crate) fn note_error_event(&mut self, error: Option<ProviderError>, out: &mut dyn EventSink) {
+        let error = error.unwrap_or_else(|| ProviderError::new("error", "the provider sent no words"));
+        self.note_provider_error(error, out);
+        self.calls.mark_open_calls_damaged();
+    }
+
+    /// Reports a delta for a block that is not open. Any open call may lack that piece.
+    pub(crate) fn note_stray_delta(&mut self, out: &mut dyn EventSink) {
+        self.calls.mark_open_calls_damaged();
+        let message = "a delta names a content block that is not open";
+        out.push_event(Event::Fault(&Fault::error(FaultKind::Provider, Span::default(), message)));
+        self.status.unreadable += 1;
+    }
+
+    /// Truncates every open call of a response that the provider ended.
+    pub(crate) fn truncate_unfinished(&mut self, out: &mut dyn EventSink) {
+        self.calls.truncate_open_calls(truncation_reason(BodyEnd::Clean, true, self.reason), out);
+    }
+
+    /// Ends the body: truncates every call that is still open.
+    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
+        // An end after an error proves nothing about the calls before it.
+        let ended = self.status.ended && self.status.error.is_none();
+        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
+    }
 }
 
 /// Emits a text or a thought, unless it is empty.
@@ -336,12 +365,7 @@ pub(crate) struct ResponseCalls {
 impl ResponseCalls {
     /// Adds a new call and returns its position, or `None` if there are too many, which is reported
     /// once.
-    pub(crate) fn begin_call(
-        &mut self,
-        mut call: NativeCall,
-        status: &DecodeStatus,
-        out: &mut dyn EventSink,
-    ) -> Option<usize> {
+    fn begin_call(&mut self, mut call: NativeCall, status: &DecodeStatus, out: &mut dyn EventSink) -> Option<usize> {
         if self.list.len() >= MAX_CALLS {
             if !std::mem::replace(&mut self.full, true) {
                 emit_limit_fault(format!("more than {MAX_CALLS} calls in one response"), out);
@@ -387,14 +411,6 @@ impl ResponseCalls {
         }
     }
 
-    /// Reports a delta for a block that is not open. Any open call may lack that piece.
-    pub(crate) fn note_stray_delta(&mut self, status: &mut DecodeStatus, out: &mut dyn EventSink) {
-        self.mark_open_calls_damaged();
-        let message = "a delta names a content block that is not open";
-        out.push_event(Event::Fault(&Fault::error(FaultKind::Provider, Span::default(), message)));
-        status.unreadable += 1;
-    }
-
     /// Truncates every call that has not ended.
     pub(crate) fn truncate_open_calls(&mut self, why: Truncation, out: &mut dyn EventSink) {
         for call in &mut self.list {
@@ -411,7 +427,7 @@ impl ResponseCalls {
 }
 
 /// Returns why calls that are still open at the end of a body are truncated.
-pub(crate) fn truncation_reason(how: BodyEnd, ended: bool, reason: Option<StopReason>) -> Truncation {
+fn truncation_reason(how: BodyEnd, ended: bool, reason: Option<StopReason>) -> Truncation {
     match how {
         BodyEnd::Cancelled => Truncation::Cancelled,
         BodyEnd::Broken => Truncation::Broken,

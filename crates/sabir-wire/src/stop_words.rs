@@ -15,3 +15,24 @@ pub(crate) fn reason_of_word(words: &StopWords, word: &str) -> StopReason {
 pub(crate) fn word_of_reason(words: &'static StopWords, reason: StopReason) -> Option<&'static str> {
     words.iter().find(|(_, known)| *known == reason).map(|(word, _)| *word)
 }
+
+/// Returns the word for a reason: the provider's own word if the table has it with this meaning,
+/// else the usual one, else `default`.
+pub(crate) fn stop_word<'w>(
+    words: &'static StopWords,
+    reason: StopReason,
+    raw: &'w str,
+    default: &'static str,
+) -> &'w str {
+    // A word without a known meaning is passed on: a client of the same wire may know it.
+    if reason == StopReason::Other || words.contains(&(raw, reason)) {
+        return raw;
+    }
+    word_of_reason(words, reason).unwrap_or(default)
+}
+
+/// Returns the stop reason and the provider's word, or the usual reason of a response without one.
+pub(crate) fn stop_or_default(stop: Option<&(StopReason, String)>, has_calls: bool) -> (StopReason, &str) {
+    let usual = if has_calls { StopReason::Calls } else { StopReason::End };
+    stop.map_or((usual, ""), |(reason, raw)| (*reason, raw.as_str()))
+}

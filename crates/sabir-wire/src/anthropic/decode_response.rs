@@ -19,21 +19,16 @@ use crate::lenient::{LenientCount, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::open_blocks::{OpenBlock, OpenBlocks};
 use crate::provider_error::ProviderError;
-use crate::response_decoder::{
-    BodyEnd, DecodeStatus, OpaqueBudget, ResponseCalls, WireDecoder, emit_text, note_error_event, note_unreadable,
-    truncation_reason,
-};
+use crate::response_decoder::{OpaqueBudget, ResponseState, WireDecoder, emit_text, note_unreadable};
 
 /// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct AnthropicDecoder {
-    status: DecodeStatus,
-    calls: ResponseCalls,
+    state: ResponseState,
     open_blocks: OpenBlocks<BlockKind>,
     /// The size limit of signatures and opaque blocks.
     opaque_budget: OpaqueBudget,
     tokens: TokenCounts,
-    reason: Option<StopReason>,
 }
 
 /// The state of an open block.
@@ -159,12 +154,12 @@ impl WireDecoder for AnthropicDecoder {
                 return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
             }
         };
-        self.status.events += 1;
+        self.state.status.events += 1;
         let kind = if message.kind.as_str().is_empty() { name } else { message.kind.as_str() };
         match kind {
             // Some servers send an error without the event name, so the member counts as well.
             _ if kind == "error" || message.error.is_some() => {
-                note_error_event(ProviderError::from_body(data.as_bytes()), &mut self.status, &mut self.calls, out);
+                self.state.note_error_event(ProviderError::from_body(data.as_bytes()), out);
             }
             "message_start" => {
                 if let Some(inner) = message.message.0 {
@@ -174,7 +169,7 @@ impl WireDecoder for AnthropicDecoder {
             }
             "content_block_start" => match message.content_block {
                 Some(raw) => self.decode_block_start(message.index.0, raw.get(), out),
-                None => self.status.skipped += 1,
+                None => self.state.status.skipped += 1,
             },
             "content_block_delta" => {
                 self.decode_block_delta(message.index.0, &message.delta.0.unwrap_or_default(), out)
@@ -187,26 +182,16 @@ impl WireDecoder for AnthropicDecoder {
             "message_stop" => self.decode_message_stop(out),
             "message" => self.decode_whole_message(&message, out),
             "ping" => {}
-            _ => self.status.skipped += 1,
+            _ => self.state.status.skipped += 1,
         }
     }
 
-    fn mark_event_lost(&mut self) {
-        self.calls.mark_open_calls_damaged();
+    fn state(&self) -> &ResponseState {
+        &self.state
     }
 
-    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
-        let ended = self.status.ended && self.status.error.is_none();
-        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
-        self.open_blocks.clear();
-    }
-
-    fn status(&self) -> &DecodeStatus {
-        &self.status
-    }
-
-    fn status_mut(&mut self) -> &mut DecodeStatus {
-        &mut self.status
+    fn state_mut(&mut self) -> &mut ResponseState {
+        &mut self.state
     }
 }
 
@@ -234,14 +219,14 @@ impl AnthropicDecoder {
     fn decode_block_start(&mut self, label: Option<u64>, raw: &str, out: &mut dyn EventSink) {
         let Some(start) = serde_json::from_str::<LenientObject<BlockStart<'_>>>(raw).ok().and_then(|start| start.0)
         else {
-            self.status.skipped += 1;
+            self.state.status.skipped += 1;
             return;
         };
         let id = if start.kind.as_str() == "tool_use" { start.id.as_str() } else { "" };
-        if !self.open_blocks.may_start(label, id, &mut self.calls, out) {
+        if !self.open_blocks.may_start(label, id, &mut self.state.calls, out) {
             return;
         }
-        self.calls.confirm_empty_calls(out);
+        self.state.calls.confirm_empty_calls(out);
         let kind = match start.kind.as_str() {
             "text" => {
                 emit_text(false, start.text.as_str(), out);
@@ -260,18 +245,18 @@ impl AnthropicDecoder {
                 content: String::new(),
             },
         };
-        self.open_blocks.push_block(label, kind, &mut self.calls, out);
+        self.open_blocks.push_block(label, kind, &mut self.state.calls, out);
     }
 
     /// Starts a client call.
     fn begin_call(&mut self, label: Option<u64>, start: &BlockStart<'_>, out: &mut dyn EventSink) -> BlockKind {
         let call = NativeCall::new(label, start.id.as_str());
-        let Some(position) = self.calls.begin_call(call, &self.status, out) else { return BlockKind::Dropped };
+        let Some(position) = self.state.begin_call(call, out) else { return BlockKind::Dropped };
         // In a stream, `{}` in a start only announces deltas. In a whole body there are no deltas,
         // and it means no arguments.
         let input = start.input.map(RawValue::get).filter(|input| !is_empty_object(input));
-        if let Some(call) = self.calls.list.get_mut(position) {
-            call.set_name(start.name.as_str(), &mut self.calls.next_index, out);
+        if let Some(call) = self.state.calls.list.get_mut(position) {
+            call.set_name(start.name.as_str(), &mut self.state.calls.next_index, out);
             call.push_arguments(input.unwrap_or_default(), out);
         }
         BlockKind::Call { position, whole: input.is_some() }
@@ -280,7 +265,7 @@ impl AnthropicDecoder {
     /// Adds a delta to its block.
     fn decode_block_delta(&mut self, label: Option<u64>, delta: &BlockDelta<'_>, out: &mut dyn EventSink) {
         let Some(position) = self.open_blocks.find_position(label) else {
-            return self.calls.note_stray_delta(&mut self.status, out);
+            return self.state.note_stray_delta(out);
         };
         emit_text(true, delta.thinking.as_str(), out);
         let mut known = delta.thinking.0.is_some() || delta.text.0.is_some();
@@ -293,7 +278,7 @@ impl AnthropicDecoder {
                 known |= delta.signature.0.is_some();
             }
             BlockKind::Call { position, whole: false } => {
-                if let Some(call) = self.calls.list.get_mut(*position) {
+                if let Some(call) = self.state.calls.list.get_mut(*position) {
                     call.push_arguments(delta.partial_json.as_str(), out);
                     known |= delta.partial_json.0.is_some();
                 }
@@ -312,20 +297,20 @@ impl AnthropicDecoder {
             BlockKind::Text => emit_text(false, delta.text.as_str(), out),
             BlockKind::Call { .. } | BlockKind::Dropped => {}
         }
-        self.status.skipped += u64::from(!known);
+        self.state.status.skipped += u64::from(!known);
     }
 
     /// Ends a block.
     fn decode_block_stop(&mut self, label: Option<u64>, out: &mut dyn EventSink) {
         let Some(block) = self.open_blocks.end_block(label) else {
-            self.status.skipped += 1;
+            self.state.status.skipped += 1;
             return;
         };
         match block {
             BlockKind::Thinking { signature } if !signature.is_empty() => {
                 emit_opaque(json!({"type": "thinking", "signature": signature}), out);
             }
-            BlockKind::Call { position, .. } => self.calls.end_call(position, self.reason, out),
+            BlockKind::Call { position, .. } => self.state.calls.end_call(position, self.state.reason, out),
             BlockKind::Kept { mut block, input, content } => {
                 if let Some(object) = block.as_object_mut() {
                     if let Ok(input) = serde_json::from_str::<Value>(&input) {
@@ -370,22 +355,22 @@ impl AnthropicDecoder {
             return;
         }
         let reason = super::stop_reason(word);
-        self.reason = Some(reason);
-        self.calls.apply_stop_reason(reason, out);
+        self.state.reason = Some(reason);
+        self.state.calls.apply_stop_reason(reason, out);
         out.push_event(Event::Stop { reason, raw: word });
     }
 
     /// Ends the message.
     fn decode_message_stop(&mut self, out: &mut dyn EventSink) {
-        self.status.ended = true;
-        self.calls.apply_stop_reason(self.reason.unwrap_or(StopReason::End), out);
+        self.state.status.ended = true;
+        self.state.calls.apply_stop_reason(self.state.reason.unwrap_or(StopReason::End), out);
         // A signature or block is only valid as a whole. Without its end it is dropped, with a
         // fault.
         let is_state = |block: &BlockKind| matches!(block, BlockKind::Thinking { .. } | BlockKind::Kept { .. });
-        if self.calls.list.iter().any(NativeCall::is_open) || self.open_blocks.iter().any(is_state) {
+        if self.state.calls.list.iter().any(NativeCall::is_open) || self.open_blocks.iter().any(is_state) {
             let message = "the message ended while a content block was open";
             out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
-            self.calls.truncate_open_calls(truncation_reason(BodyEnd::Clean, true, self.reason), out);
+            self.state.truncate_unfinished(out);
         }
         self.open_blocks.clear();
     }

@@ -9,6 +9,7 @@ use crate::client_request::ResponseMetadata;
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
 use crate::provider_error::ProviderError;
 use crate::sse;
+use crate::stop_words::stop_or_default;
 use crate::wire::{Wire, WireEncoder};
 
 /// Encodes the event stream of one response.
@@ -162,14 +163,8 @@ impl WireEncoder for AnthropicEncoder {
                 let block = self.start_block(json!({"type": "tool_use", "id": id, "name": name, "input": {}}), out);
                 self.calls.push(OpenCall { index, block, arguments: ArgumentWriter::default() });
             }
-            Event::ArgStart { index, name, form, .. } => {
-                self.encode_arguments(index, |arguments, out| arguments.start_argument(name, form, out), out);
-            }
-            Event::ArgDelta { index, text } => {
-                self.encode_arguments(index, |arguments, out| arguments.push_delta(text, out), out)
-            }
-            Event::ArgEnd { index, lead, .. } => {
-                self.encode_arguments(index, |arguments, out| arguments.end_argument(lead, out), out)
+            Event::ArgStart { index, .. } | Event::ArgDelta { index, .. } | Event::ArgEnd { index, .. } => {
+                self.encode_arguments(index, |writer, text| writer.encode_event(event, text), out);
             }
             Event::CallEnd { index, .. } => {
                 self.encode_arguments(index, ArgumentWriter::close_call, out);
@@ -203,10 +198,9 @@ impl WireEncoder for AnthropicEncoder {
         for call in std::mem::take(&mut self.calls) {
             write_event("content_block_stop", json!({"index": call.block}), out);
         }
-        let default = if self.has_calls { StopReason::Calls } else { StopReason::End };
-        let (reason, raw) = self.stop.clone().unwrap_or((default, String::new()));
+        let (reason, raw) = stop_or_default(self.stop.as_ref(), self.has_calls);
         let delta =
-            json!({"stop_reason": stop_word(reason, &raw), "stop_sequence": matched_stop_sequence(&self.head, reason)});
+            json!({"stop_reason": stop_word(reason, raw), "stop_sequence": matched_stop_sequence(&self.head, reason)});
         let usage = encode_usage(self.usage, self.usage.output.unwrap_or_default());
         write_event("message_delta", json!({"delta": delta, "usage": usage}), out);
         write_event("message_stop", json!({}), out);
@@ -233,8 +227,7 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
         }
     }
     let called = draft.calls().any(|call| !matches!(call.state, DraftState::Cut(_)));
-    let default = if called { StopReason::Calls } else { StopReason::End };
-    let (reason, raw) = draft.stop.as_ref().map_or((default, ""), |(reason, raw)| (*reason, raw.as_str()));
+    let (reason, raw) = stop_or_default(draft.stop.as_ref(), called);
     json!({
         "id": head.id, "type": "message", "role": "assistant", "model": head.model, "content": content,
         "stop_reason": stop_word(reason, raw), "stop_sequence": matched_stop_sequence(head, reason),

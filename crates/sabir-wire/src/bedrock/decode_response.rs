@@ -25,20 +25,15 @@ use crate::lenient::LenientObject;
 use crate::native_call::NativeCall;
 use crate::open_blocks::{OpenBlock, OpenBlocks};
 use crate::provider_error::ProviderError;
-use crate::response_decoder::{
-    BodyEnd, DecodeStatus, OpaqueBudget, ResponseCalls, WireDecoder, emit_text, note_provider_error, note_unreadable,
-    truncation_reason,
-};
+use crate::response_decoder::{OpaqueBudget, ResponseState, WireDecoder, emit_text, note_unreadable};
 
 /// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct BedrockDecoder {
-    status: DecodeStatus,
-    calls: ResponseCalls,
+    state: ResponseState,
     open_blocks: OpenBlocks<BlockKind>,
     /// The size limit of signatures and opaque blocks.
     opaque_budget: OpaqueBudget,
-    reason: Option<StopReason>,
     /// True once an event of Converse was read: from then on no other decoder takes over.
     begun: bool,
     /// The decoder of events in base64, once the first one has arrived.
@@ -83,13 +78,13 @@ impl WireDecoder for BedrockDecoder {
         if self.inner.is_some() || (name == "chunk" && !self.begun) {
             return self.decode_anthropic_chunk(body.bytes.as_str(), out);
         }
-        self.status.events += 1;
+        self.state.status.events += 1;
         self.begun = true;
         match name {
             "messageStart" => {}
             "contentBlockStart" => match body.start {
                 Some(raw) => self.decode_block_start(body.content_block_index.0, raw.get(), false, out),
-                None => self.status.skipped += 1,
+                None => self.state.status.skipped += 1,
             },
             "contentBlockDelta" => {
                 self.decode_block_delta(body.content_block_index.0, &body.delta.0.unwrap_or_default(), out);
@@ -98,34 +93,18 @@ impl WireDecoder for BedrockDecoder {
             "messageStop" => self.decode_message_stop(body.stop_reason.as_str(), out),
             "metadata" => emit_usage(body.usage.0, out),
             "" => self.decode_whole_response(&body, data, out),
-            _ => self.status.skipped += 1,
+            _ => self.state.status.skipped += 1,
         }
     }
 
-    fn mark_event_lost(&mut self) {
+    fn state(&self) -> &ResponseState {
+        self.inner.as_ref().map_or(&self.state, |inner| inner.state())
+    }
+
+    fn state_mut(&mut self) -> &mut ResponseState {
         match &mut self.inner {
-            Some(inner) => inner.mark_event_lost(),
-            None => self.calls.mark_open_calls_damaged(),
-        }
-    }
-
-    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
-        if let Some(inner) = &mut self.inner {
-            return inner.finish_body(how, out);
-        }
-        let ended = self.status.ended && self.status.error.is_none();
-        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
-        self.open_blocks.clear();
-    }
-
-    fn status(&self) -> &DecodeStatus {
-        self.inner.as_ref().map_or(&self.status, |inner| inner.status())
-    }
-
-    fn status_mut(&mut self) -> &mut DecodeStatus {
-        match &mut self.inner {
-            Some(inner) => inner.status_mut(),
-            None => &mut self.status,
+            Some(inner) => inner.state_mut(),
+            None => &mut self.state,
         }
     }
 }
@@ -136,12 +115,12 @@ impl BedrockDecoder {
         // The status moves to the inner decoder, which reports it from now on.
         let inner = self.inner.get_or_insert_with(|| {
             let mut inner = Box::new(anthropic::decode_response::AnthropicDecoder::default());
-            *inner.status_mut() = std::mem::take(&mut self.status);
+            inner.state_mut().status = std::mem::take(&mut self.state.status);
             inner
         });
         if bytes.is_empty() {
-            inner.status_mut().events += 1;
-            inner.status_mut().skipped += 1;
+            inner.state_mut().status.events += 1;
+            inner.state_mut().status.skipped += 1;
             return;
         }
         self.decoded.clear();
@@ -163,8 +142,8 @@ impl BedrockDecoder {
                 ProviderError::from_value(&json!({"__type": kind, "message": "the provider knows no such operation"}))
             });
             match error {
-                Some(error) => note_provider_error(&mut self.status, error, out),
-                None => self.status.skipped += 1,
+                Some(error) => self.state.note_provider_error(error, out),
+                None => self.state.status.skipped += 1,
             }
             return;
         };
@@ -190,21 +169,21 @@ impl BedrockDecoder {
     fn decode_block_start(&mut self, label: Option<u64>, raw: &str, whole: bool, out: &mut dyn EventSink) {
         let Some(start) = serde_json::from_str::<LenientObject<BlockStart<'_>>>(raw).ok().and_then(|start| start.0)
         else {
-            self.status.skipped += 1;
+            self.state.status.skipped += 1;
             return;
         };
         let id = start.tool_use.0.as_ref().map_or("", |tool| tool.tool_use_id.as_str());
-        if !self.open_blocks.may_start(label, id, &mut self.calls, out) {
+        if !self.open_blocks.may_start(label, id, &mut self.state.calls, out) {
             return;
         }
-        self.calls.confirm_empty_calls(out);
+        self.state.calls.confirm_empty_calls(out);
         let client = start.tool_use.0.as_ref().filter(|tool| tool.kind.as_str() != "server_tool_use");
         let kind = if let Some(tool) = client {
             self.begin_call(label, tool, out)
         } else if whole && (start.text.0.is_some() || start.reasoning_content.0.is_some()) {
             BlockKind::Prose { signature: String::new(), redacted: Vec::new() }
         } else if !whole && start.tool_use.0.is_none() && start.tool_result.is_none() {
-            self.status.skipped += 1;
+            self.state.status.skipped += 1;
             BlockKind::Dropped
         } else if self.limit_opaque_text(raw, out).is_empty() {
             BlockKind::Dropped
@@ -212,7 +191,7 @@ impl BedrockDecoder {
             let block = serde_json::from_str(raw).unwrap_or_default();
             BlockKind::Kept { block, input: String::new(), content: Vec::new() }
         };
-        self.open_blocks.push_block(label, kind, &mut self.calls, out);
+        self.open_blocks.push_block(label, kind, &mut self.state.calls, out);
         if let (true, Some(block)) = (whole, self.open_blocks.newest_position()) {
             emit_text(false, start.text.as_str(), out);
             self.decode_reasoning(block, start.reasoning_content.0.as_ref(), out);
@@ -222,12 +201,12 @@ impl BedrockDecoder {
     /// Starts a client call.
     fn begin_call(&mut self, label: Option<u64>, tool: &ToolUse<'_>, out: &mut dyn EventSink) -> BlockKind {
         let call = NativeCall::new(label, tool.tool_use_id.as_str());
-        let Some(position) = self.calls.begin_call(call, &self.status, out) else { return BlockKind::Dropped };
+        let Some(position) = self.state.begin_call(call, out) else { return BlockKind::Dropped };
         // In a stream, `{}` in a start only announces deltas. In a whole body there are no deltas,
         // and it means no arguments.
         let input = tool.input.map(argument_text).filter(|input| !matches!(input.trim_ascii(), "" | "{}" | "null"));
-        if let Some(call) = self.calls.list.get_mut(position) {
-            call.set_name(tool.name.as_str(), &mut self.calls.next_index, out);
+        if let Some(call) = self.state.calls.list.get_mut(position) {
+            call.set_name(tool.name.as_str(), &mut self.state.calls.next_index, out);
             call.push_arguments(input.as_deref().unwrap_or_default(), out);
         }
         BlockKind::Call { position, whole: input.is_some() }
@@ -237,15 +216,15 @@ impl BedrockDecoder {
     fn decode_block_delta(&mut self, label: Option<u64>, delta: &BlockDelta<'_>, out: &mut dyn EventSink) {
         let prose = delta.text.0.is_some() || delta.reasoning_content.0.is_some();
         if prose && self.open_blocks.find_position(label).is_none() {
-            self.calls.confirm_empty_calls(out);
+            self.state.calls.confirm_empty_calls(out);
             let block = BlockKind::Prose { signature: String::new(), redacted: Vec::new() };
-            self.open_blocks.push_block(label, block, &mut self.calls, out);
+            self.open_blocks.push_block(label, block, &mut self.state.calls, out);
         }
         let Some(position) = self.open_blocks.find_position(label) else {
             if delta.tool_use.0.is_none() {
-                return self.status.skipped += 1;
+                return self.state.status.skipped += 1;
             }
-            return self.calls.note_stray_delta(&mut self.status, out);
+            return self.state.note_stray_delta(out);
         };
         let Some(block) = self.open_blocks.get_mut(position) else { return };
         let input = delta.tool_use.0.as_ref().and_then(|tool| tool.input).map(argument_text);
@@ -255,7 +234,7 @@ impl BedrockDecoder {
                 return self.decode_reasoning(position, delta.reasoning_content.0.as_ref(), out);
             }
             BlockKind::Call { position, whole: false } => {
-                if let (Some(input), Some(call)) = (&input, self.calls.list.get_mut(*position)) {
+                if let (Some(input), Some(call)) = (&input, self.state.calls.list.get_mut(*position)) {
                     return call.push_arguments(input, out);
                 }
             }
@@ -274,7 +253,7 @@ impl BedrockDecoder {
             }
             BlockKind::Prose { .. } | BlockKind::Call { .. } | BlockKind::Dropped => {}
         }
-        self.status.skipped += 1;
+        self.state.status.skipped += 1;
     }
 
     /// Decodes reasoning that belongs to the prose block at this position.
@@ -303,7 +282,7 @@ impl BedrockDecoder {
     /// Ends a block.
     fn decode_block_stop(&mut self, label: Option<u64>, out: &mut dyn EventSink) {
         let Some(block) = self.open_blocks.end_block(label) else {
-            self.status.skipped += 1;
+            self.state.status.skipped += 1;
             return;
         };
         match block {
@@ -315,7 +294,7 @@ impl BedrockDecoder {
                     emit_opaque(json!({"reasoningContent": {"redactedContent": STANDARD.encode(redacted)}}), out);
                 }
             }
-            BlockKind::Call { position, .. } => self.calls.end_call(position, self.reason, out),
+            BlockKind::Call { position, .. } => self.state.calls.end_call(position, self.state.reason, out),
             BlockKind::Kept { mut block, input, content } => {
                 if let (Some(tool), Ok(input)) = (block.pointer_mut("/toolUse"), serde_json::from_str(&input)) {
                     insert_member(tool, "input", input);
@@ -333,16 +312,16 @@ impl BedrockDecoder {
     fn decode_message_stop(&mut self, word: &str, out: &mut dyn EventSink) {
         let reason = super::stop_reason(word);
         if !word.is_empty() {
-            self.reason = Some(reason);
-            self.calls.apply_stop_reason(reason, out);
+            self.state.reason = Some(reason);
+            self.state.calls.apply_stop_reason(reason, out);
             out.push_event(Event::Stop { reason, raw: word });
         }
-        self.status.ended = true;
-        self.calls.apply_stop_reason(self.reason.unwrap_or(StopReason::End), out);
-        if self.calls.list.iter().any(NativeCall::is_open) {
+        self.state.status.ended = true;
+        self.state.calls.apply_stop_reason(self.state.reason.unwrap_or(StopReason::End), out);
+        if self.state.calls.list.iter().any(NativeCall::is_open) {
             let message = "the message ended while a content block was open";
             out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
-            self.calls.truncate_open_calls(truncation_reason(BodyEnd::Clean, true, self.reason), out);
+            self.state.truncate_unfinished(out);
         }
         self.open_blocks.clear();
     }

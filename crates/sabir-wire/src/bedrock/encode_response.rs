@@ -10,6 +10,7 @@ use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
 use crate::frames::{HeaderValue, encode_frame};
 use crate::provider_error::ProviderError;
 use crate::replay::split_text;
+use crate::stop_words::stop_or_default;
 use crate::wire::WireEncoder;
 
 /// The most bytes of text in one frame. JSON escapes at most multiply it by six, which stays below
@@ -213,14 +214,8 @@ impl WireEncoder for BedrockEncoder {
                 let block = self.start_block(Some(json!({"toolUse": {"toolUseId": id, "name": name}})), out);
                 self.calls.push(OpenCall { index, block, arguments: ArgumentWriter::default() });
             }
-            Event::ArgStart { index, name, form, .. } => {
-                self.encode_arguments(index, |arguments, out| arguments.start_argument(name, form, out), out);
-            }
-            Event::ArgDelta { index, text } => {
-                self.encode_arguments(index, |arguments, out| arguments.push_delta(text, out), out)
-            }
-            Event::ArgEnd { index, lead, .. } => {
-                self.encode_arguments(index, |arguments, out| arguments.end_argument(lead, out), out)
+            Event::ArgStart { index, .. } | Event::ArgDelta { index, .. } | Event::ArgEnd { index, .. } => {
+                self.encode_arguments(index, |writer, text| writer.encode_event(event, text), out);
             }
             Event::CallEnd { index, .. } => {
                 self.encode_arguments(index, ArgumentWriter::close_call, out);
@@ -255,9 +250,8 @@ impl WireEncoder for BedrockEncoder {
         for call in std::mem::take(&mut self.calls) {
             write_block_stop(call.block, out);
         }
-        let default = if self.has_calls { StopReason::Calls } else { StopReason::End };
-        let (reason, raw) = self.stop.clone().unwrap_or((default, String::new()));
-        write_event("messageStop", &json!({"stopReason": stop_word(reason, &raw)}), out);
+        let (reason, raw) = stop_or_default(self.stop.as_ref(), self.has_calls);
+        write_event("messageStop", &json!({"stopReason": stop_word(reason, raw)}), out);
         write_event("metadata", &json!({"usage": encode_usage(self.usage), "metrics": empty_metrics()}), out);
     }
 }
@@ -280,8 +274,7 @@ pub(crate) fn encode_response(_: &ResponseMetadata, draft: &DraftResponse) -> Va
         }
     }
     let called = draft.calls().any(|call| !matches!(call.state, DraftState::Cut(_)));
-    let default = if called { StopReason::Calls } else { StopReason::End };
-    let (reason, raw) = draft.stop.as_ref().map_or((default, ""), |(reason, raw)| (*reason, raw.as_str()));
+    let (reason, raw) = stop_or_default(draft.stop.as_ref(), called);
     json!({
         "output": {"message": {"role": "assistant", "content": content}},
         "stopReason": stop_word(reason, raw), "usage": encode_usage(draft.usage), "metrics": empty_metrics(),

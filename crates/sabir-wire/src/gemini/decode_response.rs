@@ -25,22 +25,17 @@ use super::{MALFORMED, NAME, parts};
 use crate::lenient::{LenientCount, LenientList, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::provider_error::ProviderError;
-use crate::response_decoder::{
-    BodyEnd, DecodeStatus, OpaqueBudget, ResponseCalls, WireDecoder, emit_text, note_error_event, note_unreadable,
-    truncation_reason,
-};
+use crate::response_decoder::{OpaqueBudget, ResponseState, WireDecoder, emit_text, note_unreadable};
 
 /// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct GeminiDecoder {
-    status: DecodeStatus,
-    calls: ResponseCalls,
+    state: ResponseState,
     /// The arguments of the last call, if it continues.
     partial: Option<PartialArguments>,
     /// The index of the candidate that is read.
     candidate: Option<u64>,
     opaque_budget: OpaqueBudget,
-    reason: Option<StopReason>,
     word: String,
 }
 
@@ -145,19 +140,19 @@ impl WireDecoder for GeminiDecoder {
                 return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
             }
         };
-        self.status.events += 1;
+        self.state.status.events += 1;
         let blocked = chunk.prompt_feedback.0.as_ref().map(|feedback| feedback.block_reason.as_str());
         if chunk.error.is_some() {
-            note_error_event(ProviderError::from_body(data.as_bytes()), &mut self.status, &mut self.calls, out);
+            self.state.note_error_event(ProviderError::from_body(data.as_bytes()), out);
         } else if chunk.candidates.0.is_empty() && chunk.usage_metadata.0.is_none() && blocked.is_none() {
-            self.status.skipped += 1;
+            self.state.status.skipped += 1;
         }
         for candidate in &chunk.candidates.0 {
             let label = candidate.index.0.unwrap_or_default();
             if *self.candidate.get_or_insert(label) == label {
                 self.decode_candidate(candidate, out);
             } else {
-                self.status.skipped += 1;
+                self.state.status.skipped += 1;
             }
         }
         if let Some(tokens) = &chunk.usage_metadata.0 {
@@ -168,22 +163,12 @@ impl WireDecoder for GeminiDecoder {
         }
     }
 
-    fn mark_event_lost(&mut self) {
-        self.calls.mark_open_calls_damaged();
+    fn state(&self) -> &ResponseState {
+        &self.state
     }
 
-    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
-        let ended = self.status.ended && self.status.error.is_none();
-        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
-        self.partial = None;
-    }
-
-    fn status(&self) -> &DecodeStatus {
-        &self.status
-    }
-
-    fn status_mut(&mut self) -> &mut DecodeStatus {
-        &mut self.status
+    fn state_mut(&mut self) -> &mut ResponseState {
+        &mut self.state
     }
 }
 
@@ -201,7 +186,7 @@ impl GeminiDecoder {
         }
         let mut reason = super::stop_reason(word);
         // `STOP` also ends responses with calls.
-        if reason == StopReason::End && !self.calls.list.is_empty() {
+        if reason == StopReason::End && !self.state.calls.list.is_empty() {
             reason = StopReason::Calls;
         }
         if word == MALFORMED && self.word != word {
@@ -217,10 +202,10 @@ impl GeminiDecoder {
 
     /// Applies a finish reason, and emits it if it is new.
     fn apply_stop(&mut self, reason: StopReason, word: &str, out: &mut dyn EventSink) {
-        self.status.ended = true;
-        self.calls.apply_stop_reason(reason, out);
-        if self.reason != Some(reason) || self.word != word {
-            self.reason = Some(reason);
+        self.state.status.ended = true;
+        self.state.calls.apply_stop_reason(reason, out);
+        if self.state.reason != Some(reason) || self.word != word {
+            self.state.reason = Some(reason);
             word.clone_into(&mut self.word);
             out.push_event(Event::Stop { reason, raw: word });
         }
@@ -229,10 +214,10 @@ impl GeminiDecoder {
     /// Decodes a part.
     fn decode_part(&mut self, raw: &str, out: &mut dyn EventSink) {
         let Ok(LenientObject(Some(part))) = serde_json::from_str::<LenientObject<ContentPart<'_>>>(raw) else {
-            self.status.skipped += 1;
+            self.state.status.skipped += 1;
             return;
         };
-        self.calls.confirm_empty_calls(out);
+        self.state.calls.confirm_empty_calls(out);
         let signature = part.thought_signature.as_str();
         let thought = part.thought.is_some_and(is_true);
         if let Some(called) = &part.function_call.0 {
@@ -269,15 +254,15 @@ impl GeminiDecoder {
         let pieces = &called.partial_args.0;
         if self.partial.is_some() && !self.is_continuation(called) {
             self.partial = None;
-            if let Some(call) = self.calls.list.last_mut() {
-                call.truncate_call(Truncation::Broken, &mut self.calls.next_index, out);
+            if let Some(call) = self.state.calls.list.last_mut() {
+                call.truncate_call(Truncation::Broken, &mut self.state.calls.next_index, out);
             }
         }
         if self.partial.is_none() {
             let empty = called.name.as_str().is_empty() && called.id.as_str().is_empty() && pieces.is_empty();
             if empty && called.args.is_none() && !more {
                 // An empty part ends a call that has ended already.
-                self.status.skipped += 1;
+                self.state.status.skipped += 1;
                 return;
             }
             if !self.begin_call(called, out) {
@@ -293,10 +278,10 @@ impl GeminiDecoder {
             return;
         }
         self.partial = None;
-        if let Some(call) = self.calls.list.last_mut() {
-            call.mark_end_seen(&mut self.calls.next_index, out);
-            if let Some(reason) = self.reason {
-                call.apply_stop_reason(reason, &mut self.calls.next_index, out);
+        if let Some(call) = self.state.calls.list.last_mut() {
+            call.mark_end_seen(&mut self.state.calls.next_index, out);
+            if let Some(reason) = self.state.reason {
+                call.apply_stop_reason(reason, &mut self.state.calls.next_index, out);
             }
         }
     }
@@ -305,7 +290,7 @@ impl GeminiDecoder {
     fn is_continuation(&self, called: &FunctionCall<'_>) -> bool {
         let id = called.id.as_str();
         let name = called.name.as_str();
-        self.calls.list.last().is_some_and(|call| {
+        self.state.calls.list.last().is_some_and(|call| {
             let same = (id.is_empty() || id == call.id) && (name.is_empty() || name == call.name);
             same && (name.is_empty() || !called.partial_args.0.is_empty())
         })
@@ -313,16 +298,16 @@ impl GeminiDecoder {
 
     /// Starts a call. Returns false if there are too many.
     fn begin_call(&mut self, called: &FunctionCall<'_>, out: &mut dyn EventSink) -> bool {
-        let position = self.calls.begin_call(NativeCall::new(None, called.id.as_str()), &self.status, out);
-        if let Some(call) = position.and_then(|position| self.calls.list.get_mut(position)) {
-            call.set_name(called.name.as_str(), &mut self.calls.next_index, out);
+        let position = self.state.begin_call(NativeCall::new(None, called.id.as_str()), out);
+        if let Some(call) = position.and_then(|position| self.state.calls.list.get_mut(position)) {
+            call.set_name(called.name.as_str(), &mut self.state.calls.next_index, out);
         }
         position.is_some()
     }
 
     /// Adds arguments to the last call.
     fn decode_arguments(&mut self, called: &FunctionCall<'_>, out: &mut dyn EventSink) {
-        let Some(call) = self.calls.list.last_mut() else { return };
+        let Some(call) = self.state.calls.list.last_mut() else { return };
         let Some(partial) = &mut self.partial else {
             return call.push_arguments(called.args.map_or("", RawValue::get), out);
         };

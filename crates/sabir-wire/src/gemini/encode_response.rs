@@ -18,6 +18,7 @@ use crate::client_request::ResponseMetadata;
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
 use crate::provider_error::ProviderError;
 use crate::sse;
+use crate::stop_words::stop_or_default;
 use crate::wire::WireEncoder;
 
 /// Encodes the event stream of one response.
@@ -164,14 +165,8 @@ impl WireEncoder for GeminiEncoder {
                 self.calls.push(OpenCall { index, id, name: name.to_owned(), writer, arguments, signature: None });
                 self.latest_call = Some(index);
             }
-            Event::ArgStart { index, name, form, .. } => {
-                self.append_arguments(index, |writer, text| writer.start_argument(name, form, text));
-            }
-            Event::ArgDelta { index, text: delta } => {
-                self.append_arguments(index, |writer, text| writer.push_delta(delta, text))
-            }
-            Event::ArgEnd { index, lead, .. } => {
-                self.append_arguments(index, |writer, text| writer.end_argument(lead, text))
+            Event::ArgStart { index, .. } | Event::ArgDelta { index, .. } | Event::ArgEnd { index, .. } => {
+                self.append_arguments(index, |writer, text| writer.encode_event(event, text));
             }
             Event::CallEnd { index, .. } => self.end_call(index, out),
             Event::CallCut { index, .. } => {
@@ -199,7 +194,7 @@ impl WireEncoder for GeminiEncoder {
 impl ResponseOutcome {
     /// Returns the word for the end of the response.
     fn finish_reason(&self) -> &str {
-        let (reason, raw) = self.stop.as_ref().map_or((StopReason::End, ""), |(reason, raw)| (*reason, raw.as_str()));
+        let (reason, raw) = stop_or_default(self.stop.as_ref(), false);
         let finished = matches!(reason, StopReason::End | StopReason::Calls);
         if self.cut && !self.has_calls && finished { MALFORMED } else { stop_word(reason, raw) }
     }

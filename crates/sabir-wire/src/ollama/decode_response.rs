@@ -16,16 +16,12 @@ use crate::lenient::{LenientCount, LenientList, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::openai_chat::decode_response::argument_text;
 use crate::provider_error::ProviderError;
-use crate::response_decoder::{
-    BodyEnd, DecodeStatus, ResponseCalls, WireDecoder, emit_text, note_error_event, note_unreadable, truncation_reason,
-};
+use crate::response_decoder::{ResponseCalls, ResponseState, WireDecoder, emit_text, note_unreadable};
 
 /// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct OllamaDecoder {
-    status: DecodeStatus,
-    calls: ResponseCalls,
-    reason: Option<StopReason>,
+    state: ResponseState,
 }
 
 /// A line of the stream, or a whole body.
@@ -83,15 +79,15 @@ impl WireDecoder for OllamaDecoder {
             Ok(line) => line,
             Err(error) => return note_unreadable(self, &format!("a line of the stream cannot be read: {error}"), out),
         };
-        self.status.events += 1;
+        self.state.status.events += 1;
         if line.error.is_some() {
-            note_error_event(ProviderError::from_body(data.as_bytes()), &mut self.status, &mut self.calls, out);
+            self.state.note_error_event(ProviderError::from_body(data.as_bytes()), out);
         }
         let done = line.done.is_some_and(|done| done.get() == "true");
         match &line.message.0 {
             Some(message) => self.decode_message(message, out),
             None if done || line.error.is_some() => {}
-            None => self.status.skipped += 1,
+            None => self.state.status.skipped += 1,
         }
         let usage = Usage { input: line.prompt_eval_count.0, output: line.eval_count.0, ..Usage::default() };
         if usage != Usage::default() {
@@ -102,21 +98,12 @@ impl WireDecoder for OllamaDecoder {
         }
     }
 
-    fn mark_event_lost(&mut self) {
-        self.calls.mark_open_calls_damaged();
+    fn state(&self) -> &ResponseState {
+        &self.state
     }
 
-    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
-        let ended = self.status.ended && self.status.error.is_none();
-        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
-    }
-
-    fn status(&self) -> &DecodeStatus {
-        &self.status
-    }
-
-    fn status_mut(&mut self) -> &mut DecodeStatus {
-        &mut self.status
+    fn state_mut(&mut self) -> &mut ResponseState {
+        &mut self.state
     }
 }
 
@@ -125,20 +112,20 @@ impl OllamaDecoder {
     fn decode_message(&mut self, message: &LineMessage<'_>, out: &mut dyn EventSink) {
         for (thought, words) in [(true, message.thinking.as_str()), (false, message.content.as_str())] {
             if !words.is_empty() {
-                self.calls.confirm_empty_calls(out);
+                self.state.calls.confirm_empty_calls(out);
                 emit_text(thought, words, out);
             }
         }
         for call in &message.tool_calls.0 {
-            self.calls.confirm_empty_calls(out);
+            self.state.calls.confirm_empty_calls(out);
             self.decode_call(call, out);
         }
     }
 
     /// Decodes a call, which is always complete.
     fn decode_call(&mut self, called: &ToolCall<'_>, out: &mut dyn EventSink) {
-        let position = self.calls.begin_call(NativeCall::new(None, called.id.as_str()), &self.status, out);
-        let ResponseCalls { list, next_index: next, .. } = &mut self.calls;
+        let position = self.state.begin_call(NativeCall::new(None, called.id.as_str()), out);
+        let ResponseCalls { list, next_index: next, .. } = &mut self.state.calls;
         let Some(call) = position.and_then(|position| list.get_mut(position)) else { return };
         if let Some(function) = &called.function.0 {
             call.set_name(function.name.as_str(), next, out);
@@ -146,7 +133,7 @@ impl OllamaDecoder {
             call.push_arguments(&argument_text(arguments), out);
         }
         call.mark_end_seen(next, out);
-        if let Some(reason) = self.reason {
+        if let Some(reason) = self.state.reason {
             call.apply_stop_reason(reason, next, out);
         }
     }
@@ -155,13 +142,13 @@ impl OllamaDecoder {
     fn decode_stop(&mut self, word: &str, out: &mut dyn EventSink) {
         // `stop` also ends responses with calls.
         let mut reason = super::stop_reason(word);
-        if reason == StopReason::End && !self.calls.list.is_empty() {
+        if reason == StopReason::End && !self.state.calls.list.is_empty() {
             reason = StopReason::Calls;
         }
-        self.status.ended = true;
-        self.calls.apply_stop_reason(reason, out);
-        if self.reason != Some(reason) {
-            self.reason = Some(reason);
+        self.state.status.ended = true;
+        self.state.calls.apply_stop_reason(reason, out);
+        if self.state.reason != Some(reason) {
+            self.state.reason = Some(reason);
             out.push_event(Event::Stop { reason, raw: word });
         }
     }

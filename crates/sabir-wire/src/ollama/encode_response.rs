@@ -13,6 +13,7 @@ use crate::arguments::{ArgumentWriter, arguments_object, parse_arguments};
 use crate::client_request::ResponseMetadata;
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
 use crate::provider_error::ProviderError;
+use crate::stop_words::stop_or_default;
 use crate::timestamp::format_timestamp;
 use crate::wire::WireEncoder;
 
@@ -86,14 +87,8 @@ impl WireEncoder for OllamaEncoder {
                 let arguments = String::new();
                 self.calls.push(OpenCall { index, id, name: name.to_owned(), writer, arguments });
             }
-            Event::ArgStart { index, name, form, .. } => {
-                self.append_arguments(index, |writer, text| writer.start_argument(name, form, text));
-            }
-            Event::ArgDelta { index, text: delta } => {
-                self.append_arguments(index, |writer, text| writer.push_delta(delta, text))
-            }
-            Event::ArgEnd { index, lead, .. } => {
-                self.append_arguments(index, |writer, text| writer.end_argument(lead, text))
+            Event::ArgStart { index, .. } | Event::ArgDelta { index, .. } | Event::ArgEnd { index, .. } => {
+                self.append_arguments(index, |writer, text| writer.encode_event(event, text));
             }
             Event::CallEnd { index, .. } => self.end_call(index, out),
             Event::CallCut { index, .. } => self.calls.retain(|call| call.index != index),
@@ -182,7 +177,7 @@ fn encode_call(id: &str, index: u64, name: &str, arguments: Map<String, Value>) 
 
 /// Builds the last line of a stream, which is also the body of a response that is not streamed.
 fn final_line(head: &ResponseMetadata, message: Value, stop: Option<&(StopReason, String)>, usage: Usage) -> Value {
-    let (reason, raw) = stop.map_or((StopReason::End, ""), |(reason, raw)| (*reason, raw.as_str()));
+    let (reason, raw) = stop_or_default(stop, false);
     let mut body = line_head(head);
     body.insert("message".to_owned(), message);
     body.insert("done".to_owned(), json!(true));

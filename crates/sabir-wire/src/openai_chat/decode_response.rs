@@ -36,21 +36,17 @@ use super::NAME;
 use crate::lenient::{LenientContent, LenientCount, LenientList, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::provider_error::ProviderError;
-use crate::response_decoder::{
-    BodyEnd, DecodeStatus, ResponseCalls, WireDecoder, emit_text, note_error_event, note_unreadable, truncation_reason,
-};
+use crate::response_decoder::{ResponseState, WireDecoder, emit_text, note_unreadable};
 
 /// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct OpenAiChatDecoder {
-    status: DecodeStatus,
-    calls: ResponseCalls,
+    state: ResponseState,
     /// A hash of each call's argument text so far, which reveals a repetition without keeping the
     /// text.
     hashes: Vec<DefaultHasher>,
     /// The index of the choice that is read.
     choice: Option<u64>,
-    reason: Option<StopReason>,
     word: String,
     refused: bool,
     done: bool,
@@ -177,8 +173,8 @@ impl WireDecoder for OpenAiChatDecoder {
             return;
         }
         if self.done {
-            self.status.skipped += 1;
-            self.status.events += 1;
+            self.state.status.skipped += 1;
+            self.state.status.events += 1;
             return;
         }
         if trimmed == "[DONE]" {
@@ -190,39 +186,30 @@ impl WireDecoder for OpenAiChatDecoder {
                 return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
             }
         };
-        self.status.events += 1;
+        self.state.status.events += 1;
         if chunk.error.is_some() || name == "error" || chunk.object.as_str() == "error" {
-            note_error_event(ProviderError::from_body(data.as_bytes()), &mut self.status, &mut self.calls, out);
+            self.state.note_error_event(ProviderError::from_body(data.as_bytes()), out);
         } else if chunk.choices.0.is_empty() && chunk.usage.0.is_none() && chunk.id.0.is_none() {
-            self.status.skipped += 1;
+            self.state.status.skipped += 1;
         }
         for choice in &chunk.choices.0 {
             let label = choice.index.0.unwrap_or_default();
             if *self.choice.get_or_insert(label) == label {
                 self.decode_choice(choice, out);
             } else {
-                self.status.skipped += 1;
+                self.state.status.skipped += 1;
             }
         }
         let usage = chunk.usage.0.or_else(|| chunk.x_groq.0.and_then(|groq| groq.usage.0));
         emit_owned_usage(usage, out);
     }
 
-    fn mark_event_lost(&mut self) {
-        self.calls.mark_open_calls_damaged();
+    fn state(&self) -> &ResponseState {
+        &self.state
     }
 
-    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
-        let ended = self.status.ended && self.status.error.is_none();
-        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
-    }
-
-    fn status(&self) -> &DecodeStatus {
-        &self.status
-    }
-
-    fn status_mut(&mut self) -> &mut DecodeStatus {
-        &mut self.status
+    fn state_mut(&mut self) -> &mut ResponseState {
+        &mut self.state
     }
 }
 
@@ -230,10 +217,10 @@ impl OpenAiChatDecoder {
     /// Ends the stream at `[DONE]`.
     fn end_stream(&mut self, out: &mut dyn EventSink) {
         self.done = true;
-        self.status.ended = true;
-        self.status.events += 1;
-        self.calls.mark_ends_seen(out);
-        self.calls.apply_stop_reason(self.reason.unwrap_or(StopReason::End), out);
+        self.state.status.ended = true;
+        self.state.status.events += 1;
+        self.state.calls.mark_ends_seen(out);
+        self.state.calls.apply_stop_reason(self.state.reason.unwrap_or(StopReason::End), out);
     }
 
     /// Decodes a choice.
@@ -303,14 +290,14 @@ impl OpenAiChatDecoder {
         }
         let known = self.find_call(label, id, name, &arguments);
         let Some(position) = known.or_else(|| self.begin_call(label, id, out)) else { return };
-        let (Some(call), Some(hash)) = (self.calls.list.get_mut(position), self.hashes.get_mut(position)) else {
+        let (Some(call), Some(hash)) = (self.state.calls.list.get_mut(position), self.hashes.get_mut(position)) else {
             return;
         };
         if call.id.is_empty() {
             call.id.push_str(id);
         }
         if call.is_whole() || !call.is_open() {
-            self.status.skipped += 1;
+            self.state.status.skipped += 1;
             // The same arguments repeat the call. Different ones contradict it: nobody knows which
             // were meant.
             let mut again = DefaultHasher::new();
@@ -320,24 +307,24 @@ impl OpenAiChatDecoder {
             }
             return;
         }
-        call.set_name(name, &mut self.calls.next_index, out);
+        call.set_name(name, &mut self.state.calls.next_index, out);
         hash.write(arguments.as_bytes());
         call.push_arguments(&arguments, out);
     }
 
     /// Starts a call. The calls before it that are complete end here.
     fn begin_call(&mut self, label: Option<u64>, id: &str, out: &mut dyn EventSink) -> Option<usize> {
-        for call in self.calls.list.iter_mut().filter(|call| call.is_whole()) {
-            call.mark_end_seen(&mut self.calls.next_index, out);
+        for call in self.state.calls.list.iter_mut().filter(|call| call.is_whole()) {
+            call.mark_end_seen(&mut self.state.calls.next_index, out);
         }
-        let position = self.calls.begin_call(NativeCall::new(label, id), &self.status, out)?;
+        let position = self.state.begin_call(NativeCall::new(label, id), out)?;
         self.hashes.push(DefaultHasher::new());
         Some(position)
     }
 
     /// Returns the position of the call that a delta belongs to; `None` if it begins a new one.
     fn find_call(&self, label: Option<u64>, id: &str, name: &str, arguments: &str) -> Option<usize> {
-        let list = &self.calls.list;
+        let list = &self.state.calls.list;
         let fits = |call: &NativeCall| label.is_none() || call.label.is_none() || call.label == label;
         if !id.is_empty() {
             // One id with two tool names means two calls; one id with the same name again means a
@@ -386,11 +373,11 @@ impl OpenAiChatDecoder {
         if self.refused {
             reason = StopReason::Refused;
         }
-        self.status.ended = true;
-        self.calls.mark_ends_seen(out);
-        self.calls.apply_stop_reason(reason, out);
-        if self.reason != Some(reason) || self.word != word {
-            self.reason = Some(reason);
+        self.state.status.ended = true;
+        self.state.calls.mark_ends_seen(out);
+        self.state.calls.apply_stop_reason(reason, out);
+        if self.state.reason != Some(reason) || self.word != word {
+            self.state.reason = Some(reason);
             word.clone_into(&mut self.word);
             out.push_event(Event::Stop { reason, raw: word });
         }

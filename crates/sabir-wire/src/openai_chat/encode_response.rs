@@ -15,6 +15,7 @@ use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
 use crate::openai_responses::CallArgumentWriter;
 use crate::provider_error::ProviderError;
 use crate::sse;
+use crate::stop_words::stop_or_default;
 use crate::wire::WireEncoder;
 
 /// Encodes the chunks of one response.
@@ -122,14 +123,8 @@ impl WireEncoder for OpenAiChatEncoder {
                 };
                 self.encode_delta(json!({"tool_calls": [call]}), out);
             }
-            Event::ArgStart { index, name, form, .. } => {
-                self.encode_arguments(index, |arguments, out| arguments.start_argument(name, form, out), out);
-            }
-            Event::ArgDelta { index, text } => {
-                self.encode_arguments(index, |arguments, out| arguments.push_delta(text, out), out)
-            }
-            Event::ArgEnd { index, lead, .. } => {
-                self.encode_arguments(index, |arguments, out| arguments.end_argument(lead, out), out)
+            Event::ArgStart { index, .. } | Event::ArgDelta { index, .. } | Event::ArgEnd { index, .. } => {
+                self.encode_arguments(index, |writer, text| writer.encode_event(event, text), out);
             }
             Event::CallEnd { index, .. } => {
                 self.encode_arguments(index, CallArgumentWriter::close_call, out);
@@ -157,9 +152,8 @@ impl WireEncoder for OpenAiChatEncoder {
         if !self.begun {
             self.encode_delta(json!({"content": ""}), out);
         }
-        let default = if self.has_calls { StopReason::Calls } else { StopReason::End };
-        let (reason, raw) = self.stop.clone().unwrap_or((default, String::new()));
-        let word = if self.freeform_truncated { stop_word(StopReason::Length, "") } else { stop_word(reason, &raw) };
+        let (reason, raw) = stop_or_default(self.stop.as_ref(), self.has_calls);
+        let word = if self.freeform_truncated { stop_word(StopReason::Length, "") } else { stop_word(reason, raw) };
         write_chunk(&self.head, json!([{"index": 0, "delta": {}, "finish_reason": word}]), None, out);
         if self.usage.is_some() && self.head.preferences.usage_reporting == UsageReporting::Reported {
             write_chunk(&self.head, json!([]), self.usage, out);
@@ -206,7 +200,6 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
             DraftPart::Call(call) => calls.extend(encode_call(head, call)),
         }
     }
-    let default = if calls.is_empty() { StopReason::End } else { StopReason::Calls };
     let mut message = Map::new();
     message.insert("role".to_owned(), json!("assistant"));
     message.insert("content".to_owned(), json!(words));
@@ -220,7 +213,7 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
     if !calls.is_empty() {
         message.insert("tool_calls".to_owned(), json!(calls));
     }
-    let (reason, raw) = draft.stop.as_ref().map_or((default, ""), |(reason, raw)| (*reason, raw.as_str()));
+    let (reason, raw) = stop_or_default(draft.stop.as_ref(), !calls.is_empty());
     json!({
         "id": head.id, "object": "chat.completion", "created": head.created, "model": head.model,
         "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": stop_word(reason, raw)}],

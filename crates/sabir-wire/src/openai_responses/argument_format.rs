@@ -1,6 +1,6 @@
 //! Writes the arguments of a call in the form that its client expects: JSON, or one text.
 
-use sabir_call::ArgForm;
+use sabir_call::{ArgForm, Event};
 
 use crate::arguments::ArgumentWriter;
 use crate::native_tools::INPUT;
@@ -24,6 +24,16 @@ impl CallArgumentWriter {
     /// Returns true if the arguments are one text.
     pub(crate) fn is_text(&self) -> bool {
         matches!(self, Self::Text(..))
+    }
+
+    /// Writes an event of an argument; other events are ignored.
+    pub(crate) fn encode_event(&mut self, event: Event<'_>, out: &mut String) {
+        match event {
+            Event::ArgStart { name, form, .. } => self.start_argument(name, form, out),
+            Event::ArgDelta { text, .. } => self.push_delta(text, out),
+            Event::ArgEnd { lead, .. } => self.end_argument(lead, out),
+            _ => {}
+        }
     }
 
     /// Opens an argument.

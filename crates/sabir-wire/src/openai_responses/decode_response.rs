@@ -37,10 +37,7 @@ use crate::native_call::NativeCall;
 use crate::native_tools::joined_tool_name;
 use crate::openai_chat::decode_response::argument_text;
 use crate::provider_error::ProviderError;
-use crate::response_decoder::{
-    BodyEnd, DecodeStatus, OpaqueBudget, ResponseCalls, WireDecoder, emit_limit_fault, emit_text, note_error_event,
-    note_unreadable, truncation_reason,
-};
+use crate::response_decoder::{OpaqueBudget, ResponseState, WireDecoder, emit_limit_fault, emit_text, note_unreadable};
 
 /// The most items of one response; further ones are dropped with a fault.
 const MAX_ITEMS: usize = 1024;
@@ -51,13 +48,11 @@ const MAX_PARTS: usize = 256;
 /// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct OpenAiResponsesDecoder {
-    status: DecodeStatus,
-    calls: ResponseCalls,
+    state: ResponseState,
     items: Vec<KnownItem>,
     opaque_budget: OpaqueBudget,
     /// True once the excess of items was reported.
     full: bool,
-    reason: Option<StopReason>,
     refused: bool,
 }
 
@@ -89,7 +84,7 @@ impl WireDecoder for OpenAiResponsesDecoder {
         }
         if trimmed == "[DONE]" {
             // After a final response this says nothing new; without one, it is the end.
-            if !self.status.ended {
+            if !self.state.status.ended {
                 self.end_response(&FinalResponse::default(), "completed", out);
             }
             return;
@@ -100,30 +95,21 @@ impl WireDecoder for OpenAiResponsesDecoder {
                 return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
             }
         };
-        self.status.events += 1;
+        self.state.status.events += 1;
         match if event.kind.as_str().is_empty() { name } else { event.kind.as_str() } {
             "" => self.decode_whole_response(data, out),
             "error" => self.note_error(ProviderError::from_body(data.as_bytes()), out),
-            _ if self.status.ended => self.status.skipped += 1,
+            _ if self.state.status.ended => self.state.status.skipped += 1,
             kind => self.dispatch_event(kind, &event, out),
         }
     }
 
-    fn mark_event_lost(&mut self) {
-        self.calls.mark_open_calls_damaged();
+    fn state(&self) -> &ResponseState {
+        &self.state
     }
 
-    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
-        let ended = self.status.ended && self.status.error.is_none();
-        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
-    }
-
-    fn status(&self) -> &DecodeStatus {
-        &self.status
-    }
-
-    fn status_mut(&mut self) -> &mut DecodeStatus {
-        &mut self.status
+    fn state_mut(&mut self) -> &mut ResponseState {
+        &mut self.state
     }
 }
 
@@ -165,7 +151,7 @@ impl OpenAiResponsesDecoder {
             | "response.content_part.added"
             | "response.reasoning_summary_part.added"
             | "response.refusal.done" => {}
-            _ => self.status.skipped += 1,
+            _ => self.state.status.skipped += 1,
         }
     }
 
@@ -175,17 +161,17 @@ impl OpenAiResponsesDecoder {
             Some(response) if response.object.as_str() == "response" => self.end_response(&response, "completed", out),
             _ => match ProviderError::from_body(data.as_bytes()) {
                 Some(error) => self.note_error(Some(error), out),
-                None => self.status.skipped += 1,
+                None => self.state.status.skipped += 1,
             },
         }
     }
 
     /// Notes an error. An `error` event and the failed response after it report the same one.
     fn note_error(&mut self, error: Option<ProviderError>, out: &mut dyn EventSink) {
-        if self.status.error.is_some() {
-            return self.calls.mark_open_calls_damaged();
+        if self.state.status.error.is_some() {
+            return self.state.calls.mark_open_calls_damaged();
         }
-        note_error_event(error, &mut self.status, &mut self.calls, out);
+        self.state.note_error_event(error, out);
     }
 
     /// Decodes the begin or the end of an item.
@@ -200,7 +186,7 @@ impl OpenAiResponsesDecoder {
                     self.begin_item(label, &item, out);
                 }
             },
-            None => self.status.skipped += 1,
+            None => self.state.status.skipped += 1,
         }
     }
 
@@ -229,7 +215,7 @@ impl OpenAiResponsesDecoder {
     /// Returns the call id of an item; empty if it is no call.
     fn call_id(&self, known: &KnownItem) -> &str {
         match &known.kind {
-            ItemKind::Call(told) => self.calls.list.get(told.position).map_or("", |call| call.id.as_str()),
+            ItemKind::Call(told) => self.state.calls.list.get(told.position).map_or("", |call| call.id.as_str()),
             _ => "",
         }
     }
@@ -242,13 +228,13 @@ impl OpenAiResponsesDecoder {
             }
             return None;
         }
-        self.calls.confirm_empty_calls(out);
+        self.state.calls.confirm_empty_calls(out);
         let kind = match item.kind.as_str() {
             "message" => ItemKind::Message,
             "reasoning" => ItemKind::Reasoning,
             _ if item.is_call() => {
                 let call = NativeCall::new(label, item.call_id.as_str());
-                let position = self.calls.begin_call(call, &self.status, out)?;
+                let position = self.state.begin_call(call, out)?;
                 ItemKind::Call(ArgumentProgress::new(position, item.kind.as_str() == "custom_tool_call"))
             }
             _ => ItemKind::Opaque,
@@ -274,11 +260,15 @@ impl OpenAiResponsesDecoder {
         let Some(KnownItem { kind: ItemKind::Call(told), done: false, .. }) = self.items.get_mut(position) else {
             return;
         };
-        let Some(call) = self.calls.list.get_mut(told.position) else { return };
+        let Some(call) = self.state.calls.list.get_mut(told.position) else { return };
         if call.id.is_empty() {
             call.id.push_str(item.call_id.as_str());
         }
-        call.set_name(&joined_tool_name(item.namespace.as_str(), item.name.as_str()), &mut self.calls.next_index, out);
+        call.set_name(
+            &joined_tool_name(item.namespace.as_str(), item.name.as_str()),
+            &mut self.state.calls.next_index,
+            out,
+        );
         let arguments = item.arguments.map(|raw| argument_text(raw.get())).unwrap_or_default();
         told.complete_with(call, if told.custom { item.input.as_str() } else { &arguments }, out);
     }
@@ -292,8 +282,8 @@ impl OpenAiResponsesDecoder {
         let silent = known.text_parts.is_empty();
         match &mut known.kind {
             ItemKind::Call(told) => {
-                if let Some(call) = self.calls.list.get_mut(told.position).filter(|_| !item.is_incomplete()) {
-                    told.end_arguments(call, &mut self.calls.next_index, out);
+                if let Some(call) = self.state.calls.list.get_mut(told.position).filter(|_| !item.is_incomplete()) {
+                    told.end_arguments(call, &mut self.state.calls.next_index, out);
                 }
                 return;
             }
@@ -379,16 +369,16 @@ impl OpenAiResponsesDecoder {
     fn decode_arguments(&mut self, kind: &'static str, done: bool, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
         let known = self.find_or_begin_item(kind, event, out).and_then(|position| self.items.get_mut(position));
         let Some(KnownItem { kind: ItemKind::Call(told), done: false, .. }) = known else {
-            self.status.skipped += 1;
+            self.state.status.skipped += 1;
             return;
         };
-        let Some(call) = self.calls.list.get_mut(told.position) else { return };
+        let Some(call) = self.state.calls.list.get_mut(told.position) else { return };
         if done {
             let arguments = event.arguments.map(|raw| argument_text(raw.get())).unwrap_or_default();
             told.complete_with(call, if told.custom { event.input.as_str() } else { &arguments }, out);
             told.complete = true;
         } else if told.complete || call.is_whole() {
-            self.status.skipped += 1;
+            self.state.status.skipped += 1;
         } else {
             told.push_arguments(call, event.delta.as_str(), out);
         }
@@ -405,7 +395,7 @@ impl OpenAiResponsesDecoder {
         if usage != sabir_call::Usage::default() {
             out.push_event(Event::Usage(usage));
         }
-        self.status.ended = true;
+        self.state.status.ended = true;
         let error = response.error.map(RawValue::get).filter(|error| *error != "null");
         if status == "failed" || error.is_some() {
             let value: Value = error.and_then(|error| serde_json::from_str(error).ok()).unwrap_or_default();
@@ -414,7 +404,7 @@ impl OpenAiResponsesDecoder {
         let word = reason.unwrap_or(status);
         let reason = match word {
             _ if self.refused => StopReason::Refused,
-            "completed" if self.calls.list.is_empty() => StopReason::End,
+            "completed" if self.state.calls.list.is_empty() => StopReason::End,
             "completed" => StopReason::Calls,
             _ => super::stop_reason(word),
         };
@@ -425,18 +415,18 @@ impl OpenAiResponsesDecoder {
     fn apply_stop(&mut self, reason: StopReason, word: &str, out: &mut dyn EventSink) {
         for known in self.items.iter_mut().filter(|known| !known.done) {
             let ItemKind::Call(told) = &mut known.kind else { continue };
-            let Some(call) = self.calls.list.get_mut(told.position) else { continue };
+            let Some(call) = self.state.calls.list.get_mut(told.position) else { continue };
             if told.complete {
-                told.end_arguments(call, &mut self.calls.next_index, out);
+                told.end_arguments(call, &mut self.state.calls.next_index, out);
             } else if reason != StopReason::Length {
                 let message = "the response ended while a call was open";
                 out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
             }
             known.done = true;
         }
-        self.calls.apply_stop_reason(reason, out);
-        self.calls.truncate_open_calls(truncation_reason(BodyEnd::Clean, true, Some(reason)), out);
-        self.reason = Some(reason);
+        self.state.calls.apply_stop_reason(reason, out);
+        self.state.reason = Some(reason);
+        self.state.truncate_unfinished(out);
         out.push_event(Event::Stop { reason, raw: word });
     }
 

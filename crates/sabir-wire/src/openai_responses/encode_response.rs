@@ -381,14 +381,8 @@ impl WireEncoder for OpenAiResponsesEncoder {
             Event::Text { text } => self.encode_text(false, text, out),
             Event::Thought { text } => self.encode_text(true, text, out),
             Event::CallStart { index, id, name, .. } => self.begin_call(index, id, name, out),
-            Event::ArgStart { index, name, form, .. } => {
-                self.encode_arguments(index, |arguments, out| arguments.start_argument(name, form, out), out);
-            }
-            Event::ArgDelta { index, text } => {
-                self.encode_arguments(index, |arguments, out| arguments.push_delta(text, out), out)
-            }
-            Event::ArgEnd { index, lead, .. } => {
-                self.encode_arguments(index, |arguments, out| arguments.end_argument(lead, out), out)
+            Event::ArgStart { index, .. } | Event::ArgDelta { index, .. } | Event::ArgEnd { index, .. } => {
+                self.encode_arguments(index, |writer, text| writer.encode_event(event, text), out);
             }
             Event::CallEnd { index, .. } => self.end_call(index, out),
             Event::CallCut { index, .. } => self.encode_arguments(index, CallArgumentWriter::leave_truncated, out),

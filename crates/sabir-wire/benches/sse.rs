@@ -1,4 +1,4 @@
-//! How fast are bytes turned into events?
+//! Measures decoding bytes to events, and encoding them.
 
 use sabir_call::{ArgForm, DraftResponse, Event, EventSink};
 use sabir_wire::sse::{SseDecoder, encode_event};
@@ -8,7 +8,7 @@ fn main() {
     divan::main();
 }
 
-/// About a megabyte of chunks as OpenAI sends them.
+/// Builds about a megabyte of chunks as OpenAI sends them.
 fn stream() -> Vec<u8> {
     let mut body = Vec::new();
     while body.len() < 1 << 20 {
@@ -46,7 +46,7 @@ fn openai_chat(bencher: divan::Bencher<'_, '_>, size: usize) {
     });
 }
 
-/// One call whose arguments of a megabyte come in deltas of 4 bytes: must be linear.
+/// One call whose arguments of a megabyte arrive in deltas of 4 bytes: the time must be linear.
 #[divan::bench(args = [Wire::Anthropic, Wire::OpenAiChat])]
 fn arguments(bencher: divan::Bencher<'_, '_>, wire: Wire) {
     let text = "line of text\n".repeat(80_000);

@@ -143,7 +143,7 @@ mod tests {
     use super::{ArgForm, ArgumentWriter};
 
     #[test]
-    fn what_is_no_strict_json_stays_as_it_was_written() {
+    fn invalid_json_arguments_are_written_unchanged() {
         let json = ArgForm::Json;
         let string = ArgForm::String;
         let rows = [

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_character_is_a_string_again() {
+    fn every_character_round_trips() {
         let all: String = ('\0'..='\u{2ff}').chain(['\u{2028}', '€', '😀']).collect();
         let mut inside = String::new();
         escape_json(&all, &mut inside);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cast_is_what_would_be_written() {
+    fn templates_render_the_same_bytes_as_the_encoder() {
         // What stands around the holes may hold anything, the very texts that find them too.
         let plain = |key: u64, _: u64, text: &str| format!("a{key}b1 {}", json!({"b": "a", "t": text, "a": "b2"}));
         let counted = |key: u64, number: u64, text: &str| format!("1{key} {}", json!({"n": number, "t": text, "a": 1}));

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_not_refused() {
+    fn empty_values_are_not_refused() {
         let members: &MemberDispositions = &[
             ("no", FieldDisposition::Refused("x")),
             ("old", FieldDisposition::LeftOut("y")),

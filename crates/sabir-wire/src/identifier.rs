@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_keep_to_the_alphabet() {
+    fn ids_use_only_the_alphabet() {
         assert_eq!(portable_id("toolu_01-A"), "toolu_01-A");
         for id in ["", "functions.f:0", "ü", &"x".repeat(41)] {
             let mapped = portable_id(id);

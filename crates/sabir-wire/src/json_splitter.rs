@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn values_follow_each_other() {
+    fn objects_in_a_row_are_split() {
         check("", &[], false);
         check("{}\n{\"a\":1}\r\n", &["{}", "{\"a\":1}"], false);
         check("{}{ \"a\" : [ { } ] }", &["{}", "{ \"a\" : [ { } ] }"], false);
@@ -225,14 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_given_one_by_one() {
+    fn lists_are_split_into_objects() {
         check("[{\n  \"a\": 1\n}\n,\n{}]\n", &["{\n  \"a\": 1\n}", "{}"], false);
         check("[{\"a\":[{}]},{\"b\":", &["{\"a\":[{}]}"], true);
         check("[]", &[], false);
     }
 
     #[test]
-    fn what_is_no_value_is_told_once() {
+    fn stray_bytes_are_reported_once() {
         check("{}oops, not {json\n{\"a\":1}", &["{}", "Stray", "{\"a\":1}"], false);
         check("[1,2,{}] x", &["Stray", "{}", "Stray"], false);
         check("{{\"a\":1}", &["Stray", "{\"a\":1}"], false);

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_say_what_is_asked() {
+    fn paths_identify_the_information_request() {
         let check = |path: &str, expected: Option<InfoRequest>| assert_eq!(match_info_path(path), expected, "{path}");
         check("/v1/models", Some(InfoRequest::Models));
         check("/v1/models?limit=1000", Some(InfoRequest::Models));

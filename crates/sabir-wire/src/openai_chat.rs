@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_words_that_clients_know_are_written() {
+    fn only_stop_words_that_clients_know_are_written() {
         let check = |reason, raw: &str, expected: &str| assert_eq!(stop_word(reason, raw), expected, "{raw}");
         check(StopReason::End, "end_turn", "stop");
         check(StopReason::Calls, "tool_use", "tool_calls");

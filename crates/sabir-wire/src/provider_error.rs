@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn no_error_is_none() {
+    fn bodies_without_an_error_are_none() {
         for body in ["", "<html>", "{}", "[]", "1", r#"{"choices":[]}"#, r#"{"error":null}"#] {
             assert_eq!(ProviderError::from_body(body.as_bytes()), None, "{body}");
         }

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_played_draft_builds_itself() {
+    fn a_replayed_draft_is_equal() {
         let mut draft = DraftResponse::default();
         draft.push_event(Event::Thought { text: "hm" });
         draft.push_event(Event::Text { text: "ü€😀 words" });

@@ -72,7 +72,7 @@ pub struct DecodeReport {
 /// Decodes one response body into events. Push bytes as they arrive, then call
 /// [`finish`](Self::finish).
 ///
-/// Memory is bounded by a small multiple of [`MAX_EVENT`](crate::sse::MAX_EVENT). The split of the
+/// Memory is bounded by a small multiple of [`MAX_EVENT`]. The split of the
 /// bytes never changes the events once adjacent deltas are merged.
 pub struct ResponseDecoder {
     decoder: Box<dyn WireDecoder>,

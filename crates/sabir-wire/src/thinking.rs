@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn efforts_and_tokens_stand_for_each_other() {
+    fn efforts_and_budgets_convert() {
         for (known, tokens) in BUDGETS {
             assert_eq!((budget_for_effort(known), effort_for_budget(tokens)), (tokens, known));
             assert_eq!(encode_effort(ReasoningConfig::Tokens(tokens)), encode_effort(ReasoningConfig::Effort(known)));

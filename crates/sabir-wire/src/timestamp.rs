@@ -26,7 +26,7 @@ mod tests {
     use super::format_timestamp;
 
     #[test]
-    fn moments_are_dates() {
+    fn timestamps_are_rfc_3339() {
         let rows = [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_400, "2000-02-29T00:00:00Z"),

@@ -359,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_say_the_wire() {
+    fn paths_identify_the_wire() {
         let check = |path: &str, wire: Option<Wire>| assert_eq!(Wire::from_path(path), wire, "{path}");
         check("/v1/messages", Some(Wire::Anthropic));
         check("/anthropic/v1/messages?beta=true", Some(Wire::Anthropic));

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_become_what_a_model_takes() {
+    fn reasoning_settings_fit_the_model() {
         let check = |model: &str, thinking: ReasoningConfig, max_output: Option<u64>, expected: Value| {
             let request = Request {
                 model: model.into(),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_must_be_made_leaves_no_room_to_think() {
+    fn forced_calls_disable_thinking() {
         let tools = ToolSet::new(vec![ToolSpec::new("f", "", json!({}))]).unwrap();
         let choice = ToolChoice::Required;
         let thinking = ReasoningConfig::Effort(ReasoningEffort::Low);

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_too_late_is_refused() {
+    fn late_fragments_are_refused() {
         let one = r#""numberValue":1"#;
         check(&[("$.a.b", one), ("$.c", one), ("$.a.d", one)], r#"{"a":{"b":1},"c":1!"#);
         check(&[("$.a", one), ("$.a", one)], r#"{"a":1!"#);

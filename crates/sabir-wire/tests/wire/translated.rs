@@ -1,4 +1,4 @@
-//! From any wire to any other: what is not noted as left out comes back.
+//! Translation from any wire to any other: everything without a note comes back.
 
 use proptest::prelude::*;
 use sabir_call::{
@@ -88,7 +88,8 @@ fn request() -> impl Strategy<Value = Request> {
     )
 }
 
-/// The request without what a wire says that it leaves out, and with the form of the answer as it has words for it.
+/// Returns the request without what a wire says it leaves out, and with the response format that it
+/// supports.
 fn without(wire: Wire, form: &WireOptions, request: &Request) -> Request {
     let mut request = request.clone();
     for note in wire.check_support(&request, form).unwrap() {
@@ -115,7 +116,7 @@ fn without(wire: Wire, form: &WireOptions, request: &Request) -> Request {
         }
     }
     if let (Wire::Ollama, ToolChoice::None) = (wire, &request.tool_choice) {
-        // No tool is offered then, which is the same.
+        // No tool is offered then, which has the same effect.
         request.tool_choice = ToolChoice::Auto;
         request.tools = ToolSet::default();
         request.options.strict.clear();
@@ -166,7 +167,7 @@ fn shown(part: MessagePart) -> Request {
 }
 
 #[test]
-fn what_the_user_showed_is_not_left_out() {
+fn user_content_is_never_left_out() {
     let picture = shown(MessagePart::ImageUrl { url: "https://x/y.png".into() });
     for wire in Wire::ALL {
         let takes = matches!(wire, Wire::Anthropic | Wire::OpenAiChat | Wire::OpenAiResponses);
@@ -198,7 +199,7 @@ fn what_the_user_showed_is_not_left_out() {
     }
 }
 
-/// A request with a tool of a provider's own, and perhaps one of the client's.
+/// Builds a request with a provider's own tool, and optionally one of the client's.
 fn own_tool(wire: Wire, data: Value, with: bool, choice: ToolChoice) -> Request {
     let tools = with
         .then(|| ToolSpec::new("f", "", json!({"type": "object", "properties": {}, "additionalProperties": false})));
@@ -214,7 +215,7 @@ fn own_tool(wire: Wire, data: Value, with: bool, choice: ToolChoice) -> Request 
 }
 
 #[test]
-fn a_providers_own_tools_go_to_it_alone() {
+fn native_tools_are_sent_only_to_their_wire() {
     let check = |wire: Wire, data: Value, with: bool, choice: ToolChoice, elsewhere: Result<&str, &str>| {
         let request = own_tool(wire, data.clone(), with, choice);
         let body = wire.encode_request(&request, &WireOptions::default());

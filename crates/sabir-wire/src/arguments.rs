@@ -75,6 +75,7 @@ impl ArgumentWriter {
         match self.state {
             WriterState::Argument(ArgForm::Json) | WriterState::Rest => out.push_str(text),
             WriterState::Argument(ArgForm::String) | WriterState::Bare => escape_json(text, out),
+            // A raw value may lose its first line feed, which is known only at its end.
             WriterState::Argument(_) => self.raw.push_str(text),
             WriterState::Nothing | WriterState::Object => {}
         }
@@ -132,6 +133,7 @@ pub(crate) fn arguments_object(arguments: &[DraftArgument]) -> Map<String, Value
 pub(crate) fn parse_arguments(text: &str) -> Map<String, Value> {
     match serde_json::from_str(text) {
         Ok(Value::Object(arguments)) => arguments,
+        // Some providers write `null` or nothing for a call without arguments.
         Ok(Value::Null) => Map::new(),
         _ if text.trim().is_empty() => Map::new(),
         _ => Map::from_iter([(String::new(), Value::from(text))]),

@@ -38,9 +38,11 @@ impl CallPairing {
 
     /// Returns the id for a call.
     pub(crate) fn assign_call_id(&mut self, native: &str, name: &str) -> CallId {
+        // The user spoke since the last call, so earlier calls stay without a result.
         if std::mem::take(&mut self.spoken) {
             self.open.clear();
         }
+        // A repeated id belongs to a call of an earlier turn.
         let id = if native.is_empty() || self.used.contains(native) { self.fresh_id() } else { native.to_owned() };
         self.used.insert(id.clone());
         let id = CallId::new(id);
@@ -55,6 +57,7 @@ impl CallPairing {
         let by_name = || self.open.iter().position(|call| call.name == name);
         // A result without an id and a name can only be matched by its position.
         let by_place = || (native.is_empty() && name.is_empty() && !self.open.is_empty()).then_some(0);
+        // The id is most reliable. The name matters for Gemini, where ids may be missing.
         match by_id().or_else(by_name).or_else(by_place) {
             Some(position) => {
                 let call = self.open.remove(position);
@@ -66,6 +69,7 @@ impl CallPairing {
 
     fn fresh_id(&mut self) -> String {
         loop {
+            // A client's own id may look like a generated one, so used ones are skipped.
             let id = format!("call_{}", self.count);
             self.count += 1;
             if !self.used.contains(&id) {

@@ -41,6 +41,8 @@ impl SupportChecker<'_> {
     }
 
     fn check_tools(&self, request: &Request, notes: &mut Vec<LossNote>) -> Result<(), RequestError> {
+        // In a prompted request the tools are described as text, so native tools cannot be passed
+        // on to any wire.
         let prompted = request.protocol != ToolProtocol::Native;
         let mut lost = Vec::new();
         for tool in request.options.native.iter().filter(|tool| prompted || tool.wire != self.wire) {
@@ -52,6 +54,7 @@ impl SupportChecker<'_> {
                     let what = format!("the grammar of `{name}` is told in words: {} cannot be held to it", self.wire);
                     notes.push(LossNote::new("tools", what));
                 }
+                // Their tools are offered as ordinary ones as well.
                 NativeToolKind::Freeform | NativeToolKind::Namespace => {}
                 NativeToolKind::Client => {
                     let what =
@@ -64,8 +67,10 @@ impl SupportChecker<'_> {
                 }
             }
         }
+        // A tool choice may name a server tool by its type or by its name.
         let forced = |name: &String| lost.iter().any(|(word, known)| word == name || *known == Some(name.as_str()));
         let asked = matches!(&request.tool_choice, ToolChoice::Tool(name) if forced(name));
+        // Without any other tool, the request would silently lose its purpose.
         let alone = request.tools.is_empty() && request.options.native.len() == lost.len();
         if let Some((word, _)) = lost.first().filter(|_| asked || alone) {
             let what = format!("`{word}` is run by its provider and by nobody here, and no other tool is asked for");
@@ -83,6 +88,7 @@ impl SupportChecker<'_> {
             }
             _ => {}
         }
+        // Without calls, the limit means nothing.
         if request.parallel_calls == ParallelCalls::One
             && request.tool_choice != ToolChoice::None
             && self.is_unsupported(UnsupportedFeature::SingleCall)
@@ -113,6 +119,7 @@ impl SupportChecker<'_> {
     fn check_history(&self, request: &Request, notes: &mut Vec<LossNote>) -> Result<(), RequestError> {
         let mut lost = 0;
         let mut failed = 0;
+        // A prompted request tells failures in its text.
         let unsaid = request.protocol == ToolProtocol::Native && self.is_unsupported(UnsupportedFeature::FailedResult);
         for (index, message) in request.messages.iter().enumerate() {
             for (at, part) in message.parts.iter().enumerate() {

@@ -111,6 +111,7 @@ impl DecodedRequest {
     /// The tool choice demands a call of a tool that is not offered, or of any tool where none is.
     pub(crate) fn validate_tool_choice(self) -> Result<Self, RequestError> {
         let Request { tools, options: wishes, tool_choice: choice, .. } = &self.request;
+        // A native tool is chosen by its name or, if it has none, by its type.
         let own = |name: &str| {
             wishes
                 .native
@@ -134,6 +135,7 @@ impl DecodedRequest {
 impl ResponseMetadata {
     /// Returns the call's own id, or one derived from the response's id and the call's index.
     pub(crate) fn call_id(&self, own: Option<&str>, index: u32) -> String {
+        // The response's id makes it unique in a conversation, and the index within the response.
         own.map_or_else(|| format!("{}_call_{index}", self.id), str::to_owned)
     }
 }

@@ -38,9 +38,12 @@ impl DeltaTemplate {
     /// number and a text. The text must be inside a JSON string, and the number, if it is used,
     /// before it.
     fn new(key: u64, write: impl Fn(u64, &str) -> Vec<u8>) -> Self {
+        // Two renderings that differ only in the text show where it is; the same is done for the
+        // number.
         let first = write(1, "a");
         let (before, after) = split_around_difference(&first, &write(1, "b"));
         let other = write(2, "a");
+        // Wires without numbers render the same bytes for both.
         let counted = (first != other).then(|| split_around_difference(&before, &other));
         match counted {
             Some((counted, before)) => Self { key, before_number: Some(counted), before, after },
@@ -75,6 +78,7 @@ pub(crate) fn write_delta(
     write: impl Fn(u64, &str) -> Vec<u8>,
 ) {
     let TextDelta { key, number, text } = delta;
+    // Deltas of one kind rarely alternate between blocks, so one template per kind is enough.
     if slot.as_ref().is_none_or(|template| template.key != key) {
         *slot = Some(DeltaTemplate::new(key, write));
     }
@@ -92,6 +96,8 @@ pub(crate) fn escape_json(text: &str, out: &mut String) {
 /// whole.
 fn for_each_escaped_run(text: &str, mut put: impl FnMut(&str)) {
     let mut rest = text;
+    // Only bytes below 0x20, quotes and backslashes need escapes; all are ASCII, so a split there
+    // is valid UTF-8.
     while let Some(at) = rest.bytes().position(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
         let (run, behind) = rest.split_at(at);
         put(run);

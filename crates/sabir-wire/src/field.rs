@@ -129,6 +129,7 @@ pub(crate) fn split_text_and_images(
         match part {
             MessagePart::Text { text } => words.push_str(&text),
             MessagePart::Image(picture) => pictures.push(picture),
+            // A result in the common form holds text and image data only.
             _ => return Err(content.mismatch_error("text and pictures as base64 only")),
         }
     }
@@ -183,6 +184,7 @@ pub(crate) fn restrict_allowed_tools(
     for tool in list.get("tools").list_items()? {
         names.push(name(&tool).required_text()?.to_owned());
     }
+    // No common option limits the choice to several tools, so the others are not offered at all.
     tools.retain(|tool| names.contains(&tool.name));
     let mode = list.get("mode");
     match mode.required_text()? {
@@ -209,6 +211,7 @@ impl HistoryBuilder {
     pub(crate) fn push_parts(&mut self, role: Role, parts: Vec<MessagePart>) {
         match self.messages.last_mut() {
             Some(last) if last.role == role => last.parts.extend(parts),
+            // A message without parts would break the alternation of roles for nothing.
             _ if parts.is_empty() => {}
             _ => self.messages.push(Message { role, parts }),
         }
@@ -217,6 +220,7 @@ impl HistoryBuilder {
     /// Builds the result of a call from its text and images. It gets the tool's name from the
     /// latest call with this id.
     pub(crate) fn build_result(&self, id: &str, failed: bool, content: String, images: Vec<Image>) -> MessagePart {
+        // The latest call counts, because ids may repeat in a long history.
         let mut calls = self.messages.iter().rev().flat_map(Message::calls);
         let name = calls.find(|call| call.id.as_str() == id).map(|call| call.name.clone()).unwrap_or_default();
         let ending = if failed { ToolResultStatus::Failed } else { ToolResultStatus::Done };

@@ -35,8 +35,11 @@ pub(crate) fn check_members(
     members: &MemberDispositions,
     notes: &mut Vec<LossNote>,
 ) -> Result<(), RequestError> {
+    // A body of another type fails where its members are decoded.
     let Some(found) = body.value.as_object() else { return Ok(()) };
     for (key, value) in found {
+        // Clients send unused options as `null`, `false` or an empty list. Those must not be
+        // refused.
         if is_empty_value(value) {
             continue;
         }

@@ -186,6 +186,7 @@ impl FrameDecoder {
                 self.skip -= PRELUDE as u64;
                 self.held.clear();
             } else {
+                // Shifts the search by one byte.
                 self.held.remove(0);
             }
         }
@@ -253,6 +254,7 @@ pub fn encode_frame(headers: &[(&str, HeaderValue<'_>)], payload: &[u8], out: &m
         return Err(FrameError);
     }
     let number = |length: usize| u32::try_from(length).unwrap_or_default().to_be_bytes();
+    // The checksums cover this frame only, and `out` may hold earlier ones.
     let start = out.len();
     out.extend_from_slice(&number(total));
     out.extend_from_slice(&number(head.len()));
@@ -300,6 +302,7 @@ fn check_prelude(prelude: &[u8]) -> PreludeCheck {
     let total = read_u32(prelude);
     let headers = read_u32(prelude.get(4..).unwrap_or_default());
     let sum = read_u32(prelude.get(8..).unwrap_or_default());
+    // The headers must fit into the frame. Together with the checksum this rejects random bytes.
     let fits = (total as usize).checked_sub(MIN_FRAME_BYTES).is_some_and(|room| headers as usize <= room);
     if !fits || prelude.get(..8).map(hash) != Some(sum) {
         return PreludeCheck::Invalid;
@@ -320,6 +323,7 @@ fn decode_frame(frame: &[u8]) -> FrameEvent<'_> {
     let Some((_, _, headers, payload)) = parts.filter(|(body, sum, ..)| hash(body) == *sum) else {
         return FrameEvent::Damaged("the checksum of a frame is wrong");
     };
+    // All headers are validated once, so that reading them later cannot fail.
     let mut rest = headers;
     while let Some((_, behind)) = decode_header(rest) {
         rest = behind;

@@ -97,6 +97,8 @@ pub(crate) fn stop_reason(word: &str) -> StopReason {
 /// usual one.
 pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
     if reason == StopReason::Other {
+        // The official clients parse the word as an enum constant. Words of other wires are in
+        // lower case.
         let is_word = !raw.is_empty() && raw.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
         return if is_word { raw } else { "OTHER" };
     }

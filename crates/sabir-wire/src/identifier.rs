@@ -27,6 +27,7 @@ fn sanitize_id(id: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !id.is_empty() && id.len() <= MAX_LENGTH && id.chars().all(&allowed) {
         return Cow::Borrowed(id);
     }
+    // A readable start helps people who read logs; the hash makes the id unique.
     let mut text: String = id.chars().map(|c| if allowed(c) { c } else { '_' }).take(KEPT).collect();
     // FNV-1a is fixed for all time, unlike the standard library's hashers, so resumed sessions send
     // the same ids.

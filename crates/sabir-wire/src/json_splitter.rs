@@ -84,6 +84,7 @@ impl ValueSplitter {
     pub(crate) fn push(&mut self, chunk: &[u8], out: &mut impl FnMut(JsonValue<'_>)) {
         let mut start = 0;
         let mut at = 0;
+        // `start` is the offset of the open object in this chunk: 0 if it began in an earlier one.
         while let Some(byte) = chunk.get(at) {
             if let SplitterState::Quoted(_) = self.state {
                 // Most bytes of a response are inside strings: skip to the next byte that matters.
@@ -124,6 +125,7 @@ impl ValueSplitter {
     /// Delivers the object that ends with `rest`.
     fn deliver_object(&mut self, rest: &[u8], out: &mut impl FnMut(JsonValue<'_>)) {
         self.strayed = false;
+        // The common case: the object lies in one chunk, and nothing is copied.
         if self.held.is_empty() && !self.too_long && rest.len() <= MAX_EVENT {
             return out(JsonValue::Object(&lossy_text(rest)));
         }
@@ -140,6 +142,7 @@ impl ValueSplitter {
     fn hold_bytes(&mut self, rest: &[u8]) {
         if self.too_long || self.held.len() + rest.len() > MAX_EVENT {
             self.too_long = true;
+            // Frees the memory as well; a cleared vector would keep its capacity.
             self.held = Vec::new();
         } else {
             self.held.extend_from_slice(rest);
@@ -166,6 +169,7 @@ fn next_state(state: SplitterState, byte: u8) -> (SplitterState, SplitAction) {
             (SplitterState::Between, SplitAction::End)
         }
         (SplitterState::Opened, _) if space => (SplitterState::Opened, SplitAction::On),
+        // The second bracket may begin a real object, so it starts over there.
         (SplitterState::Opened, b'{') => (SplitterState::Opened, SplitAction::Stray),
         (SplitterState::Opened, _) | (SplitterState::Quoted(_) | SplitterState::Escaped(_), b'\n') => {
             (SplitterState::Stray, SplitAction::Stray)

@@ -128,6 +128,7 @@ pub fn estimate_tokens(request: &Request) -> u64 {
             to_u64(result.content.len()) + result.images.len() as u64 * PICTURE_TOKENS * BYTES_PER_TOKEN
         }
         MessagePart::Opaque(opaque) => to_u64(opaque.data.to_string().len()),
+        // Parts that this crate does not know yet cannot be estimated.
         _ => 0,
     };
     let history: u64 = request.messages.iter().flat_map(|message| &message.parts).map(part).sum();
@@ -136,6 +137,7 @@ pub fn estimate_tokens(request: &Request) -> u64 {
         .iter()
         .map(|tool| to_u64(tool.name.len() + tool.description.len() + tool.parameters.to_string().len()))
         .sum();
+    // Rounded up, because an estimate that is too low costs a refused request.
     (to_u64(request.system.len()) + history + tools).div_ceil(BYTES_PER_TOKEN)
 }
 

@@ -105,6 +105,7 @@ impl NativeCall {
 
     /// Sets the name, and starts the call if it had none.
     pub(crate) fn set_name(&mut self, name: &str, next: &mut u32, out: &mut dyn EventSink) {
+        // Some servers repeat the name in every delta.
         if name.is_empty() || name == self.name {
             return;
         }
@@ -118,11 +119,14 @@ impl NativeCall {
     }
 
     fn emit_start(&mut self, next: &mut u32, out: &mut dyn EventSink) {
+        // Indexes are given in the order of the starts, not of the labels, so they count from 0
+        // without gaps.
         let index = *next;
         *next += 1;
         let id = Some(self.id.as_str()).filter(|id| !id.is_empty());
         out.push_event(Event::CallStart { index, id, name: &self.name, dialect: None, at: 0, name_at: 0 });
         let mut scanner = ArgumentScanner::new(index);
+        // Arguments that came before the name follow the start at once.
         let held = std::mem::take(&mut self.held);
         if !held.is_empty() {
             scanner.push(&held, out);
@@ -135,6 +139,8 @@ impl NativeCall {
         if text.is_empty() || !self.is_open() {
             return;
         }
+        // The balance is followed even before the start, because the wires ask for it to match
+        // deltas.
         self.balance.scan_text(text);
         self.length += text.len();
         match &mut self.started {
@@ -157,12 +163,15 @@ impl NativeCall {
             return;
         }
         let index = self.ensure_started(next, out);
+        // Even a complete JSON text proves nothing if a piece in its middle may be missing.
         if self.damaged {
             self.truncate_call(Truncation::Broken, next, out);
+        // No arguments may mean an empty call or a cut one. What the provider does next decides.
         } else if !self.has_arguments() {
             self.state = NativeCallState::Waiting(ScanOutcome::Complete);
         } else {
             let whole = self.started.as_mut().map_or(ScanOutcome::Incomplete, |(_, scanner)| scanner.finish(out));
+            // The cause is not known yet: the stop reason tells whether the limit cut the call.
             if whole == ScanOutcome::Incomplete {
                 self.state = NativeCallState::Waiting(ScanOutcome::Incomplete);
             } else {
@@ -221,6 +230,7 @@ impl NativeCall {
 
     fn emit_end(&mut self, index: u32, out: &mut dyn EventSink) {
         self.state = NativeCallState::Closed;
+        // The offset counts the argument text, since a native call has no source text.
         out.push_event(Event::CallEnd { index, at: self.length });
     }
 }
@@ -253,6 +263,8 @@ impl JsonBalance {
                 (Self::Before, _) => Self::Bare,
                 (Self::Inside(depth), b'{' | b'[') => Self::Inside(depth.saturating_add(1)),
                 (Self::Inside(1), b'}' | b']') => Self::Whole,
+                // Depth 1 was handled above, so this cannot underflow. The kind of bracket is not
+                // compared.
                 (Self::Inside(depth), b'}' | b']') => Self::Inside(depth - 1),
                 (Self::Inside(depth), b'"') => Self::Quoted(depth),
                 (Self::Quoted(depth), b'"') => Self::Inside(depth),

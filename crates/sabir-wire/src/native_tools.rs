@@ -57,10 +57,13 @@ const CLIENT_TOOL_PREFIXES: [(&str, &str); 8] = [
 pub(crate) fn tool_kind(tool: &OpaqueState) -> NativeToolKind {
     let word = tool_type(tool);
     match word {
+        // Only the Responses wire has these types: a `custom` tool of Anthropic is an ordinary one and
+        // is never kept as a native tool.
         "custom" => return NativeToolKind::Freeform,
         "namespace" => return NativeToolKind::Namespace,
         _ => {}
     }
+    // Types carry a version (`bash_20250124`), so only their beginning is compared.
     let client = CLIENT_TOOL_PREFIXES.iter().any(|(wire, start)| tool.wire == *wire && word.starts_with(start));
     if client { NativeToolKind::Client } else { NativeToolKind::Server }
 }

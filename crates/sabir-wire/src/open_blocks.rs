@@ -34,8 +34,10 @@ impl<B: OpenBlock> OpenBlocks<B> {
         calls: &mut ResponseCalls,
         out: &mut dyn EventSink,
     ) -> bool {
+        // Without an index nothing can be repeated: the block is a new one.
         let Some(at) = self.0.iter().position(|(known, _)| label.is_some() && *known == label) else { return true };
         let call = self.0.get(at).and_then(|(_, block)| block.call_position()).and_then(|call| calls.list.get(call));
+        // Some gateways send a start twice. The deltas go on with the first one.
         if !id.is_empty() && call.is_some_and(|call| call.id == id) {
             return false;
         }
@@ -65,6 +67,7 @@ impl<B: OpenBlock> OpenBlocks<B> {
     /// there is no index.
     pub(crate) fn find_position(&self, label: Option<u64>) -> Option<usize> {
         match label {
+            // The newest block with this index, if an older one was never ended.
             Some(_) => self.0.iter().rposition(|(known, _)| *known == label),
             None => self.newest_position(),
         }

@@ -101,6 +101,7 @@ pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
         return raw;
     }
     match reason {
+        // OpenAI's own word for both a natural end and a stop sequence.
         StopReason::Sequence => "stop",
         _ => stop_words::word_of_reason(&STOP_REASONS, reason).unwrap_or("stop"),
     }

@@ -169,6 +169,7 @@ pub(crate) fn encode_params(
     body: &mut Map<String, Value>,
 ) {
     for wish in RequestParam::ALL {
+        // The first row is the current name of the parameter on the wire.
         let place = said.param_paths.iter().find(|(known, _)| *known == wish);
         if let Some((_, place)) = place.filter(|_| !(said.is_param_refused)(request, form, wish))
             && let Some(value) = wish.value_in(request)
@@ -188,6 +189,7 @@ pub(crate) fn insert_at_path(body: &mut Map<String, Value>, path: &str, value: V
             return;
         }
         let inside = body.entry(key).or_insert_with(|| json!({}));
+        // Another option already wrote a value of another type there, which wins.
         let Some(inside) = inside.as_object_mut() else { return };
         body = inside;
     }

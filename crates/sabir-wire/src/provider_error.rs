@@ -53,6 +53,7 @@ impl ProviderError {
     /// Returns the HTTP status: its own, or the one that its code and kind suggest.
     /// [`Wire::error_status`](crate::Wire::error_status) adapts it to what a wire's clients expect.
     pub fn http_status(&self) -> u16 {
+        // An error inside a stream came with status 200, which says nothing.
         let known = self.status.filter(|status| (400..600).contains(status));
         let by_code = || STATUS_BY_CODE.iter().find(|(word, _)| self.code.contains(word)).map(|(_, status)| *status);
         known.or_else(by_code).unwrap_or(match self.kind {
@@ -98,6 +99,8 @@ impl ProviderError {
         let raw = inner.get("metadata").and_then(|metadata| metadata.get("raw")?.as_str());
         let message = message.map(|message| raw.map_or(message.clone(), |raw| format!("{message}: {raw}")));
         let code = error_code(inner);
+        // A bare `type` or `status` member occurs in ordinary responses too, so it is an error only
+        // inside of `error`.
         if message.is_none() && (code.is_empty() || std::ptr::eq(inner, outer)) {
             return None;
         }
@@ -164,8 +167,10 @@ fn error_code(object: &Map<String, Value>) -> String {
 
 /// Classifies an error by the HTTP status, the provider's code and its message.
 pub fn classify_error(status: Option<u16>, code: &str, message: &str) -> ModelErrorKind {
+    // Providers differ in case: `RESOURCE_EXHAUSTED`, `ThrottlingException`, `rate_limit_error`.
     let code = code.to_ascii_lowercase();
     let message = message.to_ascii_lowercase();
+    // This is checked first: an overflow comes with any status, and the agent reacts by compaction.
     if is_overflow(&code, &message) {
         return ModelErrorKind::TooLong;
     }
@@ -177,6 +182,7 @@ pub fn classify_error(status: Option<u16>, code: &str, message: &str) -> ModelEr
         // It comes with status 429, but waiting does not add credit to an account.
         return ModelErrorKind::Rejected;
     }
+    // Some providers put the HTTP status into the code.
     match status.or_else(|| code.parse().ok()) {
         Some(status) => kind_from_status(status).unwrap_or_else(|| by_code.unwrap_or(ModelErrorKind::Rejected)),
         None => by_code.unwrap_or(ModelErrorKind::Unavailable),
@@ -209,9 +215,11 @@ fn is_overflow(code: &str, message: &str) -> bool {
 
 fn kind_from_status(status: u16) -> Option<ModelErrorKind> {
     Some(match status {
+        // Both mean that another key may help, and a retry will not.
         401 | 403 => ModelErrorKind::Key,
         404 => ModelErrorKind::UnknownModel,
         429 => ModelErrorKind::RateLimited,
+        // The official SDKs of OpenAI and Anthropic retry 408 and 409 as well.
         408 | 409 | 500..=599 => ModelErrorKind::Unavailable,
         400..=499 => ModelErrorKind::Rejected,
         _ => return None,

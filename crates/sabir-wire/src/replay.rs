@@ -16,6 +16,7 @@ pub fn replay_draft(draft: &DraftResponse, size: usize, sink: &mut dyn EventSink
             DraftPart::Call(call) => replay_call(call, size, sink),
         }
     }
+    // Usage and the stop reason come after all parts, as in a real stream.
     if draft.usage != Usage::default() {
         sink.push_event(Event::Usage(draft.usage));
     }

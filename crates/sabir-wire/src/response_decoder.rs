@@ -139,6 +139,8 @@ impl ResponseDecoder {
     pub fn push(&mut self, bytes: &[u8], out: &mut dyn EventSink) {
         let mut bytes = bytes;
         if self.form == BodyForm::Empty {
+            // White space and a byte order mark may precede any kind of body. The mark may be
+            // split, so its bytes are skipped one by one.
             let blank = |byte: &u8| byte.is_ascii_whitespace() || b"\xef\xbb\xbf".contains(byte);
             let skip = bytes.iter().take_while(|byte| blank(byte)).count();
             bytes = bytes.get(skip..).unwrap_or_default();
@@ -152,6 +154,7 @@ impl ResponseDecoder {
                 Some(_) => BodyForm::Stream,
             };
         }
+        // Kept for messages only; the decoder does not read it.
         let room = MAX_OPENING - self.opening.len();
         self.opening.extend_from_slice(bytes.get(..room.min(bytes.len())).unwrap_or_default());
         match self.form {
@@ -207,6 +210,8 @@ impl ResponseDecoder {
             // Skipped deltas are counted separately from events, so one event may contribute
             // several of them.
             let known = status.events > status.unreadable + status.skipped;
+            // A broken or cancelled body may be empty for good reasons. A clean one without any
+            // known event is no response.
             let answered = known || status.ended || how != BodyEnd::Clean;
             let words = "the body is no answer of this wire".to_owned();
             (!answered).then(|| ProviderError { kind: ModelErrorKind::Format, ..ProviderError::new("", words) })
@@ -242,12 +247,15 @@ fn take_frame(reader: &mut dyn WireDecoder, event: FrameEvent<'_>, out: &mut dyn
 /// Decodes a frame by its `:message-type`: an event of the wire, an error that the API defines
 /// (`exception`), or another error.
 fn read_frame(reader: &mut dyn WireDecoder, frame: &EventFrame<'_>, out: &mut dyn EventSink) {
+    // A frame without the header is taken for an event.
     let kind = frame.text_header(":message-type").unwrap_or("event");
     let text = String::from_utf8_lossy(frame.payload);
     if kind == "event" {
         return reader.decode_event(frame.text_header(":event-type").unwrap_or_default(), &text, out);
     }
     let known = ProviderError::from_body(frame.payload);
+    // Modeled exceptions have the first header, other errors the second. Only then the payload is
+    // asked.
     let code = [":exception-type", ":error-code"].iter().find_map(|name| frame.text_header(name)).map(str::to_owned);
     let code = code.or(known.as_ref().map(|error| error.code.clone())).unwrap_or_default();
     let words = frame.text_header(":error-message").map(str::to_owned).or(known.map(|error| error.message));
@@ -287,6 +295,7 @@ impl ResponseState {
         let code = if error.code.is_empty() { "error" } else { &error.code };
         let message = format!("the provider reported {code}: {}", error.message);
         out.push_event(Event::Fault(&Fault::error(FaultKind::Provider, Span::default(), message)));
+        // The first error is the cause; later ones are often its consequences.
         self.status.error.get_or_insert(error);
     }
 
@@ -345,6 +354,8 @@ impl OpaqueBudget {
     /// reported as a fault.
     pub(crate) fn has_room(&mut self, more: usize, out: &mut dyn EventSink) -> bool {
         let before = self.bytes;
+        // The sum grows even above the limit, so that the excess is reported once and nothing is
+        // kept after it.
         self.bytes = before.saturating_add(more);
         if before <= MAX_EVENT && self.bytes > MAX_EVENT {
             emit_limit_fault(format!("the response holds more than {MAX_EVENT} bytes of provider state"), out);

@@ -29,6 +29,7 @@ pub(crate) fn encode_effort(thinking: ReasoningConfig) -> Option<&'static str> {
         ReasoningConfig::Default => return None,
         ReasoningConfig::Off => return Some("none"),
         ReasoningConfig::Effort(effort) => effort,
+        // These wires have no budgets, so the nearest effort replaces one.
         ReasoningConfig::Tokens(tokens) => effort_for_budget(tokens),
     };
     Some(match effort {
@@ -52,6 +53,7 @@ pub(crate) fn decode_effort(field: &JsonField<'_>) -> Result<ReasoningConfig, Re
         "minimal" => ReasoningEffort::Minimal,
         "low" => ReasoningEffort::Low,
         "medium" => ReasoningEffort::Medium,
+        // Newer words of OpenAI and Anthropic for more than `high`.
         "high" | "xhigh" | "max" => ReasoningEffort::High,
         _ => return Err(field.mismatch_error("none, minimal, low, medium or high")),
     }))

@@ -10,10 +10,13 @@ pub fn format_timestamp(seconds: u64) -> String {
     let shifted = days + 719_468;
     let era = shifted / 146_097;
     let day = shifted % 146_097;
+    // The corrections remove the leap days of the era so far, so that every year has 365 days.
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
+    // Months from March on have 153 days in each group of five.
     let month = (5 * day + 2) / 153;
     let date = day - (153 * month + 2) / 5 + 1;
+    // January and February belong to the next calendar year.
     let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
     let hour = second / 3600;
     let minute = second / 60 % 60;

@@ -152,6 +152,8 @@ impl Wire {
         let pattern = if streamed { stream } else { whole };
         // A model list may return names with the folder `models/`, which the endpoint already has.
         let within = pattern.contains("models/{model}").then(|| model.strip_prefix("models/")).flatten();
+        // `{model}` and `{segment}` never occur in one pattern, so the order of the replacements
+        // does not matter.
         let model = within.unwrap_or(model);
         pattern
             .replace(MODEL_PLACEHOLDER, &percent_encode(model, b"-._~/:@"))
@@ -204,6 +206,7 @@ impl Wire {
     /// # Errors
     /// The first value that is not valid on the wire or that a [`Request`] cannot hold.
     pub fn decode_request(self, path: &str, body: &[u8]) -> Result<DecodedRequest, RequestError> {
+        // The whole body is parsed first, so that every error can name a path in it.
         let body: Value = serde_json::from_slice(body).map_err(|error| RequestError::new("body", error.to_string()))?;
         let mut incoming = (self.spec().decode_request)(&body)?;
         if let Some((model, streamed)) = self.match_path(path) {
@@ -221,12 +224,16 @@ impl Wire {
     fn match_path(self, path: &str) -> Option<(&str, bool)> {
         let path = path.split(['?', '#']).next().unwrap_or_default();
         let [whole, stream] = self.spec().endpoint_patterns;
+        // The stream's pattern comes first: if both patterns are the same, the body tells which of
+        // them is meant.
         [(stream, stream != whole), (whole, false)].into_iter().find_map(|(pattern, streamed)| {
             let pattern = strip_beta_version(pattern.split('?').next().unwrap_or_default());
             match pattern.split_once(MODEL_PLACEHOLDER).or_else(|| pattern.split_once(SEGMENT_PLACEHOLDER)) {
                 None => path.ends_with(pattern).then_some(("", streamed)),
                 Some((before, behind)) => {
                     let path = path.strip_suffix(behind)?;
+                    // The last occurrence counts, because a proxy's prefix may contain the same
+                    // text.
                     let at = path.rfind(before)?;
                     path.get(at + before.len()..).filter(|model| !model.is_empty()).map(|model| (model, streamed))
                 }
@@ -315,6 +322,7 @@ impl std::fmt::Display for Wire {
 
 /// Escapes a model's name for a path. Letters, digits and `marks` stay unchanged.
 fn percent_encode(model: &str, marks: &[u8]) -> String {
+    // Names are escaped byte by byte, so a character outside of ASCII becomes several escapes.
     let keep = |byte: u8| byte.is_ascii_alphanumeric() || marks.contains(&byte);
     model.bytes().fold(String::new(), |mut path, byte| {
         if keep(byte) {
@@ -343,6 +351,7 @@ pub(crate) fn percent_decode(path: &str) -> String {
             }
         }
     }
+    // A client may escape arbitrary bytes, which are not always UTF-8.
     String::from_utf8_lossy(&bytes).into_owned()
 }
 

@@ -73,18 +73,21 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
             }
             _ => return Err(message.get("role").mismatch_error("`user`, `assistant` or `system`")),
         };
+        // Results are decoded with the history so far, which knows the names of their calls.
         let parts = decode_content(&message.get("content"), &history)?;
         history.push_parts(role, parts);
     }
     let mut notes = Vec::new();
     check_members(&body, MEMBERS, &mut notes)?;
     let choice = body.get("tool_choice");
+    // The wire has this flag inside the tool choice.
     let one = choice.get("disable_parallel_tool_use").is_true();
     let mut wishes = RequestOptions { format: decode_format(&body)?, ..RequestOptions::default() };
     let marks = cache_marks(&body)?;
     if !marks.is_empty() {
         wishes.cache = CacheControl::Marked;
     }
+    // The common form has no lifetime for marks.
     if marks.iter().any(|mark| mark.get("ttl").value == "1h") {
         notes.push(LossNote::new(
             "cache_control.ttl",
@@ -145,6 +148,7 @@ fn decode_format(body: &JsonField<'_>) -> Result<ResponseFormat, RequestError> {
     Ok(ResponseFormat::Schema {
         name: String::new(),
         schema: format.get("schema").object_or_empty()?.into(),
+        // Structured output of this API always follows the schema.
         strict: true,
     })
 }
@@ -255,6 +259,7 @@ fn decode_result(block: &JsonField<'_>, history: &HistoryBuilder) -> Result<Mess
                 "document" if item.get("source").get("type").value == "text" => {
                     words.push(text_with_title(&item, item.get("source").get("data").required_text()?)?);
                 }
+                // Search results have a title and text blocks, which become one text.
                 "search_result" => {
                     let found = item.get("content").list_items()?;
                     let found: Result<Vec<_>, _> = found.iter().map(|part| part.get("text").required_text()).collect();
@@ -286,6 +291,7 @@ fn decode_tools(
         if !kind.is_absent() && kind.required_text()? != "custom" {
             let own = OpaqueState { wire: NAME.to_owned(), data: tool.value.clone() };
             if native_tools::tool_kind(&own) == NativeToolKind::Client {
+                // Only the provider's models know its arguments, so any are accepted.
                 specs.push(ToolSpec::new(tool.get("name").required_text()?, "", json!({"additionalProperties": true})));
             }
             wishes.native.push(own);
@@ -296,6 +302,7 @@ fn decode_tools(
         if tool.get("strict").is_true() {
             wishes.strict.push(name.to_owned());
         }
+        // These control how the provider's own models find and call the tool.
         for key in ["defer_loading", "allowed_callers"] {
             let said = tool.get(key);
             if !said.is_absent() && said.value != &Value::Bool(false) {

@@ -145,6 +145,7 @@ impl OpenBlock for BlockKind {
 
 impl WireDecoder for AnthropicDecoder {
     fn decode_event(&mut self, name: &str, data: &str, out: &mut dyn EventSink) {
+        // Some gateways append OpenAI's end marker to every stream.
         if data.trim_ascii().is_empty() || data.trim_ascii() == "[DONE]" {
             return;
         }
@@ -155,6 +156,7 @@ impl WireDecoder for AnthropicDecoder {
             }
         };
         self.state.status.events += 1;
+        // Gateways may drop either the event name or the member `type`.
         let kind = if message.kind.as_str().is_empty() { name } else { message.kind.as_str() };
         match kind {
             // Some servers send an error without the event name, so the member counts as well.
@@ -226,6 +228,7 @@ impl AnthropicDecoder {
         if !self.open_blocks.may_start(label, id, &mut self.state.calls, out) {
             return;
         }
+        // A new block shows that the blocks before it are complete.
         self.state.calls.confirm_empty_calls(out);
         let kind = match start.kind.as_str() {
             "text" => {
@@ -238,6 +241,7 @@ impl AnthropicDecoder {
                 BlockKind::Thinking { signature }
             }
             "tool_use" => self.begin_call(label, &start, out),
+            // Provider state is limited for the whole response, not per block.
             _ if self.limit_opaque_text(raw, out).is_empty() => BlockKind::Dropped,
             _ => BlockKind::Kept {
                 block: serde_json::from_str(raw).unwrap_or_default(),
@@ -286,6 +290,7 @@ impl AnthropicDecoder {
             BlockKind::Kept { input, content, .. } => {
                 let more = delta.partial_json.as_str();
                 let words = delta.content.as_str();
+                // A kept block that lacks a piece is worthless, so it is dropped completely.
                 if self.opaque_budget.has_room(more.len() + words.len(), out) {
                     input.push_str(more);
                     content.push_str(words);
@@ -330,6 +335,7 @@ impl AnthropicDecoder {
     /// are merged.
     fn emit_usage(&mut self, tokens: Option<TokenCounts>, out: &mut dyn EventSink) {
         let Some(tokens) = tokens else { return };
+        // A later event may repeat only some of the counts.
         let take = |field: &mut LenientCount, value: LenientCount| field.0 = value.0.or(field.0);
         let known = &mut self.tokens;
         take(&mut known.input_tokens, tokens.input_tokens);
@@ -338,6 +344,7 @@ impl AnthropicDecoder {
         take(&mut known.output_tokens, tokens.output_tokens);
         let read = known.cache_read_input_tokens.0;
         let written = known.cache_creation_input_tokens.0;
+        // The common form counts cached tokens as part of the input.
         let input = known
             .input_tokens
             .0
@@ -363,6 +370,7 @@ impl AnthropicDecoder {
     /// Ends the message.
     fn decode_message_stop(&mut self, out: &mut dyn EventSink) {
         self.state.status.ended = true;
+        // Without a stop reason, the end of the message shows that the limit was not the cause.
         self.state.calls.apply_stop_reason(self.state.reason.unwrap_or(StopReason::End), out);
         // A signature or block is only valid as a whole. Without its end it is dropped, with a
         // fault.

@@ -34,8 +34,10 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
         mark_cacheable(cached, &mut block);
         body.insert("system".to_owned(), Value::Array(vec![block]));
     }
+    // The API refuses two messages of one role in a row.
     let mut messages = merge_by_role(&request.messages, encode_block, encode_result);
     if let Some(last) =
+        // The second mark is at the end of the history, which is the prefix of the next request.
         messages.last_mut().and_then(|message| message.pointer_mut("/content")?.as_array_mut()?.last_mut())
     {
         mark_cacheable(cached, last);
@@ -51,6 +53,7 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     body.extend(plan.body_members());
     params::encode_params(request, form, &CAPABILITIES, &mut body);
     if let ResponseFormat::Schema { schema, .. } = &request.options.format {
+        // The path is shared with the effort, so the member is merged instead of replaced.
         params::insert_at_path(&mut body, "output_config.format", json!({"type": "json_schema", "schema": schema}));
     }
     if form.streamed {
@@ -70,6 +73,7 @@ pub(crate) fn is_param_refused(request: &Request, _: &WireOptions, wish: Request
     match wish {
         RequestParam::Temperature | RequestParam::TopK => thinking_plan(request).is_thinking(),
         RequestParam::TopP => thinking_plan(request).is_thinking() || request.sampling.temperature.is_some(),
+        // Other tiers are OpenAI's words.
         RequestParam::Tier => {
             request.options.tier.as_ref().is_some_and(|tier| tier != "auto" && tier != "standard_only")
         }
@@ -99,6 +103,7 @@ pub(crate) fn is_strict(request: &Request, tool: &ToolSpec) -> bool {
 
 /// Marks a block as the end of a cacheable prefix. The API refuses marks on thinking blocks.
 fn mark_cacheable(cached: bool, block: &mut Value) {
+    // This covers `redacted_thinking` as well.
     let thinking = block.get("type").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("thinking"));
     if let Some(block) = block.as_object_mut().filter(|_| cached && !thinking) {
         block.insert("cache_control".to_owned(), json!({"type": "ephemeral"}));
@@ -154,6 +159,7 @@ fn encode_result(result: &CallResult) -> Value {
     let mut block = json!({"type": "tool_result", "tool_use_id": portable_id(result.id.as_str())});
     if let Some(block) = block.as_object_mut() {
         if !result.images.is_empty() {
+            // The API refuses blank text blocks.
             let words = Some(&result.content).filter(|words| !words.trim().is_empty());
             let words = words.map(|words| json!({"type": "text", "text": words}));
             block.insert(

@@ -108,6 +108,7 @@ impl AnthropicEncoder {
 
     /// Writes state of this wire: a signature into its thinking block, anything else as a block.
     fn encode_opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
+        // The data of a signed thought has no text of its own: the text was streamed as `Thought`.
         let signature = data.get("signature").filter(|_| data.get("type").is_some_and(|kind| kind == "thinking"));
         if let Some(signature) = signature {
             let index = self.ensure_prose_block(ProseKind::Thinking, out);
@@ -269,6 +270,7 @@ const ERRORS: [(u16, &str); 9] = [
 
 /// Encodes the body of an error response.
 pub(crate) fn encode_error(error: &ProviderError) -> Value {
+    // A code that is one of the wire's own types is more exact than the status.
     let known = ERRORS.iter().find(|(_, kind)| *kind == error.code);
     let status = Wire::Anthropic.error_status(error);
     let by_status = || ERRORS.iter().find(|(known, _)| *known == status);

@@ -45,14 +45,18 @@ enum ThinkingMode {
 /// the wire that asks.
 pub(crate) fn plan_thinking(request: &Request, usual: u64, signs: fn(&OpaqueState) -> bool) -> ThinkingPlan {
     let limit = request.max_output_tokens;
+    // The API refuses thinking together with a forced call.
     let forced = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Tool(_)) && !request.tools.is_empty();
     let wish = match request.reasoning {
         ReasoningConfig::Default => return ThinkingPlan { limit: limit.unwrap_or(usual), mode: ThinkingMode::Silent },
         ReasoningConfig::Off => return ThinkingPlan { limit: limit.unwrap_or(usual), mode: ThinkingMode::Off },
         ReasoningConfig::Effort(effort) => budget_for_effort(effort),
+        // A smaller budget would be refused.
         ReasoningConfig::Tokens(tokens) => tokens.max(MIN_BUDGET),
     };
     if is_adaptive(&request.model) {
+        // The thinking is part of the output limit, so the usual limit grows by what the effort may
+        // use.
         let (word, room) = match effort_for_budget(wish) {
             ReasoningEffort::Minimal | ReasoningEffort::Low => ("low", budget_for_effort(ReasoningEffort::Low)),
             ReasoningEffort::Medium => ("medium", budget_for_effort(ReasoningEffort::Medium)),
@@ -62,7 +66,10 @@ pub(crate) fn plan_thinking(request: &Request, usual: u64, signs: fn(&OpaqueStat
         return ThinkingPlan { limit, mode: ThinkingMode::Adaptive(word, !forced) };
     }
     let limit = limit.unwrap_or_else(|| usual.saturating_add(wish));
+    // The budget must stay below the limit. Under a small limit it shrinks, so that some room is
+    // left for the answer.
     let most = if wish < limit { wish } else { limit.saturating_sub(MIN_BUDGET).max(MIN_BUDGET) };
+    // If thinking is impossible, nothing is said of it: an error would lose the whole request.
     let possible = most < limit && !forced && !is_mid_tool_loop(&request.messages, signs);
     ThinkingPlan { limit, mode: if possible { ThinkingMode::Budget(most) } else { ThinkingMode::Silent } }
 }
@@ -128,6 +135,7 @@ pub(crate) fn is_thought_state(opaque: &OpaqueState) -> bool {
 
 /// Returns true for a Claude model that takes efforts instead of budgets.
 fn is_adaptive(model: &str) -> bool {
+    // `claude-opus-4` without a date or a minor version is the first Claude 4.
     let budgeted = model.ends_with("-4") || BUDGETED_MODELS.iter().any(|part| model.contains(part));
     model.contains("claude") && !budgeted
 }
@@ -136,6 +144,8 @@ fn is_adaptive(model: &str) -> bool {
 /// API refuses thinking that begins there.
 fn is_mid_tool_loop(history: &[Message], signs: fn(&OpaqueState) -> bool) -> bool {
     let results = |message: &Message| message.parts.iter().any(|part| matches!(part, MessagePart::Result(_)));
+    // In a tool loop the last message has results. The assistant message before it must begin with
+    // its signed thoughts.
     let waits = history.last().is_some_and(|message| message.role == Role::User && results(message));
     let answer = history.iter().rfind(|message| message.role == Role::Assistant).filter(|_| waits);
     let signed = |part: &MessagePart| match part {

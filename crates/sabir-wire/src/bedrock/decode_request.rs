@@ -85,6 +85,7 @@ fn decode_content(content: &JsonField<'_>, history: &HistoryBuilder) -> Result<V
         match kind {
             "text" => parts.push(MessagePart::text(inside.required_text()?)),
             "image" => parts.push(MessagePart::Image(decode_image(&inside)?)),
+            // Calls of server tools have no client result, so they stay opaque.
             "toolUse" if inside.get("type").value != "server_tool_use" => {
                 let arguments = inside.get("input").object_or_empty()?;
                 parts.push(build_call(
@@ -97,6 +98,7 @@ fn decode_content(content: &JsonField<'_>, history: &HistoryBuilder) -> Result<V
             "reasoningContent" if !inside.get("reasoningText").is_absent() => {
                 parts.push(decode_thought(&inside.get("reasoningText"))?);
             }
+            // Counted by `has_cache_point`; the position is not kept.
             "cachePoint" => {}
             "document" | "video" => return Err(block.mismatch_error("a block that a history can hold")),
             _ => parts.push(MessagePart::Opaque(OpaqueState { wire: NAME.to_owned(), data: block.value.clone() })),
@@ -180,6 +182,7 @@ fn decode_thinking(more: &JsonField<'_>) -> Result<ReasoningConfig, RequestError
     if nova.get("type").value == "disabled" {
         return Ok(ReasoningConfig::Off);
     }
+    // Nova's member, then the one of OpenAI's models.
     for word in [nova.get("maxReasoningEffort"), more.get("reasoning_effort")] {
         if !word.is_absent() {
             return decode_effort(&word);

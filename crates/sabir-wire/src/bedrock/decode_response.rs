@@ -75,6 +75,7 @@ impl WireDecoder for BedrockDecoder {
                 return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
             }
         };
+        // InvokeModelWithResponseStream wraps events of the model's maker in `chunk` events.
         if self.inner.is_some() || (name == "chunk" && !self.begun) {
             return self.decode_anthropic_chunk(body.bytes.as_str(), out);
         }
@@ -152,6 +153,7 @@ impl BedrockDecoder {
         let word = body.stop_reason.as_str();
         let limit = super::stop_reason(word) == StopReason::Length;
         let last = blocks.len() as u64;
+        // Whole responses have no indexes. Any distinct labels will do.
         for (label, block) in (1..).zip(blocks) {
             self.decode_block_start(Some(label), block.get(), true, out);
             // At its output limit, the provider completes the JSON of a call that the limit cut, so
@@ -177,6 +179,7 @@ impl BedrockDecoder {
             return;
         }
         self.state.calls.confirm_empty_calls(out);
+        // Calls of server tools are answered by the provider itself.
         let client = start.tool_use.0.as_ref().filter(|tool| tool.kind.as_str() != "server_tool_use");
         let kind = if let Some(tool) = client {
             self.begin_call(label, tool, out)
@@ -192,6 +195,7 @@ impl BedrockDecoder {
             BlockKind::Kept { block, input: String::new(), content: Vec::new() }
         };
         self.open_blocks.push_block(label, kind, &mut self.state.calls, out);
+        // The text of a whole block is in its start.
         if let (true, Some(block)) = (whole, self.open_blocks.newest_position()) {
             emit_text(false, start.text.as_str(), out);
             self.decode_reasoning(block, start.reasoning_content.0.as_ref(), out);
@@ -215,6 +219,7 @@ impl BedrockDecoder {
     /// Adds a delta to its block. A text or reasoning delta may open its block.
     fn decode_block_delta(&mut self, label: Option<u64>, delta: &BlockDelta<'_>, out: &mut dyn EventSink) {
         let prose = delta.text.0.is_some() || delta.reasoning_content.0.is_some();
+        // Text and reasoning blocks have no start event: their first delta opens them.
         if prose && self.open_blocks.find_position(label).is_none() {
             self.state.calls.confirm_empty_calls(out);
             let block = BlockKind::Prose { signature: String::new(), redacted: Vec::new() };
@@ -265,6 +270,7 @@ impl BedrockDecoder {
         if let Some(BlockKind::Prose { signature, redacted }) = self.open_blocks.get_mut(position) {
             signature.push_str(signed);
             // Each piece is base64 on its own, with padding, so the pieces are decoded one by one.
+            // `decode_vec` may leave a part of an invalid piece in the buffer.
             let known = redacted.len();
             if STANDARD.decode_vec(hidden, redacted).is_err() {
                 redacted.truncate(known);
@@ -272,6 +278,8 @@ impl BedrockDecoder {
                 out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
             }
         }
+        // A whole block nests the members one level deeper than a delta. The level below has no
+        // further one.
         let inside = reasoning.reasoning_text.and_then(|raw| serde_json::from_str::<LenientObject<_>>(raw.get()).ok());
         if let Some(inside) = inside.and_then(|inside| inside.0) {
             let inside: ReasoningContent<'_> = ReasoningContent { reasoning_text: None, ..inside };

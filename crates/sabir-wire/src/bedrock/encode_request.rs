@@ -56,6 +56,7 @@ const UNCACHED: [&str; 6] =
 /// Encodes the body of a request.
 pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     let maker = ModelMaker::from_model(&request.model);
+    // Other models refuse cache points, and unknown ones may.
     let known = matches!(maker, ModelMaker::Anthropic | ModelMaker::Nova) && !is_model_named(&request.model, &UNCACHED);
     let cached = (form.cached || request.options.cache == CacheControl::Marked) && known;
     let mut body = Map::new();
@@ -71,6 +72,7 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     }
     body.insert("messages".to_owned(), Value::Array(messages));
     let (mut more, cool) = encode_thinking(request, maker);
+    // Nova refuses an output limit at the highest effort.
     if let Some(limit) = request.max_output_tokens.filter(|_| cool != ThinkingConflict::TemperatureAndLimit) {
         params::insert_at_path(&mut body, "inferenceConfig.maxTokens", json!(limit));
     }
@@ -134,6 +136,7 @@ fn encode_call(call: &Call) -> Value {
 /// Encodes an image. The API names the format `jpeg`, never `jpg`.
 fn encode_image(Image { media_type, data }: &Image) -> Value {
     let format = media_type.strip_prefix("image/").unwrap_or(media_type);
+    // Some clients write the file extension as the media type.
     let format = if format == "jpg" { "jpeg" } else { format };
     json!({"image": {"format": format, "source": {"bytes": data}}})
 }
@@ -162,6 +165,7 @@ fn encode_tools(request: &Request, maker: ModelMaker, more: &mut Map<String, Val
         // The API refuses a history with calls but without tools, so the called tools are declared
         // and calls are forbidden.
         let mut names: Vec<&str> = calls.map(|call| call.name.as_str()).collect();
+        // Sorted, so that the same history always gives the same body.
         names.sort_unstable();
         names.dedup();
         tools.extend(names.into_iter().map(|name| encode_tool(&ToolSpec::new(name, "", json!({})))));
@@ -178,6 +182,7 @@ fn encode_tools(request: &Request, maker: ModelMaker, more: &mut Map<String, Val
         ToolChoice::Tool(name) => ("tool", Some(name)),
         _ => ("auto", None),
     };
+    // Converse has neither `none` nor a limit of one call.
     if maker == ModelMaker::Anthropic && (none || one) {
         let mut native = json!({"type": choice.0});
         if let Some(native) = native.as_object_mut() {
@@ -224,6 +229,7 @@ fn encode_thinking(request: &Request, maker: ModelMaker) -> (Map<String, Value>,
             (json!({"reasoningConfig": {"type": "disabled"}}), ThinkingConflict::Nothing)
         }
         (ModelMaker::Nova, wish) => {
+            // Nova's members differ from those of other makers.
             let word = effort_level(wish);
             let cool = if word == "high" { ThinkingConflict::TemperatureAndLimit } else { ThinkingConflict::Nothing };
             (json!({"reasoningConfig": {"type": "enabled", "maxReasoningEffort": word}}), cool)

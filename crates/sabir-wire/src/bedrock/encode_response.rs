@@ -166,6 +166,7 @@ impl BedrockEncoder {
         out: &mut Vec<u8>,
     ) {
         if let Some(call) = self.calls.iter_mut().rev().find(|call| call.index == index) {
+            // The buffer is taken out because `self.deltas` is borrowed while it is written.
             let mut fragment = std::mem::take(&mut self.deltas.fragment);
             write(&mut call.arguments, &mut fragment);
             self.deltas.write_text_delta(
@@ -304,6 +305,7 @@ fn error_kind(error: &ProviderError) -> String {
     if error.code.ends_with("Exception") {
         return error.code.clone();
     }
+    // The exception names of the Bedrock runtime API.
     let name = match error.kind {
         ModelErrorKind::Key => "accessDeniedException",
         ModelErrorKind::UnknownModel => "resourceNotFoundException",

@@ -32,6 +32,7 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     for content in member_any_case(&body, "contents").list_items()? {
         let parts = content.get("parts").list_items()?;
         match content.get("role").text_or_empty()? {
+            // A missing role means the user. `function` is an old role for results.
             "" | "user" | "function" => {
                 pairing.begin_user_turn();
                 let mut found = Vec::new();
@@ -176,6 +177,7 @@ fn decode_model_part(
         let name = called.get("name").required_text()?;
         let id = pairing.assign_call_id(called.get("id").text_or_empty()?, name);
         found.push(build_call(id.as_str(), name, called.get("args").object_or_empty()?));
+        // The placeholder is no signature: it is added again when the request is encoded.
         if !signature.is_empty() && signature != UNSIGNED {
             found.push(MessagePart::Opaque(opaque(parts::call_signature_state(signature))));
         }
@@ -183,6 +185,7 @@ fn decode_model_part(
     }
     let text = part.get("text").text_or_empty()?;
     let thought = part.get("thought").is_true();
+    // A part without text may still be code, an image or a bare signature.
     if text.is_empty() {
         found.extend(parts::opaque_part(part.object_or_empty()?).map(|data| MessagePart::Opaque(opaque(data))));
         return Ok(());
@@ -236,6 +239,7 @@ fn to_json_schema(schema: Value) -> Value {
                 }
                 value => (key, to_json_schema(value)),
             };
+            // `nullable` moved into the type. A property of that name is an object and stays.
             let kept = members.clone().into_iter().filter(|(key, value)| key != "nullable" || !value.is_boolean());
             Value::Object(kept.map(convert).collect::<Map<_, _>>())
         }
@@ -248,6 +252,7 @@ fn to_json_schema(schema: Value) -> Value {
 fn decode_tool_choice(calling: &JsonField<'_>) -> Result<ToolChoice, RequestError> {
     let mut allowed = member_any_case(calling, "allowedFunctionNames").text_list()?;
     Ok(match calling.get("mode").text_or_empty()?.to_ascii_uppercase().as_str() {
+        // `VALIDATED` constrains arguments but leaves the choice to the model.
         "" | "AUTO" | "VALIDATED" | "MODE_UNSPECIFIED" => ToolChoice::Auto,
         "NONE" => ToolChoice::None,
         "ANY" if allowed.len() == 1 => ToolChoice::Tool(allowed.remove(0)),

@@ -149,6 +149,7 @@ impl WireDecoder for GeminiDecoder {
         }
         for candidate in &chunk.candidates.0 {
             let label = candidate.index.0.unwrap_or_default();
+            // The first candidate that appears is read, whatever its index.
             if *self.candidate.get_or_insert(label) == label {
                 self.decode_candidate(candidate, out);
             } else {
@@ -189,6 +190,7 @@ impl GeminiDecoder {
         if reason == StopReason::End && !self.state.calls.list.is_empty() {
             reason = StopReason::Calls;
         }
+        // The chunk with the reason may come twice; the fault is reported once.
         if word == MALFORMED && self.word != word {
             let said = candidate.finish_message.as_str();
             let message = format!("the provider could not read a call of its model{}{said}", message_separator(said));
@@ -250,6 +252,7 @@ impl GeminiDecoder {
 
     /// Decodes a call or a piece of one.
     fn decode_call(&mut self, called: &FunctionCall<'_>, signature: &str, out: &mut dyn EventSink) {
+        // `willContinue` announces further parts of this call.
         let more = called.will_continue.is_some_and(is_true);
         let pieces = &called.partial_args.0;
         if self.partial.is_some() && !self.is_continuation(called) {
@@ -268,6 +271,7 @@ impl GeminiDecoder {
             if !self.begin_call(called, out) {
                 return;
             }
+            // Whole arguments need no assembly.
             self.partial = (more || !pieces.is_empty()).then(PartialArguments::default);
         }
         self.decode_arguments(called, out);
@@ -292,6 +296,7 @@ impl GeminiDecoder {
         let name = called.name.as_str();
         self.state.calls.list.last().is_some_and(|call| {
             let same = (id.is_empty() || id == call.id) && (name.is_empty() || name == call.name);
+            // A part with the same name but whole arguments is a new call.
             same && (name.is_empty() || !called.partial_args.0.is_empty())
         })
     }
@@ -321,6 +326,7 @@ impl GeminiDecoder {
             }
         }
         if !called.will_continue.is_some_and(is_true) {
+            // The last piece closes the JSON text; only now its end is known.
             partial.close_all(&mut text);
         }
         call.push_arguments(&text, out);

@@ -74,6 +74,7 @@ fn encode_generation_config(request: &Request) -> Map<String, Value> {
 fn encode_thinking(model: &str, thinking: ReasoningConfig) -> Option<Value> {
     let budget = match thinking {
         ReasoningConfig::Default => return None,
+        // A budget of 0 switches thinking off where the model allows it.
         ReasoningConfig::Off => return Some(json!({"thinkingBudget": 0})),
         ReasoningConfig::Effort(effort) if !is_before_gemini_3(model) => {
             return Some(json!({"includeThoughts": true, "thinkingLevel": encode_effort_level(effort)}));
@@ -138,6 +139,7 @@ fn encode_user_parts(messages: &[&Message], nested: bool) -> Vec<Value> {
             _ => {}
         }
     }
+    // The API requires the results first.
     results.append(&mut pictures);
     results.append(&mut others);
     results
@@ -194,6 +196,7 @@ fn encode_result(result: &CallResult, nested: bool) -> Value {
 fn encode_declaration(tool: &ToolSpec) -> Value {
     let mut schema = closed_object_schema(&tool.parameters);
     if let Some(schema) = schema.as_object_mut() {
+        // The dialect of the schema says nothing to the model.
         schema.shift_remove("$schema");
     }
     json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": schema})

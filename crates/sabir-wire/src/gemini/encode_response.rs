@@ -100,6 +100,7 @@ impl GeminiEncoder {
 
     /// Writes an object of the stream.
     fn write_chunk(&self, parts: Vec<Value>, finish: Option<&str>, out: &mut Vec<u8>) {
+        // Token counts are complete only in the last chunk.
         let usage = self.usage.filter(|_| finish.is_some());
         sse::encode_event("", &response_body(&self.head, parts, finish, usage).to_string(), out);
     }
@@ -196,6 +197,7 @@ impl ResponseOutcome {
     fn finish_reason(&self) -> &str {
         let (reason, raw) = stop_or_default(self.stop.as_ref(), false);
         let finished = matches!(reason, StopReason::End | StopReason::Calls);
+        // `STOP` would tell the client that nothing is missing.
         if self.cut && !self.has_calls && finished { MALFORMED } else { stop_word(reason, raw) }
     }
 }

@@ -121,6 +121,7 @@ impl PartialArguments {
 
     /// Closes and opens levels until the innermost one is the container of a value.
     fn open_path(&mut self, place: &[PathSegment], last: &PathSegment, out: &mut String) -> Option<()> {
+        // The levels that both paths share stay open.
         let common = place.iter().zip(&self.path).take_while(|(a, b)| a == b).count();
         self.close_levels(common + 1, out);
         if self.levels.is_empty() {
@@ -155,11 +156,14 @@ impl PartialArguments {
             (OpenLevel::Object(names), PathSegment::Name(name)) => {
                 self.names += name.len();
                 let first = names.is_empty();
+                // A duplicate name means that the object was closed and opened again, which JSON
+                // text cannot express.
                 if self.names > MAX_NAMES || !names.insert(name.clone()) {
                     return None;
                 }
                 first
             }
+            // List elements must arrive in order, without gaps.
             (OpenLevel::List(next), PathSegment::Index(index)) if next == index => {
                 *next += 1;
                 *index == 0
@@ -190,6 +194,7 @@ fn parse_json_path(path: &str) -> Option<Vec<PathSegment>> {
             continue;
         }
         let inside = rest.strip_prefix('[')?;
+        // Names with special characters are quoted: `$['a.b']`.
         let quote = inside.chars().next().filter(|c| matches!(c, '\'' | '"'));
         let (inside, tail) = match quote {
             Some(quote) => inside.get(1..)?.split_once(&[quote, ']'].iter().collect::<String>())?,

@@ -50,6 +50,7 @@ pub(super) fn call_signature(data: &Value) -> Option<&Value> {
 
 /// Returns a part that is kept whole, or `None` if it has no content.
 pub(super) fn opaque_part(mut part: Map<String, Value>) -> Option<Value> {
+    // Such a part carries at most a signature.
     let bare = part.keys().all(|key| key == "thought" || key == SIGNATURE || key == "text");
     if bare {
         part.get(SIGNATURE).and_then(Value::as_str).filter(|signature| !signature.is_empty())?;
@@ -74,6 +75,7 @@ pub(super) fn place_opaque(data: &Value, parts: &mut Vec<Value>) {
     }
     let thought = signs == "thought";
     let bytes = data.get("bytes").and_then(Value::as_u64).and_then(|bytes| usize::try_from(bytes).ok());
+    // The signature covers only the end of the joined text, which becomes a part of its own again.
     let signed = parts.last_mut().and_then(|part| split_signed_text(part, thought, bytes.unwrap_or_default()));
     let mut part = text_part(signed.as_deref().unwrap_or_default(), thought);
     if parts.last().is_some_and(|part| signed.is_some() && part.get("text").is_some_and(|rest| rest == "")) {
@@ -98,6 +100,7 @@ fn split_signed_text(part: &mut Value, thought: bool, bytes: usize) -> Option<St
     }
     let Value::String(text) = part.get_mut("text")? else { return None };
     let from = text.len().saturating_sub(bytes);
+    // A count from another client may point into a character.
     let at = (0..=from).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
     Some(text.split_off(at))
 }

@@ -95,6 +95,7 @@ fn note_ignored_options(options: &JsonField<'_>) -> Result<Vec<LossNote>, Reques
             || CAPABILITIES.param_paths.iter().any(|(_, place)| place.strip_prefix("options.") == Some(key))
     };
     let options = options.object_or_empty()?;
+    // Options of the model runner, such as `num_ctx`, mean nothing to other providers.
     let unread = options.keys().filter(|key| !known(key));
     Ok(unread.map(|key| LossNote::new(format!("options.{key}"), "left out: it is about Ollama's own models")).collect())
 }
@@ -159,6 +160,7 @@ fn decode_assistant_parts(
 /// Decodes arguments given as an object, or as its JSON text like on other wires.
 fn decode_arguments(field: &JsonField<'_>) -> Result<Map<String, Value>, RequestError> {
     match field.value.as_str().map(serde_json::from_str) {
+        // Clients that were written for OpenAI send a string.
         Some(Ok(Value::Object(arguments))) => Ok(arguments),
         _ => field.object_or_empty(),
     }
@@ -192,6 +194,7 @@ fn decode_thinking(think: &JsonField<'_>) -> Result<ReasoningConfig, RequestErro
     Ok(match think.value {
         Value::Null => ReasoningConfig::Default,
         Value::Bool(false) => ReasoningConfig::Off,
+        // `true` leaves the amount to the model; medium is the common default.
         Value::Bool(true) => ReasoningConfig::Effort(ReasoningEffort::Medium),
         _ => ReasoningConfig::Effort(match think.value.as_str() {
             Some("low") => ReasoningEffort::Low,

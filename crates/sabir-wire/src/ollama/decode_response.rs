@@ -80,6 +80,7 @@ impl WireDecoder for OllamaDecoder {
             Err(error) => return note_unreadable(self, &format!("a line of the stream cannot be read: {error}"), out),
         };
         self.state.status.events += 1;
+        // The server reports errors in the middle of a stream as a line of their own.
         if line.error.is_some() {
             self.state.note_error_event(ProviderError::from_body(data.as_bytes()), out);
         }
@@ -132,6 +133,7 @@ impl OllamaDecoder {
             let arguments = function.arguments.map_or("", RawValue::get);
             call.push_arguments(&argument_text(arguments), out);
         }
+        // A call in a line is always complete, so its end needs no further proof.
         call.mark_end_seen(next, out);
         if let Some(reason) = self.state.reason {
             call.apply_stop_reason(reason, next, out);

@@ -113,6 +113,7 @@ fn encode_user_message(message: &Message, messages: &mut Vec<Value>) {
             _ => {}
         }
     }
+    // The captions of result images come first, right after the results.
     words.append(&mut own_words);
     images.append(&mut own_images);
     if words.is_empty() && images.is_empty() {

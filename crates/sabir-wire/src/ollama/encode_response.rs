@@ -127,6 +127,7 @@ impl WireEncoder for OllamaEncoder {
 /// Writes a line with this message.
 fn write_message_line(head: &ResponseMetadata, mut message: Value, out: &mut Vec<u8>) {
     if let Some(message) = message.as_object_mut() {
+        // Ollama itself writes the member even in a message with calls.
         message.entry("content").or_insert_with(|| json!(""));
         message.shift_insert(0, "role".to_owned(), json!("assistant"));
     }
@@ -186,6 +187,7 @@ fn final_line(head: &ResponseMetadata, message: Value, stop: Option<&(StopReason
     // loading and prompt evaluation took.
     let time = |name: &str, time: Duration| {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        // Ollama counts durations in nanoseconds.
         (nanoseconds > 0).then(|| (name.to_owned(), json!(nanoseconds)))
     };
     body.extend(time("total_duration", head.total_duration));

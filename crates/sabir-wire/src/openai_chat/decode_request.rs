@@ -120,6 +120,7 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         ..Request::default()
     };
     params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
+    // Decoded separately, because the wire never writes these.
     params::decode_params(&body, EXTRA_PARAM_PATHS, &mut request)?;
     let freeform = native_tools::freeform_tool_names(&request, openai_responses::NAME);
     let wants = ResponsePreferences {
@@ -165,6 +166,7 @@ fn decode_thinking(body: &JsonField<'_>) -> Result<ReasoningConfig, RequestError
         return Ok(ReasoningConfig::Tokens(tokens));
     }
     match thinking::decode_effort(&body.get("reasoning_effort"))? {
+        // OpenAI's member wins over OpenRouter's object.
         ReasoningConfig::Default => thinking::decode_effort(&reasoning.get("effort")),
         wish => Ok(wish),
     }
@@ -202,6 +204,8 @@ fn decode_part(part: &JsonField<'_>) -> Result<MessagePart, RequestError> {
 fn decode_assistant_parts(message: &JsonField<'_>) -> Result<Vec<MessagePart>, RequestError> {
     let mut found = Vec::new();
     let thought =
+        // DeepSeek's name and OpenRouter's name for the same text. Clients that send both repeat
+        // it.
         ["reasoning_content", "reasoning"].iter().map(|key| message.get(key)).find(|field| !field.is_absent());
     if let Some(thought) = thought {
         found.push(MessagePart::Thought { text: thought.required_text()?.to_owned(), opaque: None });
@@ -232,6 +236,7 @@ fn decode_assistant_parts(message: &JsonField<'_>) -> Result<Vec<MessagePart>, R
 
 /// Decodes a reasoning detail; its text becomes a thought.
 fn decode_reasoning_detail(mut detail: Map<String, Value>) -> MessagePart {
+    // The text becomes the thought's; the rest, with its signature, is the opaque state.
     let text = detail.shift_remove("text").or_else(|| detail.shift_remove("summary"));
     let opaque = OpaqueState { wire: NAME.to_owned(), data: Value::Object(detail) };
     match text {

@@ -172,6 +172,7 @@ impl WireDecoder for OpenAiChatDecoder {
         if trimmed.is_empty() {
             return;
         }
+        // Nothing after `[DONE]` can be trusted to belong to this response.
         if self.done {
             self.state.status.skipped += 1;
             self.state.status.events += 1;
@@ -234,6 +235,7 @@ impl OpenAiChatDecoder {
                 emit_text(false, delta.refusal.as_str(), out);
             }
             for (position, call) in (0..).zip(&delta.tool_calls.0) {
+                // A whole message has no indexes: the position is the label.
                 let label = if whole { Some(position) } else { call.index.0 };
                 match &call.function.0 {
                     Some(function) => self.decode_call(label, call.id.as_str(), function, out),
@@ -241,6 +243,7 @@ impl OpenAiChatDecoder {
                 }
             }
             if let Some(function) = &delta.function_call.0 {
+                // The old form allows only one call per response.
                 self.decode_call(Some(0), "", function, out);
             }
         }
@@ -314,6 +317,7 @@ impl OpenAiChatDecoder {
 
     /// Starts a call. The calls before it that are complete end here.
     fn begin_call(&mut self, label: Option<u64>, id: &str, out: &mut dyn EventSink) -> Option<usize> {
+        // Incomplete calls stay open, because servers may interleave the deltas of several calls.
         for call in self.state.calls.list.iter_mut().filter(|call| call.is_whole()) {
             call.mark_end_seen(&mut self.state.calls.next_index, out);
         }
@@ -376,6 +380,7 @@ impl OpenAiChatDecoder {
         self.state.status.ended = true;
         self.state.calls.mark_ends_seen(out);
         self.state.calls.apply_stop_reason(reason, out);
+        // Some servers send everything once more as a whole message, with the same reason.
         if self.state.reason != Some(reason) || self.word != word {
             self.state.reason = Some(reason);
             word.clone_into(&mut self.word);

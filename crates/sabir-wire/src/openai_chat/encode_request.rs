@@ -49,6 +49,7 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
         }
     }
     if let Some(limit) = request.max_output_tokens {
+        // Most servers know only the older name; OpenAI's reasoning models refuse it.
         let key = if form.completion_limit { "max_completion_tokens" } else { "max_tokens" };
         body.insert(key.to_owned(), json!(limit));
     }
@@ -61,6 +62,7 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     }
     if form.streamed {
         body.insert("stream".to_owned(), json!(true));
+        // Without it, a stream has no token counts.
         body.insert("stream_options".to_owned(), json!({"include_usage": true}));
     }
     Value::Object(body)
@@ -128,6 +130,7 @@ fn encode_assistant_message(message: &Message, form: &WireOptions) -> Option<Val
     }
     let mut body = Map::new();
     body.insert("role".to_owned(), json!("assistant"));
+    // OpenAI itself writes `null` for a message that has only calls.
     body.insert("content".to_owned(), if words.is_empty() { Value::Null } else { Value::String(words) });
     if let Some(field) = form.thought_field.as_ref().filter(|_| !thoughts.is_empty()) {
         body.insert(field.clone(), Value::String(thoughts));

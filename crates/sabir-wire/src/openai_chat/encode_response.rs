@@ -266,6 +266,7 @@ pub(crate) fn encode_error(error: &ProviderError) -> Value {
         },
         _ => ("server_error", "server_error"),
     };
+    // Clients react to these two codes, so a provider's own code must not hide them.
     let fixed = matches!(error.kind, ModelErrorKind::TooLong | ModelErrorKind::UnknownModel);
     let code = if error.code.is_empty() || fixed { usual } else { &error.code };
     let code = Some(code).filter(|code| !code.is_empty());

@@ -37,6 +37,7 @@ impl TextProgress {
     /// Returns the rest of the whole text after the pieces; `None` if it does not begin with them.
     pub(super) fn remaining_text<'t>(&self, whole: &'t str) -> Option<&'t str> {
         let mut hash = DefaultHasher::new();
+        // Comparing hashes of the prefix avoids keeping every text twice.
         hash.write(whole.as_bytes().get(..self.length)?);
         whole.get(self.length..).filter(|_| hash.finish() == self.hash.finish())
     }
@@ -67,6 +68,7 @@ impl ArgumentProgress {
     /// Adds the rest of the whole text. If the pieces are already complete, the text repeats the
     /// same value, in any spelling.
     pub(super) fn complete_with(&mut self, call: &mut NativeCall, text: &str, out: &mut dyn EventSink) {
+        // An empty text adds nothing, and a complete or closed call takes no more.
         if text.is_empty() || call.is_whole() || !call.is_open() {
             return;
         }

@@ -123,6 +123,7 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         ..Request::default()
     };
     params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
+    // Members without a value keep the defaults of the response.
     let echo = ECHOED_MEMBERS.iter().map(|key| ((*key).to_owned(), body.get(key).value.clone()));
     let echo = echo.filter(|(_, value)| !value.is_null()).collect();
     let wants = ResponsePreferences {
@@ -160,6 +161,7 @@ impl InputDecoder {
     /// Decodes an input item. An item without a type is a message.
     fn decode_item(&mut self, item: &JsonField<'_>) -> Result<(), RequestError> {
         let kind = item.get("type");
+        // The short form of an item has a role and content only.
         match if kind.is_absent() { "message" } else { kind.required_text()? } {
             "message" => self.decode_message(item)?,
             "function_call" => {
@@ -182,6 +184,7 @@ impl InputDecoder {
                 self.history.push_parts(Role::Assistant, vec![thought]);
             }
             "item_reference" => return Err(kind.mismatch_error("the item itself")),
+            // Server tool calls, compaction and future item types.
             _ => self.history.push_parts(Role::Assistant, vec![MessagePart::Opaque(opaque_state(item.value.clone()))]),
         }
         Ok(())

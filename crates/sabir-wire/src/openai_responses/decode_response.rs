@@ -99,6 +99,7 @@ impl WireDecoder for OpenAiResponsesDecoder {
         match if event.kind.as_str().is_empty() { name } else { event.kind.as_str() } {
             "" => self.decode_whole_response(data, out),
             "error" => self.note_error(ProviderError::from_body(data.as_bytes()), out),
+            // After the final response only errors count.
             _ if self.state.status.ended => self.state.status.skipped += 1,
             kind => self.dispatch_event(kind, &event, out),
         }
@@ -207,6 +208,7 @@ impl OpenAiResponsesDecoder {
         let paired = |known: &KnownItem| !call_id.is_empty() && self.call_id(known) == call_id;
         let open = |known: &KnownItem| !known.done && (label.is_some() || id.is_empty() || known.id.is_empty());
         self.items.iter().rposition(|known| {
+            // A missing index fits every item.
             let fits = label.is_none() || known.label.is_none() || known.label == label;
             fits && same(known) && (named(known) || paired(known) || open(known))
         })
@@ -279,6 +281,7 @@ impl OpenAiResponsesDecoder {
         self.update_call(position, item, out);
         let Some(known) = self.items.get_mut(position).filter(|known| !known.done) else { return };
         known.done = true;
+        // If no delta brought text, the done item is the only source of it.
         let silent = known.text_parts.is_empty();
         match &mut known.kind {
             ItemKind::Call(told) => {
@@ -317,6 +320,7 @@ impl OpenAiResponsesDecoder {
         let named = |known: &KnownItem| !id.is_empty() && known.id == id;
         let last = |wanted: &dyn Fn(&KnownItem) -> bool| self.items.iter().rposition(wanted);
         let found = last(&|known| labelled(known) && named(known)).or_else(|| last(&labelled)).or_else(|| last(&named));
+        // Some servers send neither index nor id with deltas of the only open item.
         let only = || {
             let mut open = self.items.iter().enumerate().filter(|(_, known)| !known.done && label.is_none());
             open.next().filter(|_| open.next().is_none()).map(|(position, _)| position)
@@ -418,6 +422,7 @@ impl OpenAiResponsesDecoder {
             let Some(call) = self.state.calls.list.get_mut(told.position) else { continue };
             if told.complete {
                 told.end_arguments(call, &mut self.state.calls.next_index, out);
+            // At the limit an open call is expected.
             } else if reason != StopReason::Length {
                 let message = "the response ended while a call was open";
                 out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
@@ -439,6 +444,8 @@ impl OpenAiResponsesDecoder {
         for (label, raw) in (1_u64..).zip(items) {
             let item = serde_json::from_str::<LenientObject<OutputItem<'_>>>(raw.get()).ok().and_then(|item| item.0);
             let Some(item) = item else { continue };
+            // The positions in the final response are output indexes only if no items were
+            // streamed.
             let label = whole.then_some(label);
             // At the output limit, the last call may lack its end unless it says that it is
             // complete.

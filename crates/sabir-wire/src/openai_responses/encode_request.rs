@@ -34,6 +34,7 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     }
     let freeform = native_tools::freeform_tool_names(request, NAME);
     let mut items = encode_input(&request.messages, &freeform);
+    // The history has joined names; the API expects the namespace in a member of its own.
     split_namespaces(&mut items, &native_tools::namespaced_tools(request, NAME));
     body.insert("input".to_owned(), Value::Array(items));
     let tools = encode_tools(request);
@@ -174,6 +175,7 @@ fn encode_assistant_message(message: &Message, freeform: &[String], items: &mut 
             MessagePart::Text { text } if !text.is_empty() => items.push(encode_text_message(text, phase.take())),
             MessagePart::Thought { opaque: Some(opaque), .. } | MessagePart::Opaque(opaque) if opaque.wire == NAME => {
                 match opaque.data.get("phase").filter(|_| is_item_type(&opaque.data, "message")) {
+                    // The phase is a member of the message that follows, not an item.
                     Some(known) => phase = Some(known),
                     None => items.push(opaque.data.clone()),
                 }

@@ -195,6 +195,7 @@ impl OpenAiResponsesEncoder {
         self.begin_response(out);
         self.close_open_item(None, out);
         let index = self.output.len();
+        // The index is reserved now, because items are done in another order than they begin.
         self.output.push(Value::Null);
         ItemPlace { index, id: format!("{prefix}_{}_{index}", self.head.id) }
     }
@@ -271,6 +272,7 @@ impl OpenAiResponsesEncoder {
     /// Returns an item of state without text that was already sent, since a provider may end its
     /// reasoning only after the message that follows it. Returns `None` if nothing else is in it.
     fn unsent_state(&self, data: &Value) -> Option<Value> {
+        // The client already has this text as streamed reasoning.
         let said = reasoning_text(data);
         if said.is_empty() || !self.output.iter().any(|item| reasoning_text(item) == said) {
             return Some(data.clone());
@@ -369,6 +371,7 @@ impl OpenAiResponsesEncoder {
             "truncation": "disabled", "usage": self.usage.map(encode_usage), "user": null,
         });
         if let Some(response) = response.as_object_mut() {
+            // The client's values replace the defaults above.
             response.extend(self.head.preferences.echoed_members.clone());
         }
         response

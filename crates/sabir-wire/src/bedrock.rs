@@ -44,7 +44,7 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
         (RequestParam::TopP, "inferenceConfig.topP"),
         (RequestParam::Stop, "inferenceConfig.stopSequences"),
     ],
-    is_param_refused: |request, _, wish| encode_request::is_param_refused(request, wish),
+    is_param_refused: |request, _, param| encode_request::is_param_refused(request, param),
     unsupported: &[
         UnsupportedFeature::StrictArguments,
         UnsupportedFeature::ImageUrl,

@@ -32,8 +32,8 @@ impl SupportChecker<'_> {
         Ok(notes)
     }
 
-    fn is_unsupported(&self, lack: UnsupportedFeature) -> bool {
-        self.capabilities.unsupported.contains(&lack)
+    fn is_unsupported(&self, feature: UnsupportedFeature) -> bool {
+        self.capabilities.unsupported.contains(&feature)
     }
 
     fn push_note(&self, path: &str, what: &str, notes: &mut Vec<LossNote>) {

@@ -110,10 +110,10 @@ impl DecodedRequest {
     /// # Errors
     /// The tool choice demands a call of a tool that is not offered, or of any tool where none is.
     pub(crate) fn validate_tool_choice(self) -> Result<Self, RequestError> {
-        let Request { tools, options: wishes, tool_choice: choice, .. } = &self.request;
+        let Request { tools, options, tool_choice: choice, .. } = &self.request;
         // A native tool is chosen by its name or, if it has none, by its type.
         let own = |name: &str| {
-            wishes
+            options
                 .native
                 .iter()
                 .any(|tool| [native_tools::tool_name(tool), Some(native_tools::tool_type(tool))].contains(&Some(name)))
@@ -123,7 +123,7 @@ impl DecodedRequest {
                 "tool_choice",
                 format!("`{name}` is not among the tools: offer it, or let the model choose"),
             )),
-            ToolChoice::Required if tools.is_empty() && wishes.native.is_empty() => Err(RequestError::new(
+            ToolChoice::Required if tools.is_empty() && options.native.is_empty() => Err(RequestError::new(
                 "tool_choice",
                 "a call is to be made, and there are no tools: offer some in `tools`",
             )),

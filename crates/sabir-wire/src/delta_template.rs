@@ -99,9 +99,9 @@ fn for_each_escaped_run(text: &str, mut put: impl FnMut(&str)) {
     // Only bytes below 0x20, quotes and backslashes need escapes; all are ASCII, so a split there
     // is valid UTF-8.
     while let Some(at) = rest.bytes().position(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
-        let (run, behind) = rest.split_at(at);
+        let (run, after) = rest.split_at(at);
         put(run);
-        match behind.as_bytes().first().copied().unwrap_or_default() {
+        match after.as_bytes().first().copied().unwrap_or_default() {
             b'"' => put("\\\""),
             b'\\' => put("\\\\"),
             b'\n' => put("\\n"),
@@ -111,7 +111,7 @@ fn for_each_escaped_run(text: &str, mut put: impl FnMut(&str)) {
             0x0c => put("\\f"),
             control => put(&format!("\\u{control:04x}")),
         }
-        rest = behind.get(1..).unwrap_or_default();
+        rest = after.get(1..).unwrap_or_default();
     }
     put(rest);
 }

@@ -124,33 +124,33 @@ pub(crate) fn split_text_and_images(
     parts: Vec<MessagePart>,
 ) -> Result<(String, Vec<Image>), RequestError> {
     let mut words = String::new();
-    let mut pictures = Vec::new();
+    let mut images = Vec::new();
     for part in parts {
         match part {
             MessagePart::Text { text } => words.push_str(&text),
-            MessagePart::Image(picture) => pictures.push(picture),
+            MessagePart::Image(picture) => images.push(picture),
             // A result in the common form holds text and image data only.
             _ => return Err(content.mismatch_error("text and pictures as base64 only")),
         }
     }
-    Ok((words, pictures))
+    Ok((words, images))
 }
 
 /// Joins parts of which only text is allowed.
 pub(crate) fn require_text_only(content: &JsonField<'_>, parts: Vec<MessagePart>) -> Result<String, RequestError> {
-    let (words, pictures) = split_text_and_images(content, parts)?;
-    if pictures.is_empty() { Ok(words) } else { Err(content.mismatch_error("text only")) }
+    let (words, images) = split_text_and_images(content, parts)?;
+    if images.is_empty() { Ok(words) } else { Err(content.mismatch_error("text only")) }
 }
 
 /// Decodes a tool in the form of an OpenAI function, which other APIs copied.
 pub(crate) fn decode_function_tool(
     described: &JsonField<'_>,
-    wishes: &mut RequestOptions,
+    options: &mut RequestOptions,
 ) -> Result<ToolSpec, RequestError> {
     let name = described.get("name").required_text()?;
     let schema = Value::Object(described.get("parameters").object_or_empty()?);
     if described.get("strict").is_true() {
-        wishes.strict.push(name.to_owned());
+        options.strict.push(name.to_owned());
     }
     Ok(ToolSpec::new(name, described.get("description").text_or_empty()?, schema))
 }

@@ -44,7 +44,7 @@ pub(crate) fn check_members(
             continue;
         }
         let field = body.get(key);
-        match members.iter().find(|(known, _)| known == key).map(|(_, fate)| *fate) {
+        match members.iter().find(|(known, _)| known == key).map(|(_, disposition)| *disposition) {
             Some(FieldDisposition::Read | FieldDisposition::Harmless) => {}
             Some(FieldDisposition::LeftOut(why)) => notes.push(LossNote::new(field.path, format!("left out: {why}"))),
             Some(FieldDisposition::Refused(instead)) => {
@@ -94,8 +94,8 @@ mod tests {
                 let found: Vec<_> = text.split(". ").filter(|it| it.contains(word)).map(str::to_owned).collect();
                 found.join(" ")
             };
-            for (member, fate) in members {
-                let word = match fate {
+            for (member, disposition) in members {
+                let word = match disposition {
                     FieldDisposition::Read => "read",
                     FieldDisposition::Harmless => "nothing here",
                     FieldDisposition::LeftOut(_) => "left out",

@@ -223,8 +223,8 @@ impl<'a> EventFrame<'a> {
     pub fn headers(&self) -> impl Iterator<Item = (&'a str, HeaderValue<'a>)> {
         let mut rest = self.headers;
         std::iter::from_fn(move || {
-            let (header, behind) = decode_header(rest)?;
-            rest = behind;
+            let (header, after) = decode_header(rest)?;
+            rest = after;
             Some(header)
         })
     }
@@ -325,8 +325,8 @@ fn decode_frame(frame: &[u8]) -> FrameEvent<'_> {
     };
     // All headers are validated once, so that reading them later cannot fail.
     let mut rest = headers;
-    while let Some((_, behind)) = decode_header(rest) {
-        rest = behind;
+    while let Some((_, after)) = decode_header(rest) {
+        rest = after;
     }
     if !rest.is_empty() {
         return FrameEvent::Damaged("the headers of a frame cannot be read");

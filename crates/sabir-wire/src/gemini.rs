@@ -18,7 +18,7 @@ use crate::wire::WireSpec;
 pub(crate) const NAME: &str = "gemini";
 
 /// The media type of a JSON response.
-const JSON: &str = "application/json";
+const JSON_MEDIA_TYPE: &str = "application/json";
 
 /// The wire's entry in the list of wires.
 pub(crate) const SPEC: WireSpec = WireSpec {

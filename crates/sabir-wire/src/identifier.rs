@@ -7,7 +7,7 @@ use std::fmt::Write;
 const MAX_LENGTH: usize = 40;
 
 /// The number of characters of a changed id that are kept before its hash.
-const KEPT: usize = 20;
+const KEPT_CHARS: usize = 20;
 
 /// Returns the id unchanged if it consists of `a-z A-Z 0-9 _ -` and is short enough, else a
 /// readable part of it and a hash.
@@ -28,7 +28,7 @@ fn sanitize_id(id: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
         return Cow::Borrowed(id);
     }
     // A readable start helps people who read logs; the hash makes the id unique.
-    let mut text: String = id.chars().map(|c| if allowed(c) { c } else { '_' }).take(KEPT).collect();
+    let mut text: String = id.chars().map(|c| if allowed(c) { c } else { '_' }).take(KEPT_CHARS).collect();
     // FNV-1a is fixed for all time, unlike the standard library's hashers, so resumed sessions send
     // the same ids.
     let hash = id

@@ -166,7 +166,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for LenientText<'a> {
 }
 
 /// The limit 2^53: every whole number below it is exactly representable as a float.
-const MOST: f64 = 9_007_199_254_740_992.0;
+const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 
 struct CountVisitor;
 
@@ -194,7 +194,7 @@ impl<'de> Visitor<'de> for CountVisitor {
     fn visit_f64<E>(self, number: f64) -> Result<Self::Value, E> {
         // Some gateways write counts as 12.0. A number that a cast would change is absent: no count
         // is better than a wrong one.
-        let whole = (0.0..MOST).contains(&number) && number.fract() == 0.0;
+        let whole = (0.0..MAX_EXACT_FLOAT).contains(&number) && number.fract() == 0.0;
         Ok(LenientCount(whole.then_some(number as u64)))
     }
 }
@@ -233,9 +233,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for LenientList<T> {
     }
 }
 
-struct MaybeVisitor<T>(PhantomData<T>);
+struct ObjectVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for MaybeVisitor<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     type Value = LenientObject<T>;
 
     expecting!();
@@ -250,7 +250,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for MaybeVisitor<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for LenientObject<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(MaybeVisitor(PhantomData))
+        deserializer.deserialize_any(ObjectVisitor(PhantomData))
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::timestamp::format_timestamp;
 
 /// The estimate for an image in tokens: about one megapixel at Anthropic.
-const PICTURE_TOKENS: u64 = 1500;
+const IMAGE_TOKENS: u64 = 1500;
 
 /// A model in a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -122,10 +122,10 @@ pub fn encode_token_count(request: &Request) -> Value {
 pub fn estimate_tokens(request: &Request) -> u64 {
     let part = |part: &MessagePart| match part {
         MessagePart::Text { text } | MessagePart::Thought { text, .. } => to_u64(text.len()),
-        MessagePart::Image(_) | MessagePart::ImageUrl { .. } => PICTURE_TOKENS * BYTES_PER_TOKEN,
+        MessagePart::Image(_) | MessagePart::ImageUrl { .. } => IMAGE_TOKENS * BYTES_PER_TOKEN,
         MessagePart::Call(call) => to_u64(call.name.len() + Value::Object(call.arguments.clone()).to_string().len()),
         MessagePart::Result(result) => {
-            to_u64(result.content.len()) + result.images.len() as u64 * PICTURE_TOKENS * BYTES_PER_TOKEN
+            to_u64(result.content.len()) + result.images.len() as u64 * IMAGE_TOKENS * BYTES_PER_TOKEN
         }
         MessagePart::Opaque(opaque) => to_u64(opaque.data.to_string().len()),
         // Parts that this crate does not know yet cannot be estimated.

@@ -99,20 +99,24 @@ pub(crate) fn freeform_tool_names(request: &Request, wire: &str) -> Vec<String> 
 
 /// Joins the names of a namespace and its tool. A function that a search for tools found is called
 /// in a namespace of its own name (recordings 405 and 409); its name stays as it is.
-pub(crate) fn joined_tool_name(space: &str, name: &str) -> String {
-    if space.is_empty() || space == name { name.to_owned() } else { format!("{space}{NAMESPACE_SEPARATOR}{name}") }
+pub(crate) fn joined_tool_name(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() || namespace == name {
+        name.to_owned()
+    } else {
+        format!("{namespace}{NAMESPACE_SEPARATOR}{name}")
+    }
 }
 
 /// Returns the tools of all namespaces in a request.
 pub(crate) fn namespaced_tools(request: &Request, wire: &str) -> Vec<NamespacedTool> {
     let mut found = Vec::new();
     for tool in tools_of_wire(request, wire).filter(|tool| tool_kind(tool) == NativeToolKind::Namespace) {
-        let space = tool_name(tool).unwrap_or_default();
+        let namespace = tool_name(tool).unwrap_or_default();
         let inside = tool.data.get("tools").and_then(Value::as_array).into_iter().flatten();
         let names = inside.filter_map(|tool| tool.get("name").and_then(Value::as_str));
         found.extend(names.map(|name| NamespacedTool {
-            offered_name: joined_tool_name(space, name),
-            namespace: space.to_owned(),
+            offered_name: joined_tool_name(namespace, name),
+            namespace: namespace.to_owned(),
             name: name.to_owned(),
         }));
     }

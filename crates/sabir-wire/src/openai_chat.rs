@@ -47,21 +47,21 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
         (RequestParam::Tier, "service_tier"),
         (RequestParam::CacheKey, "prompt_cache_key"),
     ],
-    is_param_refused: |request, form, wish| match wish {
+    is_param_refused: |request, options, param| match param {
         // Only OpenAI is known to accept these; other servers refuse the request.
-        RequestParam::Verbosity | RequestParam::CacheKey => !form.completion_limit,
-        wish => is_param_refused(request, wish),
+        RequestParam::Verbosity | RequestParam::CacheKey => !options.completion_limit,
+        param => is_param_refused(request, param),
     },
     unsupported: &[UnsupportedFeature::CacheMarks, UnsupportedFeature::FailedResult],
 };
 
 /// The longest user identifier that OpenAI accepts, in characters.
-const LONGEST_USER: usize = 64;
+const MAX_USER_CHARS: usize = 64;
 
 /// Returns true if OpenAI refuses a parameter for this request.
-pub(crate) fn is_param_refused(request: &Request, wish: RequestParam) -> bool {
-    match wish {
-        RequestParam::User => request.options.user.as_ref().is_some_and(|user| user.chars().count() > LONGEST_USER),
+pub(crate) fn is_param_refused(request: &Request, param: RequestParam) -> bool {
+    match param {
+        RequestParam::User => request.options.user.as_ref().is_some_and(|user| user.chars().count() > MAX_USER_CHARS),
         // `standard_only` is Anthropic's word.
         RequestParam::Tier => request.options.tier.as_ref().is_some_and(|tier| tier == "standard_only"),
         _ => false,

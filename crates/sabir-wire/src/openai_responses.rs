@@ -54,7 +54,7 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
         (RequestParam::Tier, "service_tier"),
         (RequestParam::CacheKey, "prompt_cache_key"),
     ],
-    is_param_refused: |request, _, wish| is_param_refused(request, wish),
+    is_param_refused: |request, _, param| is_param_refused(request, param),
     unsupported: &[UnsupportedFeature::CacheMarks, UnsupportedFeature::FailedResult],
 };
 

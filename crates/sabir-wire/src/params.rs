@@ -97,7 +97,7 @@ impl RequestParam {
     /// Returns the parameter's value in a request.
     fn value_in(self, request: &Request) -> Option<Value> {
         let sampling = &request.sampling;
-        let wishes = &request.options;
+        let options = &request.options;
         let number = |number: Option<f64>| number.map(|number| json!(number));
         let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
         match self {
@@ -108,17 +108,17 @@ impl RequestParam {
             Self::PresencePenalty => number(sampling.presence_penalty),
             Self::FrequencyPenalty => number(sampling.frequency_penalty),
             Self::Stop => (!sampling.stop.is_empty()).then(|| json!(sampling.stop)),
-            Self::Verbosity => text(&wishes.verbosity),
-            Self::User => text(&wishes.user),
-            Self::Tier => text(&wishes.tier),
-            Self::CacheKey => text(&wishes.cache_key),
+            Self::Verbosity => text(&options.verbosity),
+            Self::User => text(&options.user),
+            Self::Tier => text(&options.tier),
+            Self::CacheKey => text(&options.cache_key),
         }
     }
 
     /// Stores a client's value in the request.
     fn decode_into(self, field: &JsonField<'_>, request: &mut Request) -> Result<(), RequestError> {
         let sampling = &mut request.sampling;
-        let wishes = &mut request.options;
+        let options = &mut request.options;
         let text = || field.required_text().map(|text| Some(text.to_owned()));
         match self {
             Self::Temperature => sampling.temperature = field.optional_number()?,
@@ -133,10 +133,10 @@ impl RequestParam {
             Self::PresencePenalty => sampling.presence_penalty = field.optional_number()?,
             Self::FrequencyPenalty => sampling.frequency_penalty = field.optional_number()?,
             Self::Stop => sampling.stop = field.text_list()?,
-            Self::Verbosity => wishes.verbosity = text()?,
-            Self::User => wishes.user = text()?,
-            Self::Tier => wishes.tier = text()?,
-            Self::CacheKey => wishes.cache_key = text()?,
+            Self::Verbosity => options.verbosity = text()?,
+            Self::User => options.user = text()?,
+            Self::Tier => options.tier = text()?,
+            Self::CacheKey => options.cache_key = text()?,
         }
         Ok(())
     }
@@ -148,14 +148,14 @@ impl RequestParam {
 /// A value has the wrong type.
 pub(crate) fn decode_params(
     body: &JsonField<'_>,
-    places: &ParamPaths,
+    paths: &ParamPaths,
     request: &mut Request,
 ) -> Result<(), RequestError> {
     // In reverse, so that the first path of the table is decoded last and wins.
-    for (wish, place) in places.iter().rev() {
-        let field = place.split('.').fold(body.clone(), |field, key| field.get(key));
+    for (param, path) in paths.iter().rev() {
+        let field = path.split('.').fold(body.clone(), |field, key| field.get(key));
         if !field.is_absent() {
-            wish.decode_into(&field, request)?;
+            param.decode_into(&field, request)?;
         }
     }
     Ok(())
@@ -164,17 +164,17 @@ pub(crate) fn decode_params(
 /// Encodes the parameters that the wire has paths for.
 pub(crate) fn encode_params(
     request: &Request,
-    form: &WireOptions,
-    said: &WireCapabilities,
+    wire_options: &WireOptions,
+    capabilities: &WireCapabilities,
     body: &mut Map<String, Value>,
 ) {
-    for wish in RequestParam::ALL {
+    for param in RequestParam::ALL {
         // The first row is the current name of the parameter on the wire.
-        let place = said.param_paths.iter().find(|(known, _)| *known == wish);
-        if let Some((_, place)) = place.filter(|_| !(said.is_param_refused)(request, form, wish))
-            && let Some(value) = wish.value_in(request)
+        let path = capabilities.param_paths.iter().find(|(known, _)| *known == param);
+        if let Some((_, path)) = path.filter(|_| !(capabilities.is_param_refused)(request, wire_options, param))
+            && let Some(value) = param.value_in(request)
         {
-            insert_at_path(body, place, value);
+            insert_at_path(body, path, value);
         }
     }
 }
@@ -198,18 +198,19 @@ pub(crate) fn insert_at_path(body: &mut Map<String, Value>, path: &str, value: V
 /// Returns a note for each parameter of a request that the wire leaves out.
 pub(crate) fn unsupported_params(
     request: &Request,
-    form: &WireOptions,
-    said: &WireCapabilities,
+    wire_options: &WireOptions,
+    capabilities: &WireCapabilities,
     wire: &str,
 ) -> Vec<LossNote> {
-    let unsaid = |wish: &RequestParam| {
-        let place = said.param_paths.iter().any(|(known, _)| known == wish);
-        wish.value_in(request).is_some() && (!place || (said.is_param_refused)(request, form, *wish))
+    let unsaid = |param: &RequestParam| {
+        let has_path = capabilities.param_paths.iter().any(|(known, _)| known == param);
+        param.value_in(request).is_some()
+            && (!has_path || (capabilities.is_param_refused)(request, wire_options, *param))
     };
-    let note = |wish: RequestParam| {
-        let place = said.param_paths.iter().any(|(known, _)| *known == wish);
-        let why = if place { "does not take this one here" } else { "has no word for it" };
-        LossNote::new(wish.name(), format!("{wire} {why}; left out"))
+    let note = |param: RequestParam| {
+        let has_path = capabilities.param_paths.iter().any(|(known, _)| *known == param);
+        let why = if has_path { "does not take this one here" } else { "has no word for it" };
+        LossNote::new(param.name(), format!("{wire} {why}; left out"))
     };
     RequestParam::ALL.into_iter().filter(unsaid).map(note).collect()
 }

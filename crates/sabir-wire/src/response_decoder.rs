@@ -159,16 +159,16 @@ impl ResponseDecoder {
         self.opening.extend_from_slice(bytes.get(..room.min(bytes.len())).unwrap_or_default());
         match self.form {
             BodyForm::Stream => {
-                let reader = self.decoder.as_mut();
-                self.sse.push(bytes, &mut |event| take_sse_event(reader, event, out));
+                let decoder = self.decoder.as_mut();
+                self.sse.push(bytes, &mut |event| take_sse_event(decoder, event, out));
             }
             BodyForm::Frames => {
-                let reader = self.decoder.as_mut();
-                self.frames.push(bytes, &mut |event| take_frame(reader, event, out));
+                let decoder = self.decoder.as_mut();
+                self.frames.push(bytes, &mut |event| take_frame(decoder, event, out));
             }
             BodyForm::Whole => {
-                let reader = self.decoder.as_mut();
-                self.values.push(bytes, &mut |value| take_value(reader, value, out));
+                let decoder = self.decoder.as_mut();
+                self.values.push(bytes, &mut |value| take_value(decoder, value, out));
             }
             BodyForm::Foreign | BodyForm::Empty => {}
         }
@@ -189,12 +189,12 @@ impl ResponseDecoder {
     pub fn finish(mut self, how: BodyEnd, out: &mut dyn EventSink) -> DecodeReport {
         match self.form {
             BodyForm::Stream if how == BodyEnd::Clean => {
-                let reader = self.decoder.as_mut();
-                self.sse.finish(&mut |event| take_sse_event(reader, event, out));
+                let decoder = self.decoder.as_mut();
+                self.sse.finish(&mut |event| take_sse_event(decoder, event, out));
             }
             BodyForm::Frames if how == BodyEnd::Clean => {
-                let reader = self.decoder.as_mut();
-                self.frames.finish(&mut |event| take_frame(reader, event, out));
+                let decoder = self.decoder.as_mut();
+                self.frames.finish(&mut |event| take_frame(decoder, event, out));
             }
             // A value that ends in the middle is expected after a broken connection, but a fault in
             // a complete body.
@@ -228,30 +228,30 @@ impl ResponseDecoder {
     }
 }
 
-fn take_sse_event(reader: &mut dyn WireDecoder, event: SseEvent<'_>, out: &mut dyn EventSink) {
+fn take_sse_event(decoder: &mut dyn WireDecoder, event: SseEvent<'_>, out: &mut dyn EventSink) {
     match event {
-        SseEvent::Message { name, data, .. } => reader.decode_event(name, data, out),
-        SseEvent::TooLong => note_unreadable(reader, "an event of the stream is too long", out),
+        SseEvent::Message { name, data, .. } => decoder.decode_event(name, data, out),
+        SseEvent::TooLong => note_unreadable(decoder, "an event of the stream is too long", out),
         SseEvent::Retry(_) => {}
     }
 }
 
-fn take_frame(reader: &mut dyn WireDecoder, event: FrameEvent<'_>, out: &mut dyn EventSink) {
+fn take_frame(decoder: &mut dyn WireDecoder, event: FrameEvent<'_>, out: &mut dyn EventSink) {
     match event {
-        FrameEvent::Frame(frame) => read_frame(reader, &frame, out),
-        FrameEvent::Damaged(what) => note_unreadable(reader, what, out),
-        FrameEvent::TooLong => note_unreadable(reader, "a frame of the stream is too long", out),
+        FrameEvent::Frame(frame) => read_frame(decoder, &frame, out),
+        FrameEvent::Damaged(what) => note_unreadable(decoder, what, out),
+        FrameEvent::TooLong => note_unreadable(decoder, "a frame of the stream is too long", out),
     }
 }
 
 /// Decodes a frame by its `:message-type`: an event of the wire, an error that the API defines
 /// (`exception`), or another error.
-fn read_frame(reader: &mut dyn WireDecoder, frame: &EventFrame<'_>, out: &mut dyn EventSink) {
+fn read_frame(decoder: &mut dyn WireDecoder, frame: &EventFrame<'_>, out: &mut dyn EventSink) {
     // A frame without the header is taken for an event.
     let kind = frame.text_header(":message-type").unwrap_or("event");
     let text = String::from_utf8_lossy(frame.payload);
     if kind == "event" {
-        return reader.decode_event(frame.text_header(":event-type").unwrap_or_default(), &text, out);
+        return decoder.decode_event(frame.text_header(":event-type").unwrap_or_default(), &text, out);
     }
     let known = ProviderError::from_body(frame.payload);
     // Modeled exceptions have the first header, other errors the second. Only then the payload is
@@ -260,23 +260,23 @@ fn read_frame(reader: &mut dyn WireDecoder, frame: &EventFrame<'_>, out: &mut dy
     let code = code.or(known.as_ref().map(|error| error.code.clone())).unwrap_or_default();
     let words = frame.text_header(":error-message").map(str::to_owned).or(known.map(|error| error.message));
     // An error ends the response, so calls that are still open may lack their rest.
-    let state = reader.state_mut();
+    let state = decoder.state_mut();
     state.status.events += 1;
     state.calls.mark_open_calls_damaged();
     state.note_provider_error(ProviderError::new(code, words.unwrap_or_else(|| text.into_owned())), out);
 }
 
-fn take_value(reader: &mut dyn WireDecoder, value: JsonValue<'_>, out: &mut dyn EventSink) {
+fn take_value(decoder: &mut dyn WireDecoder, value: JsonValue<'_>, out: &mut dyn EventSink) {
     match value {
-        JsonValue::Object(data) => reader.decode_event("", data, out),
-        JsonValue::TooLong => note_unreadable(reader, "a value of the body is too long", out),
-        JsonValue::Stray => note_unreadable(reader, "the body holds something that is no JSON object", out),
+        JsonValue::Object(data) => decoder.decode_event("", data, out),
+        JsonValue::TooLong => note_unreadable(decoder, "a value of the body is too long", out),
+        JsonValue::Stray => note_unreadable(decoder, "the body holds something that is no JSON object", out),
     }
 }
 
 /// Reports an event that could not be read.
-pub(crate) fn note_unreadable(reader: &mut dyn WireDecoder, message: &str, out: &mut dyn EventSink) {
-    let state = reader.state_mut();
+pub(crate) fn note_unreadable(decoder: &mut dyn WireDecoder, message: &str, out: &mut dyn EventSink) {
+    let state = decoder.state_mut();
     // The lost event may have held a piece of any open call.
     state.calls.mark_open_calls_damaged();
     state.status.events += 1;

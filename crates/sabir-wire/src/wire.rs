@@ -185,8 +185,8 @@ impl Wire {
     /// Encodes a request's body. Features that the wire does not support are left out;
     /// [`check_support`](Self::check_support) lists them. The request's protocol is ignored: a
     /// prompted request must be rendered to text before.
-    pub fn encode_request(self, request: &Request, form: &WireOptions) -> Value {
-        (self.spec().encode_request)(request, form)
+    pub fn encode_request(self, request: &Request, options: &WireOptions) -> Value {
+        (self.spec().encode_request)(request, options)
     }
 
     /// Checks which features of a request this wire does not support, and returns a note on each
@@ -196,9 +196,8 @@ impl Wire {
     /// Something that must not be left out: content from the user (a document in another provider's
     /// form, an image's address), or a tool that only another provider runs, if no other tool is
     /// left.
-    pub fn check_support(self, request: &Request, form: &WireOptions) -> Result<Vec<LossNote>, RequestError> {
-        SupportChecker { wire: self.name(), capabilities: self.spec().capabilities, options: form }
-            .check_request(request)
+    pub fn check_support(self, request: &Request, options: &WireOptions) -> Result<Vec<LossNote>, RequestError> {
+        SupportChecker { wire: self.name(), capabilities: self.spec().capabilities, options }.check_request(request)
     }
 
     /// Decodes a client's request that came to this path.
@@ -230,8 +229,8 @@ impl Wire {
             let pattern = strip_beta_version(pattern.split('?').next().unwrap_or_default());
             match pattern.split_once(MODEL_PLACEHOLDER).or_else(|| pattern.split_once(SEGMENT_PLACEHOLDER)) {
                 None => path.ends_with(pattern).then_some(("", streamed)),
-                Some((before, behind)) => {
-                    let path = path.strip_suffix(behind)?;
+                Some((before, after)) => {
+                    let path = path.strip_suffix(after)?;
                     // The last occurrence counts, because a proxy's prefix may contain the same
                     // text.
                     let at = path.rfind(before)?;
@@ -243,8 +242,8 @@ impl Wire {
 
     /// Encodes a response that is not streamed. Truncated calls are left out where the wire cannot
     /// show arguments as unfinished.
-    pub fn encode_response(self, head: &ResponseMetadata, draft: &DraftResponse) -> Value {
-        (self.spec().encode_response)(head, draft)
+    pub fn encode_response(self, metadata: &ResponseMetadata, draft: &DraftResponse) -> Value {
+        (self.spec().encode_response)(metadata, draft)
     }
 
     /// Returns the HTTP status of an error response.
@@ -270,8 +269,8 @@ impl Wire {
 
 impl ResponseEncoder {
     /// Creates an encoder for one response.
-    pub fn new(wire: Wire, head: ResponseMetadata) -> Self {
-        Self { encoder: (wire.spec().new_encoder)(head) }
+    pub fn new(wire: Wire, metadata: ResponseMetadata) -> Self {
+        Self { encoder: (wire.spec().new_encoder)(metadata) }
     }
 
     /// Appends the bytes of an event; there may be none yet.
@@ -292,8 +291,8 @@ impl ResponseEncoder {
 
     /// Sets how long the response took, and how long it took from its first piece on. Some wires
     /// report it at the end.
-    pub fn set_durations(&mut self, took: Duration, spoke: Duration) {
-        self.encoder.set_durations(took, spoke);
+    pub fn set_durations(&mut self, total: Duration, generation: Duration) {
+        self.encoder.set_durations(total, generation);
     }
 
     /// Appends a note of one line that clients skip: a comment in server-sent events, an extra
@@ -338,16 +337,16 @@ fn percent_encode(model: &str, marks: &[u8]) -> String {
 pub(crate) fn percent_decode(path: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = path.as_bytes();
-    while let [first, behind @ ..] = rest {
-        let code = behind.get(..2).filter(|_| *first == b'%').and_then(|code| std::str::from_utf8(code).ok());
+    while let [first, after @ ..] = rest {
+        let code = after.get(..2).filter(|_| *first == b'%').and_then(|code| std::str::from_utf8(code).ok());
         match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
             Some(byte) => {
                 bytes.push(byte);
-                rest = behind.get(2..).unwrap_or_default();
+                rest = after.get(2..).unwrap_or_default();
             }
             None => {
                 bytes.push(*first);
-                rest = behind;
+                rest = after;
             }
         }
     }

@@ -82,10 +82,10 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     let choice = body.get("tool_choice");
     // The wire has this flag inside the tool choice.
     let one = choice.get("disable_parallel_tool_use").is_true();
-    let mut wishes = RequestOptions { format: decode_format(&body)?, ..RequestOptions::default() };
+    let mut options = RequestOptions { format: decode_format(&body)?, ..RequestOptions::default() };
     let marks = cache_marks(&body)?;
     if !marks.is_empty() {
-        wishes.cache = CacheControl::Marked;
+        options.cache = CacheControl::Marked;
     }
     // The common form has no lifetime for marks.
     if marks.iter().any(|mark| mark.get("ttl").value == "1h") {
@@ -103,20 +103,20 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         model: body.get("model").required_text()?.to_owned(),
         system: join_texts(instructions),
         messages: history.messages.into(),
-        tools: build_tool_set(decode_tools(&body.get("tools"), &mut wishes, &mut notes)?)?,
+        tools: build_tool_set(decode_tools(&body.get("tools"), &mut options, &mut notes)?)?,
         tool_choice: self::decode_tool_choice(&choice)?,
         parallel_calls: if one { ParallelCalls::One } else { ParallelCalls::Many },
         max_output_tokens: body.get("max_tokens").optional_count()?,
         reasoning: thinking::decode_thinking(&body)?,
-        options: wishes,
+        options,
         ..Request::default()
     };
     params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
-    let wants = ResponsePreferences {
+    let preferences = ResponsePreferences {
         only_stop_sequence: single_text(&request.sampling.stop),
         ..ResponsePreferences::default()
     };
-    DecodedRequest { preferences: wants, notes, ..DecodedRequest::new(request, body.get("stream").is_true()) }
+    DecodedRequest { preferences, notes, ..DecodedRequest::new(request, body.get("stream").is_true()) }
         .validate_tool_choice()
 }
 
@@ -248,14 +248,14 @@ fn decode_image(source: &JsonField<'_>) -> Result<Image, RequestError> {
 fn decode_result(block: &JsonField<'_>, history: &HistoryBuilder) -> Result<MessagePart, RequestError> {
     let content = block.get("content");
     let mut words = Vec::new();
-    let mut pictures = Vec::new();
+    let mut images = Vec::new();
     if content.value.is_string() {
         words.push(content.required_text()?.to_owned());
     } else {
         for item in content.list_items()? {
             match item.get("type").required_text()? {
                 "text" => words.push(item.get("text").required_text()?.to_owned()),
-                "image" => pictures.push(decode_image(&item.get("source"))?),
+                "image" => images.push(decode_image(&item.get("source"))?),
                 "document" if item.get("source").get("type").value == "text" => {
                     words.push(text_with_title(&item, item.get("source").get("data").required_text()?)?);
                 }
@@ -275,14 +275,14 @@ fn decode_result(block: &JsonField<'_>, history: &HistoryBuilder) -> Result<Mess
         }
     }
     let failed = block.get("is_error").is_true();
-    Ok(history.build_result(block.get("tool_use_id").required_text()?, failed, words.join("\n"), pictures))
+    Ok(history.build_result(block.get("tool_use_id").required_text()?, failed, words.join("\n"), images))
 }
 
-/// Decodes the client's tools. The provider's own tools are kept in `wishes.native`; those that the
+/// Decodes the client's tools. The provider's own tools are kept in `options.native`; those that the
 /// client runs are also returned as ordinary tools, so that their calls are known.
 fn decode_tools(
     list: &JsonField<'_>,
-    wishes: &mut RequestOptions,
+    options: &mut RequestOptions,
     notes: &mut Vec<LossNote>,
 ) -> Result<Vec<ToolSpec>, RequestError> {
     let mut specs = Vec::new();
@@ -294,13 +294,13 @@ fn decode_tools(
                 // Only the provider's models know its arguments, so any are accepted.
                 specs.push(ToolSpec::new(tool.get("name").required_text()?, "", json!({"additionalProperties": true})));
             }
-            wishes.native.push(own);
+            options.native.push(own);
             continue;
         }
         let name = tool.get("name").required_text()?;
         let schema = Value::Object(tool.get("input_schema").object_or_empty()?);
         if tool.get("strict").is_true() {
-            wishes.strict.push(name.to_owned());
+            options.strict.push(name.to_owned());
         }
         // These control how the provider's own models find and call the tool.
         for key in ["defer_loading", "allowed_callers"] {

@@ -23,11 +23,11 @@ use crate::wire::WireOptions;
 const DEFAULT_LIMIT: u64 = 8192;
 
 /// Encodes the body of a request.
-pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
+pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
     let plan = thinking_plan(request);
-    let cached = form.cached || request.options.cache == CacheControl::Marked;
+    let cached = options.cached || request.options.cache == CacheControl::Marked;
     body.insert("max_tokens".to_owned(), json!(plan.limit));
     if !request.system.trim().is_empty() {
         let mut block = json!({"type": "text", "text": request.system});
@@ -51,12 +51,12 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
         }
     }
     body.extend(plan.body_members());
-    params::encode_params(request, form, &CAPABILITIES, &mut body);
+    params::encode_params(request, options, &CAPABILITIES, &mut body);
     if let ResponseFormat::Schema { schema, .. } = &request.options.format {
         // The path is shared with the effort, so the member is merged instead of replaced.
         params::insert_at_path(&mut body, "output_config.format", json!({"type": "json_schema", "schema": schema}));
     }
-    if form.streamed {
+    if options.streamed {
         body.insert("stream".to_owned(), json!(true));
     }
     Value::Object(body)
@@ -69,8 +69,8 @@ fn thinking_plan(request: &Request) -> thinking::ThinkingPlan {
 
 /// Returns true if the API refuses a parameter for this request: a thinking model accepts no
 /// sampling parameters, and `temperature` excludes `top_p`.
-pub(crate) fn is_param_refused(request: &Request, _: &WireOptions, wish: RequestParam) -> bool {
-    match wish {
+pub(crate) fn is_param_refused(request: &Request, _: &WireOptions, param: RequestParam) -> bool {
+    match param {
         RequestParam::Temperature | RequestParam::TopK => thinking_plan(request).is_thinking(),
         RequestParam::TopP => thinking_plan(request).is_thinking() || request.sampling.temperature.is_some(),
         // Other tiers are OpenAI's words.

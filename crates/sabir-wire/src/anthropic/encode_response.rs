@@ -15,7 +15,7 @@ use crate::wire::{Wire, WireEncoder};
 /// Encodes the event stream of one response.
 #[derive(Debug)]
 pub(crate) struct AnthropicEncoder {
-    head: ResponseMetadata,
+    metadata: ResponseMetadata,
     begun: bool,
     /// The index and kind of the open text or thinking block.
     open_block: Option<(u64, ProseKind)>,
@@ -46,9 +46,9 @@ struct OpenCall {
 }
 
 impl AnthropicEncoder {
-    pub(crate) fn new(head: ResponseMetadata) -> Self {
+    pub(crate) fn new(metadata: ResponseMetadata) -> Self {
         Self {
-            head,
+            metadata,
             begun: false,
             open_block: None,
             next_index: 0,
@@ -66,7 +66,7 @@ impl AnthropicEncoder {
         if !self.begun {
             self.begun = true;
             let message = json!({
-                "id": self.head.id, "type": "message", "role": "assistant", "model": self.head.model, "content": [],
+                "id": self.metadata.id, "type": "message", "role": "assistant", "model": self.metadata.model, "content": [],
                 "stop_reason": null, "stop_sequence": null, "usage": encode_usage(self.usage, 0),
             });
             write_event("message_start", json!({"message": message}), out);
@@ -160,7 +160,7 @@ impl WireEncoder for AnthropicEncoder {
             }
             Event::CallStart { index, id, name, .. } => {
                 self.has_calls = true;
-                let id = self.head.call_id(id, index);
+                let id = self.metadata.call_id(id, index);
                 let block = self.start_block(json!({"type": "tool_use", "id": id, "name": name, "input": {}}), out);
                 self.calls.push(OpenCall { index, block, arguments: ArgumentWriter::default() });
             }
@@ -200,8 +200,7 @@ impl WireEncoder for AnthropicEncoder {
             write_event("content_block_stop", json!({"index": call.block}), out);
         }
         let (reason, raw) = stop_or_default(self.stop.as_ref(), self.has_calls);
-        let delta =
-            json!({"stop_reason": stop_word(reason, raw), "stop_sequence": matched_stop_sequence(&self.head, reason)});
+        let delta = json!({"stop_reason": stop_word(reason, raw), "stop_sequence": matched_stop_sequence(&self.metadata, reason)});
         let usage = encode_usage(self.usage, self.usage.output.unwrap_or_default());
         write_event("message_delta", json!({"delta": delta, "usage": usage}), out);
         write_event("message_stop", json!({}), out);
@@ -209,7 +208,7 @@ impl WireEncoder for AnthropicEncoder {
 }
 
 /// Encodes a response that is not streamed.
-pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) -> Value {
+pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse) -> Value {
     let mut content: Vec<Value> = Vec::new();
     for part in &draft.parts {
         match part {
@@ -219,7 +218,7 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
             }
             DraftPart::Call(call) if matches!(call.state, DraftState::Cut(_)) => {}
             DraftPart::Call(call) => {
-                let id = head.call_id(call.id.as_deref(), call.index);
+                let id = metadata.call_id(call.id.as_deref(), call.index);
                 let input = arguments_object(&call.arguments);
                 content.push(json!({"type": "tool_use", "id": id, "name": call.name, "input": input}));
             }
@@ -230,8 +229,8 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
     let called = draft.calls().any(|call| !matches!(call.state, DraftState::Cut(_)));
     let (reason, raw) = stop_or_default(draft.stop.as_ref(), called);
     json!({
-        "id": head.id, "type": "message", "role": "assistant", "model": head.model, "content": content,
-        "stop_reason": stop_word(reason, raw), "stop_sequence": matched_stop_sequence(head, reason),
+        "id": metadata.id, "type": "message", "role": "assistant", "model": metadata.model, "content": content,
+        "stop_reason": stop_word(reason, raw), "stop_sequence": matched_stop_sequence(metadata, reason),
         "usage": encode_usage(draft.usage, draft.usage.output.unwrap_or_default()),
     })
 }
@@ -251,12 +250,12 @@ fn attach_signature(data: &Value, content: &mut Vec<Value>) {
 }
 
 /// Returns the stop sequence that ended the response, if only one was possible.
-fn matched_stop_sequence(head: &ResponseMetadata, reason: StopReason) -> Option<&str> {
-    head.preferences.only_stop_sequence.as_deref().filter(|_| reason == StopReason::Sequence)
+fn matched_stop_sequence(metadata: &ResponseMetadata, reason: StopReason) -> Option<&str> {
+    metadata.preferences.only_stop_sequence.as_deref().filter(|_| reason == StopReason::Sequence)
 }
 
 /// Error types by HTTP status. Official clients build their exception classes from the type.
-const ERRORS: [(u16, &str); 9] = [
+const ERROR_TYPES: [(u16, &str); 9] = [
     (401, "authentication_error"),
     (402, "billing_error"),
     (403, "permission_error"),
@@ -271,9 +270,9 @@ const ERRORS: [(u16, &str); 9] = [
 /// Encodes the body of an error response.
 pub(crate) fn encode_error(error: &ProviderError) -> Value {
     // A code that is one of the wire's own types is more exact than the status.
-    let known = ERRORS.iter().find(|(_, kind)| *kind == error.code);
+    let known = ERROR_TYPES.iter().find(|(_, kind)| *kind == error.code);
     let status = Wire::Anthropic.error_status(error);
-    let by_status = || ERRORS.iter().find(|(known, _)| *known == status);
+    let by_status = || ERROR_TYPES.iter().find(|(known, _)| *known == status);
     let client = if (400..500).contains(&status) { "invalid_request_error" } else { "api_error" };
     let kind = known.or_else(by_status).map_or(client, |(_, kind)| *kind);
     json!({"type": "error", "error": {"type": kind, "message": error.message}})

@@ -131,18 +131,18 @@ fn decode_image(image: &JsonField<'_>) -> Result<Image, RequestError> {
 /// Decodes the result of a call.
 fn decode_result(result: &JsonField<'_>, history: &HistoryBuilder) -> Result<MessagePart, RequestError> {
     let mut words = Vec::new();
-    let mut pictures = Vec::new();
+    let mut images = Vec::new();
     for item in result.get("content").list_items()? {
         let (inside, kind) = sole_member(&item)?;
         match kind {
             "text" => words.push(inside.required_text()?.to_owned()),
             "json" => words.push(inside.value.to_string()),
-            "image" => pictures.push(decode_image(&inside)?),
+            "image" => images.push(decode_image(&inside)?),
             _ => return Err(item.mismatch_error("`text`, `json` or `image`")),
         }
     }
     let failed = result.get("status").value == "error";
-    Ok(history.build_result(result.get("toolUseId").required_text()?, failed, words.join("\n"), pictures))
+    Ok(history.build_result(result.get("toolUseId").required_text()?, failed, words.join("\n"), images))
 }
 
 /// Decodes a tool. Returns `None` for a cache point in the list of tools.

@@ -50,15 +50,16 @@ impl ModelMaker {
 const USUAL_LIMIT: u64 = 8192;
 
 /// Models of Anthropic and Nova that refuse cache marks, by substrings of their names.
-const UNCACHED: [&str; 6] =
+const UNCACHED_MODELS: [&str; 6] =
     ["claude-3-haiku", "claude-3-sonnet", "claude-3-opus", "claude-3-5-sonnet-20240620", "claude-v2", "claude-instant"];
 
 /// Encodes the body of a request.
-pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
+pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
     let maker = ModelMaker::from_model(&request.model);
     // Other models refuse cache points, and unknown ones may.
-    let known = matches!(maker, ModelMaker::Anthropic | ModelMaker::Nova) && !is_model_named(&request.model, &UNCACHED);
-    let cached = (form.cached || request.options.cache == CacheControl::Marked) && known;
+    let known =
+        matches!(maker, ModelMaker::Anthropic | ModelMaker::Nova) && !is_model_named(&request.model, &UNCACHED_MODELS);
+    let cached = (options.cached || request.options.cache == CacheControl::Marked) && known;
     let mut body = Map::new();
     if !request.system.trim().is_empty() {
         let mut system = vec![json!({"text": request.system})];
@@ -71,12 +72,12 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
         last.push(cache_point());
     }
     body.insert("messages".to_owned(), Value::Array(messages));
-    let (mut more, cool) = encode_thinking(request, maker);
+    let (mut more, conflict) = encode_thinking(request, maker);
     // Nova refuses an output limit at the highest effort.
-    if let Some(limit) = request.max_output_tokens.filter(|_| cool != ThinkingConflict::TemperatureAndLimit) {
+    if let Some(limit) = request.max_output_tokens.filter(|_| conflict != ThinkingConflict::TemperatureAndLimit) {
         params::insert_at_path(&mut body, "inferenceConfig.maxTokens", json!(limit));
     }
-    params::encode_params(request, form, &CAPABILITIES, &mut body);
+    params::encode_params(request, options, &CAPABILITIES, &mut body);
     if let Some(tools) = encode_tools(request, maker, &mut more) {
         body.insert("toolConfig".to_owned(), tools);
     }
@@ -223,7 +224,7 @@ enum ThinkingConflict {
 /// Anthropic's form is used: if the model cannot think, the user gets an error instead of silence.
 fn encode_thinking(request: &Request, maker: ModelMaker) -> (Map<String, Value>, ThinkingConflict) {
     let wish = request.reasoning;
-    let (value, cool) = match (maker, wish) {
+    let (value, conflict) = match (maker, wish) {
         (_, ReasoningConfig::Default) => (json!({}), ThinkingConflict::Nothing),
         (ModelMaker::Nova, ReasoningConfig::Off) => {
             (json!({"reasoningConfig": {"type": "disabled"}}), ThinkingConflict::Nothing)
@@ -231,17 +232,18 @@ fn encode_thinking(request: &Request, maker: ModelMaker) -> (Map<String, Value>,
         (ModelMaker::Nova, wish) => {
             // Nova's members differ from those of other makers.
             let word = effort_level(wish);
-            let cool = if word == "high" { ThinkingConflict::TemperatureAndLimit } else { ThinkingConflict::Nothing };
-            (json!({"reasoningConfig": {"type": "enabled", "maxReasoningEffort": word}}), cool)
+            let conflict =
+                if word == "high" { ThinkingConflict::TemperatureAndLimit } else { ThinkingConflict::Nothing };
+            (json!({"reasoningConfig": {"type": "enabled", "maxReasoningEffort": word}}), conflict)
         }
         (ModelMaker::OpenAi, wish) => (json!({"reasoning_effort": effort_level(wish)}), ThinkingConflict::Nothing),
         (ModelMaker::Anthropic | ModelMaker::Other, _) => {
             let plan = thinking::plan_thinking(request, USUAL_LIMIT, is_thought_state);
-            let cool = if plan.is_thinking() { ThinkingConflict::Temperature } else { ThinkingConflict::Nothing };
-            (plan.body_members().into_iter().collect(), cool)
+            let conflict = if plan.is_thinking() { ThinkingConflict::Temperature } else { ThinkingConflict::Nothing };
+            (plan.body_members().into_iter().collect(), conflict)
         }
     };
-    (value.as_object().cloned().unwrap_or_default(), cool)
+    (value.as_object().cloned().unwrap_or_default(), conflict)
 }
 
 /// Returns true if opaque state of this wire is a thought.

@@ -20,7 +20,7 @@ const MAX_PIECE: usize = 1 << 20;
 /// Encodes the frames of one response.
 #[derive(Debug)]
 pub(crate) struct BedrockEncoder {
-    head: ResponseMetadata,
+    metadata: ResponseMetadata,
     begun: bool,
     /// The index and kind of the open text or reasoning block.
     open_block: Option<(u64, ProseKind)>,
@@ -74,9 +74,9 @@ struct OpenCall {
 }
 
 impl BedrockEncoder {
-    pub(crate) fn new(head: ResponseMetadata) -> Self {
+    pub(crate) fn new(metadata: ResponseMetadata) -> Self {
         Self {
-            head,
+            metadata,
             begun: false,
             open_block: None,
             next_index: 0,
@@ -211,7 +211,7 @@ impl WireEncoder for BedrockEncoder {
             }
             Event::CallStart { index, id, name, .. } => {
                 self.has_calls = true;
-                let id = self.head.call_id(id, index);
+                let id = self.metadata.call_id(id, index);
                 let block = self.start_block(Some(json!({"toolUse": {"toolUseId": id, "name": name}})), out);
                 self.calls.push(OpenCall { index, block, arguments: ArgumentWriter::default() });
             }

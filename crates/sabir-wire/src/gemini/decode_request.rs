@@ -16,9 +16,9 @@ use sabir_call::{
 };
 use serde_json::{Map, Value};
 
-use super::encode_request::UNSIGNED;
+use super::encode_request::PLACEHOLDER_SIGNATURE;
 use super::parts::{self, SIGNATURE};
-use super::{CAPABILITIES, JSON, NAME, decode_effort_level};
+use super::{CAPABILITIES, JSON_MEDIA_TYPE, NAME, decode_effort_level};
 use crate::call_pairing::CallPairing;
 use crate::client_request::{DecodedRequest, RequestError};
 use crate::field::{HistoryBuilder, JsonField, build_call, build_tool_set};
@@ -72,7 +72,7 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
 
 /// Decodes the response format.
 fn decode_format(generation: &JsonField<'_>) -> Result<ResponseFormat, RequestError> {
-    if member_any_case(generation, "responseMimeType").text_or_empty()? != JSON {
+    if member_any_case(generation, "responseMimeType").text_or_empty()? != JSON_MEDIA_TYPE {
         return Ok(ResponseFormat::Text);
     }
     let schema = member_any_case(generation, "responseJsonSchema");
@@ -178,7 +178,7 @@ fn decode_model_part(
         let id = pairing.assign_call_id(called.get("id").text_or_empty()?, name);
         found.push(build_call(id.as_str(), name, called.get("args").object_or_empty()?));
         // The placeholder is no signature: it is added again when the request is encoded.
-        if !signature.is_empty() && signature != UNSIGNED {
+        if !signature.is_empty() && signature != PLACEHOLDER_SIGNATURE {
             found.push(MessagePart::Opaque(opaque(parts::call_signature_state(signature))));
         }
         return Ok(());

@@ -18,7 +18,7 @@ use sabir_call::{
 use serde_json::{Map, Value, json};
 
 use super::parts::{self, SIGNATURE};
-use super::{CAPABILITIES, JSON, NAME, encode_effort_level};
+use super::{CAPABILITIES, JSON_MEDIA_TYPE, NAME, encode_effort_level};
 use crate::anthropic::encode_request::closed_object_schema;
 use crate::identifier::short_id;
 use crate::params;
@@ -27,10 +27,10 @@ use crate::wire::WireOptions;
 
 /// The value that the API accepts in place of a signature for a call that its own models did not
 /// write.
-pub(super) const UNSIGNED: &str = "skip_thought_signature_validator";
+pub(super) const PLACEHOLDER_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// Encodes the body of a request.
-pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
+pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
     let mut body = Map::new();
     if !request.system.trim().is_empty() {
         body.insert("systemInstruction".to_owned(), json!({"parts": [parts::text_part(&request.system, false)]}));
@@ -47,7 +47,7 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     if !generation.is_empty() {
         body.insert("generationConfig".to_owned(), Value::Object(generation));
     }
-    params::encode_params(request, form, &CAPABILITIES, &mut body);
+    params::encode_params(request, options, &CAPABILITIES, &mut body);
     Value::Object(body)
 }
 
@@ -58,7 +58,7 @@ fn encode_generation_config(request: &Request) -> Map<String, Value> {
         config.insert("maxOutputTokens".to_owned(), json!(limit));
     }
     if request.options.format != ResponseFormat::Text {
-        config.insert("responseMimeType".to_owned(), json!(JSON));
+        config.insert("responseMimeType".to_owned(), json!(JSON_MEDIA_TYPE));
     }
     if let ResponseFormat::Schema { schema, .. } = &request.options.format {
         config.insert("responseJsonSchema".to_owned(), schema.clone());
@@ -122,15 +122,15 @@ fn encode_contents(request: &Request) -> Vec<Value> {
 /// Encodes the parts of user messages: results, then their images, then everything else.
 fn encode_user_parts(messages: &[&Message], nested: bool) -> Vec<Value> {
     let mut results = Vec::new();
-    let mut pictures = Vec::new();
+    let mut images = Vec::new();
     let mut others = Vec::new();
     for part in messages.iter().flat_map(|message| &message.parts) {
         match part {
             MessagePart::Result(known) => {
                 results.push(encode_result(known, nested));
                 if !nested && !known.images.is_empty() {
-                    pictures.push(parts::text_part(&image_caption(known, &short_id(known.id.as_str())), false));
-                    pictures.extend(known.images.iter().map(encode_image));
+                    images.push(parts::text_part(&image_caption(known, &short_id(known.id.as_str())), false));
+                    images.extend(known.images.iter().map(encode_image));
                 }
             }
             MessagePart::Text { text } if !text.is_empty() => others.push(parts::text_part(text, false)),
@@ -140,7 +140,7 @@ fn encode_user_parts(messages: &[&Message], nested: bool) -> Vec<Value> {
         }
     }
     // The API requires the results first.
-    results.append(&mut pictures);
+    results.append(&mut images);
     results.append(&mut others);
     results
 }
@@ -171,7 +171,7 @@ fn encode_model_parts(messages: &[&Message], signed: bool) -> Vec<Value> {
         && !first.contains_key(SIGNATURE)
         && calls.all(|call| call.get(SIGNATURE).is_none())
     {
-        first.insert(SIGNATURE.to_owned(), json!(UNSIGNED));
+        first.insert(SIGNATURE.to_owned(), json!(PLACEHOLDER_SIGNATURE));
     }
     found
 }

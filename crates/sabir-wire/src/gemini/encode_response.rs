@@ -24,7 +24,7 @@ use crate::wire::WireEncoder;
 /// Encodes the event stream of one response.
 #[derive(Debug)]
 pub(crate) struct GeminiEncoder {
-    head: ResponseMetadata,
+    metadata: ResponseMetadata,
     calls: Vec<OpenCall>,
     /// The last finished call with its index, until it is written.
     held_call: Option<(u32, Value)>,
@@ -56,9 +56,9 @@ struct ResponseOutcome {
 }
 
 impl GeminiEncoder {
-    pub(crate) fn new(head: ResponseMetadata) -> Self {
+    pub(crate) fn new(metadata: ResponseMetadata) -> Self {
         Self {
-            head,
+            metadata,
             calls: Vec::new(),
             held_call: None,
             latest_call: None,
@@ -71,14 +71,14 @@ impl GeminiEncoder {
     /// Writes a piece of text or of a thought.
     fn encode_text(&mut self, thought: bool, text: &str, out: &mut Vec<u8>) {
         self.flush_held_call(out);
-        let head = &self.head;
+        let metadata = &self.metadata;
         let [for_text, for_thoughts] = &mut self.templates;
         let template = if thought { for_thoughts } else { for_text };
         write_delta(template, TextDelta { key: 0, number: 0, text }, out, |_, text| {
             let mut out = Vec::new();
             sse::encode_event(
                 "",
-                &response_body(head, vec![parts::text_part(text, thought)], None, None).to_string(),
+                &response_body(metadata, vec![parts::text_part(text, thought)], None, None).to_string(),
                 &mut out,
             );
             out
@@ -102,7 +102,7 @@ impl GeminiEncoder {
     fn write_chunk(&self, parts: Vec<Value>, finish: Option<&str>, out: &mut Vec<u8>) {
         // Token counts are complete only in the last chunk.
         let usage = self.usage.filter(|_| finish.is_some());
-        sse::encode_event("", &response_body(&self.head, parts, finish, usage).to_string(), out);
+        sse::encode_event("", &response_body(&self.metadata, parts, finish, usage).to_string(), out);
     }
 
     /// Returns the open call with this index.
@@ -160,7 +160,7 @@ impl WireEncoder for GeminiEncoder {
             Event::Thought { text } => self.encode_text(true, text, out),
             Event::CallStart { index, id, name, .. } => {
                 self.flush_held_call(out);
-                let id = self.head.call_id(id, index);
+                let id = self.metadata.call_id(id, index);
                 let writer = ArgumentWriter::default();
                 let arguments = String::new();
                 self.calls.push(OpenCall { index, id, name: name.to_owned(), writer, arguments, signature: None });
@@ -203,7 +203,7 @@ impl ResponseOutcome {
 }
 
 /// Encodes a response that is not streamed.
-pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) -> Value {
+pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse) -> Value {
     let mut found: Vec<Value> = Vec::new();
     let mut outcome = ResponseOutcome { stop: draft.stop.clone(), ..ResponseOutcome::default() };
     // True if the last call was left out, so that its signature is not attached to an earlier one.
@@ -217,7 +217,7 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
                 outcome.cut |= left_out;
                 outcome.has_calls |= !left_out;
                 if !left_out {
-                    let id = head.call_id(call.id.as_deref(), call.index);
+                    let id = metadata.call_id(call.id.as_deref(), call.index);
                     found.push(parts::call_part(&id, &call.name, arguments_object(&call.arguments)));
                 }
             }
@@ -226,7 +226,7 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
             DraftPart::Opaque(opaque) => parts::place_opaque(&opaque.data, &mut found),
         }
     }
-    response_body(head, found, Some(outcome.finish_reason()), Some(draft.usage))
+    response_body(metadata, found, Some(outcome.finish_reason()), Some(draft.usage))
 }
 
 /// Adds a signature to a part.
@@ -237,7 +237,7 @@ fn attach_signature(part: &mut Value, signature: Option<Value>) {
 }
 
 /// Builds an object of the stream, or a whole body.
-fn response_body(head: &ResponseMetadata, parts: Vec<Value>, finish: Option<&str>, usage: Option<Usage>) -> Value {
+fn response_body(metadata: &ResponseMetadata, parts: Vec<Value>, finish: Option<&str>, usage: Option<Usage>) -> Value {
     let mut candidate = Map::new();
     candidate.insert("content".to_owned(), json!({"parts": parts, "role": "model"}));
     candidate.extend(finish.map(|word| ("finishReason".to_owned(), json!(word))));
@@ -245,8 +245,8 @@ fn response_body(head: &ResponseMetadata, parts: Vec<Value>, finish: Option<&str
     let mut body = Map::new();
     body.insert("candidates".to_owned(), json!([candidate]));
     body.extend(usage.map(|usage| ("usageMetadata".to_owned(), self::encode_usage(usage))));
-    body.insert("modelVersion".to_owned(), json!(head.model));
-    body.insert("responseId".to_owned(), json!(head.id));
+    body.insert("modelVersion".to_owned(), json!(metadata.model));
+    body.insert("responseId".to_owned(), json!(metadata.id));
     Value::Object(body)
 }
 

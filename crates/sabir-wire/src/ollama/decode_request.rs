@@ -37,7 +37,7 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
 ];
 
 /// The start of a base64 image, and its media type.
-const PICTURES: [(&str, &str); 4] =
+const IMAGE_PREFIXES: [(&str, &str); 4] =
     [("iVBORw0KGgo", "image/png"), ("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
 
 /// Decodes a body into a request.
@@ -63,13 +63,13 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     }
     let mut notes = Vec::new();
     check_members(&body, MEMBERS, &mut notes)?;
-    let mut wishes = RequestOptions { format: decode_format(&body.get("format"))?, ..RequestOptions::default() };
+    let mut options = RequestOptions { format: decode_format(&body.get("format"))?, ..RequestOptions::default() };
     let mut tools = Vec::new();
     for described in body.get("tools").list_items()? {
-        tools.push(decode_tool(&described, &mut wishes)?);
+        tools.push(decode_tool(&described, &mut options)?);
     }
-    let options = body.get("options");
-    let limit = options.get("num_predict");
+    let model_options = body.get("options");
+    let limit = model_options.get("num_predict");
     // A negative limit means no limit.
     let unlimited = limit.optional_number()?.is_some_and(|limit| limit < 0.0);
     let mut request = Request {
@@ -79,24 +79,24 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         tools: build_tool_set(tools)?,
         max_output_tokens: if unlimited { None } else { limit.optional_count()? },
         reasoning: decode_thinking(&body.get("think"))?,
-        options: wishes,
+        options,
         ..Request::default()
     };
     params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
-    notes.extend(note_ignored_options(&options)?);
+    notes.extend(note_ignored_options(&model_options)?);
     // A missing `stream` means a stream on this wire.
     Ok(DecodedRequest { notes, ..DecodedRequest::new(request, body.get("stream").value != &Value::Bool(false)) })
 }
 
 /// Notes options that only concern Ollama's own models.
-fn note_ignored_options(options: &JsonField<'_>) -> Result<Vec<LossNote>, RequestError> {
+fn note_ignored_options(model_options: &JsonField<'_>) -> Result<Vec<LossNote>, RequestError> {
     let known = |key: &str| {
         key == "num_predict"
             || CAPABILITIES.param_paths.iter().any(|(_, place)| place.strip_prefix("options.") == Some(key))
     };
-    let options = options.object_or_empty()?;
+    let model_options = model_options.object_or_empty()?;
     // Options of the model runner, such as `num_ctx`, mean nothing to other providers.
-    let unread = options.keys().filter(|key| !known(key));
+    let unread = model_options.keys().filter(|key| !known(key));
     Ok(unread.map(|key| LossNote::new(format!("options.{key}"), "left out: it is about Ollama's own models")).collect())
 }
 
@@ -127,7 +127,7 @@ fn decode_user_parts(message: &JsonField<'_>) -> Result<Vec<MessagePart>, Reques
 fn decode_images(message: &JsonField<'_>) -> Result<Vec<Image>, RequestError> {
     let picture = |picture: &JsonField<'_>| {
         let data = picture.required_text()?;
-        let kind = PICTURES.iter().find(|(start, _)| data.starts_with(start));
+        let kind = IMAGE_PREFIXES.iter().find(|(start, _)| data.starts_with(start));
         let media_type = kind.map_or("image/png", |(_, kind)| *kind).to_owned();
         Ok(Image { media_type, data: data.to_owned() })
     };
@@ -181,12 +181,12 @@ fn decode_result(message: &JsonField<'_>, pairing: &mut CallPairing) -> Result<M
 }
 
 /// Decodes a tool.
-fn decode_tool(tool: &JsonField<'_>, wishes: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
+fn decode_tool(tool: &JsonField<'_>, options: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
     let kind = tool.get("type");
     if !kind.is_absent() && kind.required_text()? != "function" {
         return Err(kind.mismatch_error("`function`"));
     }
-    decode_function_tool(&tool.get("function"), wishes)
+    decode_function_tool(&tool.get("function"), options)
 }
 
 /// Decodes the reasoning setting.

@@ -23,7 +23,7 @@ use crate::thinking;
 use crate::wire::WireOptions;
 
 /// Encodes the body of a request.
-pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
+pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
     let mut messages = Vec::new();
@@ -52,14 +52,14 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     if let Some(limit) = request.max_output_tokens {
         params::insert_at_path(&mut body, "options.num_predict", json!(limit));
     }
-    params::encode_params(request, form, &CAPABILITIES, &mut body);
+    params::encode_params(request, options, &CAPABILITIES, &mut body);
     match &request.options.format {
         ResponseFormat::Text => {}
         ResponseFormat::Json => params::insert_at_path(&mut body, "format", json!("json")),
         ResponseFormat::Schema { schema, .. } => params::insert_at_path(&mut body, "format", schema.clone()),
     }
     // Without the member, the server would stream.
-    body.insert("stream".to_owned(), json!(form.streamed));
+    body.insert("stream".to_owned(), json!(options.streamed));
     Value::Object(body)
 }
 

@@ -20,7 +20,7 @@ use crate::wire::WireEncoder;
 /// Encodes the lines of one response.
 #[derive(Debug)]
 pub(crate) struct OllamaEncoder {
-    head: ResponseMetadata,
+    metadata: ResponseMetadata,
     calls: Vec<OpenCall>,
     /// The number of calls written so far.
     calls_written: u64,
@@ -41,19 +41,19 @@ struct OpenCall {
 }
 
 impl OllamaEncoder {
-    pub(crate) fn new(head: ResponseMetadata) -> Self {
+    pub(crate) fn new(metadata: ResponseMetadata) -> Self {
         let usage = Usage::default();
-        Self { head, calls: Vec::new(), calls_written: 0, usage, stop: None, templates: Default::default() }
+        Self { metadata, calls: Vec::new(), calls_written: 0, usage, stop: None, templates: Default::default() }
     }
 
     /// Writes a piece of text or of a thought; `field` is its member.
     fn encode_text(&mut self, field: &str, text: &str, out: &mut Vec<u8>) {
-        let head = &self.head;
+        let metadata = &self.metadata;
         let [for_text, for_thoughts] = &mut self.templates;
         let template = if field == "content" { for_text } else { for_thoughts };
         write_delta(template, TextDelta { key: 0, number: 0, text }, out, |_, text| {
             let mut out = Vec::new();
-            write_message_line(head, json!({field: text}), &mut out);
+            write_message_line(metadata, json!({field: text}), &mut out);
             out
         });
     }
@@ -72,7 +72,7 @@ impl OllamaEncoder {
         call.writer.close_call(&mut call.arguments);
         let call = encode_call(&call.id, self.calls_written, &call.name, parse_arguments(&call.arguments));
         self.calls_written += 1;
-        write_message_line(&self.head, json!({"tool_calls": [call]}), out);
+        write_message_line(&self.metadata, json!({"tool_calls": [call]}), out);
     }
 }
 
@@ -82,7 +82,7 @@ impl WireEncoder for OllamaEncoder {
             Event::Text { text } => self.encode_text("content", text, out),
             Event::Thought { text } => self.encode_text("thinking", text, out),
             Event::CallStart { index, id, name, .. } => {
-                let id = self.head.call_id(id, index);
+                let id = self.metadata.call_id(id, index);
                 let writer = ArgumentWriter::default();
                 let arguments = String::new();
                 self.calls.push(OpenCall { index, id, name: name.to_owned(), writer, arguments });
@@ -104,14 +104,14 @@ impl WireEncoder for OllamaEncoder {
 
     fn keep_alive(&mut self, _: &mut Vec<u8>) {}
 
-    fn set_durations(&mut self, took: Duration, spoke: Duration) {
-        self.head.total_duration = took;
-        self.head.generation_duration = spoke;
+    fn set_durations(&mut self, total: Duration, generation: Duration) {
+        self.metadata.total_duration = total;
+        self.metadata.generation_duration = generation;
     }
 
     /// Writes a line without text whose extra member clients ignore.
     fn encode_comment(&mut self, name: &str, words: &str, out: &mut Vec<u8>) {
-        let mut body = line_head(&self.head);
+        let mut body = line_head(&self.metadata);
         body.insert("message".to_owned(), json!({"role": "assistant", "content": ""}));
         body.insert("done".to_owned(), json!(false));
         body.insert(name.to_owned(), json!(words));
@@ -120,25 +120,25 @@ impl WireEncoder for OllamaEncoder {
 
     fn finish(&mut self, out: &mut Vec<u8>) {
         let message = json!({"role": "assistant", "content": ""});
-        write_line(&final_line(&self.head, message, self.stop.as_ref(), self.usage), out);
+        write_line(&final_line(&self.metadata, message, self.stop.as_ref(), self.usage), out);
     }
 }
 
 /// Writes a line with this message.
-fn write_message_line(head: &ResponseMetadata, mut message: Value, out: &mut Vec<u8>) {
+fn write_message_line(metadata: &ResponseMetadata, mut message: Value, out: &mut Vec<u8>) {
     if let Some(message) = message.as_object_mut() {
         // Ollama itself writes the member even in a message with calls.
         message.entry("content").or_insert_with(|| json!(""));
         message.shift_insert(0, "role".to_owned(), json!("assistant"));
     }
-    let mut body = line_head(head);
+    let mut body = line_head(metadata);
     body.insert("message".to_owned(), message);
     body.insert("done".to_owned(), json!(false));
     write_line(&Value::Object(body), out);
 }
 
 /// Encodes a response that is not streamed.
-pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) -> Value {
+pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse) -> Value {
     let mut words = String::new();
     let mut thoughts = String::new();
     let mut calls = Vec::new();
@@ -148,7 +148,7 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
             DraftPart::Thought(text) => thoughts.push_str(text),
             DraftPart::Call(call) if matches!(call.state, DraftState::Cut(_)) => {}
             DraftPart::Call(call) => {
-                let id = head.call_id(call.id.as_deref(), call.index);
+                let id = metadata.call_id(call.id.as_deref(), call.index);
                 calls.push(encode_call(&id, calls.len() as u64, &call.name, arguments_object(&call.arguments)));
             }
             DraftPart::Opaque(_) => {}
@@ -163,7 +163,7 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
     if !calls.is_empty() {
         message.insert("tool_calls".to_owned(), json!(calls));
     }
-    final_line(head, Value::Object(message), draft.stop.as_ref(), draft.usage)
+    final_line(metadata, Value::Object(message), draft.stop.as_ref(), draft.usage)
 }
 
 /// Encodes the body of an error response.
@@ -177,9 +177,9 @@ fn encode_call(id: &str, index: u64, name: &str, arguments: Map<String, Value>) 
 }
 
 /// Builds the last line of a stream, which is also the body of a response that is not streamed.
-fn final_line(head: &ResponseMetadata, message: Value, stop: Option<&(StopReason, String)>, usage: Usage) -> Value {
+fn final_line(metadata: &ResponseMetadata, message: Value, stop: Option<&(StopReason, String)>, usage: Usage) -> Value {
     let (reason, raw) = stop_or_default(stop, false);
-    let mut body = line_head(head);
+    let mut body = line_head(metadata);
     body.insert("message".to_owned(), message);
     body.insert("done".to_owned(), json!(true));
     body.insert("done_reason".to_owned(), json!(stop_word(reason, raw)));
@@ -190,18 +190,18 @@ fn final_line(head: &ResponseMetadata, message: Value, stop: Option<&(StopReason
         // Ollama counts durations in nanoseconds.
         (nanoseconds > 0).then(|| (name.to_owned(), json!(nanoseconds)))
     };
-    body.extend(time("total_duration", head.total_duration));
+    body.extend(time("total_duration", metadata.total_duration));
     body.extend(usage.input.map(|count| ("prompt_eval_count".to_owned(), json!(count))));
     body.extend(usage.output.map(|count| ("eval_count".to_owned(), json!(count))));
-    body.extend(time("eval_duration", head.generation_duration));
+    body.extend(time("eval_duration", metadata.generation_duration));
     Value::Object(body)
 }
 
 /// Builds the members that every line starts with.
-fn line_head(head: &ResponseMetadata) -> Map<String, Value> {
+fn line_head(metadata: &ResponseMetadata) -> Map<String, Value> {
     let mut body = Map::new();
-    body.insert("model".to_owned(), json!(head.model));
-    body.insert("created_at".to_owned(), json!(format_timestamp(head.created)));
+    body.insert("model".to_owned(), json!(metadata.model));
+    body.insert("created_at".to_owned(), json!(format_timestamp(metadata.created)));
     body
 }
 

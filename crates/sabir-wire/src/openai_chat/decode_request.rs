@@ -98,11 +98,11 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     let mut notes = Vec::new();
     check_members(&body, MEMBERS, &mut notes)?;
     reject_unsupported_values(&body)?;
-    let mut wishes =
+    let mut options =
         RequestOptions { format: decode_format(&body.get("response_format"))?, ..RequestOptions::default() };
     let mut tools = Vec::new();
     for described in body.get("tools").list_items()? {
-        tools.push(decode_tool(&described, &mut wishes)?);
+        tools.push(decode_tool(&described, &mut options)?);
     }
     let choice = self::decode_tool_choice(&body.get("tool_choice"), &mut tools)?;
     let one = body.get("parallel_tool_calls").value == &Value::Bool(false);
@@ -116,19 +116,19 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         parallel_calls: if one { ParallelCalls::One } else { ParallelCalls::Many },
         max_output_tokens: if limit.is_some() { limit } else { body.get("max_tokens").optional_count()? },
         reasoning: self::decode_thinking(&body)?,
-        options: wishes,
+        options,
         ..Request::default()
     };
     params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
     // Decoded separately, because the wire never writes these.
     params::decode_params(&body, EXTRA_PARAM_PATHS, &mut request)?;
     let freeform = native_tools::freeform_tool_names(&request, openai_responses::NAME);
-    let wants = ResponsePreferences {
+    let preferences = ResponsePreferences {
         usage_reporting: decode_usage_reporting(&body),
         freeform_tools: freeform,
         ..ResponsePreferences::default()
     };
-    DecodedRequest { preferences: wants, notes, ..DecodedRequest::new(request, body.get("stream").is_true()) }
+    DecodedRequest { preferences, notes, ..DecodedRequest::new(request, body.get("stream").is_true()) }
         .validate_tool_choice()
 }
 
@@ -246,16 +246,16 @@ fn decode_reasoning_detail(mut detail: Map<String, Value>) -> MessagePart {
 }
 
 /// Decodes a tool.
-fn decode_tool(tool: &JsonField<'_>, wishes: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
+fn decode_tool(tool: &JsonField<'_>, options: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
     match tool.get("type").required_text()? {
-        "function" => decode_function_tool(&tool.get("function"), wishes),
-        "custom" => decode_custom_tool(&tool.get("custom"), wishes),
+        "function" => decode_function_tool(&tool.get("function"), options),
+        "custom" => decode_custom_tool(&tool.get("custom"), options),
         _ => Err(tool.get("type").mismatch_error("`function` or `custom`")),
     }
 }
 
 /// Decodes a custom tool, whose input is one text.
-fn decode_custom_tool(tool: &JsonField<'_>, wishes: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
+fn decode_custom_tool(tool: &JsonField<'_>, options: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
     let name = tool.get("name").required_text()?;
     let description = tool.get("description").text_or_empty()?;
     let mut format = tool.get("format").object_or_empty()?;
@@ -268,7 +268,7 @@ fn decode_custom_tool(tool: &JsonField<'_>, wishes: &mut RequestOptions) -> Resu
         data.insert("format".to_owned(), Value::Object(format));
     }
     let spec = openai_responses::decode_freeform_tool(&JsonField::root(&data))?;
-    wishes.native.push(OpaqueState { wire: openai_responses::NAME.to_owned(), data });
+    options.native.push(OpaqueState { wire: openai_responses::NAME.to_owned(), data });
     Ok(spec)
 }
 

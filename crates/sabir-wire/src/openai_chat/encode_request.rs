@@ -19,10 +19,10 @@ use crate::thinking;
 use crate::wire::WireOptions;
 
 /// The name of a response schema without one: the API requires a name.
-pub(crate) const UNNAMED: &str = "answer";
+pub(crate) const DEFAULT_SCHEMA_NAME: &str = "answer";
 
 /// Encodes the body of a request.
-pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
+pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
     let mut messages = Vec::new();
@@ -32,7 +32,7 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     for message in &request.messages {
         match message.role {
             Role::User => encode_user_message(message, &mut messages),
-            Role::Assistant => messages.extend(encode_assistant_message(message, form)),
+            Role::Assistant => messages.extend(encode_assistant_message(message, options)),
         }
     }
     body.insert("messages".to_owned(), Value::Array(messages));
@@ -50,17 +50,17 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     }
     if let Some(limit) = request.max_output_tokens {
         // Most servers know only the older name; OpenAI's reasoning models refuse it.
-        let key = if form.completion_limit { "max_completion_tokens" } else { "max_tokens" };
+        let key = if options.completion_limit { "max_completion_tokens" } else { "max_tokens" };
         body.insert(key.to_owned(), json!(limit));
     }
     if let Some(effort) = thinking::encode_effort(request.reasoning) {
         body.insert("reasoning_effort".to_owned(), json!(effort));
     }
-    params::encode_params(request, form, &CAPABILITIES, &mut body);
+    params::encode_params(request, options, &CAPABILITIES, &mut body);
     if let Some(format) = encode_format(&request.options.format) {
         body.insert("response_format".to_owned(), format);
     }
-    if form.streamed {
+    if options.streamed {
         body.insert("stream".to_owned(), json!(true));
         // Without it, a stream has no token counts.
         body.insert("stream_options".to_owned(), json!({"include_usage": true}));
@@ -104,7 +104,7 @@ fn encode_image(Image { media_type, data }: &Image) -> Value {
 }
 
 /// Encodes an assistant message; `None` if it has neither text nor calls.
-fn encode_assistant_message(message: &Message, form: &WireOptions) -> Option<Value> {
+fn encode_assistant_message(message: &Message, options: &WireOptions) -> Option<Value> {
     let mut words = String::new();
     let mut thoughts = String::new();
     let mut details = Vec::new();
@@ -132,7 +132,7 @@ fn encode_assistant_message(message: &Message, form: &WireOptions) -> Option<Val
     body.insert("role".to_owned(), json!("assistant"));
     // OpenAI itself writes `null` for a message that has only calls.
     body.insert("content".to_owned(), if words.is_empty() { Value::Null } else { Value::String(words) });
-    if let Some(field) = form.thought_field.as_ref().filter(|_| !thoughts.is_empty()) {
+    if let Some(field) = options.thought_field.as_ref().filter(|_| !thoughts.is_empty()) {
         body.insert(field.clone(), Value::String(thoughts));
     }
     if !details.is_empty() {
@@ -163,7 +163,7 @@ fn encode_format(format: &ResponseFormat) -> Option<Value> {
         ResponseFormat::Text => return None,
         ResponseFormat::Json => json!({"type": "json_object"}),
         ResponseFormat::Schema { name, schema, strict } => {
-            let name = if name.is_empty() { UNNAMED } else { name };
+            let name = if name.is_empty() { DEFAULT_SCHEMA_NAME } else { name };
             json!({"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": strict}})
         }
     })

@@ -21,7 +21,7 @@ use crate::wire::WireEncoder;
 /// Encodes the chunks of one response.
 #[derive(Debug)]
 pub(crate) struct OpenAiChatEncoder {
-    head: ResponseMetadata,
+    metadata: ResponseMetadata,
     begun: bool,
     calls: Vec<(u32, CallArgumentWriter)>,
     has_calls: bool,
@@ -36,9 +36,9 @@ pub(crate) struct OpenAiChatEncoder {
 }
 
 impl OpenAiChatEncoder {
-    pub(crate) fn new(head: ResponseMetadata) -> Self {
+    pub(crate) fn new(metadata: ResponseMetadata) -> Self {
         Self {
-            head,
+            metadata,
             begun: false,
             calls: Vec::new(),
             has_calls: false,
@@ -58,7 +58,7 @@ impl OpenAiChatEncoder {
             self.begun = true;
             delta.shift_insert(0, "role".to_owned(), json!("assistant"));
         }
-        write_chunk(&self.head, delta_choice(delta), None, out);
+        write_chunk(&self.metadata, delta_choice(delta), None, out);
     }
 
     /// Writes a piece of text or of a thought; `field` is its member.
@@ -66,11 +66,11 @@ impl OpenAiChatEncoder {
         if !self.begun {
             return self.encode_delta(json!({field: text}), out);
         }
-        let head = &self.head;
+        let metadata = &self.metadata;
         let [for_text, for_thoughts, _] = &mut self.templates;
         let template = if field == "content" { for_text } else { for_thoughts };
         write_delta(template, TextDelta { key: 0, number: 0, text }, out, |_, text| {
-            delta_chunk(head, json!({field: text}))
+            delta_chunk(metadata, json!({field: text}))
         });
     }
 
@@ -88,7 +88,7 @@ impl OpenAiChatEncoder {
             is_text = arguments.is_text();
         }
         if !self.fragment.is_empty() {
-            let head = &self.head;
+            let metadata = &self.metadata;
             let [.., template] = &mut self.templates;
             let fragment = TextDelta { key: index.into(), number: 0, text: &self.fragment };
             write_delta(template, fragment, out, |_, text| {
@@ -96,7 +96,7 @@ impl OpenAiChatEncoder {
                     true => json!({"index": index, "custom": {"input": text}}),
                     false => json!({"index": index, "function": {"arguments": text}}),
                 };
-                delta_chunk(head, json!({"tool_calls": [call]}))
+                delta_chunk(metadata, json!({"tool_calls": [call]}))
             });
         }
     }
@@ -109,9 +109,9 @@ impl WireEncoder for OpenAiChatEncoder {
             Event::Thought { text } => self.encode_text("reasoning_content", text, out),
             Event::CallStart { index, id, name, .. } => {
                 self.has_calls = true;
-                let freeform = is_freeform(&self.head, name);
+                let freeform = is_freeform(&self.metadata, name);
                 self.calls.push((index, CallArgumentWriter::new(freeform)));
-                let id = self.head.call_id(id, index);
+                let id = self.metadata.call_id(id, index);
                 let call = match freeform {
                     true => {
                         json!({"index": index, "id": id, "type": "custom", "custom": {"name": name, "input": ""}})
@@ -154,18 +154,18 @@ impl WireEncoder for OpenAiChatEncoder {
         }
         let (reason, raw) = stop_or_default(self.stop.as_ref(), self.has_calls);
         let word = if self.freeform_truncated { stop_word(StopReason::Length, "") } else { stop_word(reason, raw) };
-        write_chunk(&self.head, json!([{"index": 0, "delta": {}, "finish_reason": word}]), None, out);
-        if self.usage.is_some() && self.head.preferences.usage_reporting == UsageReporting::Reported {
-            write_chunk(&self.head, json!([]), self.usage, out);
+        write_chunk(&self.metadata, json!([{"index": 0, "delta": {}, "finish_reason": word}]), None, out);
+        if self.usage.is_some() && self.metadata.preferences.usage_reporting == UsageReporting::Reported {
+            write_chunk(&self.metadata, json!([]), self.usage, out);
         }
         sse::encode_event("", "[DONE]", out);
     }
 }
 
 /// Encodes a chunk with this delta.
-fn delta_chunk(head: &ResponseMetadata, delta: Value) -> Vec<u8> {
+fn delta_chunk(metadata: &ResponseMetadata, delta: Value) -> Vec<u8> {
     let mut out = Vec::new();
-    write_chunk(head, delta_choice(delta), None, &mut out);
+    write_chunk(metadata, delta_choice(delta), None, &mut out);
     out
 }
 
@@ -175,9 +175,9 @@ fn delta_choice(delta: Value) -> Value {
 }
 
 /// Writes a chunk.
-fn write_chunk(head: &ResponseMetadata, choices: Value, usage: Option<Usage>, out: &mut Vec<u8>) {
+fn write_chunk(metadata: &ResponseMetadata, choices: Value, usage: Option<Usage>, out: &mut Vec<u8>) {
     let mut chunk = json!({
-        "id": head.id, "object": "chat.completion.chunk", "created": head.created, "model": head.model, "choices": choices,
+        "id": metadata.id, "object": "chat.completion.chunk", "created": metadata.created, "model": metadata.model, "choices": choices,
     });
     if let (Some(usage), Some(chunk)) = (usage, chunk.as_object_mut()) {
         chunk.insert("usage".to_owned(), self::encode_usage(usage));
@@ -186,7 +186,7 @@ fn write_chunk(head: &ResponseMetadata, choices: Value, usage: Option<Usage>, ou
 }
 
 /// Encodes a response that is not streamed.
-pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) -> Value {
+pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse) -> Value {
     let mut words = None::<String>;
     let mut thoughts = String::new();
     let mut details = Vec::new();
@@ -197,7 +197,7 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
             DraftPart::Thought(text) => thoughts.push_str(text),
             DraftPart::Opaque(opaque) if opaque.wire == NAME => details.push(opaque.data.clone()),
             DraftPart::Opaque(_) => {}
-            DraftPart::Call(call) => calls.extend(encode_call(head, call)),
+            DraftPart::Call(call) => calls.extend(encode_call(metadata, call)),
         }
     }
     let mut message = Map::new();
@@ -215,21 +215,21 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
     }
     let (reason, raw) = stop_or_default(draft.stop.as_ref(), !calls.is_empty());
     json!({
-        "id": head.id, "object": "chat.completion", "created": head.created, "model": head.model,
+        "id": metadata.id, "object": "chat.completion", "created": metadata.created, "model": metadata.model,
         "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": stop_word(reason, raw)}],
         "usage": encode_usage(draft.usage),
     })
 }
 
 /// Returns true if the input of the tool is text.
-fn is_freeform(head: &ResponseMetadata, name: &str) -> bool {
-    head.preferences.freeform_tools.iter().any(|known| known == name)
+fn is_freeform(metadata: &ResponseMetadata, name: &str) -> bool {
+    metadata.preferences.freeform_tools.iter().any(|known| known == name)
 }
 
 /// Encodes a call. A truncated call lacks its closing bracket; one with a text input cannot show it
 /// and is left out.
-fn encode_call(head: &ResponseMetadata, call: &DraftCall) -> Option<Value> {
-    let mut writer = CallArgumentWriter::new(is_freeform(head, &call.name));
+fn encode_call(metadata: &ResponseMetadata, call: &DraftCall) -> Option<Value> {
+    let mut writer = CallArgumentWriter::new(is_freeform(metadata, &call.name));
     if writer.is_text() && matches!(call.state, DraftState::Cut(_)) {
         return None;
     }
@@ -245,7 +245,7 @@ fn encode_call(head: &ResponseMetadata, call: &DraftCall) -> Option<Value> {
         DraftState::Cut(_) => writer.leave_truncated(&mut arguments),
         _ => writer.close_call(&mut arguments),
     }
-    let id = head.call_id(call.id.as_deref(), call.index);
+    let id = metadata.call_id(call.id.as_deref(), call.index);
     Some(match writer.is_text() {
         true => json!({"id": id, "type": "custom", "custom": {"name": call.name, "input": arguments}}),
         false => json!({"id": id, "type": "function", "function": {"name": call.name, "arguments": arguments}}),

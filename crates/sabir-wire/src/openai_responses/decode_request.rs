@@ -87,52 +87,52 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     let mut notes = Vec::new();
     check_members(&body, MEMBERS, &mut notes)?;
     reject_unsupported_values(&body)?;
-    let mut reading = InputDecoder::default();
+    let mut decoder = InputDecoder::default();
     let instructions = body.get("instructions");
     if !instructions.is_absent() {
-        reading.system.push(instructions.required_text()?.to_owned());
+        decoder.system.push(instructions.required_text()?.to_owned());
     }
     let input = body.get("input");
     if input.value.is_string() {
-        reading.history.push_parts(Role::User, vec![MessagePart::text(input.required_text()?)]);
+        decoder.history.push_parts(Role::User, vec![MessagePart::text(input.required_text()?)]);
     } else {
         for item in input.list_items()? {
-            reading.decode_item(&item)?;
+            decoder.decode_item(&item)?;
         }
     }
-    let mut wishes = RequestOptions {
+    let mut options = RequestOptions {
         format: decode_openai_format(&body.get("text").get("format"), &body.get("text").get("format"))?,
         ..RequestOptions::default()
     };
     let mut tools = Vec::new();
     for described in body.get("tools").list_items()? {
-        tools.extend(decode_tool(&described, &mut wishes)?);
+        tools.extend(decode_tool(&described, &mut options)?);
     }
     let choice = self::decode_tool_choice(&body.get("tool_choice"), &mut tools)?;
     let one = body.get("parallel_tool_calls").value == &Value::Bool(false);
     let mut request = Request {
         model: body.get("model").required_text()?.to_owned(),
-        system: reading.system.join("\n\n"),
-        messages: reading.history.messages.into(),
+        system: decoder.system.join("\n\n"),
+        messages: decoder.history.messages.into(),
         tools: build_tool_set(tools)?,
         tool_choice: choice,
         parallel_calls: if one { ParallelCalls::One } else { ParallelCalls::Many },
         max_output_tokens: body.get("max_output_tokens").optional_count()?,
         reasoning: thinking::decode_effort(&body.get("reasoning").get("effort"))?,
-        options: wishes,
+        options,
         ..Request::default()
     };
     params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
     // Members without a value keep the defaults of the response.
     let echo = ECHOED_MEMBERS.iter().map(|key| ((*key).to_owned(), body.get(key).value.clone()));
     let echo = echo.filter(|(_, value)| !value.is_null()).collect();
-    let wants = ResponsePreferences {
+    let preferences = ResponsePreferences {
         freeform_tools: native_tools::freeform_tool_names(&request, NAME),
         namespaced_tools: native_tools::namespaced_tools(&request, NAME),
         echoed_members: echo,
         ..ResponsePreferences::default()
     };
-    DecodedRequest { preferences: wants, notes, ..DecodedRequest::new(request, body.get("stream").is_true()) }
+    DecodedRequest { preferences, notes, ..DecodedRequest::new(request, body.get("stream").is_true()) }
         .validate_tool_choice()
 }
 
@@ -263,12 +263,12 @@ fn opaque_state(data: Value) -> OpaqueState {
 
 /// Decodes a function, the functions of a namespace, a custom tool, or a tool of the provider's
 /// own, which yields no function.
-fn decode_tool(tool: &JsonField<'_>, wishes: &mut RequestOptions) -> Result<Vec<ToolSpec>, RequestError> {
+fn decode_tool(tool: &JsonField<'_>, options: &mut RequestOptions) -> Result<Vec<ToolSpec>, RequestError> {
     let kind = tool.get("type").required_text()?;
     if kind == "function" {
-        return Ok(vec![decode_function_tool(tool, wishes)?]);
+        return Ok(vec![decode_function_tool(tool, options)?]);
     }
-    wishes.native.push(opaque_state(tool.value.clone()));
+    options.native.push(opaque_state(tool.value.clone()));
     match kind {
         "custom" => Ok(vec![decode_freeform_tool(tool)?]),
         "namespace" => {

@@ -131,8 +131,8 @@ impl OpenAiResponsesDecoder {
                 self.decode_repeated_text(TextKind::Reasoning, event, event.text.as_str(), out)
             }
             "response.content_part.done" | "response.reasoning_summary_part.done" => {
-                if let Some((way, words)) = event.part.0.as_ref().and_then(|part| part.kind_and_text()) {
-                    self.decode_repeated_text(way, event, words, out);
+                if let Some((kind, words)) = event.part.0.as_ref().and_then(|part| part.kind_and_text()) {
+                    self.decode_repeated_text(kind, event, words, out);
                 }
             }
             "response.function_call_arguments.delta" | "response.function_call_arguments.done" => {
@@ -217,7 +217,9 @@ impl OpenAiResponsesDecoder {
     /// Returns the call id of an item; empty if it is no call.
     fn call_id(&self, known: &KnownItem) -> &str {
         match &known.kind {
-            ItemKind::Call(told) => self.state.calls.list.get(told.position).map_or("", |call| call.id.as_str()),
+            ItemKind::Call(progress) => {
+                self.state.calls.list.get(progress.position).map_or("", |call| call.id.as_str())
+            }
             _ => "",
         }
     }
@@ -259,10 +261,10 @@ impl OpenAiResponsesDecoder {
 
     /// Updates a call with the members of its item.
     fn update_call(&mut self, position: usize, item: &OutputItem<'_>, out: &mut dyn EventSink) {
-        let Some(KnownItem { kind: ItemKind::Call(told), done: false, .. }) = self.items.get_mut(position) else {
+        let Some(KnownItem { kind: ItemKind::Call(progress), done: false, .. }) = self.items.get_mut(position) else {
             return;
         };
-        let Some(call) = self.state.calls.list.get_mut(told.position) else { return };
+        let Some(call) = self.state.calls.list.get_mut(progress.position) else { return };
         if call.id.is_empty() {
             call.id.push_str(item.call_id.as_str());
         }
@@ -272,7 +274,7 @@ impl OpenAiResponsesDecoder {
             out,
         );
         let arguments = item.arguments.map(|raw| argument_text(raw.get())).unwrap_or_default();
-        told.complete_with(call, if told.custom { item.input.as_str() } else { &arguments }, out);
+        progress.complete_with(call, if progress.custom { item.input.as_str() } else { &arguments }, out);
     }
 
     /// Ends an item, adding what its deltas did not bring.
@@ -284,16 +286,16 @@ impl OpenAiResponsesDecoder {
         // If no delta brought text, the done item is the only source of it.
         let silent = known.text_parts.is_empty();
         match &mut known.kind {
-            ItemKind::Call(told) => {
-                if let Some(call) = self.state.calls.list.get_mut(told.position).filter(|_| !item.is_incomplete()) {
-                    told.end_arguments(call, &mut self.state.calls.next_index, out);
+            ItemKind::Call(progress) => {
+                if let Some(call) = self.state.calls.list.get_mut(progress.position).filter(|_| !item.is_incomplete()) {
+                    progress.end_arguments(call, &mut self.state.calls.next_index, out);
                 }
                 return;
             }
             ItemKind::Message | ItemKind::Reasoning if silent => {
                 for (index, piece) in (0..).zip(item.summary.0.iter().chain(&item.content.0)) {
-                    if let Some((way, words)) = piece.kind_and_text() {
-                        self.emit_part_text(position, (way, index), words, out);
+                    if let Some((kind, words)) = piece.kind_and_text() {
+                        self.emit_part_text(position, (kind, index), words, out);
                     }
                 }
             }
@@ -329,21 +331,27 @@ impl OpenAiResponsesDecoder {
     }
 
     /// Adds a piece of text.
-    fn decode_text_delta(&mut self, way: TextKind, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
-        if let Some(position) = self.find_or_begin_item(way.item_type(), event, out) {
-            self.emit_part_text(position, (way, way.part_index(event)), event.delta.as_str(), out);
+    fn decode_text_delta(&mut self, kind: TextKind, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
+        if let Some(position) = self.find_or_begin_item(kind.item_type(), event, out) {
+            self.emit_part_text(position, (kind, kind.part_index(event)), event.delta.as_str(), out);
         }
     }
 
     /// Decodes text that repeats earlier pieces, if there were any.
-    fn decode_repeated_text(&mut self, way: TextKind, event: &EventEnvelope<'_>, words: &str, out: &mut dyn EventSink) {
-        let Some(position) = self.find_or_begin_item(way.item_type(), event, out) else { return };
-        let part = (way, way.part_index(event));
+    fn decode_repeated_text(
+        &mut self,
+        kind: TextKind,
+        event: &EventEnvelope<'_>,
+        words: &str,
+        out: &mut dyn EventSink,
+    ) {
+        let Some(position) = self.find_or_begin_item(kind.item_type(), event, out) else { return };
+        let part = (kind, kind.part_index(event));
         let Some(known) = self.items.get(position).filter(|known| !known.done) else { return };
-        let heard = known.text_parts.iter().find(|(known, _)| *known == part);
+        let progress = known.text_parts.iter().find(|(known, _)| *known == part);
         // A piece that was lost on the way is in the repetition. Text that differs from the pieces
         // cannot be taken back, so it is ignored.
-        let rest = heard.map_or(Some(words), |(_, heard)| heard.remaining_text(words));
+        let rest = progress.map_or(Some(words), |(_, progress)| progress.remaining_text(words));
         self.emit_part_text(position, part, rest.unwrap_or_default(), out);
     }
 
@@ -362,8 +370,8 @@ impl OpenAiResponsesDecoder {
             }
         }
         let position = said.unwrap_or(known.text_parts.len().saturating_sub(1));
-        if let Some((_, heard)) = known.text_parts.get_mut(position).filter(|(known, _)| *known == part) {
-            heard.push_text(words);
+        if let Some((_, progress)) = known.text_parts.get_mut(position).filter(|(known, _)| *known == part) {
+            progress.push_text(words);
         }
         self.refused |= part.0 == TextKind::Refusal;
         emit_text(thought, words, out);
@@ -372,19 +380,19 @@ impl OpenAiResponsesDecoder {
     /// Adds a piece of arguments, or the whole of them.
     fn decode_arguments(&mut self, kind: &'static str, done: bool, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
         let known = self.find_or_begin_item(kind, event, out).and_then(|position| self.items.get_mut(position));
-        let Some(KnownItem { kind: ItemKind::Call(told), done: false, .. }) = known else {
+        let Some(KnownItem { kind: ItemKind::Call(progress), done: false, .. }) = known else {
             self.state.status.skipped += 1;
             return;
         };
-        let Some(call) = self.state.calls.list.get_mut(told.position) else { return };
+        let Some(call) = self.state.calls.list.get_mut(progress.position) else { return };
         if done {
             let arguments = event.arguments.map(|raw| argument_text(raw.get())).unwrap_or_default();
-            told.complete_with(call, if told.custom { event.input.as_str() } else { &arguments }, out);
-            told.complete = true;
-        } else if told.complete || call.is_whole() {
+            progress.complete_with(call, if progress.custom { event.input.as_str() } else { &arguments }, out);
+            progress.complete = true;
+        } else if progress.complete || call.is_whole() {
             self.state.status.skipped += 1;
         } else {
-            told.push_arguments(call, event.delta.as_str(), out);
+            progress.push_arguments(call, event.delta.as_str(), out);
         }
     }
 
@@ -418,10 +426,10 @@ impl OpenAiResponsesDecoder {
     /// Ends all open items and emits the stop reason.
     fn apply_stop(&mut self, reason: StopReason, word: &str, out: &mut dyn EventSink) {
         for known in self.items.iter_mut().filter(|known| !known.done) {
-            let ItemKind::Call(told) = &mut known.kind else { continue };
-            let Some(call) = self.state.calls.list.get_mut(told.position) else { continue };
-            if told.complete {
-                told.end_arguments(call, &mut self.state.calls.next_index, out);
+            let ItemKind::Call(progress) = &mut known.kind else { continue };
+            let Some(call) = self.state.calls.list.get_mut(progress.position) else { continue };
+            if progress.complete {
+                progress.end_arguments(call, &mut self.state.calls.next_index, out);
             // At the limit an open call is expected.
             } else if reason != StopReason::Length {
                 let message = "the response ended while a call was open";

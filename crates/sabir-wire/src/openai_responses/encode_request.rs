@@ -16,7 +16,7 @@ use super::{CAPABILITIES, NAME};
 use crate::anthropic::encode_request::{closed_object_schema, is_strict};
 use crate::identifier::short_id;
 use crate::native_tools::{self, NamespacedTool};
-use crate::openai_chat::encode_request::UNNAMED;
+use crate::openai_chat::encode_request::DEFAULT_SCHEMA_NAME;
 use crate::params;
 use crate::thinking;
 use crate::wire::WireOptions;
@@ -26,7 +26,7 @@ use crate::wire::WireOptions;
 const NON_REASONING_MODELS: [&str; 4] = ["gpt-3", "gpt-4", "chatgpt", "-chat"];
 
 /// Encodes the body of a request.
-pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
+pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
     if !request.system.trim().is_empty() {
@@ -50,7 +50,7 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     if let Some(limit) = request.max_output_tokens {
         body.insert("max_output_tokens".to_owned(), json!(limit));
     }
-    params::encode_params(request, form, &CAPABILITIES, &mut body);
+    params::encode_params(request, options, &CAPABILITIES, &mut body);
     if let Some(format) = encode_format(&request.options.format) {
         params::insert_at_path(&mut body, "text.format", format);
     }
@@ -66,7 +66,7 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     if !NON_REASONING_MODELS.iter().any(|part| request.model.contains(part)) {
         body.insert("include".to_owned(), json!(["reasoning.encrypted_content"]));
     }
-    if form.streamed {
+    if options.streamed {
         body.insert("stream".to_owned(), json!(true));
     }
     Value::Object(body)
@@ -78,7 +78,7 @@ fn encode_format(format: &ResponseFormat) -> Option<Value> {
         ResponseFormat::Text => return None,
         ResponseFormat::Json => json!({"type": "json_object"}),
         ResponseFormat::Schema { name, schema, strict } => {
-            let name = if name.is_empty() { UNNAMED } else { name };
+            let name = if name.is_empty() { DEFAULT_SCHEMA_NAME } else { name };
             json!({"type": "json_schema", "name": name, "schema": schema, "strict": strict})
         }
     })
@@ -87,10 +87,10 @@ fn encode_format(format: &ResponseFormat) -> Option<Value> {
 /// Encodes the offered tools and the provider's own, which replace an offered tool with the same
 /// name.
 fn encode_tools(request: &Request) -> Vec<Value> {
-    let spaced = native_tools::namespaced_tools(request, NAME);
+    let namespaced = native_tools::namespaced_tools(request, NAME);
     let own = |name: &str| {
         native_tools::tools_of_wire(request, NAME).any(|tool| native_tools::tool_name(tool) == Some(name))
-            || spaced.iter().any(|tool| tool.offered_name == name)
+            || namespaced.iter().any(|tool| tool.offered_name == name)
     };
     let mut tools: Vec<_> = request
         .tools
@@ -115,9 +115,9 @@ fn encode_input(history: &[Message], freeform: &[String]) -> Vec<Value> {
 }
 
 /// Splits the joined names of calls into namespace and tool.
-fn split_namespaces(items: &mut [Value], spaced: &[NamespacedTool]) {
+fn split_namespaces(items: &mut [Value], namespaced: &[NamespacedTool]) {
     for item in items.iter_mut().filter(|item| is_item_type(item, "function_call")) {
-        let known = spaced.iter().find(|tool| item.get("name").is_some_and(|name| *name == tool.offered_name));
+        let known = namespaced.iter().find(|tool| item.get("name").is_some_and(|name| *name == tool.offered_name));
         if let (Some(known), Some(item)) = (known, item.as_object_mut()) {
             item.insert("name".to_owned(), json!(known.name));
             item.insert("namespace".to_owned(), json!(known.namespace));

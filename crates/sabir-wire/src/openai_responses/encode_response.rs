@@ -23,7 +23,7 @@ use crate::wire::WireEncoder;
 /// Encodes the event stream of one response.
 #[derive(Debug)]
 pub(crate) struct OpenAiResponsesEncoder {
-    head: ResponseMetadata,
+    metadata: ResponseMetadata,
     begun: bool,
     /// The number of the next event.
     sequence: u64,
@@ -158,9 +158,9 @@ impl OpenCall {
 }
 
 impl OpenAiResponsesEncoder {
-    pub(crate) fn new(head: ResponseMetadata) -> Self {
+    pub(crate) fn new(metadata: ResponseMetadata) -> Self {
         Self {
-            head,
+            metadata,
             begun: false,
             sequence: 0,
             output: Vec::new(),
@@ -197,7 +197,7 @@ impl OpenAiResponsesEncoder {
         let index = self.output.len();
         // The index is reserved now, because items are done in another order than they begin.
         self.output.push(Value::Null);
-        ItemPlace { index, id: format!("{prefix}_{}_{index}", self.head.id) }
+        ItemPlace { index, id: format!("{prefix}_{}_{index}", self.metadata.id) }
     }
 
     /// Writes the start of an item.
@@ -288,11 +288,11 @@ impl OpenAiResponsesEncoder {
 
     /// Starts a call.
     fn begin_call(&mut self, index: u32, id: Option<&str>, name: &str, out: &mut Vec<u8>) {
-        let freeform = self.head.preferences.freeform_tools.iter().any(|known| known == name);
+        let freeform = self.metadata.preferences.freeform_tools.iter().any(|known| known == name);
         let place = self.open_item_place(if freeform { "ctc" } else { "fc" }, out);
-        let call_id = self.head.call_id(id, index);
-        let spaced = self.head.preferences.namespaced_tools.iter().find(|tool| tool.offered_name == name);
-        let (space, name) = spaced.map_or((None, name), |tool| (Some(tool.namespace.clone()), tool.name.as_str()));
+        let call_id = self.metadata.call_id(id, index);
+        let namespaced = self.metadata.preferences.namespaced_tools.iter().find(|tool| tool.offered_name == name);
+        let (space, name) = namespaced.map_or((None, name), |tool| (Some(tool.namespace.clone()), tool.name.as_str()));
         let name = name.to_owned();
         let arguments = CallArgumentWriter::new(freeform);
         let text = String::new();
@@ -362,9 +362,9 @@ impl OpenAiResponsesEncoder {
     fn response_body(&self, status: &str, incomplete: Value) -> Value {
         let output: Vec<_> = self.output.iter().filter(|item| !item.is_null()).collect();
         let mut response = json!({
-            "id": self.head.id, "object": "response", "created_at": self.head.created, "status": status,
+            "id": self.metadata.id, "object": "response", "created_at": self.metadata.created, "status": status,
             "background": false, "error": null, "incomplete_details": incomplete, "instructions": null,
-            "max_output_tokens": null, "metadata": {}, "model": self.head.model, "output": output,
+            "max_output_tokens": null, "metadata": {}, "model": self.metadata.model, "output": output,
             "parallel_tool_calls": true, "previous_response_id": null,
             "reasoning": {"effort": null, "summary": null}, "store": false, "temperature": null,
             "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [], "top_p": null,
@@ -372,7 +372,7 @@ impl OpenAiResponsesEncoder {
         });
         if let Some(response) = response.as_object_mut() {
             // The client's values replace the defaults above.
-            response.extend(self.head.preferences.echoed_members.clone());
+            response.extend(self.metadata.preferences.echoed_members.clone());
         }
         response
     }
@@ -431,8 +431,8 @@ fn write_numbered_event(kind: &str, number: u64, mut body: Value, out: &mut Vec<
 }
 
 /// Encodes a response that is not streamed: the final response of the equivalent stream.
-pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) -> Value {
-    let mut answer = OpenAiResponsesEncoder::new(head.clone());
+pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse) -> Value {
+    let mut answer = OpenAiResponsesEncoder::new(metadata.clone());
     let mut stream = Vec::new();
     replay_draft(draft, 0, &mut |event: Event<'_>| {
         answer.encode_event(event, &mut stream);

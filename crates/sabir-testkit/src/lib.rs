@@ -1,7 +1,8 @@
-//! Fakes, scripts, fixture runners. Unpublished; a dev-dependency of the other crates.
+//! Test servers and scripts for the other crates. Unpublished; only a dev-dependency.
 //!
-//! [`ScriptedProvider`] is a provider on this machine: it speaks the real bytes of every wire over real HTTP, says what a
-//! [`ReplyScript`] tells it to, misbehaves on demand, and remembers what it was asked.
+//! [`ScriptedProvider`] is a provider on this machine. It sends the real bytes of every wire over
+//! real HTTP, replies as a [`ReplyScript`] says, misbehaves on demand, and records the requests it
+//! received.
 
 mod page_server;
 mod script;

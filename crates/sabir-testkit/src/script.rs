@@ -1,4 +1,4 @@
-//! What a scripted provider says, and how it misbehaves. Also a JSON format, for scripts in files.
+//! Scripts of a scripted provider: its replies and its faults, also as JSON files.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,99 +14,102 @@ use serde_json::{Map, Value, json};
 
 use crate::scripted_provider::ReceivedRequest;
 
-/// Which reply each request gets.
+/// A script that chooses the reply to each request.
 #[derive(Clone)]
 pub struct ReplyScript(Arc<ReplyChooser>);
 
-/// From the count of requests so far, and the request, to the reply.
+/// A function from the number of earlier requests, and the request, to the reply.
 type ReplyChooser = dyn Fn(usize, &ReceivedRequest) -> ProviderReply + Send + Sync;
 
-/// One reply.
+/// A reply of the provider.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProviderReply {
-    /// What is said, in order.
+    /// The parts of the response, in order.
     pub say: Vec<ReplyPart>,
-    /// Why it stops; `None`: for calls if there are any, else because it is finished.
+    /// The stop reason. With `None` it is calls if there are any, else a normal end.
     pub stop: Option<StopReason>,
-    /// What it costs.
+    /// The token counts of the response.
     pub usage: Usage,
-    /// The most bytes of one delta; 0: undivided.
+    /// The most bytes of one delta; 0 means undivided.
     pub delta: usize,
-    /// How the bytes of the body are split on the network.
+    /// The split of the body's bytes on the network.
     pub chunks: ChunkSplit,
-    /// Milliseconds between two of these pieces.
+    /// The pause between two chunks, in milliseconds.
     pub pause: u64,
-    /// Words that the request must hold; otherwise it is answered with an error.
+    /// A text that the request must contain; otherwise it is answered with an error.
     pub expects: Option<String>,
-    /// A dialect in which calls are written as words; `None`: they are calls of the wire.
+    /// The dialect in which calls are written as text; with `None` they are native calls of the
+    /// wire.
     pub dialect: Option<String>,
-    /// What goes wrong.
+    /// The fault that is played.
     pub trouble: Option<ScriptedFault>,
 }
 
-/// One thing that is said.
+/// A part of a reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "type")]
 pub enum ReplyPart {
-    /// Words.
+    /// Text.
     Text {
-        /// The words.
+        /// The text.
         text: String,
     },
     /// Reasoning.
     Thought {
-        /// The words.
+        /// The text.
         text: String,
-        /// Its signature, on the wire that has one.
+        /// The signature, on the wire that has one.
         #[serde(default)]
         signature: Option<String>,
     },
     /// A call.
     Call {
-        /// Its id.
+        /// The call's id.
         id: String,
-        /// The tool.
+        /// The tool's name.
         name: String,
         /// The arguments.
         arguments: Map<String, Value>,
     },
 }
 
-/// How a body is split.
+/// The split of a body into chunks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChunkSplit {
-    /// Not at all.
+    /// One chunk.
     #[default]
     Whole,
-    /// Into pieces of so many bytes.
+    /// Chunks of this many bytes.
     Size(usize),
-    /// Into pieces of 1 to 64 bytes, by a seed.
+    /// Chunks of 1 to 64 bytes, chosen by a seed.
     Random(u64),
 }
 
-/// What goes wrong.
+/// A fault of the provider or the connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScriptedFault {
     /// Nothing is sent, and the connection stays open.
     StallBeforeHeaders,
-    /// The body stops after so many bytes; the connection stays open.
+    /// The body stops after this many bytes; the connection stays open.
     StallAfter(usize),
-    /// After so many bytes only comments come, one every 5 ms.
+    /// After this many bytes only comments are sent, one every 5 ms.
     PingAfter(usize),
-    /// The connection is closed after so many bytes of the body, in the middle of the transfer.
+    /// The connection is closed after this many bytes of the body, in the middle of the transfer.
     CutAfter(usize),
-    /// As `CutAfter`, after half of the body.
+    /// Like `CutAfter`, after half of the body.
     CutHalf,
-    /// The connection is reset after so many bytes of the body.
+    /// The connection is reset after this many bytes of the body.
     ResetAfter(usize),
-    /// The transfer ends properly after so many bytes of the body.
+    /// The transfer ends properly after this many bytes of the body.
     EndAfter(usize),
-    /// After so many bytes of the body a chunk of the transfer is announced, and half of it comes before the connection is closed.
+    /// After this many bytes of the body a transfer chunk is announced; half of it is sent before
+    /// the connection is closed.
     TruncateAfter(usize),
-    /// After the body's events, before its end, comments come as fast as they are taken.
+    /// After the body's events and before its end, comments are sent as fast as the client reads
+    /// them.
     Flood,
     /// The whole body is sent, and the connection stays open.
     NeverClose,
@@ -121,18 +124,18 @@ pub enum ScriptedFault {
         #[serde(default)]
         body: String,
     },
-    /// These bytes as the body, with status 200 and this content type; none: the header is missing.
+    /// This body with status 200 and this content type; without one, the header is missing.
     Body {
         /// The content type.
         content_type: Option<String>,
         /// The body.
         body: String,
     },
-    /// After what is said, an error event in place of the end.
+    /// An error event after the parts, in place of the end.
     Error {
         /// The code, such as `overloaded_error`.
         code: String,
-        /// The words.
+        /// The error message.
         message: String,
     },
     /// The last event (`[DONE]`, `message_stop`) is missing.
@@ -141,12 +144,12 @@ pub enum ScriptedFault {
 
 impl fmt::Debug for ReplyScript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Script")
+        f.write_str("ReplyScript")
     }
 }
 
 impl ReplyScript {
-    /// One reply after the other. A request too many gets status 500.
+    /// Creates a script with one reply after the other. Further requests get status 500.
     pub fn new(replies: impl IntoIterator<Item = ProviderReply>) -> Self {
         let replies: Vec<_> = replies.into_iter().collect();
         Self::from_fn(move |turn, _| {
@@ -157,31 +160,33 @@ impl ReplyScript {
         })
     }
 
-    /// A reply chosen by the count of requests so far, from 0, and by the request.
+    /// Creates a script from a function of the number of earlier requests and the request.
     pub fn from_fn(choose: impl Fn(usize, &ReceivedRequest) -> ProviderReply + Send + Sync + 'static) -> Self {
         Self(Arc::new(choose))
     }
 
-    /// Reads a JSON list of replies, such as `[{"say": [{"type": "text", "text": "hi"}], "chunks": {"size": 7}}]`.
+    /// Parses a JSON list of replies, such as `[{"say": [{"type": "text", "text": "hi"}], "chunks":
+    /// {"size": 7}}]`.
     ///
     /// # Errors
-    /// What is wrong with the JSON, with line and column.
+    /// The JSON is invalid or has unknown members; the error names line and column.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
         Ok(Self::new(serde_json::from_str::<Vec<ProviderReply>>(text)?))
     }
 
+    /// Returns the reply to a request.
     pub(crate) fn reply_to(&self, turn: usize, request: &ReceivedRequest) -> ProviderReply {
         (self.0)(turn, request)
     }
 }
 
 impl ProviderReply {
-    /// Words alone.
+    /// Creates a reply with one text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { say: vec![ReplyPart::Text { text: text.into() }], ..Self::default() }
     }
 
-    /// An error response.
+    /// Creates an error response.
     pub fn error_status(status: u16) -> Self {
         let trouble = ScriptedFault::Status { status, headers: Vec::new(), body: String::new() };
         Self { trouble: Some(trouble), ..Self::default() }
@@ -220,35 +225,35 @@ impl ProviderReply {
         self
     }
 
-    /// Lets something go wrong.
+    /// Adds a fault.
     #[must_use]
     pub fn with_fault(mut self, trouble: ScriptedFault) -> Self {
         self.trouble = Some(trouble);
         self
     }
 
-    /// Splits the body.
+    /// Splits the body into chunks.
     #[must_use]
     pub fn in_chunks(mut self, chunks: ChunkSplit) -> Self {
         self.chunks = chunks;
         self
     }
 
-    /// Splits what is said into deltas of at most so many bytes.
+    /// Splits the parts into deltas of at most `size` bytes.
     #[must_use]
     pub fn in_deltas(mut self, size: usize) -> Self {
         self.delta = size;
         self
     }
 
-    /// Writes calls as words of that dialect.
+    /// Writes calls as text in this dialect.
     #[must_use]
     pub fn in_dialect(mut self, name: &str) -> Self {
         self.dialect = Some(name.to_owned());
         self
     }
 
-    /// What is said, as a draft.
+    /// Returns the reply as a draft.
     pub fn to_draft(&self) -> DraftResponse {
         let mut draft = DraftResponse::default();
         let mut index = 0;
@@ -280,18 +285,21 @@ impl ProviderReply {
                 }
             }
         }
+        // As a real provider would: a response with calls stops for them unless the script says
+        // otherwise.
         let reason = if index > 0 { StopReason::Calls } else { StopReason::End };
         draft.push_event(Event::Stop { reason: self.stop.unwrap_or(reason), raw: "" });
         draft.push_event(Event::Usage(self.usage));
         draft
     }
 
-    /// The bytes of the reply as a stream.
+    /// Encodes the reply as a stream.
     pub fn encode_stream(&self, wire: Wire, head: ResponseMetadata) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut encoder = ResponseEncoder::new(wire, head);
         replay_draft(&self.to_draft(), self.delta, &mut |event: Event<'_>| encoder.encode_event(event, &mut bytes));
         if let Some(ScriptedFault::Error { code, message }) = &self.trouble {
+            // An error replaces the end of the stream.
             encoder.encode_error_event(&ProviderError::new(code.as_str(), message.as_str()), &mut bytes);
             return bytes;
         }
@@ -302,13 +310,14 @@ impl ProviderReply {
         bytes
     }
 
-    /// The reply as one body.
+    /// Encodes the reply as one body.
     pub fn encode_body(&self, wire: Wire, head: &ResponseMetadata) -> Vec<u8> {
         wire.encode_response(head, &self.to_draft()).to_string().into_bytes()
     }
 }
 
-/// The same, with calls as words: all of a run of calls at once, since a dialect may put something around them.
+/// Replaces calls by text. A run of calls is rendered at once, since a dialect may enclose them
+/// together.
 fn render_calls_as_text(dialect: &Dialect, say: &[ReplyPart]) -> Vec<ReplyPart> {
     let is_call = |say: &ReplyPart| matches!(say, ReplyPart::Call { .. });
     say.chunk_by(|one, other| is_call(one) && is_call(other))
@@ -329,19 +338,20 @@ fn render_calls_as_text(dialect: &Dialect, say: &[ReplyPart]) -> Vec<ReplyPart> 
         .collect()
 }
 
+/// Converts a part to a call, if it is one.
 fn as_call(say: &ReplyPart) -> Option<Call> {
     let ReplyPart::Call { id, name, arguments } = say else { return None };
     Some(Call { id: CallId::new(id), name: name.clone(), arguments: arguments.clone(), dialect: None })
 }
 
-/// A tool that takes just such arguments.
+/// Returns a tool with exactly the arguments of a call, which the dialect needs to render it.
 fn tool_of(call: &Call) -> ToolSpec {
     let properties: Map<_, _> =
         call.arguments.iter().map(|(name, value)| (name.clone(), json!({"type": json_type_name(value)}))).collect();
     ToolSpec::new(&call.name, "", json!({"type": "object", "properties": properties}))
 }
 
-/// Where the last event of a body begins: a block before a blank line, or a line.
+/// Returns the offset of the last event of a body: a block before a blank line, or a line.
 pub(crate) fn last_event(bytes: &[u8]) -> usize {
     let blank = |window: &[u8]| window == b"\n\n";
     let (rest, width) = match bytes.strip_suffix(b"\n\n") {
@@ -354,15 +364,17 @@ pub(crate) fn last_event(bytes: &[u8]) -> usize {
 }
 
 impl ChunkSplit {
-    /// Splits bytes.
+    /// Splits bytes into chunks.
     pub fn split_bytes(self, bytes: &[u8]) -> Vec<&[u8]> {
         let mut state = match self {
             Self::Whole => return vec![bytes],
             Self::Size(size) => return bytes.chunks(size.max(1)).collect(),
             Self::Random(seed) => seed,
         };
-        let (mut pieces, mut rest) = (Vec::new(), bytes);
+        let mut pieces = Vec::new();
+        let mut rest = bytes;
         while !rest.is_empty() {
+            // A linear congruential generator is enough here, and the same on every platform.
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let size = usize::try_from((state >> 33) % 64 + 1).unwrap_or(1);
             let (piece, tail) = rest.split_at(size.min(rest.len()));
@@ -390,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_calls_becomes_words() {
+    fn a_run_of_calls_becomes_text() {
         let reply =
             ProviderReply::text("Both.").with_call("1", "now", json!({})).with_call("2", "look", json!({"path": "a"}));
         let draft = reply.in_dialect("cline").to_draft();

@@ -1,4 +1,5 @@
-//! A provider on this machine: HTTP/1.1 with keep-alive, every wire, and every misbehaviour of [`ScriptedFault`].
+//! Serves scripted replies over HTTP/1.1 with keep-alive, on every wire, with every fault of
+//! [`ScriptedFault`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,11 +16,12 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::script::{ProviderReply, ReplyScript, ScriptedFault};
 
-/// The most bytes of a request's head, and of its body.
+/// The most bytes of a request's head.
 const MAX_HEAD: usize = 64 << 10;
+/// The most bytes of a request's body. Requests with images are large.
 const MAX_BODY: usize = 64 << 20;
 
-/// A provider that follows a script. It ends when it is dropped.
+/// A provider that follows a script. Dropping it ends it.
 #[derive(Debug)]
 pub struct ScriptedProvider {
     address: SocketAddr,
@@ -29,31 +31,31 @@ pub struct ScriptedProvider {
     accepting: JoinHandle<()>,
 }
 
-/// The last words of requests whose client left before its answer was over.
+/// The last message texts of requests whose client left before the response ended.
 type AbandonedRequests = Arc<Mutex<Vec<String>>>;
 
-/// Where a client learns which requests were left: a JSON list.
+/// The path at which a client can ask which requests were abandoned; the response is a JSON list.
 const ABANDONED_PATH: &str = "/left";
 
-/// A request that the provider got.
+/// A request that the provider received.
 #[derive(Debug, Clone)]
 pub struct ReceivedRequest {
-    /// Which connection it came on, counted from 0.
+    /// The number of its connection, counted from 0.
     pub connection: usize,
     /// The path, with the query.
     pub path: String,
     /// The headers, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body; JSON `null` if it is none.
+    /// The body; JSON `null` if it is not JSON.
     pub body: Value,
-    /// The wire, by the path.
+    /// The wire that the path belongs to.
     pub wire: Option<Wire>,
-    /// The body as a request.
+    /// The decoded body, if the path belongs to a wire.
     pub incoming: Option<Result<DecodedRequest, RequestError>>,
 }
 
 impl ReceivedRequest {
-    /// The text of the last message, where there is one.
+    /// Returns the text of the last message, or an empty string.
     pub fn last_text(&self) -> String {
         let incoming = self.incoming.as_ref().and_then(|incoming| incoming.as_ref().ok());
         let parts = incoming.and_then(|incoming| incoming.request.messages.last()).map_or(&[][..], |last| &last.parts);
@@ -63,25 +65,25 @@ impl ReceivedRequest {
             .collect()
     }
 
-    /// A header's value.
+    /// Returns a header's value. The name must be in lower case.
     pub fn header_value(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
 impl ScriptedProvider {
-    /// Starts one on a free port of the loopback interface.
+    /// Starts a provider on a free port of the loopback interface.
     ///
     /// # Errors
-    /// If no port can be had.
+    /// No port is available.
     pub async fn start(script: ReplyScript) -> io::Result<Self> {
         Self::start_on(script, 0).await
     }
 
-    /// Starts one on a port; 0: any free one.
+    /// Starts a provider on a port; 0 means any free one.
     ///
     /// # Errors
-    /// If the port cannot be had.
+    /// The port is not available.
     pub async fn start_on(script: ReplyScript, port: u16) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", port)).await?;
         let address = listener.local_addr()?;
@@ -92,7 +94,7 @@ impl ScriptedProvider {
         let left = AbandonedRequests::default();
         let leaving = Arc::clone(&left);
         let accepting = tokio::spawn(async move {
-            // Dropped together with this task, which ends every connection.
+            // The set is dropped together with this task, which ends every connection.
             let mut connections = JoinSet::new();
             for number in 0.. {
                 let Ok((stream, _)) = listener.accept().await else { return };
@@ -106,38 +108,39 @@ impl ScriptedProvider {
                     abandoned: Arc::clone(&leaving),
                 };
                 connections.spawn(async move {
-                    // A client that goes away is no error of ours.
+                    // A client that disconnects is not an error of the provider.
                     let _ = connection.serve_requests().await;
                 });
+                // Finished connections are removed, so that the set does not grow.
                 while connections.try_join_next().is_some() {}
             }
         });
         Ok(Self { address, requests, flooded_bytes: flooded, abandoned: left, accepting })
     }
 
-    /// Where it listens.
+    /// Returns the address of the provider.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What a client of that wire takes for the base URL.
+    /// Returns the base URL for clients of this wire.
     pub fn base_url(&self, wire: Wire) -> String {
-        // Where the endpoint does not name a version, the base URL does.
+        // The endpoints of the OpenAI wires do not include the version, so the base URL does.
         let version = if wire.name().starts_with("openai") { "/v1" } else { "" };
         format!("http://{}{version}", self.address)
     }
 
-    /// The requests so far.
+    /// Returns the requests received so far.
     pub fn received_requests(&self) -> Vec<ReceivedRequest> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many bytes of floods have been taken.
+    /// Returns how many bytes of floods the clients have read.
     pub fn flooded_byte_count(&self) -> u64 {
         self.flooded_bytes.load(Ordering::Relaxed)
     }
 
-    /// The last words of the requests whose client left before its answer was over.
+    /// Returns the last message texts of the requests whose client left before the response ended.
     pub fn abandoned_requests(&self) -> Vec<String> {
         self.abandoned.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -154,6 +157,7 @@ impl Drop for ScriptedProvider {
     }
 }
 
+/// One connection of a client.
 struct ClientConnection {
     stream: TcpStream,
     number: usize,
@@ -164,7 +168,7 @@ struct ClientConnection {
     abandoned: AbandonedRequests,
 }
 
-/// Whether the connection can carry another request.
+/// The state of the connection after a response.
 #[derive(PartialEq, Eq)]
 enum AfterResponse {
     Request,
@@ -172,7 +176,9 @@ enum AfterResponse {
 }
 
 impl ClientConnection {
+    /// Serves requests until the client closes the connection or a fault does.
     async fn serve_requests(mut self) -> io::Result<()> {
+        // Without this, small chunks would be merged on the network.
         self.stream.set_nodelay(true)?;
         while let Some(request) = self.read_request().await? {
             let turn = {
@@ -222,6 +228,7 @@ impl ClientConnection {
         }
     }
 
+    /// Sends the scripted reply to a request.
     async fn send_reply(&mut self, turn: usize, request: &ReceivedRequest) -> io::Result<AfterResponse> {
         if request.path == ABANDONED_PATH {
             let left = Value::from(self.abandoned.lock().unwrap_or_else(PoisonError::into_inner).clone());
@@ -255,6 +262,7 @@ impl ClientConnection {
             }
             _ => {}
         }
+        // A fixed time keeps the bytes of replies the same in every run.
         let head = incoming.response_metadata(format!("reply_{turn}"), 1_700_000_000);
         if incoming.streamed {
             let body = reply.encode_stream(wire, head);
@@ -268,7 +276,7 @@ impl ClientConnection {
         }
     }
 
-    /// A response with a length.
+    /// Sends a response with a content length.
     async fn send_response(
         &mut self,
         status: u16,
@@ -289,7 +297,7 @@ impl ClientConnection {
         Ok(AfterResponse::Request)
     }
 
-    /// A streamed response, as far as the trouble lets it come.
+    /// Sends a streamed response, as far as its fault allows.
     async fn send_stream(&mut self, reply: &ProviderReply, kind: &str, body: &[u8]) -> io::Result<AfterResponse> {
         let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n");
         self.stream.write_all(head.as_bytes()).await?;
@@ -328,7 +336,7 @@ impl ClientConnection {
             }
             Some(ScriptedFault::CutAfter(_) | ScriptedFault::CutHalf) => Ok(AfterResponse::Close),
             Some(ScriptedFault::ResetAfter(_)) => {
-                // What was sent must have arrived, or the reset would overtake it.
+                // The data must arrive before the reset, which would overtake it.
                 tokio::time::sleep(Duration::from_millis(30)).await;
                 self.stream.set_zero_linger()?;
                 Err(io::Error::from(io::ErrorKind::ConnectionReset))
@@ -340,7 +348,7 @@ impl ClientConnection {
         }
     }
 
-    /// Waits so many milliseconds; an error if the client leaves meanwhile.
+    /// Waits this many milliseconds. Returns an error if the client leaves meanwhile.
     async fn pause_connected(&mut self, milliseconds: u64) -> io::Result<()> {
         if milliseconds == 0 {
             return Ok(());
@@ -357,6 +365,7 @@ impl ClientConnection {
         }
     }
 
+    /// Sends a chunk of the transfer. An empty one would end it, so it is skipped.
     async fn send_chunk(&mut self, piece: &[u8]) -> io::Result<()> {
         if piece.is_empty() {
             return Ok(());
@@ -368,11 +377,12 @@ impl ClientConnection {
     }
 }
 
-/// Waits until the client goes away or the provider is dropped.
+/// Waits until the client leaves or the provider is dropped.
 async fn stall_forever() -> io::Result<AfterResponse> {
     std::future::pending().await
 }
 
+/// Builds the record of a request, decoding its body if the path belongs to a wire.
 fn parse_received(connection: usize, path: String, headers: Vec<(String, String)>, body: &[u8]) -> ReceivedRequest {
     let wire = Wire::from_path(&path);
     let incoming = wire.map(|wire| wire.decode_request(&path, body));

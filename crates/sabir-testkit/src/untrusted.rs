@@ -1,4 +1,4 @@
-//! A server on this machine that nobody should trust: TLS with a certificate that it signed itself.
+//! Serves TLS with a self-signed certificate, for tests that clients reject it.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, Stream};
 
-/// For `localhost` and 127.0.0.1, valid for a century. They protect nothing.
+/// A certificate for `localhost` and 127.0.0.1, valid for a century. It protects nothing, so its
+/// key may be public.
 const CERTIFICATE: &[u8] = include_bytes!("untrusted/certificate.der");
 const KEY: &[u8] = include_bytes!("untrusted/key.der");
 
-/// A server whose certificate cannot be trusted. It serves until the process ends.
+/// A server with an untrusted certificate. It serves until the process ends.
 #[derive(Debug)]
 pub struct UntrustedServer {
     address: SocketAddr,
@@ -21,10 +22,10 @@ pub struct UntrustedServer {
 }
 
 impl UntrustedServer {
-    /// Starts one on a free port.
+    /// Starts the server on a free port of the loopback interface.
     ///
     /// # Errors
-    /// If no port can be had, or TLS cannot be set up.
+    /// No port is available, or TLS cannot be set up.
     pub fn start() -> io::Result<Self> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(KEY));
@@ -36,12 +37,15 @@ impl UntrustedServer {
             .map_err(io::Error::other)?;
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let address = listener.local_addr()?;
-        let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (counted, heard, config) = (Arc::clone(&connections), Arc::clone(&requests), Arc::new(config));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&connections);
+        let heard = Arc::clone(&requests);
+        let config = Arc::new(config);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 counted.fetch_add(1, Ordering::Relaxed);
-                // A client that refuses is what is hoped for.
+                // A correct client refuses the certificate, so this fails.
                 if answer_connection(stream, &config).is_ok() {
                     heard.fetch_add(1, Ordering::Relaxed);
                 }
@@ -50,17 +54,18 @@ impl UntrustedServer {
         Ok(Self { address, connections, requests })
     }
 
-    /// Where it listens.
+    /// Returns the base URL of the server.
     pub fn base_url(&self) -> String {
         format!("https://{}/v1", self.address)
     }
 
-    /// How many connections were made, and on how many of them something was said behind the handshake.
+    /// Returns the number of connections, and of those on which data followed the handshake.
     pub fn connection_counts(&self) -> (usize, usize) {
         (self.connections.load(Ordering::Relaxed), self.requests.load(Ordering::Relaxed))
     }
 }
 
+/// Completes the handshake and answers one request.
 fn answer_connection(mut stream: TcpStream, config: &Arc<ServerConfig>) -> io::Result<()> {
     let mut connection = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
     let mut tls = Stream::new(&mut connection, &mut stream);

@@ -1,18 +1,18 @@
-//! What does it cost to write a request with a long history? It is written anew each turn.
+//! Measures encoding a request with a long history, which happens anew each turn.
 
 use divan::counter::BytesCount;
 use sabir_call::{Call, CallId, CallResult, Message, MessagePart, Request, Role, ToolResultStatus};
 use sabir_wire::{Wire, WireOptions};
 use serde_json::json;
 
-/// The turns of the histories.
+/// The number of turns of each history.
 const TURNS: [usize; 3] = [50, 500, 2000];
 
 fn main() {
     divan::main();
 }
 
-/// A call and its result each turn, as if files were read.
+/// Builds a history with a call and its result each turn, as if files were read.
 fn request(turns: usize) -> Request {
     let mut messages = vec![Message::user("Look.")];
     for turn in 0..turns {
@@ -31,7 +31,7 @@ fn request(turns: usize) -> Request {
     Request { model: "m".to_owned(), messages: messages.into(), ..Request::default() }
 }
 
-/// The body, as it is sent.
+/// Encodes the body as it is sent.
 fn written(wire: Wire, request: &Request) -> Vec<u8> {
     serde_json::to_vec(&wire.encode_request(request, &WireOptions::default())).unwrap_or_default()
 }

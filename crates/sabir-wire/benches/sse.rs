@@ -1,4 +1,4 @@
-//! How fast are bytes turned into events?
+//! Measures decoding bytes to events, and encoding them.
 
 use sabir_call::{ArgForm, DraftResponse, Event, EventSink};
 use sabir_wire::sse::{SseDecoder, encode_event};
@@ -8,7 +8,7 @@ fn main() {
     divan::main();
 }
 
-/// About a megabyte of chunks as OpenAI sends them.
+/// Builds about a megabyte of chunks as OpenAI sends them.
 fn stream() -> Vec<u8> {
     let mut body = Vec::new();
     while body.len() < 1 << 20 {
@@ -22,7 +22,8 @@ fn stream() -> Vec<u8> {
 fn sse(bencher: divan::Bencher<'_, '_>, size: usize) {
     let body = stream();
     bencher.counter(divan::counter::BytesCount::new(body.len())).bench_local(|| {
-        let (mut decoder, mut count) = (SseDecoder::new(), 0_usize);
+        let mut decoder = SseDecoder::new();
+        let mut count = 0_usize;
         for chunk in body.chunks(size) {
             decoder.push(chunk, &mut |_| count += 1);
         }
@@ -45,7 +46,7 @@ fn openai_chat(bencher: divan::Bencher<'_, '_>, size: usize) {
     });
 }
 
-/// One call whose arguments of a megabyte come in deltas of 4 bytes: must be linear.
+/// One call whose arguments of a megabyte arrive in deltas of 4 bytes: the time must be linear.
 #[divan::bench(args = [Wire::Anthropic, Wire::OpenAiChat])]
 fn arguments(bencher: divan::Bencher<'_, '_>, wire: Wire) {
     let text = "line of text\n".repeat(80_000);
@@ -55,7 +56,8 @@ fn arguments(bencher: divan::Bencher<'_, '_>, wire: Wire) {
     draft.push_event(Event::ArgDelta { index: 0, text: &text });
     draft.push_event(Event::ArgEnd { index: 0, lead: "", at: 0 });
     draft.push_event(Event::CallEnd { index: 0, at: 0 });
-    let (mut encoder, mut body) = (ResponseEncoder::new(wire, ResponseMetadata::default()), Vec::new());
+    let mut encoder = ResponseEncoder::new(wire, ResponseMetadata::default());
+    let mut body = Vec::new();
     replay_draft(&draft, 4, &mut |event: Event<'_>| encoder.encode_event(event, &mut body));
     encoder.finish(&mut body);
     bencher.counter(divan::counter::BytesCount::new(body.len())).bench_local(|| {

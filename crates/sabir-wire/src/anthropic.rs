@@ -12,10 +12,10 @@ use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
 use crate::wire::WireSpec;
 
-/// The wire's name, also of its opaque state.
+/// The wire's name, also used for its opaque state.
 pub(crate) const NAME: &str = "anthropic";
 
-/// The wire, for the list.
+/// The wire's entry in the list of wires.
 pub(crate) const SPEC: WireSpec = WireSpec {
     name: NAME,
     endpoint_patterns: ["/v1/messages", "/v1/messages"],
@@ -32,7 +32,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     new_encoder: |head| Box::new(encode_response::AnthropicEncoder::new(head)),
 };
 
-/// What it has words for.
+/// The parameters and features that the wire supports.
 const CAPABILITIES: WireCapabilities = WireCapabilities {
     param_paths: &[
         (RequestParam::Temperature, "temperature"),
@@ -46,7 +46,7 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
     unsupported: &[UnsupportedFeature::JsonFormat],
 };
 
-/// Words and reasons. The first row of a reason is the word that is written for it.
+/// Stop words and reasons. The first row of a reason is the word that is written for it.
 const STOP_REASONS: [(&str, StopReason); 8] = [
     ("end_turn", StopReason::End),
     ("tool_use", StopReason::Calls),
@@ -58,14 +58,13 @@ const STOP_REASONS: [(&str, StopReason); 8] = [
     ("compaction", StopReason::Paused),
 ];
 
+/// Returns the meaning of a stop word.
 pub(crate) fn stop_reason(word: &str) -> StopReason {
     stop_words::reason_of_word(&STOP_REASONS, word)
 }
 
-/// The word for a reason: the provider's own if it is one of this wire's, else the usual one.
+/// Returns the word for a reason: the provider's own word if it is one of this wire's, else the
+/// usual one.
 pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
-    if reason == StopReason::Other || STOP_REASONS.contains(&(raw, reason)) {
-        return raw;
-    }
-    stop_words::word_of_reason(&STOP_REASONS, reason).unwrap_or("end_turn")
+    stop_words::stop_word(&STOP_REASONS, reason, raw, "end_turn")
 }

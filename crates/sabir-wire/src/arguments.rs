@@ -1,6 +1,6 @@
-//! Arguments as JSON: events back into text, and text into an object.
+//! Converts arguments between events, JSON text and JSON objects.
 
-use sabir_call::{ArgForm, DraftArgument};
+use sabir_call::{ArgForm, DraftArgument, Event};
 use serde_json::{Map, Value};
 
 use crate::delta_template::escape_json;
@@ -9,34 +9,50 @@ use crate::delta_template::escape_json;
 #[derive(Debug, Default)]
 pub(crate) struct ArgumentWriter {
     state: WriterState,
-    /// A raw value, until it ends.
+    /// The raw value so far; it is written when it ends.
     raw: String,
 }
 
+/// The position of the writer in the JSON text.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum WriterState {
     /// Nothing has been written.
     #[default]
     Nothing,
-    /// The object, and between its arguments.
+    /// Inside the object, between arguments.
     Object,
-    /// An argument of that form.
+    /// Inside an argument of this form.
     Argument(ArgForm),
-    /// A string in place of the object: arguments that were encoded twice.
+    /// Inside a string in place of the object: the model encoded the arguments twice.
     Bare,
-    /// The rest of the object as the model wrote it, from where that stopped being strict JSON, with its closing bracket.
+    /// In the rest of the object as the model wrote it, from where it stopped being strict JSON,
+    /// with its closing bracket.
     Rest,
 }
 
 impl ArgumentWriter {
+    /// Writes an event of an argument; other events are ignored.
+    pub(crate) fn encode_event(&mut self, event: Event<'_>, out: &mut String) {
+        match event {
+            Event::ArgStart { name, form, .. } => self.start_argument(name, form, out),
+            Event::ArgDelta { text, .. } => self.push_delta(text, out),
+            Event::ArgEnd { lead, .. } => self.end_argument(lead, out),
+            _ => {}
+        }
+    }
+
     /// Opens an argument.
     pub(crate) fn start_argument(&mut self, name: &str, form: ArgForm, out: &mut String) {
         self.raw.clear();
+        // An argument without a name is not the model's: a string holds arguments that were encoded
+        // twice.
         if self.state == WriterState::Nothing && name.is_empty() && form == ArgForm::String {
             self.state = WriterState::Bare;
             out.push('"');
             return;
         }
+        // A nameless JSON argument is the rest of an object that stopped being strict JSON: written
+        // unchanged.
         if name.is_empty() && form == ArgForm::Json {
             if self.state != WriterState::Nothing {
                 out.push(',');
@@ -59,12 +75,14 @@ impl ArgumentWriter {
         match self.state {
             WriterState::Argument(ArgForm::Json) | WriterState::Rest => out.push_str(text),
             WriterState::Argument(ArgForm::String) | WriterState::Bare => escape_json(text, out),
+            // A raw value may lose its first line feed, which is known only at its end.
             WriterState::Argument(_) => self.raw.push_str(text),
             WriterState::Nothing | WriterState::Object => {}
         }
     }
 
-    /// Closes the open argument.
+    /// Closes the open argument. `lead` is the line feed at the start of a raw value, if it is
+    /// content.
     pub(crate) fn end_argument(&mut self, lead: &str, out: &mut String) {
         match self.state {
             WriterState::Argument(ArgForm::Json) => {}
@@ -76,7 +94,7 @@ impl ArgumentWriter {
                 out.push('"');
                 self.raw = String::new();
             }
-            // Its quote or bracket is the end of the call.
+            // The quote or bracket that closes these is written at the end of the call.
             WriterState::Bare | WriterState::Rest | WriterState::Nothing | WriterState::Object => return,
         }
         self.state = WriterState::Object;
@@ -92,7 +110,8 @@ impl ArgumentWriter {
         }
     }
 
-    /// Leaves the call unfinished for every reader.
+    /// Leaves the call visibly unfinished. An empty text would read as no arguments, so it gets its
+    /// opening bracket.
     pub(crate) fn leave_truncated(&mut self, out: &mut String) {
         if self.state == WriterState::Nothing {
             out.push('{');
@@ -100,7 +119,7 @@ impl ArgumentWriter {
     }
 }
 
-/// The arguments of a draft as one value each; source text that is no JSON becomes a string.
+/// Returns a draft's arguments as an object. JSON source that does not parse becomes a string.
 pub(crate) fn arguments_object(arguments: &[DraftArgument]) -> Map<String, Value> {
     let value = |argument: &DraftArgument| match argument.form {
         ArgForm::Json => serde_json::from_str(&argument.text).unwrap_or_else(|_| Value::from(argument.text.as_str())),
@@ -109,11 +128,12 @@ pub(crate) fn arguments_object(arguments: &[DraftArgument]) -> Map<String, Value
     arguments.iter().map(|argument| (argument.name.clone(), value(argument))).collect()
 }
 
-/// The text of arguments as an object. Text that is none becomes one argument without a name, as the decoder would deliver
-/// it: whoever checks the call will refuse it.
+/// Parses the text of arguments as an object. Any other text becomes one argument without a name,
+/// as the decoder delivers it, and the checks refuse the call.
 pub(crate) fn parse_arguments(text: &str) -> Map<String, Value> {
     match serde_json::from_str(text) {
         Ok(Value::Object(arguments)) => arguments,
+        // Some providers write `null` or nothing for a call without arguments.
         Ok(Value::Null) => Map::new(),
         _ if text.trim().is_empty() => Map::new(),
         _ => Map::from_iter([(String::new(), Value::from(text))]),
@@ -125,15 +145,17 @@ mod tests {
     use super::{ArgForm, ArgumentWriter};
 
     #[test]
-    fn what_is_no_strict_json_stays_as_it_was_written() {
-        let (json, string) = (ArgForm::Json, ArgForm::String);
+    fn invalid_json_arguments_are_written_unchanged() {
+        let json = ArgForm::Json;
+        let string = ArgForm::String;
         let rows = [
             (vec![("", json, "{'a': 'b'}")], "{'a': 'b'}"),
             (vec![("a", json, "1"), ("", json, "'b': 'c'}")], r#"{"a":1,'b': 'c'}"#),
             (vec![("a", string, "b"), ("", json, "}")], r#"{"a":"b",}"#),
         ];
         for (arguments, expected) in rows {
-            let (mut writer, mut text) = (ArgumentWriter::default(), String::new());
+            let mut writer = ArgumentWriter::default();
+            let mut text = String::new();
             for (name, form, value) in arguments {
                 writer.start_argument(name, form, &mut text);
                 writer.push_delta(value, &mut text);

@@ -1,6 +1,7 @@
-//! Amazon Bedrock: Converse and ConverseStream.
+//! The Amazon Bedrock API: Converse and ConverseStream.
 //!
-//! Model and kind of answer stand in the path, not in the body; a stream is a binary one (see [`frames`](crate::frames)).
+//! The path carries the model's name and selects between whole and streamed responses; the stream
+//! is binary (see [`frames`](crate::frames)).
 
 pub(crate) mod decode_request;
 pub(crate) mod decode_response;
@@ -11,16 +12,18 @@ mod event_types;
 use sabir_call::StopReason;
 
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
+use crate::stop_words;
 use crate::wire::WireSpec;
 
-/// The wire's name, also of its opaque state.
+/// The wire's name, also used for its opaque state.
 pub(crate) const NAME: &str = "bedrock";
 
-/// The wire, for the list.
+/// The wire's entry in the list of wires.
 pub(crate) const SPEC: WireSpec = WireSpec {
     name: NAME,
     endpoint_patterns: ["/model/{segment}/converse", "/model/{segment}/converse-stream"],
-    // For an API key; other requests are signed, which is no matter of a header alone.
+    // This is for API keys. Requests with AWS credentials are signed instead, which one header
+    // cannot express.
     key_header: ("authorization", "Bearer "),
     required_headers: &[],
     stream_type: "application/vnd.amazon.eventstream",
@@ -34,14 +37,14 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     new_encoder: |head| Box::new(encode_response::BedrockEncoder::new(head)),
 };
 
-/// What it has words for, whatever the model.
+/// The parameters and features that the wire supports for every model.
 const CAPABILITIES: WireCapabilities = WireCapabilities {
     param_paths: &[
         (RequestParam::Temperature, "inferenceConfig.temperature"),
         (RequestParam::TopP, "inferenceConfig.topP"),
         (RequestParam::Stop, "inferenceConfig.stopSequences"),
     ],
-    is_param_refused: |request, _, wish| encode_request::is_param_refused(request, wish),
+    is_param_refused: |request, _, param| encode_request::is_param_refused(request, param),
     unsupported: &[
         UnsupportedFeature::StrictArguments,
         UnsupportedFeature::ImageUrl,
@@ -50,7 +53,7 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
     ],
 };
 
-/// Words and reasons. The first row of a reason is the word that is written for it.
+/// Stop words and reasons. The first row of a reason is the word that is written for it.
 const STOP_REASONS: [(&str, StopReason); 7] = [
     ("end_turn", StopReason::End),
     ("tool_use", StopReason::Calls),
@@ -61,14 +64,13 @@ const STOP_REASONS: [(&str, StopReason); 7] = [
     ("guardrail_intervened", StopReason::Refused),
 ];
 
+/// Returns the meaning of a stop word.
 pub(crate) fn stop_reason(word: &str) -> StopReason {
-    STOP_REASONS.iter().find(|(known, _)| *known == word).map_or(StopReason::Other, |(_, reason)| *reason)
+    stop_words::reason_of_word(&STOP_REASONS, word)
 }
 
-/// The word for a reason: the provider's own if it is one of this wire's, else the usual one.
+/// Returns the word for a reason: the provider's own word if it is one of this wire's, else the
+/// usual one.
 pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
-    if reason == StopReason::Other || STOP_REASONS.contains(&(raw, reason)) {
-        return raw;
-    }
-    STOP_REASONS.iter().find(|(_, known)| *known == reason).map_or("end_turn", |(word, _)| word)
+    stop_words::stop_word(&STOP_REASONS, reason, raw, "end_turn")
 }

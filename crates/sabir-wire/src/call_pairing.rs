@@ -1,8 +1,8 @@
-//! Calls and results of a client's history where ids are missing or repeat.
+//! Pairs calls and results of a client's history where ids are missing or repeat.
 //!
-//! A history names each call once. Clients of Gemini and Ollama send no ids, or such as repeat from turn to turn: each
-//! call keeps its own id if it is there for the first time, else it gets a new one, and a result goes to the first call of
-//! the latest turn that it fits and that has no result yet.
+//! The common history names each call once. Clients of Gemini and Ollama send no ids, or ids that
+//! repeat from turn to turn. A call keeps its own id if that id is new, else it gets a generated
+//! one. A result goes to the first call of the latest turn that it fits and that has no result yet.
 
 use std::collections::HashSet;
 
@@ -11,33 +11,38 @@ use sabir_call::CallId;
 /// Gives calls their ids, and results the ids of their calls.
 #[derive(Debug, Default)]
 pub(crate) struct CallPairing {
+    /// All ids that were assigned so far.
     used: HashSet<String>,
     /// The calls of the latest turn that have no result yet.
     open: Vec<UnansweredCall>,
-    /// Whether the user has spoken since the last call.
+    /// True if the user has spoken since the last call.
     spoken: bool,
-    /// How many ids were looked for so far.
+    /// The number of the next generated id.
     count: u64,
 }
 
+/// A call without a result.
 #[derive(Debug)]
 struct UnansweredCall {
+    /// The id in the client's history; may be empty.
     native: String,
     name: String,
     id: CallId,
 }
 
 impl CallPairing {
-    /// The user's message begins: what the model calls after it is another turn.
+    /// Notes that a user message begins: later calls belong to another turn.
     pub(crate) fn begin_user_turn(&mut self) {
         self.spoken = true;
     }
 
-    /// The id of a call.
+    /// Returns the id for a call.
     pub(crate) fn assign_call_id(&mut self, native: &str, name: &str) -> CallId {
+        // The user spoke since the last call, so earlier calls stay without a result.
         if std::mem::take(&mut self.spoken) {
             self.open.clear();
         }
+        // A repeated id belongs to a call of an earlier turn.
         let id = if native.is_empty() || self.used.contains(native) { self.fresh_id() } else { native.to_owned() };
         self.used.insert(id.clone());
         let id = CallId::new(id);
@@ -45,12 +50,14 @@ impl CallPairing {
         id
     }
 
-    /// The id and the tool's name of the call that a result answers. One that answers none keeps what it says.
+    /// Returns the id and the tool's name of the call that a result answers. Without a match, the
+    /// result keeps its own.
     pub(crate) fn match_result(&mut self, native: &str, name: &str) -> (CallId, String) {
         let by_id = || self.open.iter().position(|call| !native.is_empty() && call.native == native);
         let by_name = || self.open.iter().position(|call| call.name == name);
-        // A result without an id and a name can only be told by its place.
+        // A result without an id and a name can only be matched by its position.
         let by_place = || (native.is_empty() && name.is_empty() && !self.open.is_empty()).then_some(0);
+        // The id is most reliable. The name matters for Gemini, where ids may be missing.
         match by_id().or_else(by_name).or_else(by_place) {
             Some(position) => {
                 let call = self.open.remove(position);
@@ -62,6 +69,7 @@ impl CallPairing {
 
     fn fresh_id(&mut self) -> String {
         loop {
+            // A client's own id may look like a generated one, so used ones are skipped.
             let id = format!("call_{}", self.count);
             self.count += 1;
             if !self.used.contains(&id) {
@@ -75,7 +83,8 @@ impl CallPairing {
 mod tests {
     use super::*;
 
-    /// Calls as `native=name`, results as `native>name`, `|` where the user speaks: the ids, with the name of each result.
+    /// Calls as `native=name`, results as `native>name`, `|` where the user speaks: the ids, with
+    /// the name of each result.
     fn check(history: &str, expected: &str) {
         let mut pairing = CallPairing::default();
         let mut found = Vec::new();

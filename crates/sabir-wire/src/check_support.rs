@@ -1,4 +1,5 @@
-//! What a wire cannot say of a request: what is left out of it, or why it cannot be asked there at all.
+//! Finds what a wire cannot express of a request: what is left out, or why the request cannot be
+//! sent there at all.
 
 use sabir_call::{
     CacheControl, Message, MessagePart, OpaqueState, ParallelCalls, Request, ResponseFormat, Role, ToolChoice,
@@ -11,7 +12,7 @@ use crate::params::{UnsupportedFeature, WireCapabilities, unsupported_params};
 use crate::wire::WireOptions;
 use crate::{ollama, openai_chat};
 
-/// A wire, by its name and its words.
+/// Checks requests against a wire's capabilities.
 pub(crate) struct SupportChecker<'a> {
     pub(crate) wire: &'static str,
     pub(crate) capabilities: &'static WireCapabilities,
@@ -19,10 +20,10 @@ pub(crate) struct SupportChecker<'a> {
 }
 
 impl SupportChecker<'_> {
-    /// Goes through a request.
+    /// Checks a request and returns notes on everything that is left out.
     ///
     /// # Errors
-    /// Something that cannot be left out: words of the user's, or a tool that must be called.
+    /// Something that must not be left out: content from the user, or a tool that must be called.
     pub(crate) fn check_request(&self, request: &Request) -> Result<Vec<LossNote>, RequestError> {
         let mut notes = unsupported_params(request, self.options, self.capabilities, self.wire);
         self.check_tools(request, &mut notes)?;
@@ -31,8 +32,8 @@ impl SupportChecker<'_> {
         Ok(notes)
     }
 
-    fn is_unsupported(&self, lack: UnsupportedFeature) -> bool {
-        self.capabilities.unsupported.contains(&lack)
+    fn is_unsupported(&self, feature: UnsupportedFeature) -> bool {
+        self.capabilities.unsupported.contains(&feature)
     }
 
     fn push_note(&self, path: &str, what: &str, notes: &mut Vec<LossNote>) {
@@ -40,16 +41,20 @@ impl SupportChecker<'_> {
     }
 
     fn check_tools(&self, request: &Request, notes: &mut Vec<LossNote>) -> Result<(), RequestError> {
+        // In a prompted request the tools are described as text, so native tools cannot be passed
+        // on to any wire.
         let prompted = request.protocol != ToolProtocol::Native;
         let mut lost = Vec::new();
         for tool in request.options.native.iter().filter(|tool| prompted || tool.wire != self.wire) {
-            let (word, wire) = (native_tools::tool_type(tool), &tool.wire);
+            let word = native_tools::tool_type(tool);
+            let wire = &tool.wire;
             match native_tools::tool_kind(tool) {
                 NativeToolKind::Freeform if native_tools::has_grammar(tool) => {
                     let name = native_tools::tool_name(tool).unwrap_or_default();
                     let what = format!("the grammar of `{name}` is told in words: {} cannot be held to it", self.wire);
                     notes.push(LossNote::new("tools", what));
                 }
+                // Their tools are offered as ordinary ones as well.
                 NativeToolKind::Freeform | NativeToolKind::Namespace => {}
                 NativeToolKind::Client => {
                     let what =
@@ -62,8 +67,10 @@ impl SupportChecker<'_> {
                 }
             }
         }
+        // A tool choice may name a server tool by its type or by its name.
         let forced = |name: &String| lost.iter().any(|(word, known)| word == name || *known == Some(name.as_str()));
         let asked = matches!(&request.tool_choice, ToolChoice::Tool(name) if forced(name));
+        // Without any other tool, the request would silently lose its purpose.
         let alone = request.tools.is_empty() && request.options.native.len() == lost.len();
         if let Some((word, _)) = lost.first().filter(|_| asked || alone) {
             let what = format!("`{word}` is run by its provider and by nobody here, and no other tool is asked for");
@@ -81,6 +88,7 @@ impl SupportChecker<'_> {
             }
             _ => {}
         }
+        // Without calls, the limit means nothing.
         if request.parallel_calls == ParallelCalls::One
             && request.tool_choice != ToolChoice::None
             && self.is_unsupported(UnsupportedFeature::SingleCall)
@@ -109,12 +117,15 @@ impl SupportChecker<'_> {
     }
 
     fn check_history(&self, request: &Request, notes: &mut Vec<LossNote>) -> Result<(), RequestError> {
-        let (mut lost, mut failed) = (0, 0);
+        let mut lost = 0;
+        let mut failed = 0;
+        // A prompted request tells failures in its text.
         let unsaid = request.protocol == ToolProtocol::Native && self.is_unsupported(UnsupportedFeature::FailedResult);
         for (index, message) in request.messages.iter().enumerate() {
             for (at, part) in message.parts.iter().enumerate() {
-                self.check_user_part(request, message, part)
-                    .map_err(|what| RequestError::new(format!("messages[{index}], part {at}"), what))?;
+                if let Some(problem) = self.user_part_problem(request, message, part) {
+                    return Err(RequestError::new(format!("messages[{index}], part {at}"), problem));
+                }
                 lost += usize::from(message.role == Role::Assistant && self.is_part_lost(request, part));
                 let is_failed = matches!(part, MessagePart::Result(result) if result.ending.is_error());
                 failed += usize::from(unsaid && is_failed);
@@ -133,20 +144,21 @@ impl SupportChecker<'_> {
         Ok(())
     }
 
-    /// Whether the provider sees what the user showed.
-    fn check_user_part(&self, request: &Request, message: &Message, part: &MessagePart) -> Result<(), String> {
+    /// Returns the reason why the provider cannot see a part from the user, with advice; `None` if
+    /// it can.
+    fn user_part_problem(&self, request: &Request, message: &Message, part: &MessagePart) -> Option<String> {
         match part {
             MessagePart::ImageUrl { .. } if self.is_unsupported(UnsupportedFeature::ImageUrl) => {
-                Err(format!("{} takes pictures as base64, not by their address: send the picture itself", self.wire))
+                Some(format!("{} takes pictures as base64, not by their address: send the picture itself", self.wire))
             }
             MessagePart::Opaque(state) if message.role == Role::User && !self.can_take_state(request, state) => {
-                Err(format!("only providers of {} can read this document: send its text", state.wire))
+                Some(format!("only providers of {} can read this document: send its text", state.wire))
             }
-            _ => Ok(()),
+            _ => None,
         }
     }
 
-    /// Whether a part of an answer does not go back.
+    /// Returns true if a part of an assistant message is not sent back.
     fn is_part_lost(&self, request: &Request, part: &MessagePart) -> bool {
         match part {
             MessagePart::Thought { opaque: Some(state), .. } | MessagePart::Opaque(state) => {

@@ -1,5 +1,5 @@
-//! What a client asks and what it is told of the answer: a request that was read, what of it was left out, and the head of a
-//! response.
+//! A client's decoded request, the notes on what was left out of it, and the metadata of the
+//! response to it.
 
 use std::time::Duration;
 
@@ -8,109 +8,112 @@ use serde_json::{Map, Value};
 
 use crate::native_tools::{self, NamespacedTool};
 
-/// A request that a client sent, read back.
+/// A decoded request from a client.
 #[derive(Debug, Clone)]
 pub struct DecodedRequest {
-    /// What is asked.
+    /// The request in the common form.
     pub request: Request,
-    /// Whether the client wants a stream.
+    /// True if the client wants a stream.
     pub streamed: bool,
-    /// What it wants of the form of its answer.
+    /// The client's preferences for the form of the response.
     pub preferences: ResponsePreferences,
-    /// What of the body is not in the request.
+    /// Parts of the body that are not in the request.
     pub notes: Vec<LossNote>,
 }
 
-/// What a client wants of the form of its answer, as far as its wire has words for that.
+/// A client's preferences for the form of its response, as far as its wire can express them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResponsePreferences {
-    /// Whether a stream tells the tokens.
+    /// The client's choice whether a stream reports token counts.
     pub usage_reporting: UsageReporting,
-    /// The tools whose calls hold one text and no JSON.
+    /// The tools whose calls carry one plain text instead of JSON.
     pub freeform_tools: Vec<String>,
-    /// The tools of namespaces, whose calls name both.
+    /// The tools of namespaces; their calls name the namespace and the tool.
     pub namespaced_tools: Vec<NamespacedTool>,
-    /// The text that ends the answer, where there is only one: then it is known which one did.
+    /// The stop sequence, if the client set exactly one: only then a response can say which one
+    /// matched.
     pub only_stop_sequence: Option<String>,
-    /// What the response repeats of the request.
+    /// Request members that the response repeats.
     pub echoed_members: Map<String, Value>,
 }
 
-/// Whether a stream tells the tokens that an answer took.
+/// The client's choice whether a stream reports the tokens that the response took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UsageReporting {
-    /// It does, where they are known.
+    /// Token counts are reported where they are known.
     #[default]
     Reported,
-    /// It does not: OpenAI Chat, unless the client asks for it.
+    /// Token counts are left out: the default of OpenAI Chat.
     Hidden,
 }
 
-/// Something that a request says and that did not get to where it should.
+/// A note on something in a request that was lost or changed on its way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LossNote {
-    /// Where it stands, such as `tools[3]`.
+    /// The path in the request, such as `tools[3]`.
     pub path: String,
-    /// What became of it.
+    /// The reason or the effect of the loss.
     pub message: String,
 }
 
-/// Why a client's request cannot be read, or not be asked of a provider.
+/// A client's request that cannot be decoded, or cannot be sent to a provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct RequestError {
-    /// Where, such as `messages[2].content[0].type`; `body` for the whole.
+    /// The path in the request, such as `messages[2].content[0].type`; `body` for the whole.
     pub path: String,
-    /// What was expected, and what was found.
+    /// The expected and the found value.
     pub message: String,
 }
 
-/// What a response says of itself.
+/// The metadata that a response carries about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResponseMetadata {
     /// The response's id.
     pub id: String,
     /// The model's name.
     pub model: String,
-    /// Seconds since 1970, as far as the caller knows.
+    /// The creation time in seconds since 1970, as far as the caller knows.
     pub created: u64,
-    /// How long the answer took, where the caller knows. Ollama tells it.
+    /// The time that the response took, where the caller knows. Only Ollama's wire reports it.
     pub total_duration: Duration,
-    /// How much of that from its first piece on.
+    /// The part of that time from the first piece of the response on.
     pub generation_duration: Duration,
-    /// What the client wants of the answer's form.
+    /// The client's preferences for the form of the response.
     pub preferences: ResponsePreferences,
 }
 
 impl DecodedRequest {
-    /// A request of which everything was taken.
+    /// Creates a decoded request of which nothing was left out.
     pub fn new(request: Request, streamed: bool) -> Self {
         Self { request, streamed, preferences: ResponsePreferences::default(), notes: Vec::new() }
     }
 
-    /// The head of the answer to this request. `id` is the response's own, `created` seconds since 1970.
+    /// Builds the metadata of the response to this request. `id` is the response's own, `created`
+    /// is in seconds since 1970.
     pub fn response_metadata(&self, id: impl Into<String>, created: u64) -> ResponseMetadata {
-        let (model, wants) = (self.request.model.clone(), self.preferences.clone());
+        let model = self.request.model.clone();
         ResponseMetadata {
             id: id.into(),
             model,
             created,
             total_duration: Duration::ZERO,
             generation_duration: Duration::ZERO,
-            preferences: wants,
+            preferences: self.preferences.clone(),
         }
     }
 }
 
 impl DecodedRequest {
-    /// The same, if its choice of a tool can be met.
+    /// Returns the request unchanged if its tool choice can be met.
     ///
     /// # Errors
-    /// A call is to be made of a tool that is not there.
+    /// The tool choice demands a call of a tool that is not offered, or of any tool where none is.
     pub(crate) fn validate_tool_choice(self) -> Result<Self, RequestError> {
-        let Request { tools, options: wishes, tool_choice: choice, .. } = &self.request;
+        let Request { tools, options, tool_choice: choice, .. } = &self.request;
+        // A native tool is chosen by its name or, if it has none, by its type.
         let own = |name: &str| {
-            wishes
+            options
                 .native
                 .iter()
                 .any(|tool| [native_tools::tool_name(tool), Some(native_tools::tool_type(tool))].contains(&Some(name)))
@@ -120,7 +123,7 @@ impl DecodedRequest {
                 "tool_choice",
                 format!("`{name}` is not among the tools: offer it, or let the model choose"),
             )),
-            ToolChoice::Required if tools.is_empty() && wishes.native.is_empty() => Err(RequestError::new(
+            ToolChoice::Required if tools.is_empty() && options.native.is_empty() => Err(RequestError::new(
                 "tool_choice",
                 "a call is to be made, and there are no tools: offer some in `tools`",
             )),
@@ -130,8 +133,9 @@ impl DecodedRequest {
 }
 
 impl ResponseMetadata {
-    /// The id of a call: its own, or one made of the response's where it has none.
+    /// Returns the call's own id, or one derived from the response's id and the call's index.
     pub(crate) fn call_id(&self, own: Option<&str>, index: u32) -> String {
+        // The response's id makes it unique in a conversation, and the index within the response.
         own.map_or_else(|| format!("{}_call_{index}", self.id), str::to_owned)
     }
 }

@@ -1,4 +1,4 @@
-//! Reading a client's JSON body, with the path of whatever is wrong.
+//! Reads a client's JSON body and reports the path of anything that is wrong.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use sabir_call::{
 
 use crate::client_request::RequestError;
 
-/// A place in a body.
+/// A value in a body, with its path.
 #[derive(Debug, Clone)]
 pub(crate) struct JsonField<'a> {
     pub(crate) path: String,
@@ -19,23 +19,23 @@ pub(crate) struct JsonField<'a> {
 const NULL: &Value = &Value::Null;
 
 impl<'a> JsonField<'a> {
-    /// The whole body.
+    /// Returns the whole body.
     pub(crate) fn root(value: &'a Value) -> Self {
         Self { path: String::new(), value }
     }
 
-    /// A member; JSON `null` where it is missing.
+    /// Returns a member; JSON `null` if it is missing.
     pub(crate) fn get(&self, key: &str) -> Self {
         let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
         Self { path, value: self.value.get(key).unwrap_or(NULL) }
     }
 
-    /// Whether it is missing or `null`.
+    /// Returns true if the value is missing or `null`.
     pub(crate) fn is_absent(&self) -> bool {
         self.value.is_null()
     }
 
-    /// The elements of a list; none where it is missing.
+    /// Returns the elements of a list; none if it is missing.
     pub(crate) fn list_items(&self) -> Result<Vec<Self>, RequestError> {
         match self.value {
             Value::Null => Ok(Vec::new()),
@@ -47,17 +47,17 @@ impl<'a> JsonField<'a> {
         }
     }
 
-    /// A string.
+    /// Returns a string.
     pub(crate) fn required_text(&self) -> Result<&'a str, RequestError> {
         self.value.as_str().ok_or_else(|| self.mismatch_error("a string"))
     }
 
-    /// A string; the empty one where it is missing.
+    /// Returns a string; an empty one if it is missing.
     pub(crate) fn text_or_empty(&self) -> Result<&'a str, RequestError> {
         if self.is_absent() { Ok("") } else { self.required_text() }
     }
 
-    /// An object; an empty one where it is missing.
+    /// Returns an object; an empty one if it is missing.
     pub(crate) fn object_or_empty(&self) -> Result<Map<String, Value>, RequestError> {
         match self.value {
             Value::Null => Ok(Map::new()),
@@ -66,7 +66,7 @@ impl<'a> JsonField<'a> {
         }
     }
 
-    /// A list of strings, or one string; none where it is missing.
+    /// Returns a list of strings, also for one single string; none if it is missing.
     pub(crate) fn text_list(&self) -> Result<Vec<String>, RequestError> {
         if let Value::String(text) = self.value {
             return Ok(vec![text.clone()]);
@@ -74,7 +74,7 @@ impl<'a> JsonField<'a> {
         self.list_items()?.iter().map(|item| item.required_text().map(str::to_owned)).collect()
     }
 
-    /// A whole number; `None` where it is missing.
+    /// Returns a whole number; `None` if it is missing.
     pub(crate) fn optional_count(&self) -> Result<Option<u64>, RequestError> {
         if self.is_absent() {
             return Ok(None);
@@ -82,7 +82,7 @@ impl<'a> JsonField<'a> {
         self.value.as_u64().map(Some).ok_or_else(|| self.mismatch_error("a whole number"))
     }
 
-    /// A number; `None` where it is missing.
+    /// Returns a number; `None` if it is missing.
     pub(crate) fn optional_number(&self) -> Result<Option<f64>, RequestError> {
         if self.is_absent() {
             return Ok(None);
@@ -90,20 +90,21 @@ impl<'a> JsonField<'a> {
         self.value.as_f64().map(Some).ok_or_else(|| self.mismatch_error("a number"))
     }
 
-    /// Whether it is `true`.
+    /// Returns true if the value is `true`.
     pub(crate) fn is_true(&self) -> bool {
         self.value == &Value::Bool(true)
     }
 
-    /// An error that names this place, what was expected and what was found.
+    /// Builds an error with the path, the expected and the found value.
     pub(crate) fn mismatch_error(&self, expected: &str) -> RequestError {
+        // A mismatch may be a whole document: 80 characters show what it is.
         let found: String = self.value.to_string().chars().take(80).collect();
         let path = if self.path.is_empty() { "body" } else { &self.path };
         RequestError::new(path, format!("expected {expected}, found {found}"))
     }
 }
 
-/// A picture as a `data:` URL, or by its address.
+/// Decodes an image given as a `data:` URL or by its address.
 pub(crate) fn decode_image_url(url: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     let text = url.required_text()?;
     if ["https://", "http://"].iter().any(|scheme| text.starts_with(scheme)) {
@@ -114,45 +115,47 @@ pub(crate) fn decode_image_url(url: &JsonField<'_>) -> Result<MessagePart, Reque
     Ok(MessagePart::Image(Image { media_type: media_type.to_owned(), data: data.to_owned() }))
 }
 
-/// The words of parts, joined, and their pictures.
+/// Splits parts into their joined text and their images.
 ///
 /// # Errors
-/// A part that is in no result: a picture by its address, a file.
+/// A part that no tool result can hold: an image by its address, or a file.
 pub(crate) fn split_text_and_images(
     content: &JsonField<'_>,
     parts: Vec<MessagePart>,
 ) -> Result<(String, Vec<Image>), RequestError> {
-    let (mut words, mut pictures) = (String::new(), Vec::new());
+    let mut words = String::new();
+    let mut images = Vec::new();
     for part in parts {
         match part {
             MessagePart::Text { text } => words.push_str(&text),
-            MessagePart::Image(picture) => pictures.push(picture),
+            MessagePart::Image(picture) => images.push(picture),
+            // A result in the common form holds text and image data only.
             _ => return Err(content.mismatch_error("text and pictures as base64 only")),
         }
     }
-    Ok((words, pictures))
+    Ok((words, images))
 }
 
-/// Parts of which only words may be there, joined.
+/// Joins parts of which only text is allowed.
 pub(crate) fn require_text_only(content: &JsonField<'_>, parts: Vec<MessagePart>) -> Result<String, RequestError> {
-    let (words, pictures) = split_text_and_images(content, parts)?;
-    if pictures.is_empty() { Ok(words) } else { Err(content.mismatch_error("text only")) }
+    let (words, images) = split_text_and_images(content, parts)?;
+    if images.is_empty() { Ok(words) } else { Err(content.mismatch_error("text only")) }
 }
 
-/// A tool as OpenAI describes a function, and others after it.
+/// Decodes a tool in the form of an OpenAI function, which other APIs copied.
 pub(crate) fn decode_function_tool(
     described: &JsonField<'_>,
-    wishes: &mut RequestOptions,
+    options: &mut RequestOptions,
 ) -> Result<ToolSpec, RequestError> {
-    let (name, schema) =
-        (described.get("name").required_text()?, Value::Object(described.get("parameters").object_or_empty()?));
+    let name = described.get("name").required_text()?;
+    let schema = Value::Object(described.get("parameters").object_or_empty()?);
     if described.get("strict").is_true() {
-        wishes.strict.push(name.to_owned());
+        options.strict.push(name.to_owned());
     }
     Ok(ToolSpec::new(name, described.get("description").text_or_empty()?, schema))
 }
 
-/// The form of an answer as OpenAI describes it; the schema stands in `inside`.
+/// Decodes a response format as OpenAI writes it; `inside` is the object that holds the schema.
 pub(crate) fn decode_openai_format(
     format: &JsonField<'_>,
     inside: &JsonField<'_>,
@@ -170,7 +173,8 @@ pub(crate) fn decode_openai_format(
     })
 }
 
-/// OpenAI's choice among some of the tools: the others are taken away. `name`: where a tool in the list has its name.
+/// Decodes OpenAI's choice among some of the tools and removes the others. `name` finds the name in
+/// an entry of the list.
 pub(crate) fn restrict_allowed_tools(
     list: &JsonField<'_>,
     tools: &mut Vec<ToolSpec>,
@@ -180,6 +184,7 @@ pub(crate) fn restrict_allowed_tools(
     for tool in list.get("tools").list_items()? {
         names.push(name(&tool).required_text()?.to_owned());
     }
+    // No common option limits the choice to several tools, so the others are not offered at all.
     tools.retain(|tool| names.contains(&tool.name));
     let mode = list.get("mode");
     match mode.required_text()? {
@@ -189,29 +194,33 @@ pub(crate) fn restrict_allowed_tools(
     }
 }
 
-/// Tools that were read one by one.
+/// Collects tools into a set.
 pub(crate) fn build_tool_set(specs: Vec<ToolSpec>) -> Result<ToolSet, RequestError> {
     ToolSet::new(specs).map_err(|error| RequestError::new("tools", error.to_string()))
 }
 
-/// A history under construction: joins messages of one role, and gives results the names of their calls.
+/// Builds a history: joins adjacent messages of one role, and gives results the names of their
+/// calls.
 #[derive(Debug, Default)]
 pub(crate) struct HistoryBuilder {
     pub(crate) messages: Vec<Message>,
 }
 
 impl HistoryBuilder {
-    /// Adds parts to the last message if it has that role, or else to a new one.
+    /// Adds parts to the last message if it has the same role, else to a new one.
     pub(crate) fn push_parts(&mut self, role: Role, parts: Vec<MessagePart>) {
         match self.messages.last_mut() {
             Some(last) if last.role == role => last.parts.extend(parts),
+            // A message without parts would break the alternation of roles for nothing.
             _ if parts.is_empty() => {}
             _ => self.messages.push(Message { role, parts }),
         }
     }
 
-    /// The result of a call: its words and its pictures. It has the name of the latest call with its id.
-    pub(crate) fn build_result(&self, id: &str, failed: bool, (content, images): (String, Vec<Image>)) -> MessagePart {
+    /// Builds the result of a call from its text and images. It gets the tool's name from the
+    /// latest call with this id.
+    pub(crate) fn build_result(&self, id: &str, failed: bool, content: String, images: Vec<Image>) -> MessagePart {
+        // The latest call counts, because ids may repeat in a long history.
         let mut calls = self.messages.iter().rev().flat_map(Message::calls);
         let name = calls.find(|call| call.id.as_str() == id).map(|call| call.name.clone()).unwrap_or_default();
         let ending = if failed { ToolResultStatus::Failed } else { ToolResultStatus::Done };
@@ -219,7 +228,7 @@ impl HistoryBuilder {
     }
 }
 
-/// A native call.
+/// Builds a native call.
 pub(crate) fn build_call(id: &str, name: &str, arguments: Map<String, Value>) -> MessagePart {
     MessagePart::Call(Call { id: CallId::new(id), name: name.to_owned(), arguments, dialect: None })
 }

@@ -1,30 +1,32 @@
-//! What becomes of each member of a client's body: one row a member, for every wire that has a front.
+//! Decides for each member of a client's body if it is read, left out or refused: one table row per
+//! member.
 //!
-//! What no row knows is left out with a note, since clients send new members all the time and most of them mean nothing to
-//! another provider. What would change what the client gets back is refused.
+//! Members without a row are left out with a note, because clients keep adding members and most of
+//! them mean nothing to another provider. A member that would change what the client gets back is
+//! refused.
 
 use serde_json::Value;
 
 use crate::client_request::{LossNote, RequestError};
 use crate::field::JsonField;
 
-/// What becomes of a member.
+/// The treatment of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldDisposition {
     /// It is read.
     Read,
-    /// It changes nothing here, and nobody need know.
+    /// It changes nothing here and needs no note.
     Harmless,
-    /// It is left out, and noted: why.
+    /// It is left out with a note that gives this reason.
     LeftOut(&'static str),
-    /// The request is refused if it says anything: what to do instead.
+    /// The request is refused if the member has a value; the text says what to do instead.
     Refused(&'static str),
 }
 
-/// The members of a wire's body.
+/// The known members of a wire's body.
 pub(crate) type MemberDispositions = [(&'static str, FieldDisposition)];
 
-/// Goes through the members of a body: notes what is left out.
+/// Checks the members of a body and notes those that are left out.
 ///
 /// # Errors
 /// The first member that is refused.
@@ -33,13 +35,16 @@ pub(crate) fn check_members(
     members: &MemberDispositions,
     notes: &mut Vec<LossNote>,
 ) -> Result<(), RequestError> {
+    // A body of another type fails where its members are decoded.
     let Some(found) = body.value.as_object() else { return Ok(()) };
     for (key, value) in found {
+        // Clients send unused options as `null`, `false` or an empty list. Those must not be
+        // refused.
         if is_empty_value(value) {
             continue;
         }
         let field = body.get(key);
-        match members.iter().find(|(known, _)| known == key).map(|(_, fate)| *fate) {
+        match members.iter().find(|(known, _)| known == key).map(|(_, disposition)| *disposition) {
             Some(FieldDisposition::Read | FieldDisposition::Harmless) => {}
             Some(FieldDisposition::LeftOut(why)) => notes.push(LossNote::new(field.path, format!("left out: {why}"))),
             Some(FieldDisposition::Refused(instead)) => {
@@ -51,7 +56,7 @@ pub(crate) fn check_members(
     Ok(())
 }
 
-/// Whether a value is the same as none.
+/// Returns true if a value means the same as a missing one.
 fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -89,8 +94,8 @@ mod tests {
                 let found: Vec<_> = text.split(". ").filter(|it| it.contains(word)).map(str::to_owned).collect();
                 found.join(" ")
             };
-            for (member, fate) in members {
-                let word = match fate {
+            for (member, disposition) in members {
+                let word = match disposition {
                     FieldDisposition::Read => "read",
                     FieldDisposition::Harmless => "nothing here",
                     FieldDisposition::LeftOut(_) => "left out",
@@ -102,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_not_refused() {
+    fn empty_values_are_not_refused() {
         let members: &MemberDispositions = &[
             ("no", FieldDisposition::Refused("x")),
             ("old", FieldDisposition::LeftOut("y")),

@@ -1,10 +1,12 @@
-//! Binary event streams (`application/vnd.amazon.eventstream`): bytes in, frames out, and back.
+//! Decodes and encodes binary event streams (`application/vnd.amazon.eventstream`).
 //!
 //! # Supported
-//! Frames of Amazon's event stream encoding, cut anywhere: both checksums, headers of all ten types, any payload.
+//! Frames of Amazon's event stream encoding, split anywhere: both checksums, headers of all ten
+//! types, any payload.
 //!
 //! # Unsupported
-//! Frames above [`MAX_EVENT`], and headers whose name or text is no UTF-8: such a frame is damaged.
+//! Frames above [`MAX_EVENT`], and headers whose name or text is not UTF-8: such a frame is
+//! damaged.
 //!
 //! # Grammar as implemented
 //! ```text
@@ -21,28 +23,30 @@
 //! ```
 //! All numbers are big-endian.
 //!
-//! Where the checksum of a frame is wrong, but its prelude is right, the next frame begins where the prelude says. Where
-//! the prelude itself is wrong, nothing says how long the frame is: what follows is searched for the next right prelude.
-//! Either is one [`FrameEvent::Damaged`]. JSON holds no byte 0, so a payload of it is not taken for a prelude.
+//! If a frame's checksum is wrong but its prelude is right, the next frame begins where the prelude
+//! says. If the prelude itself is wrong, the length is unknown: the decoder searches for the next
+//! valid prelude. Each case is one [`FrameEvent::Damaged`]. JSON contains no zero byte, so a JSON
+//! payload is never taken for a prelude.
 //!
-//! Every byte is checked once, and copied at most once; a frame that lies in one chunk is borrowed from it.
+//! Every byte is checked once and copied at most once; a frame within one chunk is borrowed from
+//! it.
 
 use crc32fast::hash;
 
 use crate::sse::MAX_EVENT;
 
-/// Total, headers, checksum.
+/// The bytes of the prelude: total length, header length, checksum.
 const PRELUDE: usize = 12;
 
-/// The prelude and the checksum at the end.
+/// The smallest frame: the prelude and the checksum at the end.
 const MIN_FRAME_BYTES: usize = PRELUDE + 4;
 
-/// What a decoder delivers.
+/// A result of the decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameEvent<'a> {
-    /// A frame whose checksums are right.
+    /// A frame with valid checksums.
     Frame(EventFrame<'a>),
-    /// Bytes that are no frame; what is wrong with them.
+    /// Bytes that are not a frame, with a description of the defect.
     Damaged(&'static str),
     /// A frame above [`MAX_EVENT`], which is dropped.
     TooLong,
@@ -51,67 +55,67 @@ pub enum FrameEvent<'a> {
 /// One frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventFrame<'a> {
-    /// Headers as they stand in the frame; they have been read once.
+    /// The encoded headers, which were validated by the decoder.
     headers: &'a [u8],
-    /// The payload, of whatever type the headers say.
+    /// The payload; the headers tell its type.
     pub payload: &'a [u8],
 }
 
 /// The value of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderValue<'a> {
-    /// Yes or no.
+    /// A boolean.
     Bool(bool),
-    /// One byte.
+    /// A signed integer of one byte.
     Byte(i8),
-    /// Two bytes.
+    /// A signed integer of two bytes.
     Short(i16),
-    /// Four bytes.
+    /// A signed integer of four bytes.
     Int(i32),
-    /// Eight bytes.
+    /// A signed integer of eight bytes.
     Long(i64),
     /// At most 65,535 bytes.
     Bytes(&'a [u8]),
     /// At most 65,535 bytes of text.
     Text(&'a str),
-    /// Milliseconds since 1970.
+    /// A time in milliseconds since 1970.
     Time(i64),
     /// The sixteen bytes of a UUID.
     Uuid([u8; 16]),
 }
 
-/// Why something cannot be written as a frame: the frame would exceed [`MAX_EVENT`], or a header its own limits.
+/// The error of data that exceeds a limit: the frame [`MAX_EVENT`], or a header its own limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a frame holds at most {MAX_EVENT} bytes, and a header a name of 1 to 255 and a value of at most 65535 bytes")]
 pub struct FrameError;
 
-/// A decoder that does no I/O. Memory is bounded by [`MAX_EVENT`].
+/// An incremental decoder without I/O. Memory is bounded by [`MAX_EVENT`].
 #[derive(Debug, Default)]
 pub struct FrameDecoder {
-    /// The frame that the last chunk left unfinished.
+    /// The unfinished frame of the last chunk.
     held: Vec<u8>,
-    /// So many bytes are still to come of a frame that is dropped.
+    /// The bytes that are still to be skipped of a frame that is dropped.
     skip: u64,
-    /// No prelude has been right since the last damage, which has been told.
+    /// True since damage was reported until the next valid prelude.
     lost: bool,
 }
 
-/// What a prelude says.
+/// The result of checking a prelude.
 enum PreludeCheck {
-    /// The frame has so many bytes.
+    /// A valid prelude; the length of its frame in bytes.
     Total(usize),
-    /// The same, and that is too many.
+    /// A valid prelude of a frame that is too long; the length in bytes.
     TooLong(u64),
     Invalid,
 }
 
 impl FrameDecoder {
-    /// A decoder at the start of a stream.
+    /// Creates a decoder at the start of a stream.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the next bytes and delivers every frame that they complete.
+    /// Decodes the next bytes and delivers every frame that they complete.
     pub fn push(&mut self, chunk: &[u8], out: &mut impl FnMut(FrameEvent<'_>)) {
         let mut rest = chunk;
         while !rest.is_empty() {
@@ -127,7 +131,8 @@ impl FrameDecoder {
         }
     }
 
-    /// Tells of a frame that the stream left unfinished. The decoder is as new afterwards.
+    /// Reports an unfinished frame at the end of the stream. The decoder can be used again
+    /// afterwards.
     pub fn finish(&mut self, out: &mut impl FnMut(FrameEvent<'_>)) {
         if !self.held.is_empty() && !self.lost {
             out(FrameEvent::Damaged("the stream ended inside a frame"));
@@ -135,7 +140,7 @@ impl FrameDecoder {
         *self = Self::default();
     }
 
-    /// Reads at the beginning of a frame; hands back what is left.
+    /// Reads at the start of a frame and returns the remaining bytes.
     fn read_new_frame<'c>(&mut self, bytes: &'c [u8], out: &mut impl FnMut(FrameEvent<'_>)) -> &'c [u8] {
         let Some(prelude) = bytes.get(..PRELUDE) else {
             self.held.extend_from_slice(bytes);
@@ -150,15 +155,16 @@ impl FrameDecoder {
                 out(decode_frame(frame));
                 rest
             }
-            // The bytes to skip are still there; of a wrong prelude only the first byte is known to be none.
+            // The skipped bytes still include the prelude. Of an invalid prelude only the first
+            // byte is known to start no frame.
             None if self.skip > 0 => bytes,
             None => bytes.get(1..).unwrap_or_default(),
         }
     }
 
-    /// Adds to the frame that is held; hands back what is left.
+    /// Adds bytes to the held frame and returns the remaining bytes.
     fn extend_held_frame<'c>(&mut self, bytes: &'c [u8], out: &mut impl FnMut(FrameEvent<'_>)) -> &'c [u8] {
-        // A prelude that is held as a whole was right when it became whole.
+        // A complete held prelude was checked when its last byte arrived.
         let known = self.held.len() >= PRELUDE;
         let wanted = if known { read_u32(&self.held) as usize } else { PRELUDE };
         let missing = wanted.saturating_sub(self.held.len());
@@ -180,20 +186,23 @@ impl FrameDecoder {
                 self.skip -= PRELUDE as u64;
                 self.held.clear();
             } else {
+                // Shifts the search by one byte.
                 self.held.remove(0);
             }
         }
         rest
     }
 
-    /// The length of the frame that this prelude opens; `None` where it is no prelude, or one of a frame to be skipped.
+    /// Returns the length of the frame that a prelude begins; `None` for an invalid prelude or a
+    /// frame to be skipped.
     fn frame_length(&mut self, prelude: &[u8], out: &mut impl FnMut(FrameEvent<'_>)) -> Option<usize> {
         match check_prelude(prelude) {
             PreludeCheck::Total(total) => {
                 self.lost = false;
                 Some(total)
             }
-            // Behind damage it is rather no prelude: `ff ff ff ff 00 00 00 00` has the checksum `ff ff ff ff`.
+            // Right after damage an oversized length is more likely garbage: `ff ff ff ff 00 00 00
+            // 00` has the valid checksum `ff ff ff ff`.
             PreludeCheck::TooLong(total) if !self.lost => {
                 self.skip = total;
                 out(FrameEvent::TooLong);
@@ -210,17 +219,17 @@ impl FrameDecoder {
 }
 
 impl<'a> EventFrame<'a> {
-    /// The headers, in their order.
+    /// Iterates over the headers in their order.
     pub fn headers(&self) -> impl Iterator<Item = (&'a str, HeaderValue<'a>)> {
         let mut rest = self.headers;
         std::iter::from_fn(move || {
-            let (header, behind) = decode_header(rest)?;
-            rest = behind;
+            let (header, after) = decode_header(rest)?;
+            rest = after;
             Some(header)
         })
     }
 
-    /// The first header of that name, if it is text.
+    /// Returns the first header of this name, if it is text.
     pub fn text_header(&self, name: &str) -> Option<&'a str> {
         self.headers().find(|(known, _)| *known == name).and_then(|(_, value)| match value {
             HeaderValue::Text(text) => Some(text),
@@ -229,10 +238,10 @@ impl<'a> EventFrame<'a> {
     }
 }
 
-/// Writes one frame.
+/// Encodes one frame.
 ///
 /// # Errors
-/// What exceeds a limit; nothing has been written then.
+/// A limit is exceeded; nothing was written then.
 pub fn encode_frame(headers: &[(&str, HeaderValue<'_>)], payload: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
     let mut head = Vec::new();
     for (name, value) in headers {
@@ -245,6 +254,7 @@ pub fn encode_frame(headers: &[(&str, HeaderValue<'_>)], payload: &[u8], out: &m
         return Err(FrameError);
     }
     let number = |length: usize| u32::try_from(length).unwrap_or_default().to_be_bytes();
+    // The checksums cover this frame only, and `out` may hold earlier ones.
     let start = out.len();
     out.extend_from_slice(&number(total));
     out.extend_from_slice(&number(head.len()));
@@ -257,6 +267,7 @@ pub fn encode_frame(headers: &[(&str, HeaderValue<'_>)], payload: &[u8], out: &m
     Ok(())
 }
 
+/// Encodes the type and the value of a header.
 fn write_value(value: HeaderValue<'_>, out: &mut Vec<u8>) -> Result<(), FrameError> {
     match value {
         HeaderValue::Bool(yes) => out.push(u8::from(!yes)),
@@ -272,11 +283,13 @@ fn write_value(value: HeaderValue<'_>, out: &mut Vec<u8>) -> Result<(), FrameErr
     Ok(())
 }
 
+/// Writes a type and a value of fixed length.
 fn put_value(kind: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.push(kind);
     out.extend_from_slice(bytes);
 }
 
+/// Writes a type and a value with its length in two bytes.
 fn put_long(kind: u8, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
     let length = u16::try_from(bytes.len()).map_err(|_| FrameError)?;
     put_value(kind, &length.to_be_bytes(), out);
@@ -284,9 +297,12 @@ fn put_long(kind: u8, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError>
     Ok(())
 }
 
+/// Checks the checksum and the lengths of a prelude.
 fn check_prelude(prelude: &[u8]) -> PreludeCheck {
-    let (total, headers) = (read_u32(prelude), read_u32(prelude.get(4..).unwrap_or_default()));
+    let total = read_u32(prelude);
+    let headers = read_u32(prelude.get(4..).unwrap_or_default());
     let sum = read_u32(prelude.get(8..).unwrap_or_default());
+    // The headers must fit into the frame. Together with the checksum this rejects random bytes.
     let fits = (total as usize).checked_sub(MIN_FRAME_BYTES).is_some_and(|room| headers as usize <= room);
     if !fits || prelude.get(..8).map(hash) != Some(sum) {
         return PreludeCheck::Invalid;
@@ -298,7 +314,7 @@ fn check_prelude(prelude: &[u8]) -> PreludeCheck {
     }
 }
 
-/// Reads a frame of which all bytes are there and the prelude is right.
+/// Decodes a complete frame with a valid prelude.
 fn decode_frame(frame: &[u8]) -> FrameEvent<'_> {
     let parts = frame.split_last_chunk().and_then(|(body, sum)| {
         let (headers, payload) = body.get(PRELUDE..)?.split_at_checked(read_u32(body.get(4..)?) as usize)?;
@@ -307,9 +323,10 @@ fn decode_frame(frame: &[u8]) -> FrameEvent<'_> {
     let Some((_, _, headers, payload)) = parts.filter(|(body, sum, ..)| hash(body) == *sum) else {
         return FrameEvent::Damaged("the checksum of a frame is wrong");
     };
+    // All headers are validated once, so that reading them later cannot fail.
     let mut rest = headers;
-    while let Some((_, behind)) = decode_header(rest) {
-        rest = behind;
+    while let Some((_, after)) = decode_header(rest) {
+        rest = after;
     }
     if !rest.is_empty() {
         return FrameEvent::Damaged("the headers of a frame cannot be read");
@@ -317,7 +334,7 @@ fn decode_frame(frame: &[u8]) -> FrameEvent<'_> {
     FrameEvent::Frame(EventFrame { headers, payload })
 }
 
-/// The first header, and what follows it; `None` at the end, and where there is no header that can be read.
+/// Decodes the first header and returns the rest; `None` at the end, and for an invalid header.
 fn decode_header(bytes: &[u8]) -> Option<((&str, HeaderValue<'_>), &[u8])> {
     let (length, rest) = bytes.split_first().filter(|(length, _)| **length > 0)?;
     let (name, rest) = rest.split_at_checked(usize::from(*length))?;
@@ -347,6 +364,7 @@ fn decode_header(bytes: &[u8]) -> Option<((&str, HeaderValue<'_>), &[u8])> {
     Some(((name, value), rest))
 }
 
+/// Decodes a value of fixed length.
 fn decode_fixed<'a, const N: usize>(
     bytes: &'a [u8],
     value: impl FnOnce([u8; N]) -> HeaderValue<'a>,
@@ -355,7 +373,7 @@ fn decode_fixed<'a, const N: usize>(
     Some((value(*number), rest))
 }
 
-/// The number at the beginning; 0 where there are not enough bytes.
+/// Returns the number at the start, or 0 if there are not enough bytes.
 fn read_u32(bytes: &[u8]) -> u32 {
     bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }

@@ -1,4 +1,5 @@
-//! The Google Gemini API: `generateContent` and `streamGenerateContent`, as AI Studio and Vertex serve them.
+//! The Google Gemini API: `generateContent` and `streamGenerateContent`, as AI Studio and Vertex
+//! serve them.
 
 pub(crate) mod decode_request;
 pub(crate) mod decode_response;
@@ -13,13 +14,13 @@ use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
 use crate::wire::WireSpec;
 
-/// The wire's name, also of its opaque state.
+/// The wire's name, also used for its opaque state.
 pub(crate) const NAME: &str = "gemini";
 
-/// The type of an answer in JSON.
-const JSON: &str = "application/json";
+/// The media type of a JSON response.
+const JSON_MEDIA_TYPE: &str = "application/json";
 
-/// The wire, for the list.
+/// The wire's entry in the list of wires.
 pub(crate) const SPEC: WireSpec = WireSpec {
     name: NAME,
     endpoint_patterns: [
@@ -39,7 +40,8 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     new_encoder: |head| Box::new(encode_response::GeminiEncoder::new(head)),
 };
 
-/// What it has words for; clients write some of them with underscores.
+/// The parameters and features that the wire supports. Clients also use the spelling with
+/// underscores for some of them.
 const CAPABILITIES: WireCapabilities = WireCapabilities {
     param_paths: &[
         (RequestParam::Temperature, "generationConfig.temperature"),
@@ -64,10 +66,11 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
     ],
 };
 
-/// The provider could not read the call that its model wrote.
+/// The finish reason for a call that the provider itself could not parse.
 const MALFORMED: &str = "MALFORMED_FUNCTION_CALL";
 
-/// Words and reasons. The first row of a reason is the word that is written for it. `STOP` ends answers with calls too.
+/// Stop words and reasons. The first row of a reason is the word that is written for it. `STOP`
+/// also ends responses with calls.
 const STOP_REASONS: [(&str, StopReason); 14] = [
     ("STOP", StopReason::End),
     ("STOP", StopReason::Calls),
@@ -85,13 +88,17 @@ const STOP_REASONS: [(&str, StopReason); 14] = [
     ("IMAGE_RECITATION", StopReason::Refused),
 ];
 
+/// Returns the meaning of a stop word.
 pub(crate) fn stop_reason(word: &str) -> StopReason {
     stop_words::reason_of_word(&STOP_REASONS, word)
 }
 
-/// The word for a reason: the provider's own if it may be one of this wire's, else the usual one.
+/// Returns the word for a reason: the provider's own word if it may be one of this wire's, else the
+/// usual one.
 pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
     if reason == StopReason::Other {
+        // The official clients parse the word as an enum constant. Words of other wires are in
+        // lower case.
         let is_word = !raw.is_empty() && raw.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
         return if is_word { raw } else { "OTHER" };
     }
@@ -101,7 +108,7 @@ pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
     stop_words::word_of_reason(&STOP_REASONS, reason).unwrap_or("STOP")
 }
 
-/// Words for efforts.
+/// The words for reasoning efforts.
 const EFFORTS: [(&str, ReasoningEffort); 4] = [
     ("MINIMAL", ReasoningEffort::Minimal),
     ("LOW", ReasoningEffort::Low),
@@ -109,10 +116,12 @@ const EFFORTS: [(&str, ReasoningEffort); 4] = [
     ("HIGH", ReasoningEffort::High),
 ];
 
+/// Returns the word for an effort.
 fn encode_effort_level(effort: ReasoningEffort) -> &'static str {
     EFFORTS.iter().find(|(_, known)| *known == effort).map_or("MEDIUM", |(word, _)| word)
 }
 
+/// Returns the effort of a word.
 fn decode_effort_level(word: &str) -> Option<ReasoningEffort> {
     EFFORTS.iter().find(|(known, _)| *known == word).map(|(_, effort)| *effort)
 }

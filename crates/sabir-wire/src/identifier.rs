@@ -1,22 +1,24 @@
-//! Call ids within the alphabet of a wire.
+//! Call ids restricted to the alphabet of a wire.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The longest id that goes through as it is. OpenAI refuses longer ones.
+/// The longest id that is kept unchanged. OpenAI refuses longer ones.
 const MAX_LENGTH: usize = 40;
 
-/// How many characters of an id that must change are kept before its hash.
-const KEPT: usize = 20;
+/// The number of characters of a changed id that are kept before its hash.
+const KEPT_CHARS: usize = 20;
 
-/// The id itself if it is made of `a-z A-Z 0-9 _ -` and not too long; otherwise a readable part of it and a hash.
+/// Returns the id unchanged if it consists of `a-z A-Z 0-9 _ -` and is short enough, else a
+/// readable part of it and a hash.
 ///
-/// The same id always gives the same result, so that calls and results stay paired; different ids give different results.
+/// The same id always gives the same result, so calls and results stay paired. Different ids give
+/// different results.
 pub(crate) fn portable_id(id: &str) -> Cow<'_, str> {
     sanitize_id(id, |c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-/// As [`portable_id`], with any visible ASCII: Kimi reads its own `functions.name:0` again.
+/// Works as [`portable_id`] with any visible ASCII: Kimi expects its own `functions.name:0` back.
 pub(crate) fn short_id(id: &str) -> Cow<'_, str> {
     sanitize_id(id, |c| c.is_ascii_graphic())
 }
@@ -25,8 +27,10 @@ fn sanitize_id(id: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !id.is_empty() && id.len() <= MAX_LENGTH && id.chars().all(&allowed) {
         return Cow::Borrowed(id);
     }
-    let mut text: String = id.chars().map(|c| if allowed(c) { c } else { '_' }).take(KEPT).collect();
-    // FNV-1a: fixed for all time, unlike the standard library's hashers.
+    // A readable start helps people who read logs; the hash makes the id unique.
+    let mut text: String = id.chars().map(|c| if allowed(c) { c } else { '_' }).take(KEPT_CHARS).collect();
+    // FNV-1a is fixed for all time, unlike the standard library's hashers, so resumed sessions send
+    // the same ids.
     let hash = id
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
@@ -39,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_keep_to_the_alphabet() {
+    fn ids_use_only_the_alphabet() {
         assert_eq!(portable_id("toolu_01-A"), "toolu_01-A");
         for id in ["", "functions.f:0", "ü", &"x".repeat(41)] {
             let mapped = portable_id(id);

@@ -1,89 +1,93 @@
-//! JSON values one after the other: bytes in, values out, each as soon as it is whole.
+//! Splits a byte stream into JSON objects and delivers each as soon as it is complete.
 //!
 //! # Supported
-//! Objects behind each other, with or without line feeds between them (NDJSON); a list, whose objects are given one by
-//! one while it comes. What begins an object and cannot be one is noticed at once, so that a line of rubbish does not
-//! swallow the line behind it.
+//! Objects in a row, with or without line feeds between them (NDJSON); a list, whose objects are
+//! delivered one by one as it arrives. Text that begins like an object and cannot be one is
+//! reported at once, so that a damaged line does not swallow the line after it.
 //!
 //! # Unsupported
-//! Values that are no objects: no wire answers with one. Whether a value is valid JSON is for its reader to say; here
-//! only brackets and strings are followed.
+//! Values other than objects: no wire answers with one. The splitter follows only brackets and
+//! strings; its caller checks that an object is valid JSON.
 //!
 //! # Grammar as implemented
 //! ```text
 //! body    = *(blank / object / stray)
 //! blank   = white space / "[" / "," / "]"
 //! object  = "{" *space (DQUOTE / "}") …            ; up to the bracket that closes it
-//! stray   = any other byte, and all up to the next "{" ; told once, however much of it stands between two objects
+//! stray   = any other byte, and all up to the next "{" ; reported once between two objects
 //! ```
-//! A list is known by its brackets alone: one that is never closed loses none of its elements, and lists in lists are
-//! read like one. A line feed inside a string ends the object as stray, since no JSON has one there.
+//! A list is recognized by its brackets alone: an unclosed one loses none of its elements, and
+//! nested lists are read like one. A line feed inside a string ends the object as stray, since JSON
+//! does not allow one there.
 //!
-//! Every byte is looked at once and copied at most once; an object that lies in one chunk is borrowed from it.
+//! Every byte is looked at once and copied at most once; an object that lies in one chunk is
+//! borrowed from it.
 
 use crate::sse::{MAX_EVENT, lossy_text};
 
-/// What stands in a body.
+/// A piece of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JsonValue<'a> {
     /// One object, from its first bracket to its last.
     Object(&'a str),
-    /// Something that is no object stands here. Told once between two objects.
+    /// Something that is no object. Reported once between two objects.
     Stray,
-    /// An object above [`MAX_EVENT`], which has been dropped.
+    /// An object above [`MAX_EVENT`], which was dropped.
     TooLong,
 }
 
-/// A splitter that does no I/O. Memory is bounded by [`MAX_EVENT`].
+/// An incremental splitter without I/O. Memory is bounded by [`MAX_EVENT`].
 #[derive(Debug, Default)]
 pub(crate) struct ValueSplitter {
     state: SplitterState,
-    /// The object that the last chunk left unfinished.
+    /// The unfinished object of the last chunk.
     held: Vec<u8>,
-    /// It has grown too long, and is followed without being kept.
+    /// True if the object has grown too long: its end is still searched, but nothing is kept.
     too_long: bool,
-    /// Something stray has been told since the last object.
+    /// True if stray bytes were reported since the last object.
     strayed: bool,
 }
 
+/// The position of the splitter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum SplitterState {
     /// Between values.
     #[default]
     Between,
-    /// In something that is no value.
+    /// Inside bytes that are no value.
     Stray,
-    /// Behind the first bracket of an object.
+    /// After the first bracket of an object.
     Opened,
-    /// Inside an object, so deep.
+    /// Inside an object at this depth.
     Inside(u32),
-    /// In a string of an object, so deep.
+    /// In a string of an object at this depth.
     Quoted(u32),
-    /// Behind a backslash in such a string.
+    /// After a backslash in such a string.
     Escaped(u32),
 }
 
-/// What one byte means for the splitter.
+/// The effect of one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SplitAction {
-    /// It goes on as before.
+    /// No effect.
     On,
-    /// An object begins with it.
+    /// An object begins with this byte.
     Begin,
-    /// An object ends with it.
+    /// An object ends with this byte.
     End,
-    /// What began before it, or begins with it, is no object.
+    /// The bytes before it, or this byte, are no object.
     Stray,
 }
 
 impl ValueSplitter {
-    /// Takes the next bytes and delivers every value that they complete.
+    /// Reads the next bytes and delivers every value that they complete.
     pub(crate) fn push(&mut self, chunk: &[u8], out: &mut impl FnMut(JsonValue<'_>)) {
         let mut start = 0;
         let mut at = 0;
+        // `start` is the offset of the open object in this chunk: 0 if it began in an earlier one.
         while let Some(byte) = chunk.get(at) {
             if let SplitterState::Quoted(_) = self.state {
-                // Most bytes of an answer stand in strings.
+                // Most bytes of a response are inside strings: skip to the next byte that matters.
                 let rest = chunk.get(at..).unwrap_or_default();
                 let skip = memchr::memchr3(b'"', b'\\', b'\n', rest).unwrap_or(rest.len());
                 if skip > 0 {
@@ -99,6 +103,7 @@ impl ValueSplitter {
                 SplitAction::Begin => start = at - 1,
                 SplitAction::Stray => {
                     self.drop_held();
+                    // The byte itself may begin an object.
                     start = at - 1;
                     if !std::mem::replace(&mut self.strayed, true) {
                         out(JsonValue::Stray);
@@ -112,13 +117,15 @@ impl ValueSplitter {
         }
     }
 
-    /// Whether a value has begun that has not ended.
+    /// Returns true if a value has begun and not ended.
     pub(crate) fn is_inside(&self) -> bool {
         !matches!(self.state, SplitterState::Between | SplitterState::Stray)
     }
 
+    /// Delivers the object that ends with `rest`.
     fn deliver_object(&mut self, rest: &[u8], out: &mut impl FnMut(JsonValue<'_>)) {
         self.strayed = false;
+        // The common case: the object lies in one chunk, and nothing is copied.
         if self.held.is_empty() && !self.too_long && rest.len() <= MAX_EVENT {
             return out(JsonValue::Object(&lossy_text(rest)));
         }
@@ -131,9 +138,11 @@ impl ValueSplitter {
         self.drop_held();
     }
 
+    /// Keeps a piece of an unfinished object.
     fn hold_bytes(&mut self, rest: &[u8]) {
         if self.too_long || self.held.len() + rest.len() > MAX_EVENT {
             self.too_long = true;
+            // Frees the memory as well; a cleared vector would keep its capacity.
             self.held = Vec::new();
         } else {
             self.held.extend_from_slice(rest);
@@ -146,6 +155,7 @@ impl ValueSplitter {
     }
 }
 
+/// Returns the state after a byte, and the byte's effect.
 fn next_state(state: SplitterState, byte: u8) -> (SplitterState, SplitAction) {
     let space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
     match (state, byte) {
@@ -159,6 +169,7 @@ fn next_state(state: SplitterState, byte: u8) -> (SplitterState, SplitAction) {
             (SplitterState::Between, SplitAction::End)
         }
         (SplitterState::Opened, _) if space => (SplitterState::Opened, SplitAction::On),
+        // The second bracket may begin a real object, so it starts over there.
         (SplitterState::Opened, b'{') => (SplitterState::Opened, SplitAction::Stray),
         (SplitterState::Opened, _) | (SplitterState::Quoted(_) | SplitterState::Escaped(_), b'\n') => {
             (SplitterState::Stray, SplitAction::Stray)
@@ -183,7 +194,8 @@ mod tests {
     use super::*;
 
     fn values<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<String>, bool) {
-        let (mut splitter, mut found) = (ValueSplitter::default(), Vec::new());
+        let mut splitter = ValueSplitter::default();
+        let mut found = Vec::new();
         for chunk in chunks {
             splitter.push(chunk, &mut |value| {
                 found.push(match value {
@@ -207,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn values_follow_each_other() {
+    fn objects_in_a_row_are_split() {
         check("", &[], false);
         check("{}\n{\"a\":1}\r\n", &["{}", "{\"a\":1}"], false);
         check("{}{ \"a\" : [ { } ] }", &["{}", "{ \"a\" : [ { } ] }"], false);
@@ -217,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_given_one_by_one() {
+    fn lists_are_split_into_objects() {
         check("[{\n  \"a\": 1\n}\n,\n{}]\n", &["{\n  \"a\": 1\n}", "{}"], false);
         check("[{\"a\":[{}]},{\"b\":", &["{\"a\":[{}]}"], true);
         check("[]", &[], false);
     }
 
     #[test]
-    fn what_is_no_value_is_told_once() {
+    fn stray_bytes_are_reported_once() {
         check("{}oops, not {json\n{\"a\":1}", &["{}", "Stray", "{\"a\":1}"], false);
         check("[1,2,{}] x", &["Stray", "{}", "Stray"], false);
         check("{{\"a\":1}", &["Stray", "{\"a\":1}"], false);

@@ -1,6 +1,7 @@
-//! Fields that providers do not agree upon: each reads what it can use and takes anything else for absent.
+//! Field types that read what they can use and take anything else for absent.
 //!
-//! A typed client dies of one unexpected `null`. These types make no event unreadable as long as it is JSON at all.
+//! Providers do not agree on types, and a strict decoder fails on one unexpected `null`. With these
+//! types, every event that is JSON can be read.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,22 +10,22 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// A string; numbers are taken as written, everything else is absent.
+/// A string. Numbers are taken as written; everything else is absent.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct LenientText<'a>(pub(crate) Option<Cow<'a, str>>);
 
 impl LenientText<'_> {
-    /// The string, or the empty one.
+    /// Returns the string, or an empty one.
     pub(crate) fn as_str(&self) -> &str {
         self.0.as_deref().unwrap_or_default()
     }
 }
 
-/// A whole number, or a string of digits.
+/// A whole number, also as a string of digits.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct LenientCount(pub(crate) Option<u64>);
 
-/// A list; one object counts as a list of one, anything else is empty.
+/// A list. One object counts as a list of one; anything else is empty.
 #[derive(Debug, Clone)]
 pub(crate) struct LenientList<T>(pub(crate) Vec<T>);
 
@@ -68,7 +69,7 @@ pub(crate) struct LenientPart<'a> {
 }
 
 impl LenientContent<'_> {
-    /// Hands out every text, in order, and whether it is reasoning.
+    /// Calls `take` with every text in order, and with true if it is reasoning.
     pub(crate) fn for_each_text(&self, thought: bool, take: &mut dyn FnMut(bool, &str)) {
         match self {
             Self::Absent => {}
@@ -83,7 +84,7 @@ impl LenientContent<'_> {
     }
 }
 
-/// Reads all visitor methods that a type has no use for as the default.
+/// Implements visitor methods that the type has no use for: they return the default.
 macro_rules! absent {
     ($($method:ident: $kind:ty),*) => {
         $(fn $method<E: serde::de::Error>(self, _: $kind) -> Result<Self::Value, E> {
@@ -164,8 +165,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for LenientText<'a> {
     }
 }
 
-/// Below this, 2^53, every whole number has a float of its own.
-const MOST: f64 = 9_007_199_254_740_992.0;
+/// The limit 2^53: every whole number below it is exactly representable as a float.
+const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 
 struct CountVisitor;
 
@@ -191,8 +192,9 @@ impl<'de> Visitor<'de> for CountVisitor {
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<Self::Value, E> {
-        // Some gateways write counts as 12.0. What no cast keeps exactly is no count, and no count is better than a wrong one.
-        let whole = (0.0..MOST).contains(&number) && number.fract() == 0.0;
+        // Some gateways write counts as 12.0. A number that a cast would change is absent: no count
+        // is better than a wrong one.
+        let whole = (0.0..MAX_EXACT_FLOAT).contains(&number) && number.fract() == 0.0;
         Ok(LenientCount(whole.then_some(number as u64)))
     }
 }
@@ -231,9 +233,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for LenientList<T> {
     }
 }
 
-struct MaybeVisitor<T>(PhantomData<T>);
+struct ObjectVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for MaybeVisitor<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     type Value = LenientObject<T>;
 
     expecting!();
@@ -248,7 +250,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for MaybeVisitor<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for LenientObject<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(MaybeVisitor(PhantomData))
+        deserializer.deserialize_any(ObjectVisitor(PhantomData))
     }
 }
 

@@ -1,16 +1,17 @@
-//! How do provider APIs spell it?
+//! Requests, responses and streams of each provider API, encoded and decoded in both directions.
 //!
-//! Requests, responses and streams of each provider API, in both directions. The crate does no I/O: bytes go in, events
-//! come out, and the other way round. A [`Wire`] is picked once; nothing after that asks which it is.
+//! The crate does no I/O: bytes go in and events come out, or the reverse. The caller picks a
+//! [`Wire`] once; no code after that asks which wire it is.
 //!
-//! The main decision: a response is decoded into the same events as a call that a model wrote as text, so that past
-//! [`ResponseDecoder`] nobody knows how a call was spelled. No event is fatal. Fields that are missing, of another type or of
-//! another kind than documented are normal, and so are streams that end in the middle; what could not be read is a fault,
-//! and a call that may lack a piece is cut.
+//! The main decision: a response decodes into the same events as a call that a model wrote as text,
+//! so nothing past [`ResponseDecoder`] knows how a call was spelled. No event is fatal. Fields that
+//! are missing or of an undocumented type are normal, and so are streams that end in the middle.
+//! Unreadable input becomes a fault, and a call that may lack a piece is truncated, so that it
+//! never runs.
 //!
 //! ```
-//! use sabir_call::Draft;
-//! use sabir_wire::{Close, Decoder, Wire};
+//! use sabir_call::DraftResponse;
+//! use sabir_wire::{BodyEnd, ResponseDecoder, Wire};
 //!
 //! let body = concat!(
 //!     r#"data: {"choices":[{"delta":{"content":"Reading."}}]}"#, "\n\n",
@@ -18,12 +19,12 @@
 //!     r#"data: {"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"th\":\"a.rs\"}"}}]}}]}"#, "\n\n",
 //!     r#"data: {"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#, "\n\n",
 //! );
-//! let mut draft = Draft::default();
-//! let mut decoder = Decoder::new(Wire::OpenAiChat);
+//! let mut draft = DraftResponse::default();
+//! let mut decoder = ResponseDecoder::new(Wire::OpenAiChat);
 //! for chunk in body.as_bytes().chunks(7) {
 //!     decoder.push(chunk, &mut draft);
 //! }
-//! let report = decoder.finish(Close::Clean, &mut draft);
+//! let report = decoder.finish(BodyEnd::Clean, &mut draft);
 //! assert!(report.ended);
 //! let call = draft.calls().next().expect("one call");
 //! assert_eq!((call.name.as_str(), call.arguments[0].text.as_str()), ("read_file", "a.rs"));

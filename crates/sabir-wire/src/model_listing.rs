@@ -1,28 +1,29 @@
-//! What a server of a wire tells beside answers: its models, its version, and how many tokens a request has.
+//! Bodies that a server of a wire answers besides responses: its models, its version, and token
+//! counts.
 //!
-//! Nothing is asked of anybody: names go in, bodies come out. OpenAI and Anthropic list their models at the same path, so
-//! one body serves both, with the members of either.
+//! The functions are pure: names go in, bodies come out. OpenAI and Anthropic list models at the
+//! same path, so one body serves both with the members of either.
 
 use sabir_call::{BYTES_PER_TOKEN, MessagePart, Request};
 use serde_json::{Value, json};
 
 use crate::timestamp::format_timestamp;
 
-/// What a picture is counted as, in tokens.
-const PICTURE_TOKENS: u64 = 1500;
+/// The estimate for an image in tokens: about one megapixel at Anthropic.
+const IMAGE_TOKENS: u64 = 1500;
 
-/// A model, as far as a list tells.
+/// A model in a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListedModel {
     /// The name by which clients ask for it.
     pub name: String,
-    /// Since when it is there, in seconds since 1970; 0 where nobody knows.
+    /// The creation time in seconds since 1970; 0 if unknown.
     pub created: u64,
-    /// How many tokens a request may have, where that is known.
+    /// The context size in tokens, if known.
     pub context: Option<u64>,
 }
 
-/// What a path asks for that is no answer of a model.
+/// A request for information instead of a model's response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InfoRequest {
     /// `GET /v1/models`, of OpenAI and Anthropic.
@@ -31,15 +32,15 @@ pub enum InfoRequest {
     Model(String),
     /// `GET /api/tags`, of Ollama.
     Tags,
-    /// `POST /api/show`, of Ollama: the name stands in the body, see [`ollama_show_name`].
+    /// `POST /api/show`, of Ollama: the name is in the body, see [`ollama_show_name`].
     Show,
     /// `GET /api/version`, of Ollama.
     Version,
-    /// `POST /v1/messages/count_tokens`, of Anthropic: the body is a request of its own wire.
+    /// `POST /v1/messages/count_tokens`, of Anthropic: the body is a Messages request.
     CountTokens,
 }
 
-/// What a path asks for; a query behind it does not count.
+/// Returns the information request that a path stands for. A query is ignored.
 pub fn match_info_path(path: &str) -> Option<InfoRequest> {
     let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
     let fixed = [
@@ -52,13 +53,13 @@ pub fn match_info_path(path: &str) -> Option<InfoRequest> {
     let known = fixed.into_iter().find(|(end, _)| path.ends_with(end)).map(|(_, asked)| asked);
     known.or_else(|| {
         let (_, name) = path.split_once("/models/")?;
-        // Gemini names the call behind the model.
+        // Gemini appends the method to the model: `generateContent` or `streamGenerateContent`.
         (!name.is_empty() && !name.contains("enerateContent"))
             .then(|| InfoRequest::Model(crate::wire::percent_decode(name)))
     })
 }
 
-/// The list of models, for clients of OpenAI and of Anthropic.
+/// Encodes the list of models for clients of OpenAI and of Anthropic.
 pub fn encode_model_list(list: &[ListedModel]) -> Value {
     let name = |listed: Option<&ListedModel>| listed.map(|listed| listed.name.clone());
     let data: Vec<_> = list.iter().map(encode_model).collect();
@@ -68,7 +69,7 @@ pub fn encode_model_list(list: &[ListedModel]) -> Value {
     })
 }
 
-/// One model, for the same clients.
+/// Encodes one model for clients of OpenAI and of Anthropic.
 pub fn encode_model(listed: &ListedModel) -> Value {
     json!({
         "id": listed.name, "object": "model", "created": listed.created, "owned_by": "sabir",
@@ -77,7 +78,7 @@ pub fn encode_model(listed: &ListedModel) -> Value {
     })
 }
 
-/// The list of models, for clients of Ollama.
+/// Encodes the list of models for clients of Ollama.
 pub fn encode_ollama_tags(list: &[ListedModel]) -> Value {
     let tag = |listed: &ListedModel| {
         json!({
@@ -88,14 +89,15 @@ pub fn encode_ollama_tags(list: &[ListedModel]) -> Value {
     json!({"models": list.iter().map(tag).collect::<Vec<_>>()})
 }
 
-/// The name that a body of Ollama's `show` asks for.
+/// Returns the model's name from the body of Ollama's `show` request.
 pub fn ollama_show_name(body: &[u8]) -> Option<String> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let name = ["model", "name"].iter().find_map(|key| body.get(key)?.as_str())?;
     Some(name.to_owned())
 }
 
-/// One model, for clients of Ollama: it calls tools, since that is what a translation is for.
+/// Encodes one model for clients of Ollama. Tools are always among its capabilities, because the
+/// gateway adds them.
 pub fn encode_ollama_show(listed: &ListedModel) -> Value {
     let context = listed.context.map(|tokens| ("general.context_length".to_owned(), json!(tokens)));
     let info: serde_json::Map<_, _> =
@@ -106,26 +108,27 @@ pub fn encode_ollama_show(listed: &ListedModel) -> Value {
     })
 }
 
-/// The version, for clients of Ollama. Some do less for an old one.
+/// Encodes the version for clients of Ollama. Some of them disable features for an old version.
 pub fn encode_ollama_version(version: &str) -> Value {
     json!({"version": version})
 }
 
-/// How many tokens a request has, for clients of Anthropic.
+/// Encodes the token count of a request for clients of Anthropic.
 pub fn encode_token_count(request: &Request) -> Value {
     json!({"input_tokens": estimate_tokens(request)})
 }
 
-/// How many tokens a request has, estimated by its bytes.
+/// Estimates the tokens of a request from its bytes.
 pub fn estimate_tokens(request: &Request) -> u64 {
     let part = |part: &MessagePart| match part {
         MessagePart::Text { text } | MessagePart::Thought { text, .. } => to_u64(text.len()),
-        MessagePart::Image(_) | MessagePart::ImageUrl { .. } => PICTURE_TOKENS * BYTES_PER_TOKEN,
+        MessagePart::Image(_) | MessagePart::ImageUrl { .. } => IMAGE_TOKENS * BYTES_PER_TOKEN,
         MessagePart::Call(call) => to_u64(call.name.len() + Value::Object(call.arguments.clone()).to_string().len()),
         MessagePart::Result(result) => {
-            to_u64(result.content.len()) + result.images.len() as u64 * PICTURE_TOKENS * BYTES_PER_TOKEN
+            to_u64(result.content.len()) + result.images.len() as u64 * IMAGE_TOKENS * BYTES_PER_TOKEN
         }
         MessagePart::Opaque(opaque) => to_u64(opaque.data.to_string().len()),
+        // Parts that this crate does not know yet cannot be estimated.
         _ => 0,
     };
     let history: u64 = request.messages.iter().flat_map(|message| &message.parts).map(part).sum();
@@ -134,6 +137,7 @@ pub fn estimate_tokens(request: &Request) -> u64 {
         .iter()
         .map(|tool| to_u64(tool.name.len() + tool.description.len() + tool.parameters.to_string().len()))
         .sum();
+    // Rounded up, because an estimate that is too low costs a refused request.
     (to_u64(request.system.len()) + history + tools).div_ceil(BYTES_PER_TOKEN)
 }
 
@@ -141,7 +145,7 @@ fn to_u64(count: usize) -> u64 {
     count as u64
 }
 
-/// What Ollama tells of a model's file.
+/// Returns placeholder details of a model file, as Ollama reports them.
 fn ollama_model_details() -> Value {
     json!({
         "parent_model": "", "format": "", "family": "", "families": [], "parameter_size": "",
@@ -156,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_say_what_is_asked() {
+    fn paths_identify_the_information_request() {
         let check = |path: &str, expected: Option<InfoRequest>| assert_eq!(match_info_path(path), expected, "{path}");
         check("/v1/models", Some(InfoRequest::Models));
         check("/v1/models?limit=1000", Some(InfoRequest::Models));

@@ -1,15 +1,16 @@
-//! One native call while it comes: its name, its arguments, its end.
+//! Tracks one native call while it arrives: its name, its arguments, its end.
 //!
-//! What all wires share: `CallStart` waits for the name, arguments go through the one JSON scanner, and a call ends only
-//! when its end was *seen* and its JSON is whole. The wires decide which delta belongs to which call.
+//! Shared by all wires: `CallStart` waits for the name, arguments go through one JSON scanner, and
+//! a call ends only if its end was *seen* and its JSON is complete. The wires decide which delta
+//! belongs to which call.
 //!
 //! How a call ends:
 //!
 //! | end seen | argument text | event |
 //! | --- | --- | --- |
 //! | yes | one whole object, or `null` | `CallEnd` |
-//! | yes | none at all | `CallEnd`, but only once the provider went on or stopped for another reason than its limit |
-//! | yes | unfinished | `CallCut` as soon as the stop reason is known, to say why |
+//! | yes | none at all | `CallEnd`, but only after the provider moved on or stopped for another reason than its limit |
+//! | yes | unfinished | `CallCut` once the stop reason is known, which tells the cause |
 //! | yes | can never be an object | a fault of severity `error`, then `CallEnd`: the gates reject it |
 //! | no | any | `CallCut` |
 //! | any, after an unreadable event | any | `CallCut(Broken)`: a piece may be missing |
@@ -20,40 +21,42 @@ use sabir_call::{Event, EventSink, Fault, FaultKind, Span, StopReason, Truncatio
 /// The most calls of one response; further ones are dropped with a fault.
 pub(crate) const MAX_CALLS: usize = 512;
 
-/// The most bytes of arguments that wait for a name.
+/// The most bytes of arguments that are held while the name is missing.
 const MAX_HELD: usize = 1 << 20;
 
 /// One call.
 #[derive(Debug)]
 pub(crate) struct NativeCall {
-    /// The provider's label for deltas.
+    /// The provider's label for the call's deltas.
     pub(crate) label: Option<u64>,
     /// The provider's id; may be empty.
     pub(crate) id: String,
     /// The name; empty until it is known.
     pub(crate) name: String,
+    /// The stage of the call.
     state: NativeCallState,
-    /// Known once the call has started.
+    /// The call's index and the scanner of its arguments, once it has started.
     started: Option<(u32, ArgumentScanner)>,
-    /// Arguments that came before the name.
+    /// Arguments that arrived before the name.
     held: String,
-    /// Bytes of argument text so far.
+    /// The bytes of argument text so far.
     length: usize,
     balance: JsonBalance,
-    /// A piece may be missing, or the provider contradicted itself.
+    /// True if a piece may be missing, or the provider contradicted itself.
     damaged: bool,
 }
 
+/// The stage of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NativeCallState {
     Open,
-    /// The end was seen; without arguments, or with unfinished ones, the stop reason decides.
+    /// The end was seen. Without arguments, or with unfinished ones, the stop reason decides.
     Waiting(ScanOutcome),
     Closed,
 }
 
 impl NativeCall {
-    /// A call of which nothing but label and id may be known.
+    /// Creates a call of which at most label and id are known.
     pub(crate) fn new(label: Option<u64>, id: &str) -> Self {
         Self {
             label,
@@ -68,27 +71,27 @@ impl NativeCall {
         }
     }
 
-    /// Whether deltas may still belong to it.
+    /// Returns true while deltas may still belong to the call.
     pub(crate) fn is_open(&self) -> bool {
         self.state == NativeCallState::Open
     }
 
-    /// Whether its arguments are one whole object, so that nothing can follow them.
+    /// Returns true if the arguments are one complete object, so that nothing can follow them.
     pub(crate) fn is_whole(&self) -> bool {
         self.balance == JsonBalance::Whole
     }
 
-    /// Whether any argument text but white space has come.
+    /// Returns true if any argument text except white space has arrived.
     pub(crate) fn has_arguments(&self) -> bool {
         self.balance != JsonBalance::Before
     }
 
-    /// Notes that a piece of it may be missing: it will be cut.
+    /// Notes that a piece may be missing: the call will be truncated.
     pub(crate) fn mark_damaged(&mut self) {
         self.damaged = true;
     }
 
-    /// Notes that the provider said something else of its arguments before: it will not run.
+    /// Reports that the provider contradicted the arguments it sent before: the call will not run.
     pub(crate) fn mark_contradicted(&mut self, out: &mut dyn EventSink) {
         self.damaged = true;
         let message = "the provider contradicts the arguments that it sent before";
@@ -100,8 +103,9 @@ impl NativeCall {
         }));
     }
 
-    /// Takes the name, and starts the call if it was the first.
+    /// Sets the name, and starts the call if it had none.
     pub(crate) fn set_name(&mut self, name: &str, next: &mut u32, out: &mut dyn EventSink) {
+        // Some servers repeat the name in every delta.
         if name.is_empty() || name == self.name {
             return;
         }
@@ -115,11 +119,14 @@ impl NativeCall {
     }
 
     fn emit_start(&mut self, next: &mut u32, out: &mut dyn EventSink) {
+        // Indexes are given in the order of the starts, not of the labels, so they count from 0
+        // without gaps.
         let index = *next;
         *next += 1;
         let id = Some(self.id.as_str()).filter(|id| !id.is_empty());
         out.push_event(Event::CallStart { index, id, name: &self.name, dialect: None, at: 0, name_at: 0 });
         let mut scanner = ArgumentScanner::new(index);
+        // Arguments that came before the name follow the start at once.
         let held = std::mem::take(&mut self.held);
         if !held.is_empty() {
             scanner.push(&held, out);
@@ -127,11 +134,13 @@ impl NativeCall {
         self.started = Some((index, scanner));
     }
 
-    /// Takes a piece of the argument text.
+    /// Adds a piece of the argument text.
     pub(crate) fn push_arguments(&mut self, text: &str, out: &mut dyn EventSink) {
         if text.is_empty() || !self.is_open() {
             return;
         }
+        // The balance is followed even before the start, because the wires ask for it to match
+        // deltas.
         self.balance.scan_text(text);
         self.length += text.len();
         match &mut self.started {
@@ -141,24 +150,28 @@ impl NativeCall {
                 self.damaged = true;
                 let message = format!("more than {MAX_HELD} bytes of arguments came before the name of their call");
                 out.push_event(Event::Fault(&Fault::error(FaultKind::Limit, Span::default(), message)));
-                // Once is enough: what is too much is never held, and the call is cut.
+                // Report it only once: leaving the open state makes further pieces return early,
+                // and the call is truncated.
                 self.state = NativeCallState::Waiting(ScanOutcome::Incomplete);
             }
         }
     }
 
-    /// The provider has marked the end of the call.
+    /// Notes that the provider marked the end of the call.
     pub(crate) fn mark_end_seen(&mut self, next: &mut u32, out: &mut dyn EventSink) {
         if !self.is_open() {
             return;
         }
         let index = self.ensure_started(next, out);
+        // Even a complete JSON text proves nothing if a piece in its middle may be missing.
         if self.damaged {
             self.truncate_call(Truncation::Broken, next, out);
+        // No arguments may mean an empty call or a cut one. What the provider does next decides.
         } else if !self.has_arguments() {
             self.state = NativeCallState::Waiting(ScanOutcome::Complete);
         } else {
             let whole = self.started.as_mut().map_or(ScanOutcome::Incomplete, |(_, scanner)| scanner.finish(out));
+            // The cause is not known yet: the stop reason tells whether the limit cut the call.
             if whole == ScanOutcome::Incomplete {
                 self.state = NativeCallState::Waiting(ScanOutcome::Incomplete);
             } else {
@@ -167,14 +180,15 @@ impl NativeCall {
         }
     }
 
-    /// The provider has begun something after a call whose end was seen: that it has no arguments was no accident.
+    /// Notes that the provider began something else: an ended call without arguments is really
+    /// empty.
     pub(crate) fn confirm_empty(&mut self, out: &mut dyn EventSink) {
         if self.state == NativeCallState::Waiting(ScanOutcome::Complete) {
             self.finish_empty(out);
         }
     }
 
-    /// The stop reason is known.
+    /// Applies the stop reason, which decides calls that wait for it.
     pub(crate) fn apply_stop_reason(&mut self, reason: StopReason, next: &mut u32, out: &mut dyn EventSink) {
         let why = if reason == StopReason::Length { Truncation::Limit } else { Truncation::Ended };
         match self.state {
@@ -184,7 +198,7 @@ impl NativeCall {
         }
     }
 
-    /// Nothing more will come for it.
+    /// Closes the call as truncated unless it is closed already.
     pub(crate) fn truncate_call(&mut self, why: Truncation, next: &mut u32, out: &mut dyn EventSink) {
         if self.state != NativeCallState::Closed {
             let index = self.ensure_started(next, out);
@@ -193,7 +207,7 @@ impl NativeCall {
         }
     }
 
-    /// A call whose name never came starts nameless, with a fault.
+    /// Starts a call whose name never came as a nameless one, with a fault, and returns its index.
     fn ensure_started(&mut self, next: &mut u32, out: &mut dyn EventSink) -> u32 {
         if self.started.is_none() {
             self.emit_start(next, out);
@@ -216,21 +230,23 @@ impl NativeCall {
 
     fn emit_end(&mut self, index: u32, out: &mut dyn EventSink) {
         self.state = NativeCallState::Closed;
+        // The offset counts the argument text, since a native call has no source text.
         out.push_event(Event::CallEnd { index, at: self.length });
     }
 }
 
-/// Whether a JSON text is one whole value yet. Follows brackets and strings only; validity is the scanner's business.
+/// Tells whether a JSON text is one complete value yet. It follows brackets and strings only; the
+/// scanner checks validity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum JsonBalance {
-    /// White space at most.
+    /// At most white space.
     #[default]
     Before,
-    /// Inside an object or a list, so deep.
+    /// Inside an object or a list at this depth.
     Inside(u32),
-    /// Inside a string, so deep.
+    /// Inside a string at this depth.
     Quoted(u32),
-    /// Behind a backslash in a string, so deep.
+    /// After a backslash in a string at this depth.
     Escaped(u32),
     /// Inside something that is neither an object nor a list.
     Bare,
@@ -247,6 +263,8 @@ impl JsonBalance {
                 (Self::Before, _) => Self::Bare,
                 (Self::Inside(depth), b'{' | b'[') => Self::Inside(depth.saturating_add(1)),
                 (Self::Inside(1), b'}' | b']') => Self::Whole,
+                // Depth 1 was handled above, so this cannot underflow. The kind of bracket is not
+                // compared.
                 (Self::Inside(depth), b'}' | b']') => Self::Inside(depth - 1),
                 (Self::Inside(depth), b'"') => Self::Quoted(depth),
                 (Self::Quoted(depth), b'"') => Self::Inside(depth),

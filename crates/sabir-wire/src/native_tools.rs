@@ -1,6 +1,8 @@
-//! Tools of a provider's own: those that it runs itself, and those whose form only its models know.
+//! Providers' own tools: those that the provider runs itself, and those whose form only its models
+//! know.
 //!
-//! They travel as its wire wrote them, to that wire alone. What becomes of them elsewhere depends on who runs them.
+//! Such a tool travels unchanged, and only to its own wire. What other wires do with it depends on
+//! who runs it.
 
 use sabir_call::{OpaqueState, Request};
 use serde_json::{Value, json};
@@ -10,34 +12,36 @@ use crate::{anthropic, openai_responses};
 /// The name of the one argument of a tool whose input is text.
 pub(crate) const INPUT: &str = "input";
 
-/// What kind of tool it is.
+/// The kind of a provider's own tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NativeToolKind {
-    /// The client runs it, and its input is one text. It is a tool on offer as well, with one argument.
+    /// The client runs it, and its input is one text. It is also offered as an ordinary tool with
+    /// one argument.
     Freeform,
-    /// The client runs it, and nobody but the provider's models knows its arguments.
+    /// The client runs it, and only the provider's models know its arguments.
     Client,
-    /// A namespace: its tools are on offer as well, each under both names.
+    /// A namespace. Its tools are also offered as ordinary tools, each under the joined name.
     Namespace,
     /// The provider runs it.
     Server,
 }
 
-/// Stands between the name of a namespace and that of a tool in it, where a tool has one name only.
+/// The separator between the name of a namespace and that of its tool, where a tool has only one
+/// name.
 const NAMESPACE_SEPARATOR: &str = "__";
 
 /// A tool of a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespacedTool {
-    /// The one name under which it is offered.
+    /// The joined name under which the tool is offered.
     pub offered_name: String,
     /// The namespace.
     pub namespace: String,
-    /// Its name there.
+    /// The tool's name within the namespace.
     pub name: String,
 }
 
-/// How the types of tools begin that a client runs, though they have no schema.
+/// Wire and type prefix of tools that the client runs although they have no schema.
 const CLIENT_TOOL_PREFIXES: [(&str, &str); 8] = [
     (anthropic::NAME, "bash_"),
     (anthropic::NAME, "text_editor_"),
@@ -49,39 +53,42 @@ const CLIENT_TOOL_PREFIXES: [(&str, &str); 8] = [
     (openai_responses::NAME, "apply_patch"),
 ];
 
-/// What kind of tool that is.
+/// Returns the kind of a tool.
 pub(crate) fn tool_kind(tool: &OpaqueState) -> NativeToolKind {
     let word = tool_type(tool);
     match word {
+        // Only the Responses wire has these types: a `custom` tool of Anthropic is an ordinary one and
+        // is never kept as a native tool.
         "custom" => return NativeToolKind::Freeform,
         "namespace" => return NativeToolKind::Namespace,
         _ => {}
     }
+    // Types carry a version (`bash_20250124`), so only their beginning is compared.
     let client = CLIENT_TOOL_PREFIXES.iter().any(|(wire, start)| tool.wire == *wire && word.starts_with(start));
     if client { NativeToolKind::Client } else { NativeToolKind::Server }
 }
 
-/// Its type, as its wire says it.
+/// Returns the tool's type as its wire spells it, or an empty string.
 pub(crate) fn tool_type(tool: &OpaqueState) -> &str {
     tool.data.get("type").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Its name, if it has one.
+/// Returns the tool's name, if it has one.
 pub(crate) fn tool_name(tool: &OpaqueState) -> Option<&str> {
     tool.data.get("name").and_then(Value::as_str)
 }
 
-/// Whether its input is held to a grammar.
+/// Returns true if a grammar constrains the tool's input.
 pub(crate) fn has_grammar(tool: &OpaqueState) -> bool {
     tool.data.get("format").and_then(|format| format.get("type")).is_some_and(|kind| kind == "grammar")
 }
 
-/// The tools of that wire in a request.
+/// Iterates over the tools of a wire in a request.
 pub(crate) fn tools_of_wire<'r>(request: &'r Request, wire: &'r str) -> impl Iterator<Item = &'r OpaqueState> {
     request.options.native.iter().filter(move |tool| tool.wire == wire)
 }
 
-/// The names of the tools whose input is text.
+/// Returns the names of the tools whose input is one text.
 pub(crate) fn freeform_tool_names(request: &Request, wire: &str) -> Vec<String> {
     tools_of_wire(request, wire)
         .filter(|tool| tool_kind(tool) == NativeToolKind::Freeform)
@@ -90,29 +97,33 @@ pub(crate) fn freeform_tool_names(request: &Request, wire: &str) -> Vec<String> 
         .collect()
 }
 
-/// The one name of a tool of a namespace. A function that was found by a search for tools is called in a namespace of its own name
-/// (recordings 405 and 409), and has one name all the same.
-pub(crate) fn joined_tool_name(space: &str, name: &str) -> String {
-    if space.is_empty() || space == name { name.to_owned() } else { format!("{space}{NAMESPACE_SEPARATOR}{name}") }
+/// Joins the names of a namespace and its tool. A function that a search for tools found is called
+/// in a namespace of its own name (recordings 405 and 409); its name stays as it is.
+pub(crate) fn joined_tool_name(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() || namespace == name {
+        name.to_owned()
+    } else {
+        format!("{namespace}{NAMESPACE_SEPARATOR}{name}")
+    }
 }
 
-/// The tools of namespaces.
+/// Returns the tools of all namespaces in a request.
 pub(crate) fn namespaced_tools(request: &Request, wire: &str) -> Vec<NamespacedTool> {
     let mut found = Vec::new();
     for tool in tools_of_wire(request, wire).filter(|tool| tool_kind(tool) == NativeToolKind::Namespace) {
-        let space = tool_name(tool).unwrap_or_default();
+        let namespace = tool_name(tool).unwrap_or_default();
         let inside = tool.data.get("tools").and_then(Value::as_array).into_iter().flatten();
         let names = inside.filter_map(|tool| tool.get("name").and_then(Value::as_str));
         found.extend(names.map(|name| NamespacedTool {
-            offered_name: joined_tool_name(space, name),
-            namespace: space.to_owned(),
+            offered_name: joined_tool_name(namespace, name),
+            namespace: namespace.to_owned(),
             name: name.to_owned(),
         }));
     }
     found
 }
 
-/// The schema of a tool whose input is text.
+/// Returns the schema of a tool whose input is one text.
 pub(crate) fn text_schema() -> Value {
     json!({
         "type": "object",

@@ -1,4 +1,4 @@
-//! The Ollama chat API: `POST /api/chat`, answered with one JSON object a line.
+//! The Ollama chat API: `POST /api/chat`, which answers with one JSON object per line.
 
 pub(crate) mod decode_request;
 pub(crate) mod decode_response;
@@ -13,7 +13,7 @@ use crate::wire::WireSpec;
 /// The wire's name. It has no opaque state.
 pub(crate) const NAME: &str = "ollama";
 
-/// The wire, for the list.
+/// The wire's entry in the list of wires.
 pub(crate) const SPEC: WireSpec = WireSpec {
     name: NAME,
     endpoint_patterns: ["/api/chat", "/api/chat"],
@@ -30,7 +30,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     new_encoder: |head| Box::new(encode_response::OllamaEncoder::new(head)),
 };
 
-/// What it has words for.
+/// The parameters and features that the wire supports.
 const CAPABILITIES: WireCapabilities = WireCapabilities {
     param_paths: &[
         (RequestParam::Temperature, "options.temperature"),
@@ -52,6 +52,7 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
     ],
 };
 
+/// Returns the meaning of a stop word.
 pub(crate) fn stop_reason(word: &str) -> StopReason {
     match word {
         "" | "stop" => StopReason::End,
@@ -60,7 +61,7 @@ pub(crate) fn stop_reason(word: &str) -> StopReason {
     }
 }
 
-/// The word for a reason: the wire has two, and those of other reasons it does not know.
+/// Returns the word for a reason. The wire has two words; other words of a provider are passed on.
 pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
     match reason {
         StopReason::Length => "length",

@@ -1,15 +1,16 @@
-//! The open blocks of a message, for wires that start, fill and end them by an index.
+//! Tracks the open blocks of a message, for wires that start, fill and end them by an index.
 
 use sabir_call::{Event, EventSink, Fault, FaultKind, Span};
 
 use crate::response_decoder::ResponseCalls;
 
-/// The most blocks that may be open at one time.
+/// The most blocks that may be open at once. Real responses have a handful; the limit bounds
+/// memory.
 const MAX_OPEN: usize = 256;
 
-/// What a wire keeps of a block while it is open.
+/// The state that a wire keeps for an open block.
 pub(crate) trait OpenBlock {
-    /// The position of its call among all calls, if it is one.
+    /// Returns the position of the block's call among all calls, if it is one.
     fn call_position(&self) -> Option<usize>;
 }
 
@@ -24,8 +25,8 @@ impl<B> Default for OpenBlocks<B> {
 }
 
 impl<B: OpenBlock> OpenBlocks<B> {
-    /// Whether a block may start under this index. It may not where the start only repeats the call of this id that is open
-    /// there; any other block there is forgotten, with a fault.
+    /// Returns true if a block may start under this index. It may not if the start only repeats the
+    /// open call with the same id. Any other open block with that index is abandoned with a fault.
     pub(crate) fn may_start(
         &mut self,
         label: Option<u64>,
@@ -33,8 +34,10 @@ impl<B: OpenBlock> OpenBlocks<B> {
         calls: &mut ResponseCalls,
         out: &mut dyn EventSink,
     ) -> bool {
+        // Without an index nothing can be repeated: the block is a new one.
         let Some(at) = self.0.iter().position(|(known, _)| label.is_some() && *known == label) else { return true };
         let call = self.0.get(at).and_then(|(_, block)| block.call_position()).and_then(|call| calls.list.get(call));
+        // Some gateways send a start twice. The deltas go on with the first one.
         if !id.is_empty() && call.is_some_and(|call| call.id == id) {
             return false;
         }
@@ -44,7 +47,7 @@ impl<B: OpenBlock> OpenBlocks<B> {
         true
     }
 
-    /// Opens a block; the oldest of too many is forgotten, with a fault.
+    /// Opens a block. Above the limit, the oldest one is abandoned with a fault.
     pub(crate) fn push_block(
         &mut self,
         label: Option<u64>,
@@ -60,37 +63,42 @@ impl<B: OpenBlock> OpenBlocks<B> {
         self.0.push((label, block));
     }
 
-    /// The block that a delta of this index is for: the newest one where there is no index.
+    /// Returns the position of the block that a delta of this index belongs to: the newest one if
+    /// there is no index.
     pub(crate) fn find_position(&self, label: Option<u64>) -> Option<usize> {
         match label {
+            // The newest block with this index, if an older one was never ended.
             Some(_) => self.0.iter().rposition(|(known, _)| *known == label),
             None => self.newest_position(),
         }
     }
 
-    /// The position of the block that was opened last.
+    /// Returns the position of the block that was opened last.
     pub(crate) fn newest_position(&self) -> Option<usize> {
         self.0.len().checked_sub(1)
     }
 
+    /// Returns the block at a position.
     pub(crate) fn get_mut(&mut self, position: usize) -> Option<&mut B> {
         self.0.get_mut(position).map(|(_, block)| block)
     }
 
-    /// Ends the block of this index.
+    /// Closes the block of this index and returns it.
     pub(crate) fn end_block(&mut self, label: Option<u64>) -> Option<B> {
         self.find_position(label).map(|position| self.0.remove(position).1)
     }
 
+    /// Iterates over the open blocks.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &B> {
         self.0.iter().map(|(_, block)| block)
     }
 
+    /// Forgets all blocks.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Forgets a block whose end never came; a call in it will be cut.
+    /// Forgets a block whose end never came. A call in it will be truncated.
     fn abandon_block(&mut self, at: usize, calls: &mut ResponseCalls) {
         let (_, block) = self.0.remove(at);
         if let Some(call) = block.call_position().and_then(|call| calls.list.get_mut(call)) {

@@ -1,4 +1,4 @@
-//! The OpenAI Chat Completions API, and the many servers that speak something like it.
+//! The OpenAI Chat Completions API, and the many servers that implement a variant of it.
 
 pub(crate) mod decode_request;
 pub(crate) mod decode_response;
@@ -11,10 +11,10 @@ use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
 use crate::wire::WireSpec;
 
-/// The wire's name, also of its opaque state.
+/// The wire's name, also used for its opaque state.
 pub(crate) const NAME: &str = "openai-chat";
 
-/// The wire, for the list.
+/// The wire's entry in the list of wires.
 pub(crate) const SPEC: WireSpec = WireSpec {
     name: NAME,
     endpoint_patterns: ["/chat/completions", "/chat/completions"],
@@ -31,7 +31,8 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     new_encoder: |head| Box::new(encode_response::OpenAiChatEncoder::new(head)),
 };
 
-/// What it has words for. OpenAI calls the user by another name since 2025, which other servers do not know.
+/// The parameters and features that the wire supports. OpenAI renamed `user` to `safety_identifier`
+/// in 2025; other servers know only `user`.
 const CAPABILITIES: WireCapabilities = WireCapabilities {
     param_paths: &[
         (RequestParam::Temperature, "temperature"),
@@ -46,28 +47,28 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
         (RequestParam::Tier, "service_tier"),
         (RequestParam::CacheKey, "prompt_cache_key"),
     ],
-    is_param_refused: |request, form, wish| match wish {
-        // OpenAI alone is known to take them, and others refuse the request.
-        RequestParam::Verbosity | RequestParam::CacheKey => !form.completion_limit,
-        wish => is_param_refused(request, wish),
+    is_param_refused: |request, options, param| match param {
+        // Only OpenAI is known to accept these; other servers refuse the request.
+        RequestParam::Verbosity | RequestParam::CacheKey => !options.completion_limit,
+        param => is_param_refused(request, param),
     },
     unsupported: &[UnsupportedFeature::CacheMarks, UnsupportedFeature::FailedResult],
 };
 
-/// The longest name of a user that OpenAI takes.
-const LONGEST_USER: usize = 64;
+/// The longest user identifier that OpenAI accepts, in characters.
+const MAX_USER_CHARS: usize = 64;
 
-/// Whether OpenAI refuses a wish of this request.
-pub(crate) fn is_param_refused(request: &Request, wish: RequestParam) -> bool {
-    match wish {
-        RequestParam::User => request.options.user.as_ref().is_some_and(|user| user.chars().count() > LONGEST_USER),
-        // Anthropic's word.
+/// Returns true if OpenAI refuses a parameter for this request.
+pub(crate) fn is_param_refused(request: &Request, param: RequestParam) -> bool {
+    match param {
+        RequestParam::User => request.options.user.as_ref().is_some_and(|user| user.chars().count() > MAX_USER_CHARS),
+        // `standard_only` is Anthropic's word.
         RequestParam::Tier => request.options.tier.as_ref().is_some_and(|tier| tier == "standard_only"),
         _ => false,
     }
 }
 
-/// Words and reasons. The first row of a reason is the word that is written for it.
+/// Stop words and reasons. The first row of a reason is the word that is written for it.
 const STOP_REASONS: [(&str, StopReason); 14] = [
     ("stop", StopReason::End),
     ("end_turn", StopReason::End),
@@ -85,19 +86,22 @@ const STOP_REASONS: [(&str, StopReason); 14] = [
     ("refusal", StopReason::Refused),
 ];
 
+/// Returns the meaning of a stop word.
 pub(crate) fn stop_reason(word: &str) -> StopReason {
     stop_words::reason_of_word(&STOP_REASONS, word)
 }
 
-/// The words that clients know. Others of the list are read from servers that have them, and not written.
+/// The stop words that clients know. Other words of the table are read from servers that use them,
+/// and never written.
 const WRITTEN_STOP_WORDS: [&str; 5] = ["stop", "tool_calls", "function_call", "length", "content_filter"];
 
-/// The word for a reason: the provider's own if it is one that clients know, else the usual one.
+/// Returns the word for a reason: the provider's own if clients know it, else the usual one.
 pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
     if reason == StopReason::Other || WRITTEN_STOP_WORDS.contains(&raw) && STOP_REASONS.contains(&(raw, reason)) {
         return raw;
     }
     match reason {
+        // OpenAI's own word for both a natural end and a stop sequence.
         StopReason::Sequence => "stop",
         _ => stop_words::word_of_reason(&STOP_REASONS, reason).unwrap_or("stop"),
     }
@@ -108,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_words_that_clients_know_are_written() {
+    fn only_stop_words_that_clients_know_are_written() {
         let check = |reason, raw: &str, expected: &str| assert_eq!(stop_word(reason, raw), expected, "{raw}");
         check(StopReason::End, "end_turn", "stop");
         check(StopReason::Calls, "tool_use", "tool_calls");

@@ -1,9 +1,9 @@
-//! The OpenAI Responses API, and what is compatible with it.
+//! The OpenAI Responses API and compatible APIs.
 //!
-//! State never stays with the provider: requests say `store: false` and carry the whole history. What a model must see
-//! again travels as opaque state, each in the form of the item that it came in: `reasoning` items with their encrypted
-//! content, items of server tools, `compaction`. State of type `message` is no item: it holds the `phase` of the message
-//! whose words follow it.
+//! The provider stores no state: requests say `store: false` and carry the whole history. State
+//! that the model needs again travels as opaque state in the form of its item: `reasoning` items
+//! with their encrypted content, items of server tools, `compaction`. State of type `message` is
+//! not an item: it holds the `phase` of the message whose text follows it.
 
 mod argument_format;
 mod argument_progress;
@@ -23,10 +23,10 @@ use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
 use crate::wire::WireSpec;
 
-/// The wire's name, also of its opaque state.
+/// The wire's name, also used for its opaque state.
 pub(crate) const NAME: &str = "openai-responses";
 
-/// The wire, for the list.
+/// The wire's entry in the list of wires.
 pub(crate) const SPEC: WireSpec = WireSpec {
     name: NAME,
     endpoint_patterns: ["/responses", "/responses"],
@@ -43,7 +43,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     new_encoder: |head| Box::new(encode_response::OpenAiResponsesEncoder::new(head)),
 };
 
-/// What it has words for. It knows no text that ends the answer.
+/// The parameters and features that the wire supports. It has no stop sequences.
 const CAPABILITIES: WireCapabilities = WireCapabilities {
     param_paths: &[
         (RequestParam::Temperature, "temperature"),
@@ -54,11 +54,12 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
         (RequestParam::Tier, "service_tier"),
         (RequestParam::CacheKey, "prompt_cache_key"),
     ],
-    is_param_refused: |request, _, wish| is_param_refused(request, wish),
+    is_param_refused: |request, _, param| is_param_refused(request, param),
     unsupported: &[UnsupportedFeature::CacheMarks, UnsupportedFeature::FailedResult],
 };
 
-/// Words for an answer that is not complete, and reasons. The first row of a reason is the word that is written for it.
+/// Reasons for an incomplete response. The first row of a reason is the word that is written for
+/// it.
 const STOP_REASONS: [(&str, StopReason); 5] = [
     ("max_output_tokens", StopReason::Length),
     ("max_tokens", StopReason::Length),
@@ -67,12 +68,13 @@ const STOP_REASONS: [(&str, StopReason); 5] = [
     ("steered", StopReason::Other),
 ];
 
-/// The reason for the word of an incomplete answer; an answer that is complete ended or waits for calls.
+/// Returns the meaning of the word of an incomplete response. A complete response ended or waits
+/// for calls.
 pub(crate) fn stop_reason(word: &str) -> StopReason {
     stop_words::reason_of_word(&STOP_REASONS, word)
 }
 
-/// The word that says why an answer is incomplete; `None` where it is complete.
+/// Returns the word that tells why a response is incomplete; `None` if it is complete.
 pub(crate) fn stop_word(reason: StopReason, raw: &str) -> Option<&str> {
     if STOP_REASONS.contains(&(raw, reason)) {
         return Some(raw);

@@ -1,6 +1,8 @@
-//! Wishes that are one value each: where a wire writes them, and which it has no word for.
+//! Request parameters that are one value each: the paths where a wire writes them, and those that
+//! it does not support.
 //!
-//! One table a wire serves both directions and the list of what is left out, so that these cannot differ.
+//! One table per wire drives encoding, decoding and the list of what is left out, so that these
+//! cannot differ.
 
 use sabir_call::Request;
 use serde_json::{Map, Value, json};
@@ -9,7 +11,7 @@ use crate::client_request::{LossNote, RequestError};
 use crate::field::JsonField;
 use crate::wire::WireOptions;
 
-/// A wish that is one value.
+/// A request parameter that is one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestParam {
     Temperature,
@@ -25,37 +27,38 @@ pub(crate) enum RequestParam {
     CacheKey,
 }
 
-/// Where a wire writes which wish: a path of members with dots between. The first row of a wish is written, all are read.
+/// The path of each parameter on a wire, with dots between members. The first row of a parameter is
+/// written, all are read.
 pub(crate) type ParamPaths = [(RequestParam, &'static str)];
 
-/// What a wire has words for.
+/// The request features that a wire supports.
 pub(crate) struct WireCapabilities {
-    /// The wishes that are one value.
+    /// The parameters that are one value.
     pub(crate) param_paths: &'static ParamPaths,
-    /// Whether a wish that has a place stays unsaid for this request all the same.
+    /// Returns true if a parameter that has a path must be left out of this request all the same.
     pub(crate) is_param_refused: fn(&Request, &WireOptions, RequestParam) -> bool,
-    /// What else it has no words for.
+    /// The other features that the wire does not support.
     pub(crate) unsupported: &'static [UnsupportedFeature],
 }
 
-/// Something that not every wire has words for.
+/// A feature that not every wire supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnsupportedFeature {
     /// A call that must be made.
     ForcedCall,
-    /// At most one call.
+    /// A limit of one call per response.
     SingleCall,
-    /// Arguments that hold to their schema.
+    /// Arguments constrained to their schema.
     StrictArguments,
-    /// A picture by its address.
+    /// An image by its address.
     ImageUrl,
-    /// Marks of what may be cached.
+    /// Marks on content that may be cached.
     CacheMarks,
-    /// That a result failed.
+    /// A flag on a tool result that failed.
     FailedResult,
-    /// Words that are JSON of any form.
+    /// Output constrained to JSON of any form.
     JsonFormat,
-    /// Words that are JSON of a schema.
+    /// Output constrained to a JSON schema.
     SchemaFormat,
 }
 
@@ -74,7 +77,7 @@ impl RequestParam {
         Self::CacheKey,
     ];
 
-    /// Its name in notes.
+    /// Returns the name used in notes.
     fn name(self) -> &'static str {
         match self {
             Self::Temperature => "temperature",
@@ -91,9 +94,10 @@ impl RequestParam {
         }
     }
 
-    /// Its value in a request.
+    /// Returns the parameter's value in a request.
     fn value_in(self, request: &Request) -> Option<Value> {
-        let (sampling, wishes) = (&request.sampling, &request.options);
+        let sampling = &request.sampling;
+        let options = &request.options;
         let number = |number: Option<f64>| number.map(|number| json!(number));
         let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
         match self {
@@ -104,21 +108,22 @@ impl RequestParam {
             Self::PresencePenalty => number(sampling.presence_penalty),
             Self::FrequencyPenalty => number(sampling.frequency_penalty),
             Self::Stop => (!sampling.stop.is_empty()).then(|| json!(sampling.stop)),
-            Self::Verbosity => text(&wishes.verbosity),
-            Self::User => text(&wishes.user),
-            Self::Tier => text(&wishes.tier),
-            Self::CacheKey => text(&wishes.cache_key),
+            Self::Verbosity => text(&options.verbosity),
+            Self::User => text(&options.user),
+            Self::Tier => text(&options.tier),
+            Self::CacheKey => text(&options.cache_key),
         }
     }
 
-    /// Takes what a client wrote there.
+    /// Stores a client's value in the request.
     fn decode_into(self, field: &JsonField<'_>, request: &mut Request) -> Result<(), RequestError> {
-        let (sampling, wishes) = (&mut request.sampling, &mut request.options);
+        let sampling = &mut request.sampling;
+        let options = &mut request.options;
         let text = || field.required_text().map(|text| Some(text.to_owned()));
         match self {
             Self::Temperature => sampling.temperature = field.optional_number()?,
             Self::TopP => sampling.top_p = field.optional_number()?,
-            // Some clients write -1, or 0, for all of them.
+            // Some clients write -1 or 0 for "all tokens".
             Self::TopK => {
                 sampling.top_k = if field.optional_number()? <= Some(0.0) { None } else { field.optional_count()? }
             }
@@ -128,51 +133,53 @@ impl RequestParam {
             Self::PresencePenalty => sampling.presence_penalty = field.optional_number()?,
             Self::FrequencyPenalty => sampling.frequency_penalty = field.optional_number()?,
             Self::Stop => sampling.stop = field.text_list()?,
-            Self::Verbosity => wishes.verbosity = text()?,
-            Self::User => wishes.user = text()?,
-            Self::Tier => wishes.tier = text()?,
-            Self::CacheKey => wishes.cache_key = text()?,
+            Self::Verbosity => options.verbosity = text()?,
+            Self::User => options.user = text()?,
+            Self::Tier => options.tier = text()?,
+            Self::CacheKey => options.cache_key = text()?,
         }
         Ok(())
     }
 }
 
-/// Reads the wishes of a body. Of two places of one wish, the one that stands first in the table counts.
+/// Decodes the parameters of a body. If one has two paths, the first in the table wins.
 ///
 /// # Errors
-/// A value of another type.
+/// A value has the wrong type.
 pub(crate) fn decode_params(
     body: &JsonField<'_>,
-    places: &ParamPaths,
+    paths: &ParamPaths,
     request: &mut Request,
 ) -> Result<(), RequestError> {
-    for (wish, place) in places.iter().rev() {
-        let field = place.split('.').fold(body.clone(), |field, key| field.get(key));
+    // In reverse, so that the first path of the table is decoded last and wins.
+    for (param, path) in paths.iter().rev() {
+        let field = path.split('.').fold(body.clone(), |field, key| field.get(key));
         if !field.is_absent() {
-            wish.decode_into(&field, request)?;
+            param.decode_into(&field, request)?;
         }
     }
     Ok(())
 }
 
-/// Writes the wishes that the wire has places for.
+/// Encodes the parameters that the wire has paths for.
 pub(crate) fn encode_params(
     request: &Request,
-    form: &WireOptions,
-    said: &WireCapabilities,
+    wire_options: &WireOptions,
+    capabilities: &WireCapabilities,
     body: &mut Map<String, Value>,
 ) {
-    for wish in RequestParam::ALL {
-        let place = said.param_paths.iter().find(|(known, _)| *known == wish);
-        if let Some((_, place)) = place.filter(|_| !(said.is_param_refused)(request, form, wish))
-            && let Some(value) = wish.value_in(request)
+    for param in RequestParam::ALL {
+        // The first row is the current name of the parameter on the wire.
+        let path = capabilities.param_paths.iter().find(|(known, _)| *known == param);
+        if let Some((_, path)) = path.filter(|_| !(capabilities.is_param_refused)(request, wire_options, param))
+            && let Some(value) = param.value_in(request)
         {
-            insert_at_path(body, place, value);
+            insert_at_path(body, path, value);
         }
     }
 }
 
-/// Puts a value to a path of members.
+/// Inserts a value at a dotted path of members.
 pub(crate) fn insert_at_path(body: &mut Map<String, Value>, path: &str, value: Value) {
     let mut body = body;
     let mut keys = path.split('.').peekable();
@@ -182,26 +189,28 @@ pub(crate) fn insert_at_path(body: &mut Map<String, Value>, path: &str, value: V
             return;
         }
         let inside = body.entry(key).or_insert_with(|| json!({}));
+        // Another option already wrote a value of another type there, which wins.
         let Some(inside) = inside.as_object_mut() else { return };
         body = inside;
     }
 }
 
-/// The wishes of a request that stay unsaid on a wire.
+/// Returns a note for each parameter of a request that the wire leaves out.
 pub(crate) fn unsupported_params(
     request: &Request,
-    form: &WireOptions,
-    said: &WireCapabilities,
+    wire_options: &WireOptions,
+    capabilities: &WireCapabilities,
     wire: &str,
 ) -> Vec<LossNote> {
-    let unsaid = |wish: &RequestParam| {
-        let place = said.param_paths.iter().any(|(known, _)| known == wish);
-        wish.value_in(request).is_some() && (!place || (said.is_param_refused)(request, form, *wish))
+    let unsaid = |param: &RequestParam| {
+        let has_path = capabilities.param_paths.iter().any(|(known, _)| known == param);
+        param.value_in(request).is_some()
+            && (!has_path || (capabilities.is_param_refused)(request, wire_options, *param))
     };
-    let note = |wish: RequestParam| {
-        let place = said.param_paths.iter().any(|(known, _)| *known == wish);
-        let why = if place { "does not take this one here" } else { "has no word for it" };
-        LossNote::new(wish.name(), format!("{wire} {why}; left out"))
+    let note = |param: RequestParam| {
+        let has_path = capabilities.param_paths.iter().any(|(known, _)| *known == param);
+        let why = if has_path { "does not take this one here" } else { "has no word for it" };
+        LossNote::new(param.name(), format!("{wire} {why}; left out"))
     };
     RequestParam::ALL.into_iter().filter(unsaid).map(note).collect()
 }

@@ -1,35 +1,36 @@
-//! Errors that a provider reports, before or in the middle of a stream.
+//! Errors that a provider reports, instead of a response or in the middle of a stream.
 //!
-//! Providers agree neither on the shape nor on the words. One reader serves all of them: `{"error": {…}}`,
-//! `{"error": "…"}`, `{"type": "error", …}`, `{"message": …}`, `{"detail": …}`.
+//! Providers agree neither on the shape nor on the wording. One decoder reads all of them:
+//! `{"error": {…}}`, `{"error": "…"}`, `{"type": "error", …}`, `{"message": …}`, `{"detail": …}`.
 
 use sabir_call::{ModelError, ModelErrorKind};
 use serde_json::{Map, Value};
 
 use crate::client_request::RequestError;
 
-/// The most characters of a provider's words that are kept.
+/// The most characters of a provider's message that are kept.
 pub const MAX_MESSAGE_CHARS: usize = 600;
 
-/// What a provider said was wrong.
+/// An error that a provider reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderError {
-    /// The kind, as far as its code, status and words tell.
+    /// The kind, derived from code, status and message.
     pub kind: ModelErrorKind,
     /// The provider's code or type, such as `overloaded_error`; may be empty.
     pub code: String,
-    /// The provider's words, at most [`MAX_MESSAGE_CHARS`] characters.
+    /// The provider's message, at most [`MAX_MESSAGE_CHARS`] characters.
     pub message: String,
-    /// The HTTP status that it came with, or is to be told with.
+    /// The HTTP status of the response, or the one to answer with.
     pub status: Option<u16>,
-    /// The place in the request that it is about.
+    /// The path in the request that the error is about.
     pub request_path: Option<String>,
 }
 
 impl ProviderError {
-    /// An error of which the code and the words are known.
+    /// Creates an error from a code and a message.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
-        let (code, message) = (code.into(), message.into());
+        let code = code.into();
+        let message = message.into();
         let kind = classify_error(None, &code, &message);
         Self {
             kind,
@@ -40,7 +41,8 @@ impl ProviderError {
         }
     }
 
-    /// Takes the HTTP status into account, which outweighs everything but a context overflow and an unknown model.
+    /// Adds the HTTP status, which outweighs everything but a context overflow and an unknown
+    /// model.
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Self {
         self.kind = classify_error(Some(status), &self.code, &self.message);
@@ -48,9 +50,10 @@ impl ProviderError {
         self
     }
 
-    /// The HTTP status that fits: its own, or what its code and kind say. [`Wire::error_status`](crate::Wire::error_status) knows what a
-    /// wire's clients expect instead.
+    /// Returns the HTTP status: its own, or the one that its code and kind suggest.
+    /// [`Wire::error_status`](crate::Wire::error_status) adapts it to what a wire's clients expect.
     pub fn http_status(&self) -> u16 {
+        // An error inside a stream came with status 200, which says nothing.
         let known = self.status.filter(|status| (400..600).contains(status));
         let by_code = || STATUS_BY_CODE.iter().find(|(word, _)| self.code.contains(word)).map(|(_, status)| *status);
         known.or_else(by_code).unwrap_or(match self.kind {
@@ -64,21 +67,22 @@ impl ProviderError {
         })
     }
 
-    /// Whether the provider has too much to do, which is no fault of it otherwise.
+    /// Returns true if the provider is overloaded, which is no defect.
     pub fn is_overload(&self) -> bool {
         self.status == Some(529) || self.code.contains("overloaded")
     }
 
-    /// Reads the body of an error response, or of an error event. `None` if it reports no error that could be read.
+    /// Decodes the body of an error response or of an error event. Returns `None` if it reports no
+    /// readable error.
     pub fn from_body(body: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(body).ok()?;
         Self::from_value(&value)
     }
 
-    /// Reads a JSON value as [`ProviderError::from_body`] does.
+    /// Decodes a JSON value as [`ProviderError::from_body`] does.
     pub fn from_value(value: &Value) -> Option<Self> {
         let outer = match value {
-            // Google's OpenAI endpoint wraps the object in a list.
+            // Google's OpenAI-compatible endpoint wraps the object in a list.
             Value::Array(items) => items.first()?.as_object()?,
             Value::Object(outer) => outer,
             _ => return None,
@@ -91,10 +95,12 @@ impl ProviderError {
         let message = ["message", "Message", "detail", "error_description", "error_message"]
             .iter()
             .find_map(|key| text_member(inner, key));
-        // OpenRouter wraps what the provider behind it said, and says nothing itself.
+        // OpenRouter wraps the message of the provider behind it, and its own message says nothing.
         let raw = inner.get("metadata").and_then(|metadata| metadata.get("raw")?.as_str());
         let message = message.map(|message| raw.map_or(message.clone(), |raw| format!("{message}: {raw}")));
         let code = error_code(inner);
+        // A bare `type` or `status` member occurs in ordinary responses too, so it is an error only
+        // inside of `error`.
         if message.is_none() && (code.is_empty() || std::ptr::eq(inner, outer)) {
             return None;
         }
@@ -120,12 +126,12 @@ impl From<&ModelError> for ProviderError {
             ModelErrorKind::Unavailable => "overloaded_error",
             _ => "api_error",
         };
-        // The kind is known; the words are not to be searched for another one.
+        // The kind is known; the message must not be searched for another one.
         Self { kind: error.kind, ..Self::new(code, error.message.as_str()) }
     }
 }
 
-/// Words in codes that tell the status better than the kind does.
+/// Substrings of codes that determine the status better than the kind does.
 const STATUS_BY_CODE: [(&str, u16); 6] = [
     ("too_large", 413),
     ("permission", 403),
@@ -143,10 +149,11 @@ fn text_member(object: &Map<String, Value>, key: &str) -> Option<String> {
     }
 }
 
-/// The most telling of code, type and status.
+/// Returns the most specific of code, type and status.
 fn error_code(object: &Map<String, Value>) -> String {
     let mut found = ["code", "type", "status", "__type"].iter().filter_map(|key| match object.get(*key)? {
-        // Amazon writes the name behind its space, and may add where it is explained: `com.amazon.x#Name:http://…`.
+        // Amazon prefixes the name with its namespace and may append a URL:
+        // `com.amazon.x#Name:http://…`.
         Value::String(text) if *key == "__type" => {
             let name = text.split(':').next().and_then(|name| name.rsplit('#').next());
             name.filter(|name| !name.is_empty()).map(str::to_owned)
@@ -158,10 +165,12 @@ fn error_code(object: &Map<String, Value>) -> String {
     found.next().unwrap_or_default()
 }
 
-/// Finds the kind of an error from the HTTP status, the provider's code and its words.
+/// Classifies an error by the HTTP status, the provider's code and its message.
 pub fn classify_error(status: Option<u16>, code: &str, message: &str) -> ModelErrorKind {
+    // Providers differ in case: `RESOURCE_EXHAUSTED`, `ThrottlingException`, `rate_limit_error`.
     let code = code.to_ascii_lowercase();
     let message = message.to_ascii_lowercase();
+    // This is checked first: an overflow comes with any status, and the agent reacts by compaction.
     if is_overflow(&code, &message) {
         return ModelErrorKind::TooLong;
     }
@@ -170,17 +179,18 @@ pub fn classify_error(status: Option<u16>, code: &str, message: &str) -> ModelEr
     }
     let by_code = kind_from_code(&code);
     if code == "insufficient_quota" {
-        // Comes with 429, but waiting does not fill an account.
+        // It comes with status 429, but waiting does not add credit to an account.
         return ModelErrorKind::Rejected;
     }
+    // Some providers put the HTTP status into the code.
     match status.or_else(|| code.parse().ok()) {
         Some(status) => kind_from_status(status).unwrap_or_else(|| by_code.unwrap_or(ModelErrorKind::Rejected)),
         None => by_code.unwrap_or(ModelErrorKind::Unavailable),
     }
 }
 
-/// Whether the history is too long, by what providers say then. Requests that are too many or too large for a minute's
-/// quota speak of tokens as well, and are none of these; `tests/wire/overflow.rs` holds both.
+/// Returns true if the error says that the history is too long. Messages about rate limits mention
+/// tokens as well and must not match; `tests/wire/overflow.rs` has cases of both.
 fn is_overflow(code: &str, message: &str) -> bool {
     const CODES: [&str; 3] = ["context_length_exceeded", "model_context_window_exceeded", "exceed_context_size_error"];
     const PHRASES: [&str; 15] = [
@@ -205,15 +215,19 @@ fn is_overflow(code: &str, message: &str) -> bool {
 
 fn kind_from_status(status: u16) -> Option<ModelErrorKind> {
     Some(match status {
+        // Both mean that another key may help, and a retry will not.
         401 | 403 => ModelErrorKind::Key,
         404 => ModelErrorKind::UnknownModel,
         429 => ModelErrorKind::RateLimited,
+        // The official SDKs of OpenAI and Anthropic retry 408 and 409 as well.
         408 | 409 | 500..=599 => ModelErrorKind::Unavailable,
         400..=499 => ModelErrorKind::Rejected,
         _ => return None,
     })
 }
 
+/// Classifies a lower-case code. The first row whose word the code contains decides, so the order
+/// matters.
 fn kind_from_code(code: &str) -> Option<ModelErrorKind> {
     const TABLE: [(&str, ModelErrorKind); 25] = [
         ("overloaded", ModelErrorKind::Unavailable),
@@ -225,7 +239,7 @@ fn kind_from_code(code: &str) -> Option<ModelErrorKind> {
         ("rate_limit", ModelErrorKind::RateLimited),
         ("throttl", ModelErrorKind::RateLimited),
         ("resource_exhausted", ModelErrorKind::RateLimited),
-        // Amazon's names.
+        // Amazon's exception names.
         ("notready", ModelErrorKind::Unavailable),
         ("quotaexceeded", ModelErrorKind::Rejected),
         ("accessdenied", ModelErrorKind::Key),
@@ -305,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn no_error_is_none() {
+    fn bodies_without_an_error_are_none() {
         for body in ["", "<html>", "{}", "[]", "1", r#"{"choices":[]}"#, r#"{"error":null}"#] {
             assert_eq!(ProviderError::from_body(body.as_bytes()), None, "{body}");
         }

@@ -1,9 +1,10 @@
-//! A finished draft as events once more: for scripts, recordings, and answers that were held back.
+//! Replays a finished draft as events: for scripts, recordings, and responses that were held back.
 
 use sabir_call::{DraftCall, DraftPart, DraftResponse, DraftState, Event, EventSink, Usage};
 
-/// Plays a draft as the events that would build it, with deltas of at most `size` bytes (never inside a character;
-/// 0: undivided). A call that is still open is left open. Faults come last.
+/// Replays a draft as the events that would build it, with deltas of at most `size` bytes (never
+/// split inside a character; 0 means undivided). A call that is still open stays open. Faults come
+/// last.
 pub fn replay_draft(draft: &DraftResponse, size: usize, sink: &mut dyn EventSink) {
     for part in &draft.parts {
         match part {
@@ -15,6 +16,7 @@ pub fn replay_draft(draft: &DraftResponse, size: usize, sink: &mut dyn EventSink
             DraftPart::Call(call) => replay_call(call, size, sink),
         }
     }
+    // Usage and the stop reason come after all parts, as in a real stream.
     if draft.usage != Usage::default() {
         sink.push_event(Event::Usage(draft.usage));
     }
@@ -28,8 +30,10 @@ pub fn replay_draft(draft: &DraftResponse, size: usize, sink: &mut dyn EventSink
 
 fn replay_call(call: &DraftCall, size: usize, sink: &mut dyn EventSink) {
     let index = call.index;
-    let (id, dialect) = (call.id.as_deref(), call.dialect.as_deref());
-    let (at, name_at) = (call.span.start, call.name_span.start);
+    let id = call.id.as_deref();
+    let dialect = call.dialect.as_deref();
+    let at = call.span.start;
+    let name_at = call.name_span.start;
     sink.push_event(Event::CallStart { index, id, name: &call.name, dialect, at, name_at });
     for argument in &call.arguments {
         let at = argument.span.start;
@@ -46,7 +50,8 @@ fn replay_call(call: &DraftCall, size: usize, sink: &mut dyn EventSink) {
     }
 }
 
-/// A text in pieces of at most `size` bytes; a character that is longer stays whole. 0: in one piece.
+/// Splits a text into pieces of at most `size` bytes; a longer character stays whole. 0 means one
+/// piece.
 pub fn split_text(text: &str, size: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -66,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_played_draft_builds_itself() {
+    fn a_replayed_draft_is_equal() {
         let mut draft = DraftResponse::default();
         draft.push_event(Event::Thought { text: "hm" });
         draft.push_event(Event::Text { text: "ü€😀 words" });

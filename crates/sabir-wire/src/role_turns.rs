@@ -1,22 +1,23 @@
-//! Turns: a history for wires on which the roles take turns, and results come first in what the user says.
+//! Merges a history into alternating roles, for wires that require it and put results first in a
+//! user message.
 
 use sabir_call::{CallResult, Message, MessagePart, Role};
 use serde_json::{Value, json};
 
-/// What stands before pictures of a result that the wire cannot put into it: which call they belong to. `id` is the call's as
-/// the wire has it.
+/// Returns the caption before images of a result that the wire cannot put into the result. `id` is
+/// the call's id on the wire.
 pub(crate) fn image_caption(result: &CallResult, id: &str) -> String {
     let noun = if result.images.len() == 1 { "picture" } else { "pictures" };
     format!("[The {noun} of the result of `{}`, call {id}:]", result.name)
 }
 
-/// What stands for a picture that the provider cannot fetch.
+/// Returns the text that replaces an image that the provider cannot fetch.
 pub(crate) fn unfetchable_image_text(url: &str) -> String {
     format!("[A picture that cannot be shown here: {url}]")
 }
 
-/// Messages of one role that follow each other become one, of results and then of other blocks; messages without a block
-/// vanish.
+/// Merges adjacent messages of one role into one message with its results first, then its other
+/// blocks. Messages without a block are dropped.
 pub(crate) fn merge_by_role(
     history: &[Message],
     block: fn(Role, &MessagePart) -> Option<Value>,

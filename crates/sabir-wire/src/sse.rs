@@ -1,12 +1,12 @@
-//! Server-sent events: bytes in, events out, and back.
+//! Decodes and encodes server-sent events.
 //!
 //! # Supported
-//! The event stream format of the WHATWG HTML standard: LF, CRLF and CR line ends split anywhere, a byte order mark,
-//! comments, `data` over several lines, `event`, `id` and `retry`. Invalid UTF-8 is replaced by U+FFFD once per event,
-//! never because a chunk ended inside a character.
+//! The event stream format of the WHATWG HTML standard: LF, CRLF and CR line ends split anywhere, a
+//! byte order mark, comments, `data` over several lines, `event`, `id` and `retry`. Invalid UTF-8
+//! is replaced by U+FFFD once per event, never because a chunk ended inside a character.
 //!
-//! # Unsupported
-//! Reconnecting. An id that holds NUL is ignored, as the standard says.
+//! Reconnecting. An id that contains NUL is ignored, as the standard says. Reconnecting. An id that
+//! holds NUL is ignored, as the standard says.
 //!
 //! # Grammar as implemented
 //! ```text
@@ -16,16 +16,18 @@
 //! field   = name [":" [" "] *any] end          ; name: data / event / id / retry, others are skipped
 //! end     = LF / CR LF / CR
 //! ```
-//! One deviation: [`SseDecoder::finish`] delivers a last event that no blank line ended. Providers do leave it out, and a
-//! reader can tell a whole JSON text from half of one.
+//! One deviation: [`SseDecoder::finish`] delivers a last event without a blank line after it.
+//! Providers do leave the line out, and the event's reader can tell a complete JSON text from half
+//! of one.
 //!
-//! Every byte is searched once for a line end and copied at most once; an event that lies in one chunk is borrowed
-//! from it.
+//! Every byte is searched once for a line end and copied at most once; an event that lies in one
+//! chunk is borrowed from it.
 
 use std::borrow::Cow;
 use std::mem;
 
-/// The most bytes that one event's data, or one line, may have: 16 MiB. What is longer becomes [`SseEvent::TooLong`].
+/// The most bytes of one event's data, or of one line: 16 MiB. Anything longer becomes
+/// [`SseEvent::TooLong`].
 pub const MAX_EVENT: usize = 16 << 20;
 
 /// One event of a stream.
@@ -33,51 +35,52 @@ pub const MAX_EVENT: usize = 16 << 20;
 pub enum SseEvent<'a> {
     /// A message.
     Message {
-        /// The `event` field; empty where there was none.
+        /// The `event` field; empty if there was none.
         name: &'a str,
         /// The `data` lines, joined by line feeds.
         data: &'a str,
-        /// The last `id` field of the stream so far; empty where there was none.
+        /// The last `id` field of the stream so far; empty if there was none.
         id: &'a str,
     },
-    /// The server asked clients to wait this many milliseconds before they connect again.
+    /// The server's request to wait this many milliseconds before reconnecting.
     Retry(u64),
-    /// An event above [`MAX_EVENT`], which has been dropped.
+    /// An event above [`MAX_EVENT`], which was dropped.
     TooLong,
 }
 
-/// A decoder that does no I/O. Memory is bounded by twice [`MAX_EVENT`].
+/// An incremental decoder without I/O. Memory is bounded by twice [`MAX_EVENT`].
 #[derive(Debug, Default)]
 pub struct SseDecoder {
-    /// The line that the last chunk left unfinished.
+    /// The unfinished line of the last chunk.
     line: Vec<u8>,
-    /// The data of the event so far, from `data_start` on.
+    /// The data of the event so far, starting at `data_start`.
     data: Vec<u8>,
     data_start: usize,
     has_data: bool,
     name: Vec<u8>,
     id: Vec<u8>,
-    /// The first line may begin with a byte order mark.
+    /// True after the start of the first line, which may begin with a byte order mark.
     begun: bool,
-    /// The last byte was a CR: a LF that follows belongs to it.
+    /// True if the last byte was a CR: a LF that follows belongs to it.
     after_cr: bool,
+    /// True if the event's data has grown too long and was dropped.
     too_long: bool,
-    /// The unfinished line has grown too long and been dropped.
+    /// True if the unfinished line has grown too long and was dropped.
     line_dropped: bool,
 }
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 impl SseDecoder {
-    /// A decoder at the start of a stream.
+    /// Creates a decoder at the start of a stream.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the next bytes and delivers every event that they complete.
+    /// Decodes the next bytes and delivers every event that they complete.
     pub fn push(&mut self, chunk: &[u8], out: &mut impl FnMut(SseEvent<'_>)) {
         let mut rest = chunk;
-        // The data of an event as long as it is one line of this chunk.
+        // The event's data while it is a single line of this chunk: borrowed, not copied.
         let mut held: Option<&[u8]> = None;
         if self.after_cr && !rest.is_empty() {
             self.after_cr = false;
@@ -103,7 +106,7 @@ impl SseDecoder {
         self.carry_line(rest);
     }
 
-    /// Delivers what the stream left unfinished. The decoder is as new afterwards.
+    /// Delivers the unfinished rest of the stream. The decoder can be used again afterwards.
     pub fn finish(&mut self, out: &mut impl FnMut(SseEvent<'_>)) {
         if !self.line.is_empty() || self.line_dropped {
             self.carried_line(b"", &mut None, out);
@@ -112,6 +115,7 @@ impl SseDecoder {
         *self = Self::default();
     }
 
+    /// Keeps the unfinished line for the next chunk.
     fn carry_line(&mut self, rest: &[u8]) {
         if rest.is_empty() || self.line_dropped {
             return;
@@ -124,7 +128,7 @@ impl SseDecoder {
         self.line.extend_from_slice(rest);
     }
 
-    /// Ends the unfinished line with `tail`.
+    /// Completes the unfinished line with `tail` and reads it.
     fn carried_line(&mut self, tail: &[u8], held: &mut Option<&[u8]>, out: &mut impl FnMut(SseEvent<'_>)) {
         self.carry_line(tail);
         if mem::take(&mut self.line_dropped) {
@@ -136,7 +140,7 @@ impl SseDecoder {
         let skip = if self.begun || !line.starts_with(BOM) { 0 } else { BOM.len() };
         let body = line.get(skip..).unwrap_or_default();
         match data_value(body) {
-            // The buffer becomes the data: no second copy.
+            // The line's buffer becomes the data buffer: this saves a second copy.
             Some(value) if !self.has_data && held.is_none() => {
                 self.begun = true;
                 let start = line.len() - value.len();
@@ -146,7 +150,8 @@ impl SseDecoder {
                 self.has_data = true;
             }
             _ => {
-                // A borrow of the own buffer cannot be held: data is copied, other fields are read in place.
+                // The data cannot borrow from our own buffer: it is copied. Other fields are read
+                // in place.
                 if let Some(first) = held.take() {
                     self.append_data(first);
                 }
@@ -161,7 +166,7 @@ impl SseDecoder {
         }
     }
 
-    /// Reads one line, without its end.
+    /// Reads one line without its end.
     fn whole_line<'c>(&mut self, mut line: &'c [u8], held: &mut Option<&'c [u8]>, out: &mut impl FnMut(SseEvent<'_>)) {
         if line.len() > MAX_EVENT {
             self.begun = true;
@@ -189,6 +194,7 @@ impl SseDecoder {
         }
     }
 
+    /// Reads a field other than `data`. Unknown fields are skipped.
     fn other_field(&mut self, line: &[u8], out: &mut impl FnMut(SseEvent<'_>)) {
         let (name, value) = match memchr::memchr(b':', line) {
             Some(colon) => (line.get(..colon), line.get(colon + 1..)),
@@ -216,11 +222,13 @@ impl SseDecoder {
         }
     }
 
+    /// Adds a `data` line to the event.
     fn append_data(&mut self, value: &[u8]) {
         if self.too_long {
             return;
         }
         let known = self.data.len() - self.data_start;
+        // One byte more for the line feed between lines.
         if known + value.len() + 1 > MAX_EVENT {
             self.drop_event();
             return;
@@ -232,18 +240,21 @@ impl SseDecoder {
         self.data.extend_from_slice(value);
     }
 
+    /// Drops the data of the event, which is then reported as too long.
     fn drop_event(&mut self) {
         self.too_long = true;
         self.data = Vec::new();
         self.data_start = 0;
     }
 
+    /// Delivers the event at its blank line, if it has a data field.
     fn dispatch_event(&mut self, held: Option<&[u8]>, out: &mut impl FnMut(SseEvent<'_>)) {
         if mem::take(&mut self.too_long) {
             out(SseEvent::TooLong);
         } else if self.has_data || held.is_some() {
             let data = held.or_else(|| self.data.get(self.data_start..)).unwrap_or_default();
-            let (name, id) = (lossy_text(&self.name), lossy_text(&self.id));
+            let name = lossy_text(&self.name);
+            let id = lossy_text(&self.id);
             out(SseEvent::Message { name: &name, data: &lossy_text(data), id: &id });
         }
         self.name.clear();
@@ -253,9 +264,10 @@ impl SseDecoder {
     }
 }
 
-/// Writes one event: `event` if there is a name, then `data` with one field for each line, then the blank line.
+/// Encodes one event: `event` if there is a name, then one `data` field per line, then the blank
+/// line.
 ///
-/// Line ends inside `data` become LF for the reader; a name is cut at its first line end.
+/// Line ends inside `data` become LF for the reader; a name ends at its first line end.
 pub fn encode_event(name: &str, data: &str, out: &mut Vec<u8>) {
     if let Some(name) = name.split(['\r', '\n']).next().filter(|name| !name.is_empty()) {
         out.extend_from_slice(b"event: ");
@@ -278,6 +290,7 @@ pub fn encode_event(name: &str, data: &str, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
+/// Returns the value of a `data` line, without the one space that may follow the colon.
 fn data_value(line: &[u8]) -> Option<&[u8]> {
     let value = match line.strip_prefix(b"data")? {
         [] => &[],
@@ -287,7 +300,7 @@ fn data_value(line: &[u8]) -> Option<&[u8]> {
     Some(value.strip_prefix(b" ").unwrap_or(value))
 }
 
-/// The bytes as text, with invalid UTF-8 replaced.
+/// Returns the bytes as text with invalid UTF-8 replaced.
 pub(crate) fn lossy_text(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),

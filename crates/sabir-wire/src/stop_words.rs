@@ -1,16 +1,38 @@
-//! Words for how an answer stopped, as a wire's table has them. The first row of a reason is the word that is written for it.
+//! Looks up the words that a wire uses for stop reasons. The first row of a reason is the word that
+//! is written for it.
 
 use sabir_call::StopReason;
 
-/// A wire's words and what they mean.
+/// A wire's stop words and their meanings.
 pub(crate) type StopWords = [(&'static str, StopReason)];
 
-/// What a word means.
+/// Returns the meaning of a word.
 pub(crate) fn reason_of_word(words: &StopWords, word: &str) -> StopReason {
     words.iter().find(|(known, _)| *known == word).map_or(StopReason::Other, |(_, reason)| *reason)
 }
 
-/// The word for a reason.
+/// Returns the word for a reason.
 pub(crate) fn word_of_reason(words: &'static StopWords, reason: StopReason) -> Option<&'static str> {
     words.iter().find(|(_, known)| *known == reason).map(|(word, _)| *word)
+}
+
+/// Returns the word for a reason: the provider's own word if the table has it with this meaning,
+/// else the usual one, else `default`.
+pub(crate) fn stop_word<'w>(
+    words: &'static StopWords,
+    reason: StopReason,
+    raw: &'w str,
+    default: &'static str,
+) -> &'w str {
+    // A word without a known meaning is passed on: a client of the same wire may know it.
+    if reason == StopReason::Other || words.contains(&(raw, reason)) {
+        return raw;
+    }
+    word_of_reason(words, reason).unwrap_or(default)
+}
+
+/// Returns the stop reason and the provider's word, or the usual reason of a response without one.
+pub(crate) fn stop_or_default(stop: Option<&(StopReason, String)>, has_calls: bool) -> (StopReason, &str) {
+    let usual = if has_calls { StopReason::Calls } else { StopReason::End };
+    stop.map_or((usual, ""), |(reason, raw)| (*reason, raw.as_str()))
 }

@@ -1,11 +1,11 @@
-//! How much to think: between efforts, tokens and the words that most wires use for them.
+//! Converts reasoning efforts to token budgets and to the words that most wires use for them.
 
 use sabir_call::{ReasoningConfig, ReasoningEffort};
 
 use crate::client_request::RequestError;
 use crate::field::JsonField;
 
-/// The tokens that an effort stands for where a wire counts tokens. The least is what Anthropic insists on.
+/// The token budget of each effort, for wires that count tokens. Anthropic requires at least 1,024.
 const BUDGETS: [(ReasoningEffort, u64); 4] = [
     (ReasoningEffort::Minimal, 1024),
     (ReasoningEffort::Low, 4096),
@@ -13,22 +13,23 @@ const BUDGETS: [(ReasoningEffort, u64); 4] = [
     (ReasoningEffort::High, 16384),
 ];
 
-/// The tokens that an effort stands for.
+/// Returns the token budget of an effort.
 pub(crate) fn budget_for_effort(effort: ReasoningEffort) -> u64 {
     BUDGETS.iter().find(|(known, _)| *known == effort).map_or(0, |(_, tokens)| *tokens)
 }
 
-/// The least effort that may use so many tokens.
+/// Returns the lowest effort that may use so many tokens.
 pub(crate) fn effort_for_budget(tokens: u64) -> ReasoningEffort {
     BUDGETS.iter().find(|(_, budget)| tokens <= *budget).map_or(ReasoningEffort::High, |(effort, _)| *effort)
 }
 
-/// The word for a wish, as OpenAI writes it; `None` where nothing is wished.
+/// Returns OpenAI's word for a reasoning setting; `None` if it is the default.
 pub(crate) fn encode_effort(thinking: ReasoningConfig) -> Option<&'static str> {
     let effort = match thinking {
         ReasoningConfig::Default => return None,
         ReasoningConfig::Off => return Some("none"),
         ReasoningConfig::Effort(effort) => effort,
+        // These wires have no budgets, so the nearest effort replaces one.
         ReasoningConfig::Tokens(tokens) => effort_for_budget(tokens),
     };
     Some(match effort {
@@ -39,10 +40,10 @@ pub(crate) fn encode_effort(thinking: ReasoningConfig) -> Option<&'static str> {
     })
 }
 
-/// Reads such a word. The efforts above `high` are read as `high`.
+/// Decodes such a word. Efforts above `high` are read as `high`.
 ///
 /// # Errors
-/// A word that is none of them.
+/// The word is none of the known ones.
 pub(crate) fn decode_effort(field: &JsonField<'_>) -> Result<ReasoningConfig, RequestError> {
     if field.is_absent() {
         return Ok(ReasoningConfig::Default);
@@ -52,6 +53,7 @@ pub(crate) fn decode_effort(field: &JsonField<'_>) -> Result<ReasoningConfig, Re
         "minimal" => ReasoningEffort::Minimal,
         "low" => ReasoningEffort::Low,
         "medium" => ReasoningEffort::Medium,
+        // Newer words of OpenAI and Anthropic for more than `high`.
         "high" | "xhigh" | "max" => ReasoningEffort::High,
         _ => return Err(field.mismatch_error("none, minimal, low, medium or high")),
     }))
@@ -62,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn efforts_and_tokens_stand_for_each_other() {
+    fn efforts_and_budgets_convert() {
         for (known, tokens) in BUDGETS {
             assert_eq!((budget_for_effort(known), effort_for_budget(tokens)), (tokens, known));
             assert_eq!(encode_effort(ReasoningConfig::Tokens(tokens)), encode_effort(ReasoningConfig::Effort(known)));

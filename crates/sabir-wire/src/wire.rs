@@ -1,4 +1,4 @@
-//! The list of wires, and everything that a caller does with one without knowing which it is.
+//! The list of wires, and every operation that callers use without knowing which wire it is.
 
 use std::time::Duration;
 
@@ -13,10 +13,11 @@ use crate::provider_error::ProviderError;
 use crate::response_decoder::WireDecoder;
 use crate::{anthropic, bedrock, gemini, ollama, openai_chat, openai_responses};
 
-/// Stands for the model's name in an endpoint; its slashes and colons stay.
+/// The placeholder in an endpoint pattern for the model's name, with its slashes and colons kept.
 const MODEL_PLACEHOLDER: &str = "{model}";
 
-/// Stands for the model's name as one segment of a path, in which everything is escaped that may be.
+/// The placeholder for the model's name as one path segment, in which reserved characters are
+/// escaped.
 const SEGMENT_PLACEHOLDER: &str = "{segment}";
 
 /// A provider API's format.
@@ -25,7 +26,7 @@ const SEGMENT_PLACEHOLDER: &str = "{segment}";
 pub enum Wire {
     /// Anthropic Messages.
     Anthropic,
-    /// OpenAI Chat Completions, and what is compatible with it.
+    /// OpenAI Chat Completions and compatible APIs.
     OpenAiChat,
     /// OpenAI Responses.
     OpenAiResponses,
@@ -37,42 +38,46 @@ pub enum Wire {
     Bedrock,
 }
 
-/// What a request may need beyond its own words: where providers of one wire differ.
+/// Options for encoding a request, where providers of one wire differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WireOptions {
-    /// Ask for a stream of events; otherwise for one whole body.
+    /// Asks for a stream of events instead of one whole body.
     pub streamed: bool,
-    /// OpenAI Chat: the message field in which thoughts go back (`reasoning_content`, `reasoning`). `None`: they do not.
+    /// OpenAI Chat: the message field that carries thoughts back to the provider
+    /// (`reasoning_content`, `reasoning`). With `None`, thoughts are left out.
     pub thought_field: Option<String>,
-    /// OpenAI Chat: write the output limit as `max_completion_tokens`, which OpenAI itself insists on.
+    /// OpenAI Chat: writes the output limit as `max_completion_tokens`, which OpenAI's own API
+    /// requires.
     pub completion_limit: bool,
-    /// Anthropic, Bedrock: mark the end of the system prompt and of the history as cacheable.
+    /// Anthropic and Bedrock: marks the end of the system prompt and of the history as cacheable.
     pub cached: bool,
 }
 
-/// Turns events into the bytes of a streamed response.
+/// Encodes events as the bytes of a streamed response.
 ///
-/// Arguments are written as JSON: `String` and `Raw` values as strings, `Json` values as they are. Whoever knows the
-/// schema re-forms `Raw` values before. A `Raw` value is written as a whole when it ends, because only then its
-/// beginning is known. A call that was cut is never given its closing bracket, so that no reader takes it for whole.
+/// Arguments are written as JSON: `String` and `Raw` values as strings, `Json` values unchanged. A
+/// caller that knows the schema converts `Raw` values first. A `Raw` value is written in one piece
+/// when it ends, because only then its beginning is known. A truncated call never gets its closing
+/// bracket, so no client takes it for complete.
 pub struct ResponseEncoder {
     encoder: Box<dyn WireEncoder>,
 }
 
-/// What every wire's stream writer does. Private to the crate.
+/// The stream encoder that every wire implements.
 pub(crate) trait WireEncoder: Send {
-    /// Writes one event.
+    /// Encodes one event.
     fn encode_event(&mut self, event: Event<'_>, out: &mut Vec<u8>);
-    /// Reports an error in the stream.
+    /// Encodes an error in the middle of the stream.
     fn encode_error_event(&mut self, error: &ProviderError, out: &mut Vec<u8>);
-    /// Writes something that says nothing.
+    /// Writes bytes that carry no information.
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(b": keep-alive\n\n");
     }
-    /// How long the answer took, and how much of that from its first piece on; only some wires tell it.
+    /// Sets how long the response took, and how long it took from its first piece on. Only some
+    /// wires report it.
     fn set_durations(&mut self, _took: Duration, _spoke: Duration) {}
-    /// Something that clients skip and people read.
+    /// Writes a note for people, which clients skip.
     fn encode_comment(&mut self, name: &str, words: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(format!(": {name} {words}\n\n").as_bytes());
     }
@@ -80,26 +85,27 @@ pub(crate) trait WireEncoder: Send {
     fn finish(&mut self, out: &mut Vec<u8>);
 }
 
-/// Everything that depends on which wire it is: what a wire's folder gives to the list.
+/// Everything that depends on the wire; each wire's folder provides one.
 pub(crate) struct WireSpec {
-    /// The name used in flags, configuration and opaque state.
+    /// The name in flags, configuration and opaque state.
     pub(crate) name: &'static str,
-    /// The endpoint behind the base URL, for a whole body and for a stream. `{model}` stands for the model's name,
-    /// `{segment}` for the name with its slashes and colons escaped.
+    /// The endpoint after the base URL, for a whole body and for a stream. `{model}` is replaced by
+    /// the model's name, `{segment}` by the name with its slashes and colons escaped.
     pub(crate) endpoint_patterns: [&'static str; 2],
-    /// The header that carries the key, and what stands before the key in it.
+    /// The name of the header that carries the key, and the prefix before the key in it.
     pub(crate) key_header: (&'static str, &'static str),
-    /// Headers that every request needs.
+    /// Headers that every request must carry.
     pub(crate) required_headers: &'static [(&'static str, &'static str)],
     /// The content type of a streamed response.
     pub(crate) stream_type: &'static str,
-    /// What it has words for beside the history and the tools.
+    /// The request parameters and features that the wire supports beyond history and tools.
     pub(crate) capabilities: &'static WireCapabilities,
-    /// The member of a request's body whose items are the history. Items of messages of which the first begins an answer are the same
-    /// whatever stands before it.
+    /// The member of a request's body that holds the history as a list. The items of a run of
+    /// messages that begins with an assistant message do not depend on the messages before it.
     pub(crate) history_member: &'static str,
     pub(crate) encode_request: fn(&Request, &WireOptions) -> Value,
-    /// Reads a body. What the endpoint says, the model's name and whether a stream is wanted, is filled in afterwards.
+    /// Decodes a request's body. The caller then adds what the path says: the model's name and
+    /// whether a stream is wanted. Encodes a response that is not streamed.
     pub(crate) decode_request: fn(&Value) -> Result<DecodedRequest, RequestError>,
     pub(crate) encode_response: fn(&ResponseMetadata, &DraftResponse) -> Value,
     pub(crate) encode_error: fn(&ProviderError) -> Value,
@@ -123,75 +129,83 @@ impl Wire {
         }
     }
 
-    /// The name used in flags, configuration and opaque state.
+    /// Returns the name used in flags, configuration and opaque state.
     pub fn name(self) -> &'static str {
         self.spec().name
     }
 
-    /// The wire of that name.
+    /// Returns the wire with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|wire| wire.name() == name)
     }
 
-    /// The wire whose endpoint a path ends in; a query behind it does not count.
+    /// Returns the wire whose endpoint a path ends in. A query is ignored.
     pub fn from_path(path: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|wire| wire.match_path(path).is_some())
     }
 
-    /// The endpoint's path behind a base URL: `/v1/messages` behind `https://api.anthropic.com`, `/chat/completions`
-    /// behind `https://api.openai.com/v1`. Some wires name the model and the kind of answer in it.
+    /// Returns the endpoint's path after a base URL: `/v1/messages` after
+    /// `https://api.anthropic.com`, `/chat/completions` after `https://api.openai.com/v1`. Some
+    /// wires name the model, and choose streaming, in the path.
     pub fn endpoint_path(self, model: &str, streamed: bool) -> String {
         let [whole, stream] = self.spec().endpoint_patterns;
         let pattern = if streamed { stream } else { whole };
-        // A list of models may name them with the folder that the endpoint has already.
+        // A model list may return names with the folder `models/`, which the endpoint already has.
         let within = pattern.contains("models/{model}").then(|| model.strip_prefix("models/")).flatten();
+        // `{model}` and `{segment}` never occur in one pattern, so the order of the replacements
+        // does not matter.
         let model = within.unwrap_or(model);
         pattern
             .replace(MODEL_PLACEHOLDER, &percent_encode(model, b"-._~/:@"))
             .replace(SEGMENT_PLACEHOLDER, &percent_encode(model, b"-._~"))
     }
 
-    /// The header that carries the key, and what stands before the key in it.
+    /// Returns the name of the header that carries the key, and the prefix before the key in it.
     pub fn key_header(self) -> (&'static str, &'static str) {
         self.spec().key_header
     }
 
-    /// Headers that every request needs.
+    /// Returns the headers that every request must carry.
     pub fn required_headers(self) -> &'static [(&'static str, &'static str)] {
         self.spec().required_headers
     }
 
-    /// The content type of a streamed response.
+    /// Returns the content type of a streamed response.
     pub fn stream_type(self) -> &'static str {
         self.spec().stream_type
     }
 
-    /// The member of a request's body whose items are the history; some wires have the system prompt before it. The items of a history
-    /// that is cut where an answer begins are those of both parts, but for the marks of what may be cached.
+    /// Returns the member of a request's body that holds the history; some wires put the system
+    /// prompt first in it. If a history is split before an assistant message, its items are those
+    /// of both parts, except for cache marks.
     pub fn history_member(self) -> &'static str {
         self.spec().history_member
     }
 
-    /// Writes a request. What the wire has no word for is left out; [`check_support`](Self::check_support) says what. The request's protocol is not looked at: a prompted one has been rendered to text before.
-    pub fn encode_request(self, request: &Request, form: &WireOptions) -> Value {
-        (self.spec().encode_request)(request, form)
+    /// Encodes a request's body. Features that the wire does not support are left out;
+    /// [`check_support`](Self::check_support) lists them. The request's protocol is ignored: a
+    /// prompted request must be rendered to text before.
+    pub fn encode_request(self, request: &Request, options: &WireOptions) -> Value {
+        (self.spec().encode_request)(request, options)
     }
 
-    /// What this wire cannot say of a request: each wish that is left out of it, with its place.
+    /// Checks which features of a request this wire does not support, and returns a note on each
+    /// one that is left out.
     ///
     /// # Errors
-    /// Something that may not be left out: what the user showed (a document of another provider's form, a picture's
-    /// address), or tools that only another provider runs where no other is left.
-    pub fn check_support(self, request: &Request, form: &WireOptions) -> Result<Vec<LossNote>, RequestError> {
-        SupportChecker { wire: self.name(), capabilities: self.spec().capabilities, options: form }
-            .check_request(request)
+    /// Something that must not be left out: content from the user (a document in another provider's
+    /// form, an image's address), or a tool that only another provider runs, if no other tool is
+    /// left.
+    pub fn check_support(self, request: &Request, options: &WireOptions) -> Result<Vec<LossNote>, RequestError> {
+        SupportChecker { wire: self.name(), capabilities: self.spec().capabilities, options }.check_request(request)
     }
 
-    /// Reads a client's request that came to this path.
+    /// Decodes a client's request that came to this path.
     ///
     /// # Errors
-    /// The first place that is not what the wire says or what a [`Request`] can hold.
+    /// The first value that is not valid on the wire or that a [`Request`] cannot hold.
     pub fn decode_request(self, path: &str, body: &[u8]) -> Result<DecodedRequest, RequestError> {
+        // The whole body is parsed first, so that every error can name a path in it.
         let body: Value = serde_json::from_slice(body).map_err(|error| RequestError::new("body", error.to_string()))?;
         let mut incoming = (self.spec().decode_request)(&body)?;
         if let Some((model, streamed)) = self.match_path(path) {
@@ -203,17 +217,22 @@ impl Wire {
         Ok(incoming)
     }
 
-    /// What a path says: the model, empty where it does not name one, and whether only a stream is answered there.
-    /// `None`: it is no endpoint of this wire.
+    /// Matches a path against the wire's endpoints. Returns the model, or an empty text if the path
+    /// does not name it, and true if only a stream is answered there. Returns `None` for other
+    /// paths.
     fn match_path(self, path: &str) -> Option<(&str, bool)> {
         let path = path.split(['?', '#']).next().unwrap_or_default();
         let [whole, stream] = self.spec().endpoint_patterns;
+        // The stream's pattern comes first: if both patterns are the same, the body tells which of
+        // them is meant.
         [(stream, stream != whole), (whole, false)].into_iter().find_map(|(pattern, streamed)| {
             let pattern = strip_beta_version(pattern.split('?').next().unwrap_or_default());
             match pattern.split_once(MODEL_PLACEHOLDER).or_else(|| pattern.split_once(SEGMENT_PLACEHOLDER)) {
                 None => path.ends_with(pattern).then_some(("", streamed)),
-                Some((before, behind)) => {
-                    let path = path.strip_suffix(behind)?;
+                Some((before, after)) => {
+                    let path = path.strip_suffix(after)?;
+                    // The last occurrence counts, because a proxy's prefix may contain the same
+                    // text.
                     let at = path.rfind(before)?;
                     path.get(at + before.len()..).filter(|model| !model.is_empty()).map(|model| (model, streamed))
                 }
@@ -221,39 +240,40 @@ impl Wire {
         })
     }
 
-    /// Writes a response that is not streamed. Calls that were cut are left out where their arguments cannot be shown as
-    /// unfinished.
-    pub fn encode_response(self, head: &ResponseMetadata, draft: &DraftResponse) -> Value {
-        (self.spec().encode_response)(head, draft)
+    /// Encodes a response that is not streamed. Truncated calls are left out where the wire cannot
+    /// show arguments as unfinished.
+    pub fn encode_response(self, metadata: &ResponseMetadata, draft: &DraftResponse) -> Value {
+        (self.spec().encode_response)(metadata, draft)
     }
 
-    /// The HTTP status of an error response.
+    /// Returns the HTTP status of an error response.
     pub fn error_status(self, error: &ProviderError) -> u16 {
         match error.http_status() {
-            // Only this wire's clients know the status of a provider that is overloaded.
+            // Status 529 for an overloaded provider is known only to Anthropic's clients.
             503 if self == Self::Anthropic && error.is_overload() => 529,
             529 if self != Self::Anthropic => 503,
             status => status,
         }
     }
 
-    /// Writes the body of an error response.
+    /// Encodes the body of an error response.
     pub fn encode_error(self, error: &ProviderError) -> Value {
         (self.spec().encode_error)(error)
     }
 
+    /// Creates a decoder for one response.
     pub(crate) fn new_decoder(self) -> Box<dyn WireDecoder> {
         (self.spec().new_decoder)()
     }
 }
 
 impl ResponseEncoder {
-    /// An encoder for one response of that wire.
-    pub fn new(wire: Wire, head: ResponseMetadata) -> Self {
-        Self { encoder: (wire.spec().new_encoder)(head) }
+    /// Creates an encoder for one response.
+    pub fn new(wire: Wire, metadata: ResponseMetadata) -> Self {
+        Self { encoder: (wire.spec().new_encoder)(metadata) }
     }
 
-    /// Appends what the event is on the wire; that may be nothing yet.
+    /// Appends the bytes of an event; there may be none yet.
     pub fn encode_event(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
         self.encoder.encode_event(event, out);
     }
@@ -263,18 +283,20 @@ impl ResponseEncoder {
         self.encoder.encode_error_event(error, out);
     }
 
-    /// Appends something that clients skip, for proxies that close what is silent. Nothing on a wire that has no such thing.
+    /// Appends bytes that clients skip, for proxies that close silent connections. Some wires have
+    /// no such bytes.
     pub fn keep_alive(&mut self, out: &mut Vec<u8>) {
         self.encoder.keep_alive(out);
     }
 
-    /// How long the answer took, and how much of that from its first piece on, for wires that tell it at the end.
-    pub fn set_durations(&mut self, took: Duration, spoke: Duration) {
-        self.encoder.set_durations(took, spoke);
+    /// Sets how long the response took, and how long it took from its first piece on. Some wires
+    /// report it at the end.
+    pub fn set_durations(&mut self, total: Duration, generation: Duration) {
+        self.encoder.set_durations(total, generation);
     }
 
-    /// Appends words of one line that clients skip: a comment of server-sent events, a member of that name in a
-    /// line of JSON, nothing in binary frames.
+    /// Appends a note of one line that clients skip: a comment in server-sent events, an extra
+    /// member in a line of JSON, nothing in binary frames.
     pub fn encode_comment(&mut self, name: &str, words: &str, out: &mut Vec<u8>) {
         self.encoder.encode_comment(name, words, out);
     }
@@ -287,7 +309,7 @@ impl ResponseEncoder {
 
 impl std::fmt::Debug for ResponseEncoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Encoder").finish_non_exhaustive()
+        f.debug_struct("ResponseEncoder").finish_non_exhaustive()
     }
 }
 
@@ -297,8 +319,9 @@ impl std::fmt::Display for Wire {
     }
 }
 
-/// A model's name as a part of a path; `marks` are kept beside letters and digits.
+/// Escapes a model's name for a path. Letters, digits and `marks` stay unchanged.
 fn percent_encode(model: &str, marks: &[u8]) -> String {
+    // Names are escaped byte by byte, so a character outside of ASCII becomes several escapes.
     let keep = |byte: u8| byte.is_ascii_alphanumeric() || marks.contains(&byte);
     model.bytes().fold(String::new(), |mut path, byte| {
         if keep(byte) {
@@ -310,27 +333,29 @@ fn percent_encode(model: &str, marks: &[u8]) -> String {
     })
 }
 
-/// The text that was written as a part of a path. What is no escape stays as it is.
+/// Decodes percent escapes in a path. Invalid escapes stay as they are.
 pub(crate) fn percent_decode(path: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = path.as_bytes();
-    while let [first, behind @ ..] = rest {
-        let code = behind.get(..2).filter(|_| *first == b'%').and_then(|code| std::str::from_utf8(code).ok());
+    while let [first, after @ ..] = rest {
+        let code = after.get(..2).filter(|_| *first == b'%').and_then(|code| std::str::from_utf8(code).ok());
         match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
             Some(byte) => {
                 bytes.push(byte);
-                rest = behind.get(2..).unwrap_or_default();
+                rest = after.get(2..).unwrap_or_default();
             }
             None => {
                 bytes.push(*first);
-                rest = behind;
+                rest = after;
             }
         }
     }
+    // A client may escape arbitrary bytes, which are not always UTF-8.
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A pattern without the version that it begins with: clients ask for another one where the answers are the same.
+/// Removes a beta version from the start of a pattern: clients also request other versions, with
+/// the same responses.
 fn strip_beta_version(pattern: &str) -> &str {
     let version = pattern.get(1..).and_then(|rest| rest.split('/').next()).unwrap_or_default();
     let beta = version.strip_prefix('v').is_some_and(|rest| rest.ends_with("beta"));
@@ -342,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_say_the_wire() {
+    fn paths_identify_the_wire() {
         let check = |path: &str, wire: Option<Wire>| assert_eq!(Wire::from_path(path), wire, "{path}");
         check("/v1/messages", Some(Wire::Anthropic));
         check("/anthropic/v1/messages?beta=true", Some(Wire::Anthropic));

@@ -1,10 +1,12 @@
 //! Serves a script on this machine, for clients in other languages.
 //!
-//! `sabir-scripted-provider SCRIPT.json [PORT]`: prints `http://127.0.0.1:PORT` and serves until it is killed. A script is
-//! a JSON list of replies; a file that holds an object serves the list under the name that a request's model has. A model
-//! named `as-DIALECT` says what stands under the first word of the user's last message, with calls written as words of
-//! that dialect; `as-native` has calls of the wire. A model named `turns-DIALECT-LIST` says the reply of that list whose
-//! number, from 0, is that of the model's messages in the history, so that a client may ask anything in between.
+//! `sabir-scripted-provider SCRIPT.json [PORT]` prints `http://127.0.0.1:PORT` and serves until it
+//! is killed. A script is a JSON list of replies. A file with an object holds several lists; the
+//! request's model selects one by name. For a model named `as-DIALECT`, the first word of the
+//! user's last message names the list, and calls are written as text in that dialect (`as-native`
+//! keeps native calls). For a model named `turns-DIALECT-LIST`, the reply is chosen from that list
+//! by the number of assistant messages in the history, from 0, so that a client may send other
+//! requests in between.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -22,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let provider = ScriptedProvider::start_on(script, port).await?;
-        // The one thing that its caller waits for.
+        // The caller reads this line to learn the address, so it must be flushed.
         writeln!(stdout(), "http://{}", provider.address())?;
         stdout().flush()?;
         provider.serve_forever().await;
@@ -30,7 +32,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// A list of replies, or lists by name, each counted on its own and begun again at its end.
+/// Parses one list of replies, or lists by name. Each list is counted separately and restarts at
+/// its end.
 fn parse_script(text: &str) -> Result<ReplyScript, serde_json::Error> {
     if text.trim_start().starts_with('[') {
         return ReplyScript::from_json(text);
@@ -50,6 +53,8 @@ fn parse_script(text: &str) -> Result<ReplyScript, serde_json::Error> {
         match &reply.expects {
             Some(words) if !request.body.to_string().contains(words) => {
                 let body = request.body.to_string();
+                // The end of the body shows what the client sent last, which is enough to find the
+                // mistake.
                 let end: String = body.chars().skip(body.chars().count().saturating_sub(400)).collect();
                 error_reply(400, &format!("reply {number} wants a request with `{words}` in it; it ends {end}"))
             }
@@ -58,19 +63,21 @@ fn parse_script(text: &str) -> Result<ReplyScript, serde_json::Error> {
     }))
 }
 
+/// Builds an error response.
 fn error_reply(status: u16, words: &str) -> ProviderReply {
     ProviderReply::error_status(status).with_body(&serde_json::json!({"error": {"message": words}}).to_string())
 }
 
-/// Which reply a request gets.
+/// The reply that a request asks for.
 struct ReplyChoice {
     list: String,
-    /// `None`: the next one.
+    /// The index of the reply; with `None` the next one.
     number: Option<usize>,
     dialect: Option<String>,
 }
 
 impl ReplyChoice {
+    /// Parses the model's name.
     fn from_request(request: &ReceivedRequest) -> Self {
         let incoming = request.incoming.as_ref().and_then(|incoming| incoming.as_ref().ok());
         let asked = incoming.map(|incoming| &incoming.request);

@@ -1,14 +1,14 @@
-//! Anthropic Messages: a client's body to a request.
+//! Decodes a client's Anthropic Messages body into a request.
 //!
 //! # Supported
-//! Text, images as base64 or by address, calls, results, thinking with its signature. Blocks of any other type are kept as
-//! opaque state of this wire: documents that are no text, what server tools said, redacted thinking. Tools of the provider's
-//! own are kept as this wire has them. That there are cache marks is kept, not where they stand: the wire that is asked marks
-//! its own places.
+//! Text, images as base64 or by address, calls, results, thinking with its signature. Blocks of any
+//! other type are kept as opaque state of this wire: documents that are not text, results of server
+//! tools, redacted thinking. The provider's own tools are kept unchanged. Cache marks are reduced
+//! to one setting: the wire that sends the request marks its own places.
 //!
 //! # Unsupported
-//! Images and documents by file, which lie with the provider; images by address and documents that are no text within
-//! results: each is an error that names its place.
+//! Images and documents by file, which only the provider has; images by address and non-text
+//! documents within results: each is an error that names its path.
 
 use sabir_call::{
     CacheControl, Image, MessagePart, OpaqueState, ParallelCalls, Request, RequestOptions, ResponseFormat, Role,
@@ -24,7 +24,7 @@ use crate::field_disposition::{FieldDisposition, MemberDispositions, check_membe
 use crate::native_tools::{self, NativeToolKind};
 use crate::params;
 
-/// What becomes of the members of a body.
+/// The treatment of each member of a body.
 pub(crate) const MEMBERS: &MemberDispositions = &[
     ("model", FieldDisposition::Read),
     ("messages", FieldDisposition::Read),
@@ -56,6 +56,7 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("container", FieldDisposition::Refused("nothing is kept between requests: send files as text")),
 ];
 
+/// Decodes a body into a request.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
     let body = JsonField::root(body);
     let mut history = HistoryBuilder::default();
@@ -64,25 +65,29 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         let role = match message.get("role").required_text()? {
             "user" => Role::User,
             "assistant" => Role::Assistant,
-            // Claude Code adds some on its way; they are the system prompt's on every other wire too.
+            // Claude Code sends system messages in the middle of a history. Other wires know only
+            // the system prompt, so they go there.
             "system" => {
                 instructions.push(decode_system(&message.get("content"))?);
                 continue;
             }
             _ => return Err(message.get("role").mismatch_error("`user`, `assistant` or `system`")),
         };
+        // Results are decoded with the history so far, which knows the names of their calls.
         let parts = decode_content(&message.get("content"), &history)?;
         history.push_parts(role, parts);
     }
     let mut notes = Vec::new();
     check_members(&body, MEMBERS, &mut notes)?;
     let choice = body.get("tool_choice");
+    // The wire has this flag inside the tool choice.
     let one = choice.get("disable_parallel_tool_use").is_true();
-    let mut wishes = RequestOptions { format: decode_format(&body)?, ..RequestOptions::default() };
+    let mut options = RequestOptions { format: decode_format(&body)?, ..RequestOptions::default() };
     let marks = cache_marks(&body)?;
     if !marks.is_empty() {
-        wishes.cache = CacheControl::Marked;
+        options.cache = CacheControl::Marked;
     }
+    // The common form has no lifetime for marks.
     if marks.iter().any(|mark| mark.get("ttl").value == "1h") {
         notes.push(LossNote::new(
             "cache_control.ttl",
@@ -98,30 +103,30 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         model: body.get("model").required_text()?.to_owned(),
         system: join_texts(instructions),
         messages: history.messages.into(),
-        tools: build_tool_set(decode_tools(&body.get("tools"), &mut wishes, &mut notes)?)?,
+        tools: build_tool_set(decode_tools(&body.get("tools"), &mut options, &mut notes)?)?,
         tool_choice: self::decode_tool_choice(&choice)?,
         parallel_calls: if one { ParallelCalls::One } else { ParallelCalls::Many },
         max_output_tokens: body.get("max_tokens").optional_count()?,
         reasoning: thinking::decode_thinking(&body)?,
-        options: wishes,
+        options,
         ..Request::default()
     };
     params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
-    let wants = ResponsePreferences {
+    let preferences = ResponsePreferences {
         only_stop_sequence: single_text(&request.sampling.stop),
         ..ResponsePreferences::default()
     };
-    DecodedRequest { preferences: wants, notes, ..DecodedRequest::new(request, body.get("stream").is_true()) }
+    DecodedRequest { preferences, notes, ..DecodedRequest::new(request, body.get("stream").is_true()) }
         .validate_tool_choice()
 }
 
-/// The texts that say something, one behind the other.
+/// Joins the texts that are not empty with blank lines.
 fn join_texts(mut texts: Vec<String>) -> String {
     texts.retain(|text| !text.is_empty());
     texts.join("\n\n")
 }
 
-/// The one text, if there is just one.
+/// Returns the only text of a list with one entry.
 fn single_text(texts: &[String]) -> Option<String> {
     match texts {
         [text] => Some(text.clone()),
@@ -129,9 +134,10 @@ fn single_text(texts: &[String]) -> Option<String> {
     }
 }
 
+/// Decodes the response format.
 fn decode_format(body: &JsonField<'_>) -> Result<ResponseFormat, RequestError> {
     let format = body.get("output_config").get("format");
-    // As the beta had it.
+    // The beta API had the format at this path.
     let format = if format.is_absent() { body.get("output_format") } else { format };
     if format.is_absent() {
         return Ok(ResponseFormat::Text);
@@ -142,11 +148,12 @@ fn decode_format(body: &JsonField<'_>) -> Result<ResponseFormat, RequestError> {
     Ok(ResponseFormat::Schema {
         name: String::new(),
         schema: format.get("schema").object_or_empty()?.into(),
+        // Structured output of this API always follows the schema.
         strict: true,
     })
 }
 
-/// The marks of what may be cached, wherever they stand.
+/// Collects the cache marks from everywhere in the body.
 fn cache_marks<'f>(body: &JsonField<'f>) -> Result<Vec<JsonField<'f>>, RequestError> {
     let mut lists = vec![body.get("system"), body.get("tools")];
     lists.extend(body.get("messages").list_items()?.iter().map(|message| message.get("content")));
@@ -158,6 +165,7 @@ fn cache_marks<'f>(body: &JsonField<'f>) -> Result<Vec<JsonField<'f>>, RequestEr
     Ok(marks)
 }
 
+/// Decodes a system prompt given as text or blocks.
 fn decode_system(system: &JsonField<'_>) -> Result<String, RequestError> {
     if system.value.is_string() {
         return system.required_text().map(str::to_owned);
@@ -166,6 +174,7 @@ fn decode_system(system: &JsonField<'_>) -> Result<String, RequestError> {
     Ok(texts?.join("\n\n"))
 }
 
+/// Decodes the content of a message.
 fn decode_content(content: &JsonField<'_>, history: &HistoryBuilder) -> Result<Vec<MessagePart>, RequestError> {
     if content.value.is_string() {
         return Ok(vec![MessagePart::text(content.required_text()?)]);
@@ -185,7 +194,8 @@ fn decode_content(content: &JsonField<'_>, history: &HistoryBuilder) -> Result<V
             "tool_result" => parts.push(decode_result(&block, history)?),
             "thinking" => {
                 let signature = block.get("signature").text_or_empty()?;
-                // What another provider thought came without one, and its own refuses it like that.
+                // A thought of another provider comes without a signature. Its own API would refuse
+                // a thought block without one, so no state is kept.
                 let data = json!({"type": "thinking", "signature": signature});
                 let opaque = (!signature.is_empty()).then(|| OpaqueState { wire: NAME.to_owned(), data });
                 parts.push(MessagePart::Thought { text: block.get("thinking").required_text()?.to_owned(), opaque });
@@ -198,7 +208,7 @@ fn decode_content(content: &JsonField<'_>, history: &HistoryBuilder) -> Result<V
     Ok(parts)
 }
 
-/// A picture of the user's, as itself or by its address.
+/// Decodes an image from the user, as data or by its address.
 fn decode_image_source(source: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     match source.get("type").required_text()? {
         "url" => Ok(MessagePart::ImageUrl { url: source.get("url").required_text()?.to_owned() }),
@@ -206,7 +216,7 @@ fn decode_image_source(source: &JsonField<'_>) -> Result<MessagePart, RequestErr
     }
 }
 
-/// A document: its words where it is text, else for this wire's providers alone.
+/// Decodes a document: to text if it is text, else to opaque state for this wire only.
 fn decode_document(block: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     let source = block.get("source");
     match source.get("type").required_text()? {
@@ -218,33 +228,38 @@ fn decode_document(block: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     }
 }
 
-/// The words of a document or of something found, with its title.
+/// Returns the text of a document or search result after its title.
 fn text_with_title(block: &JsonField<'_>, words: &str) -> Result<String, RequestError> {
     let title = block.get("title").text_or_empty()?;
     Ok(if title.is_empty() { words.to_owned() } else { format!("{title}\n\n{words}") })
 }
 
+/// Decodes an image given as base64.
 fn decode_image(source: &JsonField<'_>) -> Result<Image, RequestError> {
     if source.get("type").required_text()? != "base64" {
         return Err(source.get("type").mismatch_error("`base64`"));
     }
-    let (media_type, data) = (source.get("media_type").required_text()?, source.get("data").required_text()?);
+    let media_type = source.get("media_type").required_text()?;
+    let data = source.get("data").required_text()?;
     Ok(Image { media_type: media_type.to_owned(), data: data.to_owned() })
 }
 
+/// Decodes the result of a call.
 fn decode_result(block: &JsonField<'_>, history: &HistoryBuilder) -> Result<MessagePart, RequestError> {
     let content = block.get("content");
-    let (mut words, mut pictures) = (Vec::new(), Vec::new());
+    let mut words = Vec::new();
+    let mut images = Vec::new();
     if content.value.is_string() {
         words.push(content.required_text()?.to_owned());
     } else {
         for item in content.list_items()? {
             match item.get("type").required_text()? {
                 "text" => words.push(item.get("text").required_text()?.to_owned()),
-                "image" => pictures.push(decode_image(&item.get("source"))?),
+                "image" => images.push(decode_image(&item.get("source"))?),
                 "document" if item.get("source").get("type").value == "text" => {
                     words.push(text_with_title(&item, item.get("source").get("data").required_text()?)?);
                 }
+                // Search results have a title and text blocks, which become one text.
                 "search_result" => {
                     let found = item.get("content").list_items()?;
                     let found: Result<Vec<_>, _> = found.iter().map(|part| part.get("text").required_text()).collect();
@@ -260,14 +275,14 @@ fn decode_result(block: &JsonField<'_>, history: &HistoryBuilder) -> Result<Mess
         }
     }
     let failed = block.get("is_error").is_true();
-    Ok(history.build_result(block.get("tool_use_id").required_text()?, failed, (words.join("\n"), pictures)))
+    Ok(history.build_result(block.get("tool_use_id").required_text()?, failed, words.join("\n"), images))
 }
 
-/// The tools of the client. Those of the provider's own are kept beside them, and stand among them as well where the client
-/// runs them, so that their calls are known.
+/// Decodes the client's tools. The provider's own tools are kept in `options.native`; those that the
+/// client runs are also returned as ordinary tools, so that their calls are known.
 fn decode_tools(
     list: &JsonField<'_>,
-    wishes: &mut RequestOptions,
+    options: &mut RequestOptions,
     notes: &mut Vec<LossNote>,
 ) -> Result<Vec<ToolSpec>, RequestError> {
     let mut specs = Vec::new();
@@ -276,16 +291,18 @@ fn decode_tools(
         if !kind.is_absent() && kind.required_text()? != "custom" {
             let own = OpaqueState { wire: NAME.to_owned(), data: tool.value.clone() };
             if native_tools::tool_kind(&own) == NativeToolKind::Client {
+                // Only the provider's models know its arguments, so any are accepted.
                 specs.push(ToolSpec::new(tool.get("name").required_text()?, "", json!({"additionalProperties": true})));
             }
-            wishes.native.push(own);
+            options.native.push(own);
             continue;
         }
-        let (name, schema) =
-            (tool.get("name").required_text()?, Value::Object(tool.get("input_schema").object_or_empty()?));
+        let name = tool.get("name").required_text()?;
+        let schema = Value::Object(tool.get("input_schema").object_or_empty()?);
         if tool.get("strict").is_true() {
-            wishes.strict.push(name.to_owned());
+            options.strict.push(name.to_owned());
         }
+        // These control how the provider's own models find and call the tool.
         for key in ["defer_loading", "allowed_callers"] {
             let said = tool.get(key);
             if !said.is_absent() && said.value != &Value::Bool(false) {
@@ -300,6 +317,7 @@ fn decode_tools(
     Ok(specs)
 }
 
+/// Decodes the tool choice.
 fn decode_tool_choice(choice: &JsonField<'_>) -> Result<ToolChoice, RequestError> {
     if choice.is_absent() {
         return Ok(ToolChoice::Auto);

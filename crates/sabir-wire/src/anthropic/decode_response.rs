@@ -1,9 +1,10 @@
-//! Anthropic Messages: response bodies to events.
+//! Decodes Anthropic Messages responses into events.
 //!
 //! # Supported
-//! All event kinds of the stream, and whole messages. Client calls are blocks of type `tool_use` and no others. Thinking
-//! becomes `Thought`, and its signature an `Opaque` behind it. Every block of another type (redacted thinking, server
-//! tools and their results, compaction) is kept whole as `Opaque`, in its place.
+//! All event kinds of the stream, and whole messages. Only blocks of type `tool_use` are client
+//! calls. Thinking becomes `Thought`, followed by its signature as `Opaque`. Every block of another
+//! type (redacted thinking, server tools and their results, compaction) is kept whole as `Opaque`,
+//! at its position.
 //!
 //! # Unsupported
 //! Citations of text blocks are skipped and counted.
@@ -18,34 +19,31 @@ use crate::lenient::{LenientCount, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::open_blocks::{OpenBlock, OpenBlocks};
 use crate::provider_error::ProviderError;
-use crate::response_decoder::{
-    BodyEnd, DecodeStatus, OpaqueBudget, ResponseCalls, WireDecoder, emit_text, note_error_event, note_unreadable,
-    truncation_reason,
-};
+use crate::response_decoder::{OpaqueBudget, ResponseState, WireDecoder, emit_text, note_unreadable};
 
+/// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct AnthropicDecoder {
-    status: DecodeStatus,
-    calls: ResponseCalls,
+    state: ResponseState,
     open_blocks: OpenBlocks<BlockKind>,
-    /// Signatures and blocks so far.
+    /// The size limit of signatures and opaque blocks.
     opaque_budget: OpaqueBudget,
     tokens: TokenCounts,
-    reason: Option<StopReason>,
 }
 
+/// The state of an open block.
 #[derive(Debug)]
 enum BlockKind {
     Text,
     Thinking {
         signature: String,
     },
-    /// Position in `calls.list`, and whether the arguments came whole with the start.
+    /// A call: its position in `calls.list`, and true if the arguments came whole with the start.
     Call {
         position: usize,
         whole: bool,
     },
-    /// A block that is kept, its streamed `input`, and its streamed `content`.
+    /// A block that is kept as opaque state, its streamed `input`, and its streamed `content`.
     Kept {
         block: Value,
         input: String,
@@ -55,7 +53,7 @@ enum BlockKind {
     Dropped,
 }
 
-/// Token counts as the provider splits them.
+/// Token counts as the provider splits them: cached input is not part of `input_tokens`.
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 struct TokenCounts {
     #[serde(default)]
@@ -68,6 +66,7 @@ struct TokenCounts {
     output_tokens: LenientCount,
 }
 
+/// An event of the stream, or a whole message.
 #[derive(Deserialize)]
 struct EventBody<'a> {
     #[serde(rename = "type", borrow, default)]
@@ -90,6 +89,7 @@ struct EventBody<'a> {
     stop_reason: LenientText<'a>,
 }
 
+/// The message in a `message_start` event.
 #[derive(Deserialize)]
 struct MessageStart<'a> {
     #[serde(default)]
@@ -98,6 +98,7 @@ struct MessageStart<'a> {
     stop_reason: LenientText<'a>,
 }
 
+/// The delta of a block or of the message.
 #[derive(Deserialize, Default)]
 struct BlockDelta<'a> {
     #[serde(borrow, default)]
@@ -114,6 +115,7 @@ struct BlockDelta<'a> {
     stop_reason: LenientText<'a>,
 }
 
+/// The block in a `content_block_start` event, or in a whole message.
 #[derive(Deserialize)]
 struct BlockStart<'a> {
     #[serde(rename = "type", borrow, default)]
@@ -143,6 +145,7 @@ impl OpenBlock for BlockKind {
 
 impl WireDecoder for AnthropicDecoder {
     fn decode_event(&mut self, name: &str, data: &str, out: &mut dyn EventSink) {
+        // Some gateways append OpenAI's end marker to every stream.
         if data.trim_ascii().is_empty() || data.trim_ascii() == "[DONE]" {
             return;
         }
@@ -152,11 +155,13 @@ impl WireDecoder for AnthropicDecoder {
                 return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
             }
         };
-        self.status.events += 1;
+        self.state.status.events += 1;
+        // Gateways may drop either the event name or the member `type`.
         let kind = if message.kind.as_str().is_empty() { name } else { message.kind.as_str() };
         match kind {
+            // Some servers send an error without the event name, so the member counts as well.
             _ if kind == "error" || message.error.is_some() => {
-                note_error_event(ProviderError::from_body(data.as_bytes()), &mut self.status, &mut self.calls, out);
+                self.state.note_error_event(ProviderError::from_body(data.as_bytes()), out);
             }
             "message_start" => {
                 if let Some(inner) = message.message.0 {
@@ -166,7 +171,7 @@ impl WireDecoder for AnthropicDecoder {
             }
             "content_block_start" => match message.content_block {
                 Some(raw) => self.decode_block_start(message.index.0, raw.get(), out),
-                None => self.status.skipped += 1,
+                None => self.state.status.skipped += 1,
             },
             "content_block_delta" => {
                 self.decode_block_delta(message.index.0, &message.delta.0.unwrap_or_default(), out)
@@ -179,30 +184,21 @@ impl WireDecoder for AnthropicDecoder {
             "message_stop" => self.decode_message_stop(out),
             "message" => self.decode_whole_message(&message, out),
             "ping" => {}
-            _ => self.status.skipped += 1,
+            _ => self.state.status.skipped += 1,
         }
     }
 
-    fn mark_event_lost(&mut self) {
-        self.calls.mark_open_calls_damaged();
+    fn state(&self) -> &ResponseState {
+        &self.state
     }
 
-    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
-        let ended = self.status.ended && self.status.error.is_none();
-        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
-        self.open_blocks.clear();
-    }
-
-    fn status(&self) -> &DecodeStatus {
-        &self.status
-    }
-
-    fn status_mut(&mut self) -> &mut DecodeStatus {
-        &mut self.status
+    fn state_mut(&mut self) -> &mut ResponseState {
+        &mut self.state
     }
 }
 
 impl AnthropicDecoder {
+    /// Decodes a message that was not streamed.
     fn decode_whole_message(&mut self, message: &EventBody<'_>, out: &mut dyn EventSink) {
         let blocks = message.content.and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
         let blocks = blocks.unwrap_or_default();
@@ -210,7 +206,8 @@ impl AnthropicDecoder {
         let last = blocks.len() as u64;
         for (label, block) in (1..).zip(blocks) {
             self.decode_block_start(Some(label), block.get(), out);
-            // The provider mends the JSON of a call that its limit cut: the last block has no end that can be trusted.
+            // At its output limit, the provider completes the JSON of a call that the limit cut, so
+            // the end of the last block proves nothing.
             if !limit || label != last {
                 self.decode_block_stop(Some(label), out);
             }
@@ -220,17 +217,19 @@ impl AnthropicDecoder {
         self.decode_message_stop(out);
     }
 
+    /// Opens a block.
     fn decode_block_start(&mut self, label: Option<u64>, raw: &str, out: &mut dyn EventSink) {
         let Some(start) = serde_json::from_str::<LenientObject<BlockStart<'_>>>(raw).ok().and_then(|start| start.0)
         else {
-            self.status.skipped += 1;
+            self.state.status.skipped += 1;
             return;
         };
         let id = if start.kind.as_str() == "tool_use" { start.id.as_str() } else { "" };
-        if !self.open_blocks.may_start(label, id, &mut self.calls, out) {
+        if !self.open_blocks.may_start(label, id, &mut self.state.calls, out) {
             return;
         }
-        self.calls.confirm_empty_calls(out);
+        // A new block shows that the blocks before it are complete.
+        self.state.calls.confirm_empty_calls(out);
         let kind = match start.kind.as_str() {
             "text" => {
                 emit_text(false, start.text.as_str(), out);
@@ -242,6 +241,7 @@ impl AnthropicDecoder {
                 BlockKind::Thinking { signature }
             }
             "tool_use" => self.begin_call(label, &start, out),
+            // Provider state is limited for the whole response, not per block.
             _ if self.limit_opaque_text(raw, out).is_empty() => BlockKind::Dropped,
             _ => BlockKind::Kept {
                 block: serde_json::from_str(raw).unwrap_or_default(),
@@ -249,24 +249,27 @@ impl AnthropicDecoder {
                 content: String::new(),
             },
         };
-        self.open_blocks.push_block(label, kind, &mut self.calls, out);
+        self.open_blocks.push_block(label, kind, &mut self.state.calls, out);
     }
 
+    /// Starts a client call.
     fn begin_call(&mut self, label: Option<u64>, start: &BlockStart<'_>, out: &mut dyn EventSink) -> BlockKind {
         let call = NativeCall::new(label, start.id.as_str());
-        let Some(position) = self.calls.begin_call(call, &self.status, out) else { return BlockKind::Dropped };
-        // `{}` in a start only says that deltas will follow; a whole body has no deltas, where it means no arguments.
+        let Some(position) = self.state.begin_call(call, out) else { return BlockKind::Dropped };
+        // In a stream, `{}` in a start only announces deltas. In a whole body there are no deltas,
+        // and it means no arguments.
         let input = start.input.map(RawValue::get).filter(|input| !is_empty_object(input));
-        if let Some(call) = self.calls.list.get_mut(position) {
-            call.set_name(start.name.as_str(), &mut self.calls.next_index, out);
+        if let Some(call) = self.state.calls.list.get_mut(position) {
+            call.set_name(start.name.as_str(), &mut self.state.calls.next_index, out);
             call.push_arguments(input.unwrap_or_default(), out);
         }
         BlockKind::Call { position, whole: input.is_some() }
     }
 
+    /// Adds a delta to its block.
     fn decode_block_delta(&mut self, label: Option<u64>, delta: &BlockDelta<'_>, out: &mut dyn EventSink) {
         let Some(position) = self.open_blocks.find_position(label) else {
-            return self.calls.note_stray_delta(&mut self.status, out);
+            return self.state.note_stray_delta(out);
         };
         emit_text(true, delta.thinking.as_str(), out);
         let mut known = delta.thinking.0.is_some() || delta.text.0.is_some();
@@ -279,13 +282,15 @@ impl AnthropicDecoder {
                 known |= delta.signature.0.is_some();
             }
             BlockKind::Call { position, whole: false } => {
-                if let Some(call) = self.calls.list.get_mut(*position) {
+                if let Some(call) = self.state.calls.list.get_mut(*position) {
                     call.push_arguments(delta.partial_json.as_str(), out);
                     known |= delta.partial_json.0.is_some();
                 }
             }
             BlockKind::Kept { input, content, .. } => {
-                let (more, words) = (delta.partial_json.as_str(), delta.content.as_str());
+                let more = delta.partial_json.as_str();
+                let words = delta.content.as_str();
+                // A kept block that lacks a piece is worthless, so it is dropped completely.
                 if self.opaque_budget.has_room(more.len() + words.len(), out) {
                     input.push_str(more);
                     content.push_str(words);
@@ -297,19 +302,20 @@ impl AnthropicDecoder {
             BlockKind::Text => emit_text(false, delta.text.as_str(), out),
             BlockKind::Call { .. } | BlockKind::Dropped => {}
         }
-        self.status.skipped += u64::from(!known);
+        self.state.status.skipped += u64::from(!known);
     }
 
+    /// Ends a block.
     fn decode_block_stop(&mut self, label: Option<u64>, out: &mut dyn EventSink) {
         let Some(block) = self.open_blocks.end_block(label) else {
-            self.status.skipped += 1;
+            self.state.status.skipped += 1;
             return;
         };
         match block {
             BlockKind::Thinking { signature } if !signature.is_empty() => {
                 emit_opaque(json!({"type": "thinking", "signature": signature}), out);
             }
-            BlockKind::Call { position, .. } => self.calls.end_call(position, self.reason, out),
+            BlockKind::Call { position, .. } => self.state.calls.end_call(position, self.state.reason, out),
             BlockKind::Kept { mut block, input, content } => {
                 if let Some(object) = block.as_object_mut() {
                     if let Ok(input) = serde_json::from_str::<Value>(&input) {
@@ -325,15 +331,20 @@ impl AnthropicDecoder {
         }
     }
 
+    /// Emits the token counts known so far. Later events repeat or complete earlier ones, so fields
+    /// are merged.
     fn emit_usage(&mut self, tokens: Option<TokenCounts>, out: &mut dyn EventSink) {
         let Some(tokens) = tokens else { return };
+        // A later event may repeat only some of the counts.
         let take = |field: &mut LenientCount, value: LenientCount| field.0 = value.0.or(field.0);
         let known = &mut self.tokens;
         take(&mut known.input_tokens, tokens.input_tokens);
         take(&mut known.cache_read_input_tokens, tokens.cache_read_input_tokens);
         take(&mut known.cache_creation_input_tokens, tokens.cache_creation_input_tokens);
         take(&mut known.output_tokens, tokens.output_tokens);
-        let (read, written) = (known.cache_read_input_tokens.0, known.cache_creation_input_tokens.0);
+        let read = known.cache_read_input_tokens.0;
+        let written = known.cache_creation_input_tokens.0;
+        // The common form counts cached tokens as part of the input.
         let input = known
             .input_tokens
             .0
@@ -345,39 +356,46 @@ impl AnthropicDecoder {
         }
     }
 
+    /// Decodes a stop reason. It may come before or after the end of a call.
     fn decode_stop(&mut self, word: &str, out: &mut dyn EventSink) {
         if word.is_empty() {
             return;
         }
         let reason = super::stop_reason(word);
-        self.reason = Some(reason);
-        self.calls.apply_stop_reason(reason, out);
+        self.state.reason = Some(reason);
+        self.state.calls.apply_stop_reason(reason, out);
         out.push_event(Event::Stop { reason, raw: word });
     }
 
+    /// Ends the message.
     fn decode_message_stop(&mut self, out: &mut dyn EventSink) {
-        self.status.ended = true;
-        self.calls.apply_stop_reason(self.reason.unwrap_or(StopReason::End), out);
-        // State goes back as it was signed, and a part of it is none: without its end it is lost, and that is said.
+        self.state.status.ended = true;
+        // Without a stop reason, the end of the message shows that the limit was not the cause.
+        self.state.calls.apply_stop_reason(self.state.reason.unwrap_or(StopReason::End), out);
+        // A signature or block is only valid as a whole. Without its end it is dropped, with a
+        // fault.
         let is_state = |block: &BlockKind| matches!(block, BlockKind::Thinking { .. } | BlockKind::Kept { .. });
-        if self.calls.list.iter().any(NativeCall::is_open) || self.open_blocks.iter().any(is_state) {
+        if self.state.calls.list.iter().any(NativeCall::is_open) || self.open_blocks.iter().any(is_state) {
             let message = "the message ended while a content block was open";
             out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
-            self.calls.truncate_open_calls(truncation_reason(BodyEnd::Clean, true, self.reason), out);
+            self.state.truncate_unfinished(out);
         }
         self.open_blocks.clear();
     }
 
-    /// Counts what is kept; hands it back, or nothing if it would be too much.
+    /// Counts text toward the limit of opaque state and returns it, or an empty text above the
+    /// limit.
     fn limit_opaque_text<'t>(&mut self, text: &'t str, out: &mut dyn EventSink) -> &'t str {
         if self.opaque_budget.has_room(text.len(), out) { text } else { "" }
     }
 }
 
+/// Emits opaque state of this wire.
 fn emit_opaque(data: Value, out: &mut dyn EventSink) {
     out.push_event(Event::Opaque(&OpaqueState { wire: NAME.to_owned(), data }));
 }
 
+/// Returns true for an object without members, and for `null`.
 fn is_empty_object(raw: &str) -> bool {
     let inside = raw.trim_ascii().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     raw == "null" || inside.is_some_and(|inside| inside.trim_ascii().is_empty())

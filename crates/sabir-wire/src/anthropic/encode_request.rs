@@ -1,8 +1,9 @@
-//! Anthropic Messages: a request to its body.
+//! Encodes a request as an Anthropic Messages body.
 //!
-//! The API insists on: a limit for the output, alternating roles, results first in the message that follows their
-//! calls, ids of one alphabet, and no blank text. Thoughts go back only with their signature; plain ones are left out.
-//! A model that thinks takes no temperature, and one that is given a temperature no `top_p`.
+//! The API requires an output limit, alternating roles, results first in the message after their
+//! calls, ids of one alphabet, and no blank text. Thoughts go back only with their signature;
+//! unsigned ones are left out. A model that thinks accepts no temperature, and with a temperature
+//! the API accepts no `top_p`.
 
 use sabir_call::{
     CacheControl, Call, CallResult, Image, MessagePart, OpaqueState, ParallelCalls, Request, ResponseFormat, Role,
@@ -18,22 +19,25 @@ use crate::params::{self, RequestParam};
 use crate::role_turns::merge_by_role;
 use crate::wire::WireOptions;
 
-/// The output limit of a request that names none: every current model allows it.
+/// The output limit in tokens for a request without one; every current model accepts it.
 const DEFAULT_LIMIT: u64 = 8192;
 
-pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
+/// Encodes the body of a request.
+pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
     let plan = thinking_plan(request);
-    let cached = form.cached || request.options.cache == CacheControl::Marked;
+    let cached = options.cached || request.options.cache == CacheControl::Marked;
     body.insert("max_tokens".to_owned(), json!(plan.limit));
     if !request.system.trim().is_empty() {
         let mut block = json!({"type": "text", "text": request.system});
         mark_cacheable(cached, &mut block);
         body.insert("system".to_owned(), Value::Array(vec![block]));
     }
+    // The API refuses two messages of one role in a row.
     let mut messages = merge_by_role(&request.messages, encode_block, encode_result);
     if let Some(last) =
+        // The second mark is at the end of the history, which is the prefix of the next request.
         messages.last_mut().and_then(|message| message.pointer_mut("/content")?.as_array_mut()?.last_mut())
     {
         mark_cacheable(cached, last);
@@ -47,26 +51,29 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
         }
     }
     body.extend(plan.body_members());
-    params::encode_params(request, form, &CAPABILITIES, &mut body);
+    params::encode_params(request, options, &CAPABILITIES, &mut body);
     if let ResponseFormat::Schema { schema, .. } = &request.options.format {
+        // The path is shared with the effort, so the member is merged instead of replaced.
         params::insert_at_path(&mut body, "output_config.format", json!({"type": "json_schema", "schema": schema}));
     }
-    if form.streamed {
+    if options.streamed {
         body.insert("stream".to_owned(), json!(true));
     }
     Value::Object(body)
 }
 
+/// Plans the thinking options, which also determine the output limit.
 fn thinking_plan(request: &Request) -> thinking::ThinkingPlan {
     thinking::plan_thinking(request, DEFAULT_LIMIT, thinking::is_thought_state)
 }
 
-/// Whether the API refuses a wish of this request: a model that thinks is not to be steered, and one that is steered in one way
-/// not in another.
-pub(crate) fn is_param_refused(request: &Request, _: &WireOptions, wish: RequestParam) -> bool {
-    match wish {
+/// Returns true if the API refuses a parameter for this request: a thinking model accepts no
+/// sampling parameters, and `temperature` excludes `top_p`.
+pub(crate) fn is_param_refused(request: &Request, _: &WireOptions, param: RequestParam) -> bool {
+    match param {
         RequestParam::Temperature | RequestParam::TopK => thinking_plan(request).is_thinking(),
         RequestParam::TopP => thinking_plan(request).is_thinking() || request.sampling.temperature.is_some(),
+        // Other tiers are OpenAI's words.
         RequestParam::Tier => {
             request.options.tier.as_ref().is_some_and(|tier| tier != "auto" && tier != "standard_only")
         }
@@ -74,7 +81,8 @@ pub(crate) fn is_param_refused(request: &Request, _: &WireOptions, wish: Request
     }
 }
 
-/// The tools on offer and those of the provider's own, which replace one of their name.
+/// Encodes the offered tools and the provider's own, which replace an offered tool with the same
+/// name.
 fn encode_tools(request: &Request) -> Vec<Value> {
     let own =
         |name: &str| native_tools::tools_of_wire(request, NAME).any(|tool| native_tools::tool_name(tool) == Some(name));
@@ -88,19 +96,21 @@ fn encode_tools(request: &Request) -> Vec<Value> {
     tools
 }
 
-/// Whether the provider is to hold the tool's arguments to their schema.
+/// Returns true if the provider must hold the tool's arguments to their schema.
 pub(crate) fn is_strict(request: &Request, tool: &ToolSpec) -> bool {
     request.options.strict.contains(&tool.name)
 }
 
-/// Marks a block as the end of a prefix that may be cached. Thinking blocks cannot be marked.
+/// Marks a block as the end of a cacheable prefix. The API refuses marks on thinking blocks.
 fn mark_cacheable(cached: bool, block: &mut Value) {
+    // This covers `redacted_thinking` as well.
     let thinking = block.get("type").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("thinking"));
     if let Some(block) = block.as_object_mut().filter(|_| cached && !thinking) {
         block.insert("cache_control".to_owned(), json!({"type": "ephemeral"}));
     }
 }
 
+/// Encodes a part as a content block. Blank text is dropped because the API refuses it.
 fn encode_block(role: Role, part: &MessagePart) -> Option<Value> {
     match part {
         MessagePart::Text { text } if text.trim().is_empty() => None,
@@ -116,11 +126,12 @@ fn encode_block(role: Role, part: &MessagePart) -> Option<Value> {
     }
 }
 
-/// State that this wire understands, with the thought that belongs to it in its place.
+/// Encodes opaque state of this wire, with the text of its thought put back in place.
 fn encode_opaque(opaque: &OpaqueState, thought: &str) -> Option<Value> {
     if opaque.wire != NAME {
         return None;
     }
+    // A signed thought must keep its member order: type, text, then the state.
     let Some(state) = opaque.data.as_object().filter(|state| state.get("type").is_some_and(|kind| kind == "thinking"))
     else {
         return Some(opaque.data.clone());
@@ -132,19 +143,23 @@ fn encode_opaque(opaque: &OpaqueState, thought: &str) -> Option<Value> {
     Some(Value::Object(block))
 }
 
+/// Encodes a call.
 fn encode_call(call: &Call) -> Value {
     json!({"type": "tool_use", "id": portable_id(call.id.as_str()), "name": call.name, "input": call.arguments})
 }
 
+/// Encodes an image as base64.
 fn encode_image(Image { media_type, data }: &Image) -> Value {
     json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}})
 }
 
-/// Words alone stay a string, which servers that speak this wire all know.
+/// Encodes the result of a call. Without images the content stays a plain string, which all servers
+/// with this wire accept.
 fn encode_result(result: &CallResult) -> Value {
     let mut block = json!({"type": "tool_result", "tool_use_id": portable_id(result.id.as_str())});
     if let Some(block) = block.as_object_mut() {
         if !result.images.is_empty() {
+            // The API refuses blank text blocks.
             let words = Some(&result.content).filter(|words| !words.trim().is_empty());
             let words = words.map(|words| json!({"type": "text", "text": words}));
             block.insert(
@@ -161,6 +176,7 @@ fn encode_result(result: &CallResult) -> Value {
     block
 }
 
+/// Encodes an offered tool.
 fn encode_tool(tool: &ToolSpec, strict: bool) -> Value {
     let mut body = json!({"name": tool.name, "description": tool.description, "input_schema": closed_object_schema(&tool.parameters)});
     if let Some(body) = body.as_object_mut().filter(|_| strict) {
@@ -169,7 +185,8 @@ fn encode_tool(tool: &ToolSpec, strict: bool) -> Value {
     body
 }
 
-/// An object schema that says so, and that allows no argument beyond its own unless it says otherwise.
+/// Returns an object schema with an explicit type that allows no other properties unless it says
+/// so.
 pub(crate) fn closed_object_schema(schema: &Value) -> Value {
     let mut schema = schema.as_object().cloned().unwrap_or_default();
     schema.entry("type").or_insert_with(|| json!("object"));
@@ -178,6 +195,7 @@ pub(crate) fn closed_object_schema(schema: &Value) -> Value {
     Value::Object(schema)
 }
 
+/// Encodes the tool choice; `None` for the default.
 fn encode_tool_choice(choice: &ToolChoice, parallel: ParallelCalls) -> Option<Value> {
     let mut value = match choice {
         ToolChoice::Auto if parallel == ParallelCalls::Many => return None,

@@ -1,4 +1,4 @@
-//! Anthropic Messages: events to response bodies.
+//! Encodes events and drafts as Anthropic Messages responses.
 
 use sabir_call::{DraftPart, DraftResponse, DraftState, Event, StopReason, Usage};
 use serde_json::{Map, Value, json};
@@ -9,31 +9,35 @@ use crate::client_request::ResponseMetadata;
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
 use crate::provider_error::ProviderError;
 use crate::sse;
+use crate::stop_words::stop_or_default;
 use crate::wire::{Wire, WireEncoder};
 
+/// Encodes the event stream of one response.
 #[derive(Debug)]
 pub(crate) struct AnthropicEncoder {
-    head: ResponseMetadata,
+    metadata: ResponseMetadata,
     begun: bool,
-    /// The text or thinking block that is open, by index.
+    /// The index and kind of the open text or thinking block.
     open_block: Option<(u64, ProseKind)>,
     next_index: u64,
     calls: Vec<OpenCall>,
     has_calls: bool,
     usage: Usage,
     stop: Option<(StopReason, String)>,
-    /// The deltas of words, thoughts and arguments.
+    /// The templates for deltas of text, thoughts and arguments.
     templates: [Option<DeltaTemplate>; 3],
-    /// A piece of arguments, before it is written.
+    /// The buffer for one piece of arguments.
     fragment: String,
 }
 
+/// The kind of a block of prose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProseKind {
     Text,
     Thinking,
 }
 
+/// A call whose block is open.
 #[derive(Debug)]
 struct OpenCall {
     index: u32,
@@ -42,9 +46,9 @@ struct OpenCall {
 }
 
 impl AnthropicEncoder {
-    pub(crate) fn new(head: ResponseMetadata) -> Self {
+    pub(crate) fn new(metadata: ResponseMetadata) -> Self {
         Self {
-            head,
+            metadata,
             begun: false,
             open_block: None,
             next_index: 0,
@@ -57,23 +61,26 @@ impl AnthropicEncoder {
         }
     }
 
+    /// Writes the start of the message unless it was written.
     fn begin_message(&mut self, out: &mut Vec<u8>) {
         if !self.begun {
             self.begun = true;
             let message = json!({
-                "id": self.head.id, "type": "message", "role": "assistant", "model": self.head.model, "content": [],
+                "id": self.metadata.id, "type": "message", "role": "assistant", "model": self.metadata.model, "content": [],
                 "stop_reason": null, "stop_sequence": null, "usage": encode_usage(self.usage, 0),
             });
             write_event("message_start", json!({"message": message}), out);
         }
     }
 
+    /// Closes the open text or thinking block.
     fn close_open_block(&mut self, out: &mut Vec<u8>) {
         if let Some((index, _)) = self.open_block.take() {
             write_event("content_block_stop", json!({"index": index}), out);
         }
     }
 
+    /// Starts a block and returns its index.
     fn start_block(&mut self, block: Value, out: &mut Vec<u8>) -> u64 {
         self.begin_message(out);
         self.close_open_block(out);
@@ -83,6 +90,7 @@ impl AnthropicEncoder {
         index
     }
 
+    /// Returns the index of an open block of this kind, starting one if needed.
     fn ensure_prose_block(&mut self, kind: ProseKind, out: &mut Vec<u8>) -> u64 {
         if let Some((index, known)) = self.open_block
             && known == kind
@@ -98,7 +106,9 @@ impl AnthropicEncoder {
         index
     }
 
+    /// Writes state of this wire: a signature into its thinking block, anything else as a block.
     fn encode_opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
+        // The data of a signed thought has no text of its own: the text was streamed as `Thought`.
         let signature = data.get("signature").filter(|_| data.get("type").is_some_and(|kind| kind == "thinking"));
         if let Some(signature) = signature {
             let index = self.ensure_prose_block(ProseKind::Thinking, out);
@@ -110,6 +120,7 @@ impl AnthropicEncoder {
         }
     }
 
+    /// Writes the JSON text that `write` adds to a call's arguments.
     fn encode_arguments(
         &mut self,
         index: u32,
@@ -120,10 +131,11 @@ impl AnthropicEncoder {
             self.fragment.clear();
             write(&mut call.arguments, &mut self.fragment);
             if !self.fragment.is_empty() {
-                let [.., mould] = &mut self.templates;
-                let (block, names) = (call.block, ["input_json_delta", "partial_json"]);
+                let [.., template] = &mut self.templates;
+                let block = call.block;
+                let names = ["input_json_delta", "partial_json"];
                 let fragment = TextDelta { key: block, number: 0, text: &self.fragment };
-                write_delta(mould, fragment, out, |_, text| text_delta(block, names, text));
+                write_delta(template, fragment, out, |_, text| text_delta(block, names, text));
             }
         }
     }
@@ -134,32 +146,26 @@ impl WireEncoder for AnthropicEncoder {
         match event {
             Event::Text { text } => {
                 let index = self.ensure_prose_block(ProseKind::Text, out);
-                let [mould, ..] = &mut self.templates;
-                write_delta(mould, TextDelta { key: index, number: 0, text }, out, |_, text| {
+                let [template, ..] = &mut self.templates;
+                write_delta(template, TextDelta { key: index, number: 0, text }, out, |_, text| {
                     text_delta(index, ["text_delta", "text"], text)
                 });
             }
             Event::Thought { text } => {
                 let index = self.ensure_prose_block(ProseKind::Thinking, out);
-                let [_, mould, _] = &mut self.templates;
-                write_delta(mould, TextDelta { key: index, number: 0, text }, out, |_, text| {
+                let [_, template, _] = &mut self.templates;
+                write_delta(template, TextDelta { key: index, number: 0, text }, out, |_, text| {
                     text_delta(index, ["thinking_delta", "thinking"], text)
                 });
             }
             Event::CallStart { index, id, name, .. } => {
                 self.has_calls = true;
-                let id = self.head.call_id(id, index);
+                let id = self.metadata.call_id(id, index);
                 let block = self.start_block(json!({"type": "tool_use", "id": id, "name": name, "input": {}}), out);
                 self.calls.push(OpenCall { index, block, arguments: ArgumentWriter::default() });
             }
-            Event::ArgStart { index, name, form, .. } => {
-                self.encode_arguments(index, |arguments, out| arguments.start_argument(name, form, out), out);
-            }
-            Event::ArgDelta { index, text } => {
-                self.encode_arguments(index, |arguments, out| arguments.push_delta(text, out), out)
-            }
-            Event::ArgEnd { index, lead, .. } => {
-                self.encode_arguments(index, |arguments, out| arguments.end_argument(lead, out), out)
+            Event::ArgStart { index, .. } | Event::ArgDelta { index, .. } | Event::ArgEnd { index, .. } => {
+                self.encode_arguments(index, |writer, text| writer.encode_event(event, text), out);
             }
             Event::CallEnd { index, .. } => {
                 self.encode_arguments(index, ArgumentWriter::close_call, out);
@@ -188,21 +194,21 @@ impl WireEncoder for AnthropicEncoder {
     fn finish(&mut self, out: &mut Vec<u8>) {
         self.begin_message(out);
         self.close_open_block(out);
-        // Calls that were cut: their blocks end, their JSON does not.
+        // Truncated calls: their blocks end but their JSON stays incomplete, so clients refuse
+        // them.
         for call in std::mem::take(&mut self.calls) {
             write_event("content_block_stop", json!({"index": call.block}), out);
         }
-        let default = if self.has_calls { StopReason::Calls } else { StopReason::End };
-        let (reason, raw) = self.stop.clone().unwrap_or((default, String::new()));
-        let delta =
-            json!({"stop_reason": stop_word(reason, &raw), "stop_sequence": matched_stop_sequence(&self.head, reason)});
+        let (reason, raw) = stop_or_default(self.stop.as_ref(), self.has_calls);
+        let delta = json!({"stop_reason": stop_word(reason, raw), "stop_sequence": matched_stop_sequence(&self.metadata, reason)});
         let usage = encode_usage(self.usage, self.usage.output.unwrap_or_default());
         write_event("message_delta", json!({"delta": delta, "usage": usage}), out);
         write_event("message_stop", json!({}), out);
     }
 }
 
-pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) -> Value {
+/// Encodes a response that is not streamed.
+pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse) -> Value {
     let mut content: Vec<Value> = Vec::new();
     for part in &draft.parts {
         match part {
@@ -212,7 +218,7 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
             }
             DraftPart::Call(call) if matches!(call.state, DraftState::Cut(_)) => {}
             DraftPart::Call(call) => {
-                let id = head.call_id(call.id.as_deref(), call.index);
+                let id = metadata.call_id(call.id.as_deref(), call.index);
                 let input = arguments_object(&call.arguments);
                 content.push(json!({"type": "tool_use", "id": id, "name": call.name, "input": input}));
             }
@@ -221,16 +227,15 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
         }
     }
     let called = draft.calls().any(|call| !matches!(call.state, DraftState::Cut(_)));
-    let default = if called { StopReason::Calls } else { StopReason::End };
-    let (reason, raw) = draft.stop.as_ref().map_or((default, ""), |(reason, raw)| (*reason, raw.as_str()));
+    let (reason, raw) = stop_or_default(draft.stop.as_ref(), called);
     json!({
-        "id": head.id, "type": "message", "role": "assistant", "model": head.model, "content": content,
-        "stop_reason": stop_word(reason, raw), "stop_sequence": matched_stop_sequence(head, reason),
+        "id": metadata.id, "type": "message", "role": "assistant", "model": metadata.model, "content": content,
+        "stop_reason": stop_word(reason, raw), "stop_sequence": matched_stop_sequence(metadata, reason),
         "usage": encode_usage(draft.usage, draft.usage.output.unwrap_or_default()),
     })
 }
 
-/// Puts a signature into the thinking block before it, and any other state into a block of its own.
+/// Adds a signature to the thinking block before it, and any other state as a block.
 fn attach_signature(data: &Value, content: &mut Vec<Value>) {
     let Some(signature) = data.get("signature").filter(|_| data.get("type").is_some_and(|kind| kind == "thinking"))
     else {
@@ -244,13 +249,13 @@ fn attach_signature(data: &Value, content: &mut Vec<Value>) {
     }
 }
 
-/// The text that ended the answer, where there was only one that could.
-fn matched_stop_sequence(head: &ResponseMetadata, reason: StopReason) -> Option<&str> {
-    head.preferences.only_stop_sequence.as_deref().filter(|_| reason == StopReason::Sequence)
+/// Returns the stop sequence that ended the response, if only one was possible.
+fn matched_stop_sequence(metadata: &ResponseMetadata, reason: StopReason) -> Option<&str> {
+    metadata.preferences.only_stop_sequence.as_deref().filter(|_| reason == StopReason::Sequence)
 }
 
-/// The types of errors, of which official clients make their own: each has a status.
-const ERRORS: [(u16, &str); 9] = [
+/// Error types by HTTP status. Official clients build their exception classes from the type.
+const ERROR_TYPES: [(u16, &str); 9] = [
     (401, "authentication_error"),
     (402, "billing_error"),
     (403, "permission_error"),
@@ -262,16 +267,18 @@ const ERRORS: [(u16, &str); 9] = [
     (400, "invalid_request_error"),
 ];
 
+/// Encodes the body of an error response.
 pub(crate) fn encode_error(error: &ProviderError) -> Value {
-    let known = ERRORS.iter().find(|(_, kind)| *kind == error.code);
+    // A code that is one of the wire's own types is more exact than the status.
+    let known = ERROR_TYPES.iter().find(|(_, kind)| *kind == error.code);
     let status = Wire::Anthropic.error_status(error);
-    let by_status = || ERRORS.iter().find(|(known, _)| *known == status);
+    let by_status = || ERROR_TYPES.iter().find(|(known, _)| *known == status);
     let client = if (400..500).contains(&status) { "invalid_request_error" } else { "api_error" };
     let kind = known.or_else(by_status).map_or(client, |(_, kind)| *kind);
     json!({"type": "error", "error": {"type": kind, "message": error.message}})
 }
 
-/// The provider counts cached input apart from the rest.
+/// Encodes the token counts. The provider reports cached input separately from the rest.
 fn encode_usage(usage: Usage, output: u64) -> Value {
     let cached = usage.cache_read.unwrap_or_default().saturating_add(usage.cache_write.unwrap_or_default());
     let mut value = Map::new();
@@ -286,17 +293,19 @@ fn encode_usage(usage: Usage, output: u64) -> Value {
     Value::Object(value)
 }
 
-/// A delta of that type, with a text in that field.
+/// Encodes a delta of the given type with a text in the given field.
 fn text_delta(index: u64, [kind, field]: [&str; 2], text: &str) -> Vec<u8> {
     let mut out = Vec::new();
     write_block_delta(index, json!({"type": kind, field: text}), &mut out);
     out
 }
 
+/// Writes a delta of a block.
 fn write_block_delta(index: u64, delta: Value, out: &mut Vec<u8>) {
     write_event("content_block_delta", json!({"index": index, "delta": delta}), out);
 }
 
+/// Writes an event. Its name is repeated as `type`, the first member of the data.
 fn write_event(kind: &str, mut body: Value, out: &mut Vec<u8>) {
     if let Some(body) = body.as_object_mut() {
         body.shift_insert(0, "type".to_owned(), json!(kind));

@@ -1,8 +1,9 @@
-//! Anthropic Messages: how much to think, written and read.
+//! Encodes and decodes Anthropic's thinking options.
 //!
-//! Models up to Claude 4.5, and other providers that speak this wire, take a budget of tokens: at least 1,024, and less
-//! than the limit of the output, which it is a part of. Later Claude models think as much as they find right, are steered
-//! by an effort, and refuse a budget or deprecate it. A model that must call a tool cannot think at all.
+//! Models up to Claude 4.5, and other providers with this wire, take a token budget: at least
+//! 1,024, and less than the output limit, which includes it. Later Claude models decide themselves
+//! how much to think. They take an effort, and refuse or deprecate a budget. A model that must call
+//! a tool cannot think at all.
 
 use sabir_call::{Message, MessagePart, OpaqueState, ReasoningConfig, ReasoningEffort, Request, Role, ToolChoice};
 use serde_json::{Value, json};
@@ -12,43 +13,50 @@ use crate::client_request::RequestError;
 use crate::field::JsonField;
 use crate::thinking::{budget_for_effort, decode_effort, effort_for_budget};
 
-/// The least budget.
+/// The smallest budget that Anthropic accepts, in tokens.
 const MIN_BUDGET: u64 = 1024;
 
-/// In the names of Claude models that know no efforts. The list is closed: what is not on it is later.
+/// Substrings of the names of Claude models that do not support efforts. The list is closed: other
+/// names are later models.
 const BUDGETED_MODELS: [&str; 12] =
     ["claude-2", "claude-3", "claude-instant", "-4-0", "-4-1", "-4-2025", "-4-5", "-4.0", "-4.1", "-4.5", "-4@", "-4:"];
 
-/// What a request says of thinking.
+/// The thinking options of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ThinkingPlan {
-    /// The limit of the output, thinking included.
+    /// The output limit in tokens, thinking included.
     pub(crate) limit: u64,
     mode: ThinkingMode,
 }
 
+/// The thinking mode of a request.
 #[derive(Debug, PartialEq, Eq)]
 enum ThinkingMode {
-    /// Nothing is said.
+    /// No option is written.
     Silent,
     Off,
     Budget(u64),
-    /// An effort, and whether the model may think.
+    /// An effort, and true if the model may think.
     Adaptive(&'static str, bool),
 }
 
-/// How a wish is put to the model. A limit that the request names is kept; the usual one makes room for the thinking.
-/// `signs`: whether state of the wire that asks is a thought of the model's.
+/// Plans the thinking options of a request. An output limit in the request is kept; the `usual`
+/// limit grows by the thinking budget. `signs` returns true for opaque state that is a thought on
+/// the wire that asks.
 pub(crate) fn plan_thinking(request: &Request, usual: u64, signs: fn(&OpaqueState) -> bool) -> ThinkingPlan {
     let limit = request.max_output_tokens;
+    // The API refuses thinking together with a forced call.
     let forced = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Tool(_)) && !request.tools.is_empty();
     let wish = match request.reasoning {
         ReasoningConfig::Default => return ThinkingPlan { limit: limit.unwrap_or(usual), mode: ThinkingMode::Silent },
         ReasoningConfig::Off => return ThinkingPlan { limit: limit.unwrap_or(usual), mode: ThinkingMode::Off },
         ReasoningConfig::Effort(effort) => budget_for_effort(effort),
+        // A smaller budget would be refused.
         ReasoningConfig::Tokens(tokens) => tokens.max(MIN_BUDGET),
     };
     if is_adaptive(&request.model) {
+        // The thinking is part of the output limit, so the usual limit grows by what the effort may
+        // use.
         let (word, room) = match effort_for_budget(wish) {
             ReasoningEffort::Minimal | ReasoningEffort::Low => ("low", budget_for_effort(ReasoningEffort::Low)),
             ReasoningEffort::Medium => ("medium", budget_for_effort(ReasoningEffort::Medium)),
@@ -58,18 +66,21 @@ pub(crate) fn plan_thinking(request: &Request, usual: u64, signs: fn(&OpaqueStat
         return ThinkingPlan { limit, mode: ThinkingMode::Adaptive(word, !forced) };
     }
     let limit = limit.unwrap_or_else(|| usual.saturating_add(wish));
+    // The budget must stay below the limit. Under a small limit it shrinks, so that some room is
+    // left for the answer.
     let most = if wish < limit { wish } else { limit.saturating_sub(MIN_BUDGET).max(MIN_BUDGET) };
+    // If thinking is impossible, nothing is said of it: an error would lose the whole request.
     let possible = most < limit && !forced && !is_mid_tool_loop(&request.messages, signs);
     ThinkingPlan { limit, mode: if possible { ThinkingMode::Budget(most) } else { ThinkingMode::Silent } }
 }
 
 impl ThinkingPlan {
-    /// Whether the model may think, and takes no temperature.
+    /// Returns true if the model may think; it then refuses a temperature.
     pub(crate) fn is_thinking(&self) -> bool {
         matches!(self.mode, ThinkingMode::Budget(_) | ThinkingMode::Adaptive(_, true))
     }
 
-    /// The members of the body.
+    /// Returns the members of the body.
     pub(crate) fn body_members(&self) -> Vec<(String, Value)> {
         let mut members = Vec::new();
         match self.mode {
@@ -80,7 +91,7 @@ impl ThinkingPlan {
             }
             ThinkingMode::Adaptive(effort, thinks) => {
                 if thinks {
-                    // Later models leave the words out unless asked for them.
+                    // Later models omit the text of thoughts unless asked for it.
                     members.push(("thinking", json!({"type": "adaptive", "display": "summarized"})));
                 }
                 members.push(("output_config", json!({"effort": effort})));
@@ -90,10 +101,10 @@ impl ThinkingPlan {
     }
 }
 
-/// Reads what a client says of thinking.
+/// Decodes a client's thinking options.
 ///
 /// # Errors
-/// A type or an effort that the wire does not know.
+/// The type or effort is not one of the wire's.
 pub(crate) fn decode_thinking(body: &JsonField<'_>) -> Result<ReasoningConfig, RequestError> {
     let thinking = body.get("thinking");
     let effort = decode_effort(&body.get("output_config").get("effort"))?;
@@ -107,7 +118,7 @@ pub(crate) fn decode_thinking(body: &JsonField<'_>) -> Result<ReasoningConfig, R
             Some(tokens) => ReasoningConfig::Tokens(tokens),
             None => return Err(thinking.get("budget_tokens").mismatch_error("a whole number")),
         },
-        // Without an effort, the model's own is the highest of ours.
+        // Without an effort, the model uses its highest; our highest is `high`.
         "adaptive" | "between_tools" if effort == ReasoningConfig::Default => {
             ReasoningConfig::Effort(ReasoningEffort::High)
         }
@@ -116,20 +127,25 @@ pub(crate) fn decode_thinking(body: &JsonField<'_>) -> Result<ReasoningConfig, R
     })
 }
 
-/// Whether state of this wire is a thought.
+/// Returns true if opaque state of this wire is a thought.
 pub(crate) fn is_thought_state(opaque: &OpaqueState) -> bool {
     let kind = opaque.data.get("type").and_then(Value::as_str).unwrap_or_default();
     opaque.wire == NAME && kind.ends_with("thinking")
 }
 
+/// Returns true for a Claude model that takes efforts instead of budgets.
 fn is_adaptive(model: &str) -> bool {
+    // `claude-opus-4` without a date or a minor version is the first Claude 4.
     let budgeted = model.ends_with("-4") || BUDGETED_MODELS.iter().any(|part| model.contains(part));
     model.contains("claude") && !budgeted
 }
 
-/// Whether the model waits for results of calls that it made without signed thoughts. It cannot begin to think there.
+/// Returns true if the model waits for results of calls that it made without signed thoughts. The
+/// API refuses thinking that begins there.
 fn is_mid_tool_loop(history: &[Message], signs: fn(&OpaqueState) -> bool) -> bool {
     let results = |message: &Message| message.parts.iter().any(|part| matches!(part, MessagePart::Result(_)));
+    // In a tool loop the last message has results. The assistant message before it must begin with
+    // its signed thoughts.
     let waits = history.last().is_some_and(|message| message.role == Role::User && results(message));
     let answer = history.iter().rfind(|message| message.role == Role::Assistant).filter(|_| waits);
     let signed = |part: &MessagePart| match part {
@@ -153,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_become_what_a_model_takes() {
+    fn reasoning_settings_fit_the_model() {
         let check = |model: &str, thinking: ReasoningConfig, max_output: Option<u64>, expected: Value| {
             let request = Request {
                 model: model.into(),
@@ -190,9 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_must_be_made_leaves_no_room_to_think() {
+    fn forced_calls_disable_thinking() {
         let tools = ToolSet::new(vec![ToolSpec::new("f", "", json!({}))]).unwrap();
-        let (choice, thinking) = (ToolChoice::Required, ReasoningConfig::Effort(ReasoningEffort::Low));
+        let choice = ToolChoice::Required;
+        let thinking = ReasoningConfig::Effort(ReasoningEffort::Low);
         let mut request =
             Request { model: "m".into(), tools, tool_choice: choice, reasoning: thinking, ..Request::default() };
         assert_eq!(members(&request), json!({"max_tokens": 12288}));

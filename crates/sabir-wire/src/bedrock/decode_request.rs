@@ -1,12 +1,14 @@
-//! Amazon Bedrock: a client's body to a request.
+//! Decodes a client's Converse body into a request.
 //!
 //! # Supported
-//! Text, pictures as bytes, calls, results, reasoning with its signature; redacted reasoning and blocks of any other kind
-//! are kept as opaque state of this wire. Of `additionalModelRequestFields`: thinking and the choice of tools. That
-//! there are cache points is kept, not where. Guardrails and `performanceConfig` are ignored.
+//! Text, images as bytes, calls, results, reasoning with its signature; redacted reasoning and
+//! blocks of any other kind are kept as opaque state of this wire. Of
+//! `additionalModelRequestFields`: thinking and tool choice. Cache points are reduced to one
+//! setting. Guardrails and `performanceConfig` are ignored.
 //!
 //! # Unsupported
-//! Pictures in S3, documents, videos, and tools of the provider in `toolConfig`: each is an error that names its place.
+//! Images in S3, documents, videos, and the provider's own tools in `toolConfig`: each is an error
+//! that names its path.
 
 use sabir_call::{
     CacheControl, Image, MessagePart, OpaqueState, ParallelCalls, ReasoningConfig, Request, Role, ToolChoice, ToolSpec,
@@ -20,6 +22,7 @@ use crate::field::{HistoryBuilder, JsonField, build_call, build_tool_set};
 use crate::params;
 use crate::thinking::decode_effort;
 
+/// Decodes a body into a request.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
     let body = JsonField::root(body);
     let mut history = HistoryBuilder::default();
@@ -32,7 +35,8 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         let parts = decode_content(&message.get("content"), &history)?;
         history.push_parts(role, parts);
     }
-    let (tools, inference) = (body.get("toolConfig"), body.get("inferenceConfig"));
+    let tools = body.get("toolConfig");
+    let inference = body.get("inferenceConfig");
     let more = body.get("additionalModelRequestFields");
     let specs: Result<Vec<_>, _> = tools.get("tools").list_items()?.iter().map(decode_tool).collect();
     let one = more.get("tool_choice").get("disable_parallel_tool_use").is_true();
@@ -53,7 +57,7 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     Ok(DecodedRequest::new(request, false))
 }
 
-/// Whether there is a cache point.
+/// Returns true if the body has a cache point anywhere.
 fn has_cache_point(body: &JsonField<'_>) -> Result<bool, RequestError> {
     let mut lists = vec![body.get("system"), body.get("toolConfig").get("tools")];
     lists.extend(body.get("messages").list_items()?.iter().map(|message| message.get("content")));
@@ -65,6 +69,7 @@ fn has_cache_point(body: &JsonField<'_>) -> Result<bool, RequestError> {
     Ok(false)
 }
 
+/// Decodes the system prompt.
 fn decode_system(system: &JsonField<'_>) -> Result<String, RequestError> {
     let blocks = system.list_items()?;
     let texts = blocks.iter().map(|block| block.get("text")).filter(|text| !text.is_absent());
@@ -72,6 +77,7 @@ fn decode_system(system: &JsonField<'_>) -> Result<String, RequestError> {
     Ok(texts?.join("\n\n"))
 }
 
+/// Decodes the content of a message.
 fn decode_content(content: &JsonField<'_>, history: &HistoryBuilder) -> Result<Vec<MessagePart>, RequestError> {
     let mut parts = Vec::new();
     for block in content.list_items()? {
@@ -79,6 +85,7 @@ fn decode_content(content: &JsonField<'_>, history: &HistoryBuilder) -> Result<V
         match kind {
             "text" => parts.push(MessagePart::text(inside.required_text()?)),
             "image" => parts.push(MessagePart::Image(decode_image(&inside)?)),
+            // Calls of server tools have no client result, so they stay opaque.
             "toolUse" if inside.get("type").value != "server_tool_use" => {
                 let arguments = inside.get("input").object_or_empty()?;
                 parts.push(build_call(
@@ -91,6 +98,7 @@ fn decode_content(content: &JsonField<'_>, history: &HistoryBuilder) -> Result<V
             "reasoningContent" if !inside.get("reasoningText").is_absent() => {
                 parts.push(decode_thought(&inside.get("reasoningText"))?);
             }
+            // Counted by `has_cache_point`; the position is not kept.
             "cachePoint" => {}
             "document" | "video" => return Err(block.mismatch_error("a block that a history can hold")),
             _ => parts.push(MessagePart::Opaque(OpaqueState { wire: NAME.to_owned(), data: block.value.clone() })),
@@ -99,13 +107,14 @@ fn decode_content(content: &JsonField<'_>, history: &HistoryBuilder) -> Result<V
     Ok(parts)
 }
 
-/// The one member of a block, which says what kind of block it is.
+/// Returns the only member of a block and its name, which is the kind of the block.
 fn sole_member<'a>(block: &JsonField<'a>) -> Result<(JsonField<'a>, &'a str), RequestError> {
     let kind = block.value.as_object().and_then(|block| block.keys().next());
     let kind = kind.ok_or_else(|| block.mismatch_error("an object with one member"))?;
     Ok((block.get(kind), kind))
 }
 
+/// Decodes a thought with its signature.
 fn decode_thought(reasoning: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     let signature = reasoning.get("signature").text_or_empty()?;
     let data = json!({"reasoningContent": {"reasoningText": {"signature": signature}}});
@@ -113,27 +122,30 @@ fn decode_thought(reasoning: &JsonField<'_>) -> Result<MessagePart, RequestError
     Ok(MessagePart::Thought { text: reasoning.get("text").required_text()?.to_owned(), opaque })
 }
 
+/// Decodes an image.
 fn decode_image(image: &JsonField<'_>) -> Result<Image, RequestError> {
     let data = image.get("source").get("bytes").required_text()?.to_owned();
     Ok(Image { media_type: format!("image/{}", image.get("format").required_text()?), data })
 }
 
+/// Decodes the result of a call.
 fn decode_result(result: &JsonField<'_>, history: &HistoryBuilder) -> Result<MessagePart, RequestError> {
-    let (mut words, mut pictures) = (Vec::new(), Vec::new());
+    let mut words = Vec::new();
+    let mut images = Vec::new();
     for item in result.get("content").list_items()? {
         let (inside, kind) = sole_member(&item)?;
         match kind {
             "text" => words.push(inside.required_text()?.to_owned()),
             "json" => words.push(inside.value.to_string()),
-            "image" => pictures.push(decode_image(&inside)?),
+            "image" => images.push(decode_image(&inside)?),
             _ => return Err(item.mismatch_error("`text`, `json` or `image`")),
         }
     }
     let failed = result.get("status").value == "error";
-    Ok(history.build_result(result.get("toolUseId").required_text()?, failed, (words.join("\n"), pictures)))
+    Ok(history.build_result(result.get("toolUseId").required_text()?, failed, words.join("\n"), images))
 }
 
-/// `None`: a cache point among the tools.
+/// Decodes a tool. Returns `None` for a cache point in the list of tools.
 fn decode_tool(tool: &JsonField<'_>) -> Result<Option<ToolSpec>, RequestError> {
     let (spec, kind) = sole_member(tool)?;
     match kind {
@@ -147,7 +159,8 @@ fn decode_tool(tool: &JsonField<'_>) -> Result<Option<ToolSpec>, RequestError> {
     }
 }
 
-/// The choice, in the words of Anthropic where they are given.
+/// Decodes the tool choice. Anthropic's own form in the additional fields comes first, because it
+/// can say more.
 fn decode_tool_choice(choice: &JsonField<'_>, native: &JsonField<'_>) -> Result<ToolChoice, RequestError> {
     let (inside, kind) = match (native.is_absent(), choice.is_absent()) {
         (false, _) => (native.clone(), native.get("type").required_text()?),
@@ -163,12 +176,13 @@ fn decode_tool_choice(choice: &JsonField<'_>, native: &JsonField<'_>) -> Result<
     })
 }
 
-/// How much to think, in the words of any maker.
+/// Decodes the reasoning setting in the form of any model maker.
 fn decode_thinking(more: &JsonField<'_>) -> Result<ReasoningConfig, RequestError> {
     let nova = more.get("reasoningConfig");
     if nova.get("type").value == "disabled" {
         return Ok(ReasoningConfig::Off);
     }
+    // Nova's member, then the one of OpenAI's models.
     for word in [nova.get("maxReasoningEffort"), more.get("reasoning_effort")] {
         if !word.is_absent() {
             return decode_effort(&word);

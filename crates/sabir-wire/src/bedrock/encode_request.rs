@@ -1,9 +1,10 @@
-//! Amazon Bedrock: a request to its body.
+//! Encodes a request as a Converse body.
 //!
-//! The API insists on: alternating roles, results first in the message that follows their calls, ids of one alphabet, no
-//! blank text, and a declaration of tools wherever the history holds calls. What only some models know (thinking, one
-//! call at a time, no call at all) goes into `additionalModelRequestFields` in the words of the model's maker; a field
-//! that a model does not know is refused, so the rest is left unsaid. Thoughts go back only with their signature.
+//! The API requires alternating roles, results first in the message after their calls, ids of one
+//! alphabet, no blank text, and a declaration of tools wherever the history holds calls. Options
+//! that only some models have (thinking, one call at a time, no call at all) go into
+//! `additionalModelRequestFields` in the form of the model's maker. A model refuses fields it does
+//! not know, so other options are left out. Thoughts go back only with their signature.
 
 use sabir_call::{
     CacheControl, Call, CallResult, Image, Message, MessagePart, OpaqueState, ParallelCalls, ReasoningConfig,
@@ -20,17 +21,18 @@ use crate::role_turns::{merge_by_role, unfetchable_image_text};
 use crate::thinking::effort_for_budget;
 use crate::wire::WireOptions;
 
-/// Who made a model, as far as its name says.
+/// The maker of a model, as far as its name tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ModelMaker {
     Anthropic,
     Nova,
     OpenAi,
-    /// Nothing is known: an application's inference profile hides the model.
+    /// Unknown: an application inference profile hides the model.
     Other,
 }
 
 impl ModelMaker {
+    /// Finds the maker by substrings of the model's name.
     fn from_model(model: &str) -> Self {
         let model = model.to_ascii_lowercase();
         let table = [
@@ -43,17 +45,21 @@ impl ModelMaker {
     }
 }
 
-/// The limit that thinking is planned with where a request names none: then the model's own holds.
+/// The output limit in tokens for planning the thinking budget when the request has none. The
+/// model's own limit applies then.
 const USUAL_LIMIT: u64 = 8192;
 
-/// Models of makers that cache, which refuse the marks for it.
-const UNCACHED: [&str; 6] =
+/// Models of Anthropic and Nova that refuse cache marks, by substrings of their names.
+const UNCACHED_MODELS: [&str; 6] =
     ["claude-3-haiku", "claude-3-sonnet", "claude-3-opus", "claude-3-5-sonnet-20240620", "claude-v2", "claude-instant"];
 
-pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
+/// Encodes the body of a request.
+pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
     let maker = ModelMaker::from_model(&request.model);
-    let known = matches!(maker, ModelMaker::Anthropic | ModelMaker::Nova) && !is_model_named(&request.model, &UNCACHED);
-    let cached = (form.cached || request.options.cache == CacheControl::Marked) && known;
+    // Other models refuse cache points, and unknown ones may.
+    let known =
+        matches!(maker, ModelMaker::Anthropic | ModelMaker::Nova) && !is_model_named(&request.model, &UNCACHED_MODELS);
+    let cached = (options.cached || request.options.cache == CacheControl::Marked) && known;
     let mut body = Map::new();
     if !request.system.trim().is_empty() {
         let mut system = vec![json!({"text": request.system})];
@@ -66,11 +72,12 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
         last.push(cache_point());
     }
     body.insert("messages".to_owned(), Value::Array(messages));
-    let (mut more, cool) = encode_thinking(request, maker);
-    if let Some(limit) = request.max_output_tokens.filter(|_| cool != ThinkingConflict::TemperatureAndLimit) {
+    let (mut more, conflict) = encode_thinking(request, maker);
+    // Nova refuses an output limit at the highest effort.
+    if let Some(limit) = request.max_output_tokens.filter(|_| conflict != ThinkingConflict::TemperatureAndLimit) {
         params::insert_at_path(&mut body, "inferenceConfig.maxTokens", json!(limit));
     }
-    params::encode_params(request, form, &CAPABILITIES, &mut body);
+    params::encode_params(request, options, &CAPABILITIES, &mut body);
     if let Some(tools) = encode_tools(request, maker, &mut more) {
         body.insert("toolConfig".to_owned(), tools);
     }
@@ -80,21 +87,23 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     Value::Object(body)
 }
 
-/// Whether the model takes no such wish now.
+/// Returns true if the model refuses a parameter for this request.
 pub(crate) fn is_param_refused(request: &Request, wish: RequestParam) -> bool {
     let steers = matches!(wish, RequestParam::Temperature | RequestParam::TopP);
     steers && encode_thinking(request, ModelMaker::from_model(&request.model)).1 != ThinkingConflict::Nothing
 }
 
+/// Returns true if the model's name contains one of the names.
 fn is_model_named(model: &str, names: &[&str]) -> bool {
     names.iter().any(|name| model.contains(name))
 }
 
-/// Marks the end of a prefix that may be cached.
+/// Returns the mark for the end of a cacheable prefix.
 fn cache_point() -> Value {
     json!({"cachePoint": {"type": "default"}})
 }
 
+/// Encodes a part as a content block. Blank text is dropped because the API refuses it.
 fn encode_block(role: Role, part: &MessagePart) -> Option<Value> {
     match part {
         MessagePart::Text { text } if text.trim().is_empty() => None,
@@ -108,7 +117,7 @@ fn encode_block(role: Role, part: &MessagePart) -> Option<Value> {
     }
 }
 
-/// State that this wire understands, with the thought that belongs to it in its place.
+/// Encodes opaque state of this wire, with the text of its thought put back in place.
 fn encode_opaque(opaque: &OpaqueState, thought: &str) -> Option<Value> {
     if opaque.wire != NAME {
         return None;
@@ -119,17 +128,21 @@ fn encode_opaque(opaque: &OpaqueState, thought: &str) -> Option<Value> {
     Some(json!({"reasoningContent": {"reasoningText": {"text": thought, "signature": signature}}}))
 }
 
+/// Encodes a call.
 fn encode_call(call: &Call) -> Value {
     let id = portable_id(call.id.as_str());
     json!({"toolUse": {"toolUseId": id, "name": call.name, "input": call.arguments}})
 }
 
+/// Encodes an image. The API names the format `jpeg`, never `jpg`.
 fn encode_image(Image { media_type, data }: &Image) -> Value {
     let format = media_type.strip_prefix("image/").unwrap_or(media_type);
+    // Some clients write the file extension as the media type.
     let format = if format == "jpg" { "jpeg" } else { format };
     json!({"image": {"format": format, "source": {"bytes": data}}})
 }
 
+/// Encodes the result of a call.
 fn encode_result(result: &CallResult) -> Value {
     let mut content: Vec<Value> = match result.content.as_str() {
         "" => Vec::new(),
@@ -143,14 +156,17 @@ fn encode_result(result: &CallResult) -> Value {
     json!({"toolResult": inside})
 }
 
-/// The tools and the choice among them. A model of Anthropic is told in its own words what Converse has none for, and then
-/// the whole choice is told so, for the two may not contradict each other.
+/// Encodes the tools and the tool choice. Converse cannot express some choices. For Anthropic's
+/// models they go into `more` in Anthropic's form, and then completely, because the two forms must
+/// not contradict each other.
 fn encode_tools(request: &Request, maker: ModelMaker, more: &mut Map<String, Value>) -> Option<Value> {
     let calls = request.messages.iter().flat_map(Message::calls);
     let mut tools: Vec<Value> = request.tools.iter().map(encode_tool).collect();
     if tools.is_empty() {
-        // A history with calls is refused without tools: those that it names are declared, and none is to be called.
+        // The API refuses a history with calls but without tools, so the called tools are declared
+        // and calls are forbidden.
         let mut names: Vec<&str> = calls.map(|call| call.name.as_str()).collect();
+        // Sorted, so that the same history always gives the same body.
         names.sort_unstable();
         names.dedup();
         tools.extend(names.into_iter().map(|name| encode_tool(&ToolSpec::new(name, "", json!({})))));
@@ -167,6 +183,7 @@ fn encode_tools(request: &Request, maker: ModelMaker, more: &mut Map<String, Val
         ToolChoice::Tool(name) => ("tool", Some(name)),
         _ => ("auto", None),
     };
+    // Converse has neither `none` nor a limit of one call.
     if maker == ModelMaker::Anthropic && (none || one) {
         let mut native = json!({"type": choice.0});
         if let Some(native) = native.as_object_mut() {
@@ -181,6 +198,7 @@ fn encode_tools(request: &Request, maker: ModelMaker, more: &mut Map<String, Val
     Some(config)
 }
 
+/// Encodes a tool. The API refuses an empty description.
 fn encode_tool(tool: &ToolSpec) -> Value {
     let mut spec = Map::new();
     spec.insert("name".to_owned(), json!(tool.name));
@@ -191,47 +209,49 @@ fn encode_tool(tool: &ToolSpec) -> Value {
     json!({"toolSpec": spec})
 }
 
-/// What a model that thinks refuses.
+/// The request options that a thinking model refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ThinkingConflict {
     /// Nothing.
     Nothing,
     /// A temperature.
     Temperature,
-    /// A temperature and a limit.
+    /// A temperature and an output limit.
     TemperatureAndLimit,
 }
 
-/// What the model's maker calls the wish. Where the maker is not known, Anthropic's words are taken: whoever asks a model
-/// to think wants to hear that it cannot.
+/// Encodes the reasoning setting in the form of the model's maker. For an unknown maker,
+/// Anthropic's form is used: if the model cannot think, the user gets an error instead of silence.
 fn encode_thinking(request: &Request, maker: ModelMaker) -> (Map<String, Value>, ThinkingConflict) {
     let wish = request.reasoning;
-    let (value, cool) = match (maker, wish) {
+    let (value, conflict) = match (maker, wish) {
         (_, ReasoningConfig::Default) => (json!({}), ThinkingConflict::Nothing),
         (ModelMaker::Nova, ReasoningConfig::Off) => {
             (json!({"reasoningConfig": {"type": "disabled"}}), ThinkingConflict::Nothing)
         }
         (ModelMaker::Nova, wish) => {
+            // Nova's members differ from those of other makers.
             let word = effort_level(wish);
-            let cool = if word == "high" { ThinkingConflict::TemperatureAndLimit } else { ThinkingConflict::Nothing };
-            (json!({"reasoningConfig": {"type": "enabled", "maxReasoningEffort": word}}), cool)
+            let conflict =
+                if word == "high" { ThinkingConflict::TemperatureAndLimit } else { ThinkingConflict::Nothing };
+            (json!({"reasoningConfig": {"type": "enabled", "maxReasoningEffort": word}}), conflict)
         }
         (ModelMaker::OpenAi, wish) => (json!({"reasoning_effort": effort_level(wish)}), ThinkingConflict::Nothing),
         (ModelMaker::Anthropic | ModelMaker::Other, _) => {
             let plan = thinking::plan_thinking(request, USUAL_LIMIT, is_thought_state);
-            let cool = if plan.is_thinking() { ThinkingConflict::Temperature } else { ThinkingConflict::Nothing };
-            (plan.body_members().into_iter().collect(), cool)
+            let conflict = if plan.is_thinking() { ThinkingConflict::Temperature } else { ThinkingConflict::Nothing };
+            (plan.body_members().into_iter().collect(), conflict)
         }
     };
-    (value.as_object().cloned().unwrap_or_default(), cool)
+    (value.as_object().cloned().unwrap_or_default(), conflict)
 }
 
-/// Whether state of this wire is a thought.
+/// Returns true if opaque state of this wire is a thought.
 fn is_thought_state(opaque: &OpaqueState) -> bool {
     opaque.wire == NAME && opaque.data.get("reasoningContent").is_some()
 }
 
-/// These models know three words, and none for no thinking at all.
+/// Returns the effort's word. These models know three words and cannot switch thinking off.
 fn effort_level(wish: ReasoningConfig) -> &'static str {
     let effort = match wish {
         ReasoningConfig::Off => ReasoningEffort::Minimal,

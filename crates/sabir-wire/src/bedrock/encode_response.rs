@@ -1,4 +1,4 @@
-//! Amazon Bedrock: events to response bodies.
+//! Encodes events and drafts as Bedrock responses.
 
 use sabir_call::{DraftPart, DraftResponse, DraftState, Event, ModelErrorKind, StopReason, Usage};
 use serde_json::{Map, Value, json};
@@ -10,16 +10,19 @@ use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
 use crate::frames::{HeaderValue, encode_frame};
 use crate::provider_error::ProviderError;
 use crate::replay::split_text;
+use crate::stop_words::stop_or_default;
 use crate::wire::WireEncoder;
 
-/// The most bytes of text in one frame; escaped, they are still within a frame's limit.
+/// The most bytes of text in one frame. JSON escapes at most multiply it by six, which stays below
+/// a frame's limit.
 const MAX_PIECE: usize = 1 << 20;
 
+/// Encodes the frames of one response.
 #[derive(Debug)]
 pub(crate) struct BedrockEncoder {
-    head: ResponseMetadata,
+    metadata: ResponseMetadata,
     begun: bool,
-    /// The text or reasoning block that is open, by index.
+    /// The index and kind of the open text or reasoning block.
     open_block: Option<(u64, ProseKind)>,
     next_index: u64,
     calls: Vec<OpenCall>,
@@ -29,28 +32,25 @@ pub(crate) struct BedrockEncoder {
     deltas: DeltaFrames,
 }
 
-/// Frames of words, thoughts and arguments: their payloads are cast, then framed.
+/// Writes deltas of text, thoughts and arguments: each payload is rendered from a template, then
+/// framed.
 #[derive(Debug, Default)]
 struct DeltaFrames {
     templates: [Option<DeltaTemplate>; 3],
     payload: Vec<u8>,
-    /// A piece of arguments, before it is written.
+    /// The buffer for one piece of arguments.
     fragment: String,
 }
 
 impl DeltaFrames {
-    /// Writes a text as the delta of a block, in frames that are not too long. `kind` counts the moulds.
-    fn write_text_delta(
-        &mut self,
-        (kind, index): (usize, u64),
-        text: &str,
-        out: &mut Vec<u8>,
-        part: fn(&str) -> Value,
-    ) {
-        let Some(mould) = self.templates.get_mut(kind) else { return };
-        for text in split_text(text, MAX_PIECE) {
+    /// Writes a text as deltas of the block `delta.key`, split to fit into frames. `kind` is the
+    /// index of the template.
+    fn write_text_delta(&mut self, kind: usize, delta: TextDelta<'_>, out: &mut Vec<u8>, part: fn(&str) -> Value) {
+        let Some(template) = self.templates.get_mut(kind) else { return };
+        let index = delta.key;
+        for text in split_text(delta.text, MAX_PIECE) {
             self.payload.clear();
-            write_delta(mould, TextDelta { key: index, number: 0, text }, &mut self.payload, |_, text| {
+            write_delta(template, TextDelta { text, ..delta }, &mut self.payload, |_, text| {
                 json!({"delta": part(text), "contentBlockIndex": index}).to_string().into_bytes()
             });
             write_frame("contentBlockDelta", &self.payload, out);
@@ -58,12 +58,14 @@ impl DeltaFrames {
     }
 }
 
+/// The kind of a block of prose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProseKind {
     Text,
     Reasoning,
 }
 
+/// A call whose block is open.
 #[derive(Debug)]
 struct OpenCall {
     index: u32,
@@ -72,9 +74,9 @@ struct OpenCall {
 }
 
 impl BedrockEncoder {
-    pub(crate) fn new(head: ResponseMetadata) -> Self {
+    pub(crate) fn new(metadata: ResponseMetadata) -> Self {
         Self {
-            head,
+            metadata,
             begun: false,
             open_block: None,
             next_index: 0,
@@ -86,6 +88,7 @@ impl BedrockEncoder {
         }
     }
 
+    /// Writes the start of the message unless it was written.
     fn begin_message(&mut self, out: &mut Vec<u8>) {
         if !self.begun {
             self.begun = true;
@@ -93,13 +96,14 @@ impl BedrockEncoder {
         }
     }
 
+    /// Closes the open text or reasoning block.
     fn close_open_block(&mut self, out: &mut Vec<u8>) {
         if let Some((index, _)) = self.open_block.take() {
             write_block_stop(index, out);
         }
     }
 
-    /// The index of a new block. A block of text or reasoning has no start.
+    /// Returns the index of a new block. A text or reasoning block has no start event.
     fn start_block(&mut self, start: Option<Value>, out: &mut Vec<u8>) -> u64 {
         self.begin_message(out);
         self.close_open_block(out);
@@ -111,6 +115,7 @@ impl BedrockEncoder {
         index
     }
 
+    /// Returns the index of an open block of this kind, opening one if needed.
     fn ensure_prose_block(&mut self, kind: ProseKind, out: &mut Vec<u8>) -> u64 {
         match self.open_block {
             Some((index, known)) if known == kind => index,
@@ -122,6 +127,7 @@ impl BedrockEncoder {
         }
     }
 
+    /// Writes state of this wire: a signature into its reasoning block, anything else as a block.
     fn encode_opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
         if let Some(signature) = data.pointer(SIGNATURE) {
             let index = self.ensure_prose_block(ProseKind::Reasoning, out);
@@ -136,10 +142,12 @@ impl BedrockEncoder {
         }
     }
 
-    /// A call of the provider's own, or its result: what comes as a delta is taken out of the start.
+    /// Writes a block of a server tool or its result. The parts that clients expect as deltas are
+    /// taken out of the start.
     fn encode_server_block(&mut self, mut data: Value, out: &mut Vec<u8>) {
         let mut take = |path: &str, key: &str| data.pointer_mut(path)?.as_object_mut()?.shift_remove(key);
-        let (input, content) = (take("/toolUse", "input"), take("/toolResult", "content"));
+        let input = take("/toolUse", "input");
+        let content = take("/toolResult", "content");
         let index = self.start_block(Some(data), out);
         if let Some(input) = input {
             write_block_delta(index, &json!({"toolUse": {"input": input.to_string()}}), out);
@@ -150,6 +158,7 @@ impl BedrockEncoder {
         write_block_stop(index, out);
     }
 
+    /// Writes the JSON text that `write` adds to a call's arguments.
     fn encode_arguments(
         &mut self,
         index: u32,
@@ -157,16 +166,22 @@ impl BedrockEncoder {
         out: &mut Vec<u8>,
     ) {
         if let Some(call) = self.calls.iter_mut().rev().find(|call| call.index == index) {
+            // The buffer is taken out because `self.deltas` is borrowed while it is written.
             let mut fragment = std::mem::take(&mut self.deltas.fragment);
             write(&mut call.arguments, &mut fragment);
-            self.deltas.write_text_delta((2, call.block), &fragment, out, |text| json!({"toolUse": {"input": text}}));
+            self.deltas.write_text_delta(
+                2,
+                TextDelta { key: call.block, number: 0, text: &fragment },
+                out,
+                |text| json!({"toolUse": {"input": text}}),
+            );
             fragment.clear();
             self.deltas.fragment = fragment;
         }
     }
 }
 
-/// Where a signature stands in a reasoning block.
+/// The path of the signature in a reasoning block.
 const SIGNATURE: &str = "/reasoningContent/reasoningText/signature";
 
 impl WireEncoder for BedrockEncoder {
@@ -178,26 +193,30 @@ impl WireEncoder for BedrockEncoder {
         match event {
             Event::Text { text } => {
                 let index = self.ensure_prose_block(ProseKind::Text, out);
-                self.deltas.write_text_delta((0, index), text, out, |text| json!({"text": text}));
+                self.deltas.write_text_delta(
+                    0,
+                    TextDelta { key: index, number: 0, text },
+                    out,
+                    |text| json!({"text": text}),
+                );
             }
             Event::Thought { text } => {
                 let index = self.ensure_prose_block(ProseKind::Reasoning, out);
-                self.deltas.write_text_delta((1, index), text, out, |text| json!({"reasoningContent": {"text": text}}));
+                self.deltas.write_text_delta(
+                    1,
+                    TextDelta { key: index, number: 0, text },
+                    out,
+                    |text| json!({"reasoningContent": {"text": text}}),
+                );
             }
             Event::CallStart { index, id, name, .. } => {
                 self.has_calls = true;
-                let id = self.head.call_id(id, index);
+                let id = self.metadata.call_id(id, index);
                 let block = self.start_block(Some(json!({"toolUse": {"toolUseId": id, "name": name}})), out);
                 self.calls.push(OpenCall { index, block, arguments: ArgumentWriter::default() });
             }
-            Event::ArgStart { index, name, form, .. } => {
-                self.encode_arguments(index, |arguments, out| arguments.start_argument(name, form, out), out);
-            }
-            Event::ArgDelta { index, text } => {
-                self.encode_arguments(index, |arguments, out| arguments.push_delta(text, out), out)
-            }
-            Event::ArgEnd { index, lead, .. } => {
-                self.encode_arguments(index, |arguments, out| arguments.end_argument(lead, out), out)
+            Event::ArgStart { index, .. } | Event::ArgDelta { index, .. } | Event::ArgEnd { index, .. } => {
+                self.encode_arguments(index, |writer, text| writer.encode_event(event, text), out);
             }
             Event::CallEnd { index, .. } => {
                 self.encode_arguments(index, ArgumentWriter::close_call, out);
@@ -220,24 +239,25 @@ impl WireEncoder for BedrockEncoder {
             (":content-type", HeaderValue::Text("application/json")),
             (":message-type", HeaderValue::Text("exception")),
         ];
-        // An error's words are few.
+        // The message of an error is at most 600 characters, so the frame cannot be too long.
         let _ = encode_frame(&headers, json!({"message": error.message}).to_string().as_bytes(), out);
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) {
         self.begin_message(out);
         self.close_open_block(out);
-        // Calls that were cut: their blocks end, their JSON does not.
+        // Truncated calls: their blocks end but their JSON stays incomplete, so clients refuse
+        // them.
         for call in std::mem::take(&mut self.calls) {
             write_block_stop(call.block, out);
         }
-        let default = if self.has_calls { StopReason::Calls } else { StopReason::End };
-        let (reason, raw) = self.stop.clone().unwrap_or((default, String::new()));
-        write_event("messageStop", &json!({"stopReason": stop_word(reason, &raw)}), out);
+        let (reason, raw) = stop_or_default(self.stop.as_ref(), self.has_calls);
+        write_event("messageStop", &json!({"stopReason": stop_word(reason, raw)}), out);
         write_event("metadata", &json!({"usage": encode_usage(self.usage), "metrics": empty_metrics()}), out);
     }
 }
 
+/// Encodes a response that is not streamed.
 pub(crate) fn encode_response(_: &ResponseMetadata, draft: &DraftResponse) -> Value {
     let mut content: Vec<Value> = Vec::new();
     for part in &draft.parts {
@@ -255,15 +275,14 @@ pub(crate) fn encode_response(_: &ResponseMetadata, draft: &DraftResponse) -> Va
         }
     }
     let called = draft.calls().any(|call| !matches!(call.state, DraftState::Cut(_)));
-    let default = if called { StopReason::Calls } else { StopReason::End };
-    let (reason, raw) = draft.stop.as_ref().map_or((default, ""), |(reason, raw)| (*reason, raw.as_str()));
+    let (reason, raw) = stop_or_default(draft.stop.as_ref(), called);
     json!({
         "output": {"message": {"role": "assistant", "content": content}},
         "stopReason": stop_word(reason, raw), "usage": encode_usage(draft.usage), "metrics": empty_metrics(),
     })
 }
 
-/// Puts a signature into the reasoning block before it, and any other state into a block of its own.
+/// Adds a signature to the reasoning block before it, and any other state as a block.
 fn attach_signature(data: &Value, content: &mut Vec<Value>) {
     let Some(signature) = data.pointer(SIGNATURE) else { return content.push(data.clone()) };
     let inside = content.last_mut().and_then(|block| block.pointer_mut("/reasoningContent/reasoningText"));
@@ -275,16 +294,18 @@ fn attach_signature(data: &Value, content: &mut Vec<Value>) {
     }
 }
 
-/// The type belongs into the header `x-amzn-errortype`; clients also look for it here.
+/// Encodes the body of an error response. The type belongs into the header `x-amzn-errortype`;
+/// clients also look for it here.
 pub(crate) fn encode_error(error: &ProviderError) -> Value {
     json!({"__type": error_kind(error), "message": error.message})
 }
 
-/// The provider's own name for such an error, or the one that was reported if it is one of its names.
+/// Returns the provider's exception name for an error, or the reported code if it is such a name.
 fn error_kind(error: &ProviderError) -> String {
     if error.code.ends_with("Exception") {
         return error.code.clone();
     }
+    // The exception names of the Bedrock runtime API.
     let name = match error.kind {
         ModelErrorKind::Key => "accessDeniedException",
         ModelErrorKind::UnknownModel => "resourceNotFoundException",
@@ -296,9 +317,11 @@ fn error_kind(error: &ProviderError) -> String {
     name.to_owned()
 }
 
-/// The provider counts cached input apart from the rest, and all of it in the total.
+/// Encodes the token counts. The provider reports cached input separately from the rest, and
+/// includes it in the total.
 fn encode_usage(usage: Usage) -> Value {
-    let (input, output) = (usage.input.unwrap_or_default(), usage.output.unwrap_or_default());
+    let input = usage.input.unwrap_or_default();
+    let output = usage.output.unwrap_or_default();
     let cached = usage.cache_read.unwrap_or_default().saturating_add(usage.cache_write.unwrap_or_default());
     let mut value = Map::new();
     value.insert("inputTokens".to_owned(), json!(input.saturating_sub(cached)));
@@ -313,29 +336,34 @@ fn encode_usage(usage: Usage) -> Value {
     Value::Object(value)
 }
 
-/// Clients insist on a latency; without a clock there is none.
+/// Returns metrics without a measured latency. Clients require the member.
 fn empty_metrics() -> Value {
     json!({"latencyMs": 0})
 }
 
+/// Writes a delta of a block.
 fn write_block_delta(index: u64, delta: &Value, out: &mut Vec<u8>) {
     write_event("contentBlockDelta", &json!({"delta": delta, "contentBlockIndex": index}), out);
 }
 
+/// Writes the end of a block.
 fn write_block_stop(index: u64, out: &mut Vec<u8>) {
     write_event("contentBlockStop", &json!({"contentBlockIndex": index}), out);
 }
 
+/// Writes an event.
 fn write_event(kind: &str, body: &Value, out: &mut Vec<u8>) {
     write_frame(kind, body.to_string().as_bytes(), out);
 }
 
+/// Writes a frame with the headers of an event.
 fn write_frame(kind: &str, payload: &[u8], out: &mut Vec<u8>) {
     let headers = [
         (":event-type", HeaderValue::Text(kind)),
         (":content-type", HeaderValue::Text("application/json")),
         (":message-type", HeaderValue::Text("event")),
     ];
-    // Text comes in pieces. Only provider state can be too long, and a frame of it could not be read.
+    // Text was split above. Only provider state can exceed the limit, and clients could not read
+    // such a frame, so it is dropped.
     let _ = encode_frame(&headers, payload, out);
 }

@@ -1,4 +1,4 @@
-//! Amazon Bedrock: what stands in events and whole answers, as far as it is read.
+//! The members of Bedrock events and whole responses that the decoder reads.
 
 use std::borrow::Cow;
 
@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::lenient::{LenientCount, LenientObject, LenientText};
 
+/// An event of the stream, or a whole response.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EventBody<'a> {
@@ -23,11 +24,12 @@ pub(super) struct EventBody<'a> {
     pub(super) usage: LenientObject<TokenCounts>,
     #[serde(borrow, default)]
     pub(super) output: LenientObject<ConverseOutput<'a>>,
-    /// Of InvokeModelWithResponseStream.
+    /// The base64 payload of an InvokeModelWithResponseStream event.
     #[serde(borrow, default)]
     pub(super) bytes: LenientText<'a>,
 }
 
+/// The delta of a block.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct BlockDelta<'a> {
@@ -41,6 +43,7 @@ pub(super) struct BlockDelta<'a> {
     pub(super) reasoning_content: LenientObject<ReasoningContent<'a>>,
 }
 
+/// A call, in a start, a delta or a whole block.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ToolUse<'a> {
@@ -54,7 +57,7 @@ pub(super) struct ToolUse<'a> {
     pub(super) input: Option<&'a RawValue>,
 }
 
-/// Reasoning in both of its forms: a delta, and the inside of a whole block.
+/// Reasoning in both of its forms: a delta, and the content of a whole block.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ReasoningContent<'a> {
@@ -68,7 +71,7 @@ pub(super) struct ReasoningContent<'a> {
     pub(super) reasoning_text: Option<&'a RawValue>,
 }
 
-/// A start, or a whole block.
+/// The start of a block, or a whole block.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct BlockStart<'a> {
@@ -82,19 +85,21 @@ pub(super) struct BlockStart<'a> {
     pub(super) reasoning_content: LenientObject<ReasoningContent<'a>>,
 }
 
+/// The output of a whole response.
 #[derive(Deserialize)]
 pub(super) struct ConverseOutput<'a> {
     #[serde(borrow, default)]
     pub(super) message: LenientObject<OutputMessage<'a>>,
 }
 
+/// The message of a whole response.
 #[derive(Deserialize)]
 pub(super) struct OutputMessage<'a> {
     #[serde(borrow, default)]
     pub(super) content: Option<&'a RawValue>,
 }
 
-/// Token counts as the provider splits them: input that came from the cache, or went there, is not in the first one.
+/// Token counts as the provider splits them: cached input is not part of `input_tokens`.
 #[derive(Default, Clone, Copy, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TokenCounts {
@@ -109,15 +114,17 @@ pub(super) struct TokenCounts {
 }
 
 impl TokenCounts {
+    /// Converts the counts to the common form, in which the input includes the cached part.
     pub(super) fn to_usage(self) -> Usage {
-        let (read, written) = (self.cache_read_input_tokens.0, self.cache_write_input_tokens.0);
+        let read = self.cache_read_input_tokens.0;
+        let written = self.cache_write_input_tokens.0;
         let cached = read.unwrap_or_default().saturating_add(written.unwrap_or_default());
         let input = self.input_tokens.0.map(|plain| plain.saturating_add(cached));
         Usage { input, output: self.output_tokens.0, cache_read: read, cache_write: written, reasoning: None }
     }
 }
 
-/// The text of arguments: a string's content, or anything else as it is written.
+/// Returns the text of arguments: the content of a string, or any other value as written.
 pub(super) fn argument_text(raw: &RawValue) -> Cow<'_, str> {
     match serde_json::from_str::<LenientText<'_>>(raw.get()) {
         Ok(LenientText(Some(text))) => text,

@@ -1,14 +1,14 @@
-//! Gemini: a client's body to a request.
+//! Decodes a client's Gemini body into a request.
 //!
 //! # Supported
-//! Contents with text, pictures, calls and results; signatures, and whatever else a model's content holds, as opaque state
-//! of this wire (see [`parts`](super::parts)); tools by `parametersJsonSchema` or `parameters`; members spelt as in the
-//! documentation or with underscores. Safety settings are ignored. Calls
-//! without an id, or with one that was there before, get one of their own; results are paired with them by id, name and
-//! order.
+//! Contents with text, images, calls and results; signatures, and anything else in a model's
+//! content, as opaque state of this wire (see [`parts`](super::parts)); tools by
+//! `parametersJsonSchema` or `parameters`; members spelled as in the documentation or with
+//! underscores. Safety settings are ignored. A call without an id, or with an id that was used
+//! before, gets a generated one; results are paired by id, name and order.
 //!
 //! # Unsupported
-//! Files by address, and server tools in `tools`: each is an error that names its place.
+//! Files by address, and server tools in `tools`: each is an error that names its path.
 
 use sabir_call::{
     CallResult, Image, MessagePart, OpaqueState, ReasoningConfig, Request, RequestOptions, ResponseFormat, Role,
@@ -16,14 +16,15 @@ use sabir_call::{
 };
 use serde_json::{Map, Value};
 
-use super::encode_request::UNSIGNED;
+use super::encode_request::PLACEHOLDER_SIGNATURE;
 use super::parts::{self, SIGNATURE};
-use super::{CAPABILITIES, JSON, NAME, decode_effort_level};
+use super::{CAPABILITIES, JSON_MEDIA_TYPE, NAME, decode_effort_level};
 use crate::call_pairing::CallPairing;
 use crate::client_request::{DecodedRequest, RequestError};
 use crate::field::{HistoryBuilder, JsonField, build_call, build_tool_set};
 use crate::params;
 
+/// Decodes a body into a request.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
     let body = JsonField::root(body);
     let mut history = HistoryBuilder::default();
@@ -31,6 +32,7 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     for content in member_any_case(&body, "contents").list_items()? {
         let parts = content.get("parts").list_items()?;
         match content.get("role").text_or_empty()? {
+            // A missing role means the user. `function` is an old role for results.
             "" | "user" | "function" => {
                 pairing.begin_user_turn();
                 let mut found = Vec::new();
@@ -68,12 +70,13 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     Ok(DecodedRequest::new(request, false))
 }
 
+/// Decodes the response format.
 fn decode_format(generation: &JsonField<'_>) -> Result<ResponseFormat, RequestError> {
-    if member_any_case(generation, "responseMimeType").text_or_empty()? != JSON {
+    if member_any_case(generation, "responseMimeType").text_or_empty()? != JSON_MEDIA_TYPE {
         return Ok(ResponseFormat::Text);
     }
-    let (schema, older) =
-        (member_any_case(generation, "responseJsonSchema"), member_any_case(generation, "responseSchema"));
+    let schema = member_any_case(generation, "responseJsonSchema");
+    let older = member_any_case(generation, "responseSchema");
     Ok(match (schema.is_absent(), older.is_absent()) {
         (true, true) => ResponseFormat::Json,
         (false, _) => {
@@ -87,7 +90,7 @@ fn decode_format(generation: &JsonField<'_>) -> Result<ResponseFormat, RequestEr
     })
 }
 
-/// A member in either spelling.
+/// Returns a member in camel case or with underscores: the API accepts both.
 fn member_any_case<'a>(field: &JsonField<'a>, name: &str) -> JsonField<'a> {
     let found = field.get(name);
     if !found.is_absent() {
@@ -104,6 +107,7 @@ fn member_any_case<'a>(field: &JsonField<'a>, name: &str) -> JsonField<'a> {
     if other.is_absent() { found } else { other }
 }
 
+/// Decodes the system prompt.
 fn decode_system(system: &JsonField<'_>) -> Result<String, RequestError> {
     if system.value.is_string() {
         return system.required_text().map(str::to_owned);
@@ -113,12 +117,14 @@ fn decode_system(system: &JsonField<'_>) -> Result<String, RequestError> {
     Ok(texts?.join("\n\n"))
 }
 
+/// Decodes a part of a user's content.
 fn decode_user_part(
     part: &JsonField<'_>,
     pairing: &mut CallPairing,
     found: &mut Vec<MessagePart>,
 ) -> Result<(), RequestError> {
-    let (text, response) = (part.get("text"), member_any_case(part, "functionResponse"));
+    let text = part.get("text");
+    let response = member_any_case(part, "functionResponse");
     let picture = member_any_case(part, "inlineData");
     if !response.is_absent() {
         let (content, ending) = decode_tool_output(&response.get("response"))?;
@@ -138,13 +144,15 @@ fn decode_user_part(
     Ok(())
 }
 
+/// Decodes an image.
 fn decode_image(picture: &JsonField<'_>) -> Result<Image, RequestError> {
-    let (media_type, data) =
-        (member_any_case(picture, "mimeType").required_text()?, picture.get("data").required_text()?);
+    let media_type = member_any_case(picture, "mimeType").required_text()?;
+    let data = picture.get("data").required_text()?;
     Ok(Image { media_type: media_type.to_owned(), data: data.to_owned() })
 }
 
-/// What a tool answered: `output` or `error` by convention, any other object as its JSON text.
+/// Decodes the output of a tool: `output` or `error` by convention, any other object as its JSON
+/// text.
 fn decode_tool_output(response: &JsonField<'_>) -> Result<(String, ToolResultStatus), RequestError> {
     let object = response.object_or_empty()?;
     let only = object.iter().next().filter(|_| object.len() == 1);
@@ -156,6 +164,7 @@ fn decode_tool_output(response: &JsonField<'_>) -> Result<(String, ToolResultSta
     })
 }
 
+/// Decodes a part of a model's content.
 fn decode_model_part(
     part: &JsonField<'_>,
     pairing: &mut CallPairing,
@@ -168,13 +177,15 @@ fn decode_model_part(
         let name = called.get("name").required_text()?;
         let id = pairing.assign_call_id(called.get("id").text_or_empty()?, name);
         found.push(build_call(id.as_str(), name, called.get("args").object_or_empty()?));
-        if !signature.is_empty() && signature != UNSIGNED {
+        // The placeholder is no signature: it is added again when the request is encoded.
+        if !signature.is_empty() && signature != PLACEHOLDER_SIGNATURE {
             found.push(MessagePart::Opaque(opaque(parts::call_signature_state(signature))));
         }
         return Ok(());
     }
     let text = part.get("text").text_or_empty()?;
     let thought = part.get("thought").is_true();
+    // A part without text may still be code, an image or a bare signature.
     if text.is_empty() {
         found.extend(parts::opaque_part(part.object_or_empty()?).map(|data| MessagePart::Opaque(opaque(data))));
         return Ok(());
@@ -190,6 +201,7 @@ fn decode_model_part(
     Ok(())
 }
 
+/// Decodes the tools.
 fn decode_tools(tools: &JsonField<'_>) -> Result<Vec<ToolSpec>, RequestError> {
     let mut specs = Vec::new();
     for tool in tools.list_items()? {
@@ -211,7 +223,7 @@ fn decode_tools(tools: &JsonField<'_>) -> Result<Vec<ToolSpec>, RequestError> {
     Ok(specs)
 }
 
-/// The API's own schemas as JSON Schema: types in capitals, and `nullable`.
+/// Converts the API's own schemas to JSON Schema: types in capitals, and `nullable`.
 fn to_json_schema(schema: Value) -> Value {
     match schema {
         Value::Object(members) => {
@@ -221,12 +233,13 @@ fn to_json_schema(schema: Value) -> Value {
                     let kind = Value::from(kind.to_ascii_lowercase());
                     (key, if nullable { Value::Array(vec![kind, Value::from("null")]) } else { kind })
                 }
-                // A property may be called like a keyword.
+                // A property may have the name of a keyword, so property names are not converted.
                 Value::Object(properties) if key == "properties" => {
                     (key, properties.into_iter().map(|(name, value)| (name, to_json_schema(value))).collect())
                 }
                 value => (key, to_json_schema(value)),
             };
+            // `nullable` moved into the type. A property of that name is an object and stays.
             let kept = members.clone().into_iter().filter(|(key, value)| key != "nullable" || !value.is_boolean());
             Value::Object(kept.map(convert).collect::<Map<_, _>>())
         }
@@ -235,9 +248,11 @@ fn to_json_schema(schema: Value) -> Value {
     }
 }
 
+/// Decodes the tool choice.
 fn decode_tool_choice(calling: &JsonField<'_>) -> Result<ToolChoice, RequestError> {
     let mut allowed = member_any_case(calling, "allowedFunctionNames").text_list()?;
     Ok(match calling.get("mode").text_or_empty()?.to_ascii_uppercase().as_str() {
+        // `VALIDATED` constrains arguments but leaves the choice to the model.
         "" | "AUTO" | "VALIDATED" | "MODE_UNSPECIFIED" => ToolChoice::Auto,
         "NONE" => ToolChoice::None,
         "ANY" if allowed.len() == 1 => ToolChoice::Tool(allowed.remove(0)),
@@ -246,6 +261,7 @@ fn decode_tool_choice(calling: &JsonField<'_>) -> Result<ToolChoice, RequestErro
     })
 }
 
+/// Decodes the reasoning setting.
 fn decode_thinking(config: &JsonField<'_>) -> Result<ReasoningConfig, RequestError> {
     let level = member_any_case(config, "thinkingLevel");
     if !level.is_absent() {
@@ -255,7 +271,7 @@ fn decode_thinking(config: &JsonField<'_>) -> Result<ReasoningConfig, RequestErr
             .ok_or_else(|| level.mismatch_error("`MINIMAL`, `LOW`, `MEDIUM` or `HIGH`"));
     }
     let budget = member_any_case(config, "thinkingBudget");
-    // -1 leaves it to the model.
+    // -1 leaves the budget to the model.
     if budget.optional_number()?.is_none_or(|budget| budget < 0.0) {
         return Ok(ReasoningConfig::Default);
     }

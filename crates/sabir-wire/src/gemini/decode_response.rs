@@ -1,16 +1,19 @@
-//! Gemini: response bodies to events.
+//! Decodes Gemini responses into events.
 //!
 //! # Supported
-//! Streams of events, lists and whole bodies: all three hold the same objects. Calls come whole, or in pieces
-//! (`partialArgs`, `willContinue`), with an id or without. Signatures become an `Opaque` behind what they sign, parts that
-//! are neither words nor calls an `Opaque` as they stand; see [`parts`](super::parts).
+//! Event streams, lists and whole bodies, which all hold the same objects. Calls arrive whole, or
+//! in pieces (`partialArgs`, `willContinue`), with an id or without. A signature becomes an
+//! `Opaque` after what it signs; parts that are neither text nor calls become an `Opaque`
+//! unchanged; see [`parts`](super::parts).
 //!
 //! # Unsupported
-//! Candidates beyond the first are skipped and counted. Citations and what searches are grounded on are not read.
+//! Candidates beyond the first are skipped and counted. Citations and grounding metadata are not
+//! read.
 //!
 //! # Grammar as implemented
-//! A call ends with the part that holds it, since its arguments are an object of the part; one that continues ends with
-//! the first part of its own that does not say `willContinue`, be it empty. The finish reason proves nothing.
+//! A call ends with the part that holds it, since its arguments are an object of the part. A
+//! continued call ends with its first part without `willContinue`, even an empty one. The finish
+//! reason proves nothing.
 
 use sabir_call::{Event, EventSink, Fault, FaultKind, OpaqueState, Span, StopReason, Truncation, Usage};
 use serde::Deserialize;
@@ -22,24 +25,21 @@ use super::{MALFORMED, NAME, parts};
 use crate::lenient::{LenientCount, LenientList, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::provider_error::ProviderError;
-use crate::response_decoder::{
-    BodyEnd, DecodeStatus, OpaqueBudget, ResponseCalls, WireDecoder, emit_text, note_error_event, note_unreadable,
-    truncation_reason,
-};
+use crate::response_decoder::{OpaqueBudget, ResponseState, WireDecoder, emit_text, note_unreadable};
 
+/// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct GeminiDecoder {
-    status: DecodeStatus,
-    calls: ResponseCalls,
-    /// The call that continues, the last one, and its arguments.
+    state: ResponseState,
+    /// The arguments of the last call, if it continues.
     partial: Option<PartialArguments>,
-    /// The label of the candidate that is read.
+    /// The index of the candidate that is read.
     candidate: Option<u64>,
     opaque_budget: OpaqueBudget,
-    reason: Option<StopReason>,
     word: String,
 }
 
+/// An object of the stream, or a whole body.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ResponseChunk<'a> {
@@ -53,6 +53,7 @@ struct ResponseChunk<'a> {
     error: Option<&'a RawValue>,
 }
 
+/// One of the alternatives in a response.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ResponseCandidate<'a> {
@@ -66,12 +67,14 @@ struct ResponseCandidate<'a> {
     finish_message: LenientText<'a>,
 }
 
+/// The content of a candidate.
 #[derive(Deserialize)]
 struct CandidateContent<'a> {
     #[serde(borrow, default)]
     parts: Option<&'a RawValue>,
 }
 
+/// A part of a content.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ContentPart<'a> {
@@ -85,6 +88,7 @@ struct ContentPart<'a> {
     function_call: LenientObject<FunctionCall<'a>>,
 }
 
+/// A call or a piece of one.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct FunctionCall<'a> {
@@ -100,6 +104,7 @@ struct FunctionCall<'a> {
     will_continue: Option<&'a RawValue>,
 }
 
+/// The provider's verdict on the prompt.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PromptFeedback<'a> {
@@ -107,6 +112,7 @@ struct PromptFeedback<'a> {
     block_reason: LenientText<'a>,
 }
 
+/// Token counts as the provider splits them.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TokenCounts {
@@ -134,19 +140,20 @@ impl WireDecoder for GeminiDecoder {
                 return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
             }
         };
-        self.status.events += 1;
+        self.state.status.events += 1;
         let blocked = chunk.prompt_feedback.0.as_ref().map(|feedback| feedback.block_reason.as_str());
         if chunk.error.is_some() {
-            note_error_event(ProviderError::from_body(data.as_bytes()), &mut self.status, &mut self.calls, out);
+            self.state.note_error_event(ProviderError::from_body(data.as_bytes()), out);
         } else if chunk.candidates.0.is_empty() && chunk.usage_metadata.0.is_none() && blocked.is_none() {
-            self.status.skipped += 1;
+            self.state.status.skipped += 1;
         }
         for candidate in &chunk.candidates.0 {
             let label = candidate.index.0.unwrap_or_default();
+            // The first candidate that appears is read, whatever its index.
             if *self.candidate.get_or_insert(label) == label {
                 self.decode_candidate(candidate, out);
             } else {
-                self.status.skipped += 1;
+                self.state.status.skipped += 1;
             }
         }
         if let Some(tokens) = &chunk.usage_metadata.0 {
@@ -157,26 +164,17 @@ impl WireDecoder for GeminiDecoder {
         }
     }
 
-    fn mark_event_lost(&mut self) {
-        self.calls.mark_open_calls_damaged();
+    fn state(&self) -> &ResponseState {
+        &self.state
     }
 
-    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
-        let ended = self.status.ended && self.status.error.is_none();
-        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
-        self.partial = None;
-    }
-
-    fn status(&self) -> &DecodeStatus {
-        &self.status
-    }
-
-    fn status_mut(&mut self) -> &mut DecodeStatus {
-        &mut self.status
+    fn state_mut(&mut self) -> &mut ResponseState {
+        &mut self.state
     }
 }
 
 impl GeminiDecoder {
+    /// Decodes the parts and the finish reason of a candidate.
     fn decode_candidate(&mut self, candidate: &ResponseCandidate<'_>, out: &mut dyn EventSink) {
         let parts = candidate.content.0.as_ref().and_then(|content| content.parts);
         let parts: Vec<&RawValue> = parts.and_then(|parts| serde_json::from_str(parts.get()).ok()).unwrap_or_default();
@@ -188,9 +186,11 @@ impl GeminiDecoder {
             return;
         }
         let mut reason = super::stop_reason(word);
-        if reason == StopReason::End && !self.calls.list.is_empty() {
+        // `STOP` also ends responses with calls.
+        if reason == StopReason::End && !self.state.calls.list.is_empty() {
             reason = StopReason::Calls;
         }
+        // The chunk with the reason may come twice; the fault is reported once.
         if word == MALFORMED && self.word != word {
             let said = candidate.finish_message.as_str();
             let message = format!("the provider could not read a call of its model{}{said}", message_separator(said));
@@ -202,22 +202,24 @@ impl GeminiDecoder {
         self.apply_stop(reason, word, out);
     }
 
+    /// Applies a finish reason, and emits it if it is new.
     fn apply_stop(&mut self, reason: StopReason, word: &str, out: &mut dyn EventSink) {
-        self.status.ended = true;
-        self.calls.apply_stop_reason(reason, out);
-        if self.reason != Some(reason) || self.word != word {
-            self.reason = Some(reason);
+        self.state.status.ended = true;
+        self.state.calls.apply_stop_reason(reason, out);
+        if self.state.reason != Some(reason) || self.word != word {
+            self.state.reason = Some(reason);
             word.clone_into(&mut self.word);
             out.push_event(Event::Stop { reason, raw: word });
         }
     }
 
+    /// Decodes a part.
     fn decode_part(&mut self, raw: &str, out: &mut dyn EventSink) {
         let Ok(LenientObject(Some(part))) = serde_json::from_str::<LenientObject<ContentPart<'_>>>(raw) else {
-            self.status.skipped += 1;
+            self.state.status.skipped += 1;
             return;
         };
-        self.calls.confirm_empty_calls(out);
+        self.state.calls.confirm_empty_calls(out);
         let signature = part.thought_signature.as_str();
         let thought = part.thought.is_some_and(is_true);
         if let Some(called) = &part.function_call.0 {
@@ -233,7 +235,7 @@ impl GeminiDecoder {
         }
     }
 
-    /// Keeps a part that holds neither words nor a call.
+    /// Keeps a part with neither text nor a call.
     fn emit_opaque_part(&mut self, raw: &str, out: &mut dyn EventSink) {
         let part = serde_json::from_str(raw).ok().and_then(parts::opaque_part);
         if let Some(part) = part {
@@ -241,31 +243,35 @@ impl GeminiDecoder {
         }
     }
 
+    /// Emits opaque state of this wire.
     fn emit_opaque(&mut self, data: Value, length: usize, out: &mut dyn EventSink) {
         if self.opaque_budget.has_room(length, out) {
             out.push_event(Event::Opaque(&OpaqueState { wire: NAME.to_owned(), data }));
         }
     }
 
+    /// Decodes a call or a piece of one.
     fn decode_call(&mut self, called: &FunctionCall<'_>, signature: &str, out: &mut dyn EventSink) {
+        // `willContinue` announces further parts of this call.
         let more = called.will_continue.is_some_and(is_true);
         let pieces = &called.partial_args.0;
         if self.partial.is_some() && !self.is_continuation(called) {
             self.partial = None;
-            if let Some(call) = self.calls.list.last_mut() {
-                call.truncate_call(Truncation::Broken, &mut self.calls.next_index, out);
+            if let Some(call) = self.state.calls.list.last_mut() {
+                call.truncate_call(Truncation::Broken, &mut self.state.calls.next_index, out);
             }
         }
         if self.partial.is_none() {
             let empty = called.name.as_str().is_empty() && called.id.as_str().is_empty() && pieces.is_empty();
             if empty && called.args.is_none() && !more {
-                // It ends a call that has ended.
-                self.status.skipped += 1;
+                // An empty part ends a call that has ended already.
+                self.state.status.skipped += 1;
                 return;
             }
             if !self.begin_call(called, out) {
                 return;
             }
+            // Whole arguments need no assembly.
             self.partial = (more || !pieces.is_empty()).then(PartialArguments::default);
         }
         self.decode_arguments(called, out);
@@ -276,34 +282,37 @@ impl GeminiDecoder {
             return;
         }
         self.partial = None;
-        if let Some(call) = self.calls.list.last_mut() {
-            call.mark_end_seen(&mut self.calls.next_index, out);
-            if let Some(reason) = self.reason {
-                call.apply_stop_reason(reason, &mut self.calls.next_index, out);
+        if let Some(call) = self.state.calls.list.last_mut() {
+            call.mark_end_seen(&mut self.state.calls.next_index, out);
+            if let Some(reason) = self.state.reason {
+                call.apply_stop_reason(reason, &mut self.state.calls.next_index, out);
             }
         }
     }
 
-    /// Whether a part goes on with the call that continues.
+    /// Returns true if a part continues the call in progress.
     fn is_continuation(&self, called: &FunctionCall<'_>) -> bool {
-        let (id, name) = (called.id.as_str(), called.name.as_str());
-        self.calls.list.last().is_some_and(|call| {
+        let id = called.id.as_str();
+        let name = called.name.as_str();
+        self.state.calls.list.last().is_some_and(|call| {
             let same = (id.is_empty() || id == call.id) && (name.is_empty() || name == call.name);
+            // A part with the same name but whole arguments is a new call.
             same && (name.is_empty() || !called.partial_args.0.is_empty())
         })
     }
 
-    /// Whether there was room for one more call.
+    /// Starts a call. Returns false if there are too many.
     fn begin_call(&mut self, called: &FunctionCall<'_>, out: &mut dyn EventSink) -> bool {
-        let position = self.calls.begin_call(NativeCall::new(None, called.id.as_str()), &self.status, out);
-        if let Some(call) = position.and_then(|position| self.calls.list.get_mut(position)) {
-            call.set_name(called.name.as_str(), &mut self.calls.next_index, out);
+        let position = self.state.begin_call(NativeCall::new(None, called.id.as_str()), out);
+        if let Some(call) = position.and_then(|position| self.state.calls.list.get_mut(position)) {
+            call.set_name(called.name.as_str(), &mut self.state.calls.next_index, out);
         }
         position.is_some()
     }
 
+    /// Adds arguments to the last call.
     fn decode_arguments(&mut self, called: &FunctionCall<'_>, out: &mut dyn EventSink) {
-        let Some(call) = self.calls.list.last_mut() else { return };
+        let Some(call) = self.state.calls.list.last_mut() else { return };
         let Some(partial) = &mut self.partial else {
             return call.push_arguments(called.args.map_or("", RawValue::get), out);
         };
@@ -317,19 +326,21 @@ impl GeminiDecoder {
             }
         }
         if !called.will_continue.is_some_and(is_true) {
+            // The last piece closes the JSON text; only now its end is known.
             partial.close_all(&mut text);
         }
         call.push_arguments(&text, out);
     }
 }
 
+/// Emits the token counts, if there are any.
 fn emit_usage(tokens: &TokenCounts, out: &mut dyn EventSink) {
     let sum = |a: LenientCount, b: LenientCount| match (a.0, b.0) {
         (None, None) => None,
         (a, b) => Some(a.unwrap_or_default().saturating_add(b.unwrap_or_default())),
     };
     let usage = Usage {
-        // What server-side tools gave to the model is counted apart, and so are thoughts.
+        // The API counts the output of server tools and thoughts separately.
         input: sum(tokens.prompt_token_count, tokens.tool_use_prompt_token_count),
         output: sum(tokens.candidates_token_count, tokens.thoughts_token_count),
         cache_read: tokens.cached_content_token_count.0,
@@ -341,10 +352,12 @@ fn emit_usage(tokens: &TokenCounts, out: &mut dyn EventSink) {
     }
 }
 
+/// Returns true for the JSON value `true`.
 fn is_true(raw: &RawValue) -> bool {
     raw.get() == "true"
 }
 
+/// Returns the separator before the provider's explanation, if there is one.
 fn message_separator(said: &str) -> &str {
     if said.is_empty() { "" } else { ": " }
 }

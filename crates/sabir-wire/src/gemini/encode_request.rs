@@ -1,12 +1,13 @@
-//! Gemini: a request to its body.
+//! Encodes a request as a Gemini body.
 //!
-//! The API insists on: roles in turn, one result for each call, first in the content behind them, and the signature of
-//! each call of its newer models in the part of that call. Thoughts go back only where they are signed. Pictures of a result
-//! are parts within it for models since the third, and stand right behind the results, after a line that names their call, for
-//! those before, which know no such parts.
+//! The API requires alternating roles, one result for each call, first in the content after the
+//! calls, and for newer models the signature of each call in its part. Thoughts go back only if
+//! they are signed. Gemini 3 and later accept images of a result as parts within it. For earlier
+//! models the images follow the results, after a line that names their call.
 //!
-//! Tools are described with `parametersJsonSchema`, which takes JSON Schema as it is. The older `parameters` knows a subset
-//! of OpenAPI and refuses the whole request for a `$schema`, an `additionalProperties` or a `const` anywhere in it.
+//! Tools are described with `parametersJsonSchema`, which accepts JSON Schema unchanged. The older
+//! `parameters` accepts a subset of OpenAPI and refuses the whole request for a `$schema`, an
+//! `additionalProperties` or a `const` anywhere in it.
 
 use std::borrow::Cow;
 
@@ -17,17 +18,19 @@ use sabir_call::{
 use serde_json::{Map, Value, json};
 
 use super::parts::{self, SIGNATURE};
-use super::{CAPABILITIES, JSON, NAME, encode_effort_level};
+use super::{CAPABILITIES, JSON_MEDIA_TYPE, NAME, encode_effort_level};
 use crate::anthropic::encode_request::closed_object_schema;
 use crate::identifier::short_id;
 use crate::params;
 use crate::role_turns::{image_caption, unfetchable_image_text};
 use crate::wire::WireOptions;
 
-/// What the API takes in place of a signature for a call that its own models did not write.
-pub(super) const UNSIGNED: &str = "skip_thought_signature_validator";
+/// The value that the API accepts in place of a signature for a call that its own models did not
+/// write.
+pub(super) const PLACEHOLDER_SIGNATURE: &str = "skip_thought_signature_validator";
 
-pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
+/// Encodes the body of a request.
+pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
     let mut body = Map::new();
     if !request.system.trim().is_empty() {
         body.insert("systemInstruction".to_owned(), json!({"parts": [parts::text_part(&request.system, false)]}));
@@ -44,17 +47,18 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     if !generation.is_empty() {
         body.insert("generationConfig".to_owned(), Value::Object(generation));
     }
-    params::encode_params(request, form, &CAPABILITIES, &mut body);
+    params::encode_params(request, options, &CAPABILITIES, &mut body);
     Value::Object(body)
 }
 
+/// Encodes the generation options.
 fn encode_generation_config(request: &Request) -> Map<String, Value> {
     let mut config = Map::new();
     if let Some(limit) = request.max_output_tokens {
         config.insert("maxOutputTokens".to_owned(), json!(limit));
     }
     if request.options.format != ResponseFormat::Text {
-        config.insert("responseMimeType".to_owned(), json!(JSON));
+        config.insert("responseMimeType".to_owned(), json!(JSON_MEDIA_TYPE));
     }
     if let ResponseFormat::Schema { schema, .. } = &request.options.format {
         config.insert("responseJsonSchema".to_owned(), schema.clone());
@@ -65,11 +69,12 @@ fn encode_generation_config(request: &Request) -> Map<String, Value> {
     config
 }
 
-/// Efforts have words since Gemini 3; before, only budgets are understood. What the words stand for there is Google's own
-/// table, which differs from the one that other wires count by.
+/// Encodes the reasoning setting. Gemini 3 and later accept effort words; earlier models only
+/// budgets. The budgets are Google's own for these words, which differ from those of other wires.
 fn encode_thinking(model: &str, thinking: ReasoningConfig) -> Option<Value> {
     let budget = match thinking {
         ReasoningConfig::Default => return None,
+        // A budget of 0 switches thinking off where the model allows it.
         ReasoningConfig::Off => return Some(json!({"thinkingBudget": 0})),
         ReasoningConfig::Effort(effort) if !is_before_gemini_3(model) => {
             return Some(json!({"includeThoughts": true, "thinkingLevel": encode_effort_level(effort)}));
@@ -83,16 +88,18 @@ fn encode_thinking(model: &str, thinking: ReasoningConfig) -> Option<Value> {
     Some(json!({"includeThoughts": true, "thinkingBudget": budget}))
 }
 
-/// Whether it is a Gemini before the third.
+/// Returns true for Gemini models before version 3.
 fn is_before_gemini_3(model: &str) -> bool {
     gemini_version(model).is_some_and(|version| version.starts_with("1.") || version.starts_with("2."))
 }
 
+/// Returns the part of a Gemini model's name that starts with its version; `None` for other models.
 fn gemini_version(model: &str) -> Option<&str> {
     model.rsplit('/').next()?.strip_prefix("gemini-")
 }
 
-/// Messages of one role that follow each other become one; contents without a part vanish.
+/// Encodes the history. Adjacent messages of one role become one; contents without parts are
+/// dropped.
 fn encode_contents(request: &Request) -> Vec<Value> {
     let mut merged: Vec<(Role, Vec<&Message>)> = Vec::new();
     for message in &request.messages {
@@ -101,8 +108,8 @@ fn encode_contents(request: &Request) -> Vec<Value> {
             _ => merged.push((message.role, vec![message])),
         }
     }
-    // Only newer models want a signature and know of parts in a result, and other models of the same API may not know the
-    // stand-in.
+    // Only newer models require a signature and accept parts in a result. Other models behind the
+    // same API may not accept the placeholder signature.
     let newer = gemini_version(&request.model).is_some() && !is_before_gemini_3(&request.model);
     let contents = merged.into_iter().map(|(role, messages)| match role {
         Role::User => ("user", encode_user_parts(&messages, newer)),
@@ -112,15 +119,18 @@ fn encode_contents(request: &Request) -> Vec<Value> {
     full.map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
 }
 
+/// Encodes the parts of user messages: results, then their images, then everything else.
 fn encode_user_parts(messages: &[&Message], nested: bool) -> Vec<Value> {
-    let (mut results, mut pictures, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    let mut results = Vec::new();
+    let mut images = Vec::new();
+    let mut others = Vec::new();
     for part in messages.iter().flat_map(|message| &message.parts) {
         match part {
             MessagePart::Result(known) => {
                 results.push(encode_result(known, nested));
                 if !nested && !known.images.is_empty() {
-                    pictures.push(parts::text_part(&image_caption(known, &short_id(known.id.as_str())), false));
-                    pictures.extend(known.images.iter().map(encode_image));
+                    images.push(parts::text_part(&image_caption(known, &short_id(known.id.as_str())), false));
+                    images.extend(known.images.iter().map(encode_image));
                 }
             }
             MessagePart::Text { text } if !text.is_empty() => others.push(parts::text_part(text, false)),
@@ -129,11 +139,13 @@ fn encode_user_parts(messages: &[&Message], nested: bool) -> Vec<Value> {
             _ => {}
         }
     }
-    results.append(&mut pictures);
+    // The API requires the results first.
+    results.append(&mut images);
     results.append(&mut others);
     results
 }
 
+/// Encodes the parts of assistant messages.
 fn encode_model_parts(messages: &[&Message], signed: bool) -> Vec<Value> {
     let mut found = Vec::new();
     for part in messages.iter().flat_map(|message| &message.parts) {
@@ -153,21 +165,23 @@ fn encode_model_parts(messages: &[&Message], signed: bool) -> Vec<Value> {
         }
     }
     let mut calls = found.iter_mut().filter(|part| part.get("functionCall").is_some()).peekable();
-    // Of calls that were made at once only the first is signed.
+    // Of parallel calls only the first is signed.
     if let Some(Value::Object(first)) = calls.next()
         && signed
         && !first.contains_key(SIGNATURE)
         && calls.all(|call| call.get(SIGNATURE).is_none())
     {
-        first.insert(SIGNATURE.to_owned(), json!(UNSIGNED));
+        first.insert(SIGNATURE.to_owned(), json!(PLACEHOLDER_SIGNATURE));
     }
     found
 }
 
+/// Encodes an image.
 fn encode_image(Image { media_type, data }: &Image) -> Value {
     json!({"inlineData": {"mimeType": media_type, "data": data}})
 }
 
+/// Encodes the result of a call.
 fn encode_result(result: &CallResult, nested: bool) -> Value {
     let key = if result.ending.is_error() { "error" } else { "output" };
     let id: Cow<'_, str> = short_id(result.id.as_str());
@@ -178,14 +192,17 @@ fn encode_result(result: &CallResult, nested: bool) -> Value {
     json!({"functionResponse": inside})
 }
 
+/// Encodes a tool.
 fn encode_declaration(tool: &ToolSpec) -> Value {
     let mut schema = closed_object_schema(&tool.parameters);
     if let Some(schema) = schema.as_object_mut() {
+        // The dialect of the schema says nothing to the model.
         schema.shift_remove("$schema");
     }
     json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": schema})
 }
 
+/// Encodes the tool choice; `None` for the default.
 fn encode_tool_choice(choice: &ToolChoice) -> Option<Value> {
     Some(match choice {
         ToolChoice::Auto => return None,

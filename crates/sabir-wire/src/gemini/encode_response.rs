@@ -1,11 +1,12 @@
-//! Gemini: events to response bodies.
+//! Encodes events and drafts as Gemini responses.
 //!
-//! A call is written as one part when it is whole, because a client that does not know `willContinue` would take any
-//! earlier part of it for the call itself. One that was cut is therefore left out; if it was the only one and not the
-//! limit's fault, the answer ends with the word for a call that could not be read.
+//! A call is written as one part when it is complete, because a client that does not support
+//! `willContinue` would take an earlier piece for the whole call. A truncated call is therefore
+//! left out. If it was the only one and the output limit was not the cause, the response ends with
+//! the finish reason for an unreadable call.
 //!
-//! A call waits for the event behind it, which may be its signature. Text is never held: its signature follows it in an
-//! empty part, as the API's own streams do it.
+//! A finished call is held until the next event, which may be its signature. Text is never held:
+//! its signature follows in an empty part, as in the API's own streams.
 
 use sabir_call::{DraftPart, DraftResponse, DraftState, Event, ModelErrorKind, StopReason, Usage};
 use serde_json::{Map, Value, json};
@@ -17,22 +18,25 @@ use crate::client_request::ResponseMetadata;
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
 use crate::provider_error::ProviderError;
 use crate::sse;
+use crate::stop_words::stop_or_default;
 use crate::wire::WireEncoder;
 
+/// Encodes the event stream of one response.
 #[derive(Debug)]
 pub(crate) struct GeminiEncoder {
-    head: ResponseMetadata,
+    metadata: ResponseMetadata,
     calls: Vec<OpenCall>,
-    /// The last call that ended, until it is written.
+    /// The last finished call with its index, until it is written.
     held_call: Option<(u32, Value)>,
-    /// The last call that began.
+    /// The index of the last call that started.
     latest_call: Option<u32>,
     outcome: ResponseOutcome,
     usage: Option<Usage>,
-    /// The deltas of words and of thoughts.
+    /// The templates for deltas of text and of thoughts.
     templates: [Option<DeltaTemplate>; 2],
 }
 
+/// A call whose end has not come.
 #[derive(Debug)]
 struct OpenCall {
     index: u32,
@@ -43,7 +47,7 @@ struct OpenCall {
     signature: Option<Value>,
 }
 
-/// How an answer ended.
+/// The facts that decide the finish reason.
 #[derive(Debug, Default)]
 struct ResponseOutcome {
     has_calls: bool,
@@ -52,9 +56,9 @@ struct ResponseOutcome {
 }
 
 impl GeminiEncoder {
-    pub(crate) fn new(head: ResponseMetadata) -> Self {
+    pub(crate) fn new(metadata: ResponseMetadata) -> Self {
         Self {
-            head,
+            metadata,
             calls: Vec::new(),
             held_call: None,
             latest_call: None,
@@ -64,52 +68,62 @@ impl GeminiEncoder {
         }
     }
 
+    /// Writes a piece of text or of a thought.
     fn encode_text(&mut self, thought: bool, text: &str, out: &mut Vec<u8>) {
         self.flush_held_call(out);
-        let ([words, thoughts], head) = (&mut self.templates, &self.head);
-        let mould = if thought { thoughts } else { words };
-        write_delta(mould, TextDelta { key: 0, number: 0, text }, out, |_, text| {
+        let metadata = &self.metadata;
+        let [for_text, for_thoughts] = &mut self.templates;
+        let template = if thought { for_thoughts } else { for_text };
+        write_delta(template, TextDelta { key: 0, number: 0, text }, out, |_, text| {
             let mut out = Vec::new();
             sse::encode_event(
                 "",
-                &response_body(head, vec![parts::text_part(text, thought)], None, None).to_string(),
+                &response_body(metadata, vec![parts::text_part(text, thought)], None, None).to_string(),
                 &mut out,
             );
             out
         });
     }
 
+    /// Writes a part.
     fn encode_part(&mut self, part: Value, out: &mut Vec<u8>) {
         self.flush_held_call(out);
         self.write_chunk(vec![part], None, out);
     }
 
+    /// Writes the finished call that is held, if there is one.
     fn flush_held_call(&mut self, out: &mut Vec<u8>) {
         if let Some((_, part)) = self.held_call.take() {
             self.write_chunk(vec![part], None, out);
         }
     }
 
+    /// Writes an object of the stream.
     fn write_chunk(&self, parts: Vec<Value>, finish: Option<&str>, out: &mut Vec<u8>) {
+        // Token counts are complete only in the last chunk.
         let usage = self.usage.filter(|_| finish.is_some());
-        sse::encode_event("", &response_body(&self.head, parts, finish, usage).to_string(), out);
+        sse::encode_event("", &response_body(&self.metadata, parts, finish, usage).to_string(), out);
     }
 
+    /// Returns the open call with this index.
     fn open_call(&mut self, index: u32) -> Option<&mut OpenCall> {
         self.calls.iter_mut().rev().find(|call| call.index == index)
     }
 
+    /// Adds JSON text to a call's arguments.
     fn append_arguments(&mut self, index: u32, write: impl FnOnce(&mut ArgumentWriter, &mut String)) {
         if let Some(call) = self.open_call(index) {
             write(&mut call.writer, &mut call.arguments);
         }
     }
 
+    /// Removes the open call with this index and returns it.
     fn take_call(&mut self, index: u32) -> Option<OpenCall> {
         let position = self.calls.iter().rposition(|call| call.index == index)?;
         Some(self.calls.remove(position))
     }
 
+    /// Completes a call and holds its part.
     fn end_call(&mut self, index: u32, out: &mut Vec<u8>) {
         self.flush_held_call(out);
         let Some(mut call) = self.take_call(index) else { return };
@@ -120,6 +134,7 @@ impl GeminiEncoder {
         self.held_call = Some((index, part));
     }
 
+    /// Writes state of this wire: a signature into its call, anything else as a part.
     fn encode_opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
         if let Some(signature) = parts::call_signature(data) {
             let Some(latest) = self.latest_call else { return };
@@ -145,19 +160,14 @@ impl WireEncoder for GeminiEncoder {
             Event::Thought { text } => self.encode_text(true, text, out),
             Event::CallStart { index, id, name, .. } => {
                 self.flush_held_call(out);
-                let id = self.head.call_id(id, index);
-                let (writer, arguments) = (ArgumentWriter::default(), String::new());
+                let id = self.metadata.call_id(id, index);
+                let writer = ArgumentWriter::default();
+                let arguments = String::new();
                 self.calls.push(OpenCall { index, id, name: name.to_owned(), writer, arguments, signature: None });
                 self.latest_call = Some(index);
             }
-            Event::ArgStart { index, name, form, .. } => {
-                self.append_arguments(index, |writer, text| writer.start_argument(name, form, text));
-            }
-            Event::ArgDelta { index, text: delta } => {
-                self.append_arguments(index, |writer, text| writer.push_delta(delta, text))
-            }
-            Event::ArgEnd { index, lead, .. } => {
-                self.append_arguments(index, |writer, text| writer.end_argument(lead, text))
+            Event::ArgStart { index, .. } | Event::ArgDelta { index, .. } | Event::ArgEnd { index, .. } => {
+                self.append_arguments(index, |writer, text| writer.encode_event(event, text));
             }
             Event::CallEnd { index, .. } => self.end_call(index, out),
             Event::CallCut { index, .. } => {
@@ -183,17 +193,20 @@ impl WireEncoder for GeminiEncoder {
 }
 
 impl ResponseOutcome {
+    /// Returns the word for the end of the response.
     fn finish_reason(&self) -> &str {
-        let (reason, raw) = self.stop.as_ref().map_or((StopReason::End, ""), |(reason, raw)| (*reason, raw.as_str()));
+        let (reason, raw) = stop_or_default(self.stop.as_ref(), false);
         let finished = matches!(reason, StopReason::End | StopReason::Calls);
+        // `STOP` would tell the client that nothing is missing.
         if self.cut && !self.has_calls && finished { MALFORMED } else { stop_word(reason, raw) }
     }
 }
 
-pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) -> Value {
+/// Encodes a response that is not streamed.
+pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse) -> Value {
     let mut found: Vec<Value> = Vec::new();
     let mut outcome = ResponseOutcome { stop: draft.stop.clone(), ..ResponseOutcome::default() };
-    // Whether the last call was left out, so that its signature is not another's.
+    // True if the last call was left out, so that its signature is not attached to an earlier one.
     let mut left_out = false;
     for part in &draft.parts {
         match part {
@@ -204,7 +217,7 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
                 outcome.cut |= left_out;
                 outcome.has_calls |= !left_out;
                 if !left_out {
-                    let id = head.call_id(call.id.as_deref(), call.index);
+                    let id = metadata.call_id(call.id.as_deref(), call.index);
                     found.push(parts::call_part(&id, &call.name, arguments_object(&call.arguments)));
                 }
             }
@@ -213,16 +226,18 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
             DraftPart::Opaque(opaque) => parts::place_opaque(&opaque.data, &mut found),
         }
     }
-    response_body(head, found, Some(outcome.finish_reason()), Some(draft.usage))
+    response_body(metadata, found, Some(outcome.finish_reason()), Some(draft.usage))
 }
 
+/// Adds a signature to a part.
 fn attach_signature(part: &mut Value, signature: Option<Value>) {
     if let (Some(part), Some(signature)) = (part.as_object_mut(), signature) {
         part.insert(SIGNATURE.to_owned(), signature);
     }
 }
 
-fn response_body(head: &ResponseMetadata, parts: Vec<Value>, finish: Option<&str>, usage: Option<Usage>) -> Value {
+/// Builds an object of the stream, or a whole body.
+fn response_body(metadata: &ResponseMetadata, parts: Vec<Value>, finish: Option<&str>, usage: Option<Usage>) -> Value {
     let mut candidate = Map::new();
     candidate.insert("content".to_owned(), json!({"parts": parts, "role": "model"}));
     candidate.extend(finish.map(|word| ("finishReason".to_owned(), json!(word))));
@@ -230,14 +245,15 @@ fn response_body(head: &ResponseMetadata, parts: Vec<Value>, finish: Option<&str
     let mut body = Map::new();
     body.insert("candidates".to_owned(), json!([candidate]));
     body.extend(usage.map(|usage| ("usageMetadata".to_owned(), self::encode_usage(usage))));
-    body.insert("modelVersion".to_owned(), json!(head.model));
-    body.insert("responseId".to_owned(), json!(head.id));
+    body.insert("modelVersion".to_owned(), json!(metadata.model));
+    body.insert("responseId".to_owned(), json!(metadata.id));
     Value::Object(body)
 }
 
-/// The provider counts thoughts apart from the rest.
+/// Encodes the token counts. The provider reports thoughts separately from the rest.
 fn encode_usage(usage: Usage) -> Value {
-    let (input, output) = (usage.input.unwrap_or_default(), usage.output.unwrap_or_default());
+    let input = usage.input.unwrap_or_default();
+    let output = usage.output.unwrap_or_default();
     let mut value = Map::new();
     value.insert("promptTokenCount".to_owned(), json!(input));
     value.extend(usage.cache_read.map(|count| ("cachedContentTokenCount".to_owned(), json!(count))));
@@ -248,6 +264,7 @@ fn encode_usage(usage: Usage) -> Value {
     Value::Object(value)
 }
 
+/// Encodes the body of an error response.
 pub(crate) fn encode_error(error: &ProviderError) -> Value {
     let (code, status) = match error.kind {
         ModelErrorKind::Key => (401, "UNAUTHENTICATED"),

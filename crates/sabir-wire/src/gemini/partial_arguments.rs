@@ -1,11 +1,13 @@
-//! Arguments that come in pieces, each with the path of its value, as one JSON text.
+//! Joins arguments that arrive in pieces, each with the JSON path of its value, to one JSON text.
 //!
 //! # Supported
-//! `{"jsonPath": "$.a.b[0].c", "stringValue": "…"}` and its like with numbers, booleans and null. Strings of one path that
-//! follow each other are one string. Values of one object or list come together, and elements of a list in order.
+//! `{"jsonPath": "$.a.b[0].c", "stringValue": "…"}` and the same with numbers, booleans and null.
+//! Adjacent strings with the same path are one string. Values of one object or list arrive
+//! together, and list elements in order.
 //!
 //! # Unsupported
-//! A value of an object that was left for another one. The call is then cut: what is missing cannot be told.
+//! A value for an object that was left for another one. The call is then truncated, because the
+//! value cannot be inserted any more.
 //!
 //! # Grammar as implemented
 //! ```text
@@ -21,10 +23,10 @@ use serde_json::value::RawValue;
 use crate::delta_template::escape_json;
 use crate::lenient::LenientText;
 
-/// The most bytes of names that are remembered for one call.
+/// The most bytes of member names that are remembered for one call, to find duplicates.
 const MAX_NAMES: usize = 1 << 20;
 
-/// One piece.
+/// One piece of the arguments.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ArgumentFragment<'a> {
@@ -40,25 +42,27 @@ pub(super) struct ArgumentFragment<'a> {
     null_value: Option<&'a RawValue>,
 }
 
-/// The JSON text of one call's arguments, as far as its end is open.
+/// The open end of a call's JSON text.
 #[derive(Debug, Default)]
 pub(super) struct PartialArguments {
-    /// The objects and lists that are open, the outermost first.
+    /// The open objects and lists, the outermost first.
     levels: Vec<OpenLevel>,
-    /// Where each of them stands in the one around it; the outermost stands nowhere.
+    /// The position of each open level within the one around it; the outermost has none.
     path: Vec<PathSegment>,
-    /// Where the string stands that is open in the innermost one.
+    /// The position of the open string within the innermost level.
     string: Option<PathSegment>,
-    /// Bytes of names so far.
+    /// The bytes of member names so far.
     names: usize,
 }
 
+/// An open object with its member names, or an open list with its next index.
 #[derive(Debug)]
 enum OpenLevel {
     Object(HashSet<String>),
     List(u64),
 }
 
+/// A step of a JSON path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PathSegment {
     Name(String),
@@ -66,7 +70,7 @@ enum PathSegment {
 }
 
 impl PartialArguments {
-    /// Appends what a piece adds to the text. `None`: it cannot be added any more.
+    /// Appends a piece to the text. Returns `None` if it cannot be added any more.
     pub(super) fn append_fragment(&mut self, piece: &ArgumentFragment<'_>, out: &mut String) -> Option<()> {
         let raw = piece.number_value.or(piece.bool_value).map(RawValue::get);
         let scalar = raw.or(piece.null_value.map(|_| "null"));
@@ -75,6 +79,7 @@ impl PartialArguments {
         }
         let mut place = parse_json_path(piece.json_path.as_str())?;
         let last = place.pop()?;
+        // A string with the path of the open string continues it.
         let goes_on = self.string.as_ref() == Some(&last) && self.path == place && piece.string_value.0.is_some();
         if !goes_on {
             self.open_path(&place, &last, out)?;
@@ -100,7 +105,7 @@ impl PartialArguments {
         self.close_levels(0, out);
     }
 
-    /// Closes the open string, and all levels but the first ones.
+    /// Closes the open string, and all levels except the first `kept`.
     fn close_levels(&mut self, kept: usize, out: &mut String) {
         if self.string.take().is_some() {
             out.push('"');
@@ -114,8 +119,9 @@ impl PartialArguments {
         self.path.truncate(kept.saturating_sub(1));
     }
 
-    /// Opens what is to be open around a value.
+    /// Closes and opens levels until the innermost one is the container of a value.
     fn open_path(&mut self, place: &[PathSegment], last: &PathSegment, out: &mut String) -> Option<()> {
+        // The levels that both paths share stay open.
         let common = place.iter().zip(&self.path).take_while(|(a, b)| a == b).count();
         self.close_levels(common + 1, out);
         if self.levels.is_empty() {
@@ -129,7 +135,7 @@ impl PartialArguments {
         Some(())
     }
 
-    /// Opens what holds a value of that place.
+    /// Opens the container for a value with this path step.
     fn open_container(&mut self, inner: &PathSegment, out: &mut String) {
         match inner {
             PathSegment::Name(_) => {
@@ -143,17 +149,21 @@ impl PartialArguments {
         }
     }
 
-    /// Writes what stands before a value in the innermost level.
+    /// Writes the comma and the key before a value in the innermost level. Returns `None` for a
+    /// duplicate or a wrong index.
     fn write_key(&mut self, segment: &PathSegment, out: &mut String) -> Option<()> {
         let first = match (self.levels.last_mut()?, segment) {
             (OpenLevel::Object(names), PathSegment::Name(name)) => {
                 self.names += name.len();
                 let first = names.is_empty();
+                // A duplicate name means that the object was closed and opened again, which JSON
+                // text cannot express.
                 if self.names > MAX_NAMES || !names.insert(name.clone()) {
                     return None;
                 }
                 first
             }
+            // List elements must arrive in order, without gaps.
             (OpenLevel::List(next), PathSegment::Index(index)) if next == index => {
                 *next += 1;
                 *index == 0
@@ -172,6 +182,7 @@ impl PartialArguments {
     }
 }
 
+/// Parses a JSON path of the grammar above.
 fn parse_json_path(path: &str) -> Option<Vec<PathSegment>> {
     let mut rest = path.strip_prefix('$')?;
     let mut segments = Vec::new();
@@ -183,6 +194,7 @@ fn parse_json_path(path: &str) -> Option<Vec<PathSegment>> {
             continue;
         }
         let inside = rest.strip_prefix('[')?;
+        // Names with special characters are quoted: `$['a.b']`.
         let quote = inside.chars().next().filter(|c| matches!(c, '\'' | '"'));
         let (inside, tail) = match quote {
             Some(quote) => inside.get(1..)?.split_once(&[quote, ']'].iter().collect::<String>())?,
@@ -201,9 +213,11 @@ fn parse_json_path(path: &str) -> Option<Vec<PathSegment>> {
 mod tests {
     use super::*;
 
-    /// The text of these pieces, each a path and the rest of its object; `!` at the end: one could not be added.
+    /// The text of these pieces, each a path and the rest of its object; `!` at the end: one could
+    /// not be added.
     fn check(pieces: &[(&str, &str)], expected: &str) {
-        let (mut arguments, mut out) = (PartialArguments::default(), String::new());
+        let mut arguments = PartialArguments::default();
+        let mut out = String::new();
         for (path, value) in pieces {
             let piece = format!("{{\"jsonPath\":{path:?},{value}}}");
             if arguments.append_fragment(&serde_json::from_str(&piece).unwrap(), &mut out).is_none() {
@@ -243,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_too_late_is_refused() {
+    fn late_fragments_are_refused() {
         let one = r#""numberValue":1"#;
         check(&[("$.a.b", one), ("$.c", one), ("$.a.d", one)], r#"{"a":{"b":1},"c":1!"#);
         check(&[("$.a", one), ("$.a", one)], r#"{"a":1!"#);

@@ -1,11 +1,11 @@
-//! Ollama: a client's body to a request.
+//! Decodes a client's Ollama body into a request.
 //!
 //! # Supported
-//! The roles system, user, assistant and tool; pictures, whose kind shows in their first bytes; thoughts; calls and results
-//! with ids or without, which are paired by id, name and order; formats.
+//! The roles system, user, assistant and tool; images, recognized by their first bytes; thoughts;
+//! calls and results with ids or without, paired by id, name and order; response formats.
 //!
 //! # Unsupported
-//! Tools that are no functions, and probabilities of tokens: each is an error that names its place.
+//! Tools other than functions, and token probabilities: each is an error that names its path.
 
 use sabir_call::{
     CallResult, Image, MessagePart, ReasoningConfig, ReasoningEffort, Request, RequestOptions, ResponseFormat, Role,
@@ -20,7 +20,7 @@ use crate::field::{HistoryBuilder, JsonField, build_call, build_tool_set, decode
 use crate::field_disposition::{FieldDisposition, MemberDispositions, check_members};
 use crate::params;
 
-/// What becomes of the members of a body.
+/// The treatment of each member of a body.
 pub(crate) const MEMBERS: &MemberDispositions = &[
     ("model", FieldDisposition::Read),
     ("messages", FieldDisposition::Read),
@@ -36,10 +36,11 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("top_logprobs", FieldDisposition::Refused("probabilities of tokens are not known here")),
 ];
 
-/// How base64 of a picture begins, and its media type.
-const PICTURES: [(&str, &str); 4] =
+/// The start of a base64 image, and its media type.
+const IMAGE_PREFIXES: [(&str, &str); 4] =
     [("iVBORw0KGgo", "image/png"), ("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
 
+/// Decodes a body into a request.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
     let body = JsonField::root(body);
     let mut history = HistoryBuilder::default();
@@ -62,14 +63,14 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     }
     let mut notes = Vec::new();
     check_members(&body, MEMBERS, &mut notes)?;
-    let mut wishes = RequestOptions { format: decode_format(&body.get("format"))?, ..RequestOptions::default() };
+    let mut options = RequestOptions { format: decode_format(&body.get("format"))?, ..RequestOptions::default() };
     let mut tools = Vec::new();
     for described in body.get("tools").list_items()? {
-        tools.push(decode_tool(&described, &mut wishes)?);
+        tools.push(decode_tool(&described, &mut options)?);
     }
-    let options = body.get("options");
-    let limit = options.get("num_predict");
-    // A negative limit is none.
+    let model_options = body.get("options");
+    let limit = model_options.get("num_predict");
+    // A negative limit means no limit.
     let unlimited = limit.optional_number()?.is_some_and(|limit| limit < 0.0);
     let mut request = Request {
         model: body.get("model").required_text()?.to_owned(),
@@ -78,25 +79,28 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         tools: build_tool_set(tools)?,
         max_output_tokens: if unlimited { None } else { limit.optional_count()? },
         reasoning: decode_thinking(&body.get("think"))?,
-        options: wishes,
+        options,
         ..Request::default()
     };
     params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
-    notes.extend(note_ignored_options(&options)?);
+    notes.extend(note_ignored_options(&model_options)?);
+    // A missing `stream` means a stream on this wire.
     Ok(DecodedRequest { notes, ..DecodedRequest::new(request, body.get("stream").value != &Value::Bool(false)) })
 }
 
-/// Options that only Ollama itself has a use for.
-fn note_ignored_options(options: &JsonField<'_>) -> Result<Vec<LossNote>, RequestError> {
+/// Notes options that only concern Ollama's own models.
+fn note_ignored_options(model_options: &JsonField<'_>) -> Result<Vec<LossNote>, RequestError> {
     let known = |key: &str| {
         key == "num_predict"
             || CAPABILITIES.param_paths.iter().any(|(_, place)| place.strip_prefix("options.") == Some(key))
     };
-    let options = options.object_or_empty()?;
-    let unread = options.keys().filter(|key| !known(key));
+    let model_options = model_options.object_or_empty()?;
+    // Options of the model runner, such as `num_ctx`, mean nothing to other providers.
+    let unread = model_options.keys().filter(|key| !known(key));
     Ok(unread.map(|key| LossNote::new(format!("options.{key}"), "left out: it is about Ollama's own models")).collect())
 }
 
+/// Decodes the response format.
 fn decode_format(format: &JsonField<'_>) -> Result<ResponseFormat, RequestError> {
     Ok(match format.value {
         Value::Null => ResponseFormat::Text,
@@ -109,6 +113,7 @@ fn decode_format(format: &JsonField<'_>) -> Result<ResponseFormat, RequestError>
     })
 }
 
+/// Decodes the parts of a user message.
 fn decode_user_parts(message: &JsonField<'_>) -> Result<Vec<MessagePart>, RequestError> {
     let mut parts: Vec<_> = decode_images(message)?.into_iter().map(MessagePart::Image).collect();
     let words = message.get("content").text_or_empty()?;
@@ -118,22 +123,25 @@ fn decode_user_parts(message: &JsonField<'_>) -> Result<Vec<MessagePart>, Reques
     Ok(parts)
 }
 
+/// Decodes the images of a message. An unknown type is taken for PNG.
 fn decode_images(message: &JsonField<'_>) -> Result<Vec<Image>, RequestError> {
     let picture = |picture: &JsonField<'_>| {
         let data = picture.required_text()?;
-        let kind = PICTURES.iter().find(|(start, _)| data.starts_with(start));
+        let kind = IMAGE_PREFIXES.iter().find(|(start, _)| data.starts_with(start));
         let media_type = kind.map_or("image/png", |(_, kind)| *kind).to_owned();
         Ok(Image { media_type, data: data.to_owned() })
     };
     message.get("images").list_items()?.iter().map(picture).collect()
 }
 
+/// Decodes the parts of an assistant message.
 fn decode_assistant_parts(
     message: &JsonField<'_>,
     pairing: &mut CallPairing,
 ) -> Result<Vec<MessagePart>, RequestError> {
     let mut parts = Vec::new();
-    let (thoughts, words) = (message.get("thinking").text_or_empty()?, message.get("content").text_or_empty()?);
+    let thoughts = message.get("thinking").text_or_empty()?;
+    let words = message.get("content").text_or_empty()?;
     if !thoughts.is_empty() {
         parts.push(MessagePart::Thought { text: thoughts.to_owned(), opaque: None });
     }
@@ -149,14 +157,16 @@ fn decode_assistant_parts(
     Ok(parts)
 }
 
-/// An object, or its text as other APIs have it.
+/// Decodes arguments given as an object, or as its JSON text like on other wires.
 fn decode_arguments(field: &JsonField<'_>) -> Result<Map<String, Value>, RequestError> {
     match field.value.as_str().map(serde_json::from_str) {
+        // Clients that were written for OpenAI send a string.
         Some(Ok(Value::Object(arguments))) => Ok(arguments),
         _ => field.object_or_empty(),
     }
 }
 
+/// Decodes the result of a call.
 fn decode_result(message: &JsonField<'_>, pairing: &mut CallPairing) -> Result<MessagePart, RequestError> {
     let native = message.get("tool_call_id").text_or_empty()?;
     let (id, name) = pairing.match_result(native, message.get("tool_name").text_or_empty()?);
@@ -170,18 +180,21 @@ fn decode_result(message: &JsonField<'_>, pairing: &mut CallPairing) -> Result<M
     }))
 }
 
-fn decode_tool(tool: &JsonField<'_>, wishes: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
+/// Decodes a tool.
+fn decode_tool(tool: &JsonField<'_>, options: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
     let kind = tool.get("type");
     if !kind.is_absent() && kind.required_text()? != "function" {
         return Err(kind.mismatch_error("`function`"));
     }
-    decode_function_tool(&tool.get("function"), wishes)
+    decode_function_tool(&tool.get("function"), options)
 }
 
+/// Decodes the reasoning setting.
 fn decode_thinking(think: &JsonField<'_>) -> Result<ReasoningConfig, RequestError> {
     Ok(match think.value {
         Value::Null => ReasoningConfig::Default,
         Value::Bool(false) => ReasoningConfig::Off,
+        // `true` leaves the amount to the model; medium is the common default.
         Value::Bool(true) => ReasoningConfig::Effort(ReasoningEffort::Medium),
         _ => ReasoningConfig::Effort(match think.value.as_str() {
             Some("low") => ReasoningEffort::Low,

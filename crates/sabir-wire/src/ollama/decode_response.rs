@@ -1,11 +1,12 @@
-//! Ollama: response bodies to events.
+//! Decodes Ollama responses into events.
 //!
 //! # Supported
-//! Lines of a stream and whole bodies, which look the same. `content`, `thinking`, and `tool_calls`, each of which is
-//! whole; arguments as an object, or as its text, which some servers in between make of it. Ids may be missing or repeat.
+//! Lines of a stream and whole bodies, which look the same: `content`, `thinking`, and
+//! `tool_calls`, each of which is complete. Arguments are an object, or its JSON text from some
+//! proxies. Ids may be missing or repeat.
 //!
 //! # Unsupported
-//! `logprobs` are not read, and neither is what `/api/generate` answers.
+//! `logprobs` and the responses of `/api/generate` are not read.
 
 use sabir_call::{Event, EventSink, StopReason, Usage};
 use serde::Deserialize;
@@ -15,17 +16,15 @@ use crate::lenient::{LenientCount, LenientList, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::openai_chat::decode_response::argument_text;
 use crate::provider_error::ProviderError;
-use crate::response_decoder::{
-    BodyEnd, DecodeStatus, ResponseCalls, WireDecoder, emit_text, note_error_event, note_unreadable, truncation_reason,
-};
+use crate::response_decoder::{ResponseCalls, ResponseState, WireDecoder, emit_text, note_unreadable};
 
+/// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct OllamaDecoder {
-    status: DecodeStatus,
-    calls: ResponseCalls,
-    reason: Option<StopReason>,
+    state: ResponseState,
 }
 
+/// A line of the stream, or a whole body.
 #[derive(Deserialize)]
 struct ResponseLine<'a> {
     #[serde(borrow, default)]
@@ -42,6 +41,7 @@ struct ResponseLine<'a> {
     error: Option<&'a RawValue>,
 }
 
+/// The message of a line.
 #[derive(Deserialize)]
 struct LineMessage<'a> {
     #[serde(borrow, default)]
@@ -52,6 +52,7 @@ struct LineMessage<'a> {
     tool_calls: LenientList<ToolCall<'a>>,
 }
 
+/// A call.
 #[derive(Deserialize)]
 struct ToolCall<'a> {
     #[serde(borrow, default)]
@@ -60,6 +61,7 @@ struct ToolCall<'a> {
     function: LenientObject<FunctionCall<'a>>,
 }
 
+/// The function of a call.
 #[derive(Deserialize)]
 struct FunctionCall<'a> {
     #[serde(borrow, default)]
@@ -77,15 +79,16 @@ impl WireDecoder for OllamaDecoder {
             Ok(line) => line,
             Err(error) => return note_unreadable(self, &format!("a line of the stream cannot be read: {error}"), out),
         };
-        self.status.events += 1;
+        self.state.status.events += 1;
+        // The server reports errors in the middle of a stream as a line of their own.
         if line.error.is_some() {
-            note_error_event(ProviderError::from_body(data.as_bytes()), &mut self.status, &mut self.calls, out);
+            self.state.note_error_event(ProviderError::from_body(data.as_bytes()), out);
         }
         let done = line.done.is_some_and(|done| done.get() == "true");
         match &line.message.0 {
             Some(message) => self.decode_message(message, out),
             None if done || line.error.is_some() => {}
-            None => self.status.skipped += 1,
+            None => self.state.status.skipped += 1,
         }
         let usage = Usage { input: line.prompt_eval_count.0, output: line.eval_count.0, ..Usage::default() };
         if usage != Usage::default() {
@@ -96,62 +99,58 @@ impl WireDecoder for OllamaDecoder {
         }
     }
 
-    fn mark_event_lost(&mut self) {
-        self.calls.mark_open_calls_damaged();
+    fn state(&self) -> &ResponseState {
+        &self.state
     }
 
-    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
-        let ended = self.status.ended && self.status.error.is_none();
-        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
-    }
-
-    fn status(&self) -> &DecodeStatus {
-        &self.status
-    }
-
-    fn status_mut(&mut self) -> &mut DecodeStatus {
-        &mut self.status
+    fn state_mut(&mut self) -> &mut ResponseState {
+        &mut self.state
     }
 }
 
 impl OllamaDecoder {
+    /// Decodes the message of a line.
     fn decode_message(&mut self, message: &LineMessage<'_>, out: &mut dyn EventSink) {
         for (thought, words) in [(true, message.thinking.as_str()), (false, message.content.as_str())] {
             if !words.is_empty() {
-                self.calls.confirm_empty_calls(out);
+                self.state.calls.confirm_empty_calls(out);
                 emit_text(thought, words, out);
             }
         }
         for call in &message.tool_calls.0 {
-            self.calls.confirm_empty_calls(out);
+            self.state.calls.confirm_empty_calls(out);
             self.decode_call(call, out);
         }
     }
 
+    /// Decodes a call, which is always complete.
     fn decode_call(&mut self, called: &ToolCall<'_>, out: &mut dyn EventSink) {
-        let position = self.calls.begin_call(NativeCall::new(None, called.id.as_str()), &self.status, out);
-        let ResponseCalls { list, next_index: next, .. } = &mut self.calls;
+        let position = self.state.begin_call(NativeCall::new(None, called.id.as_str()), out);
+        let ResponseCalls { list, next_index: next, .. } = &mut self.state.calls;
         let Some(call) = position.and_then(|position| list.get_mut(position)) else { return };
         if let Some(function) = &called.function.0 {
             call.set_name(function.name.as_str(), next, out);
             let arguments = function.arguments.map_or("", RawValue::get);
             call.push_arguments(&argument_text(arguments), out);
         }
+        // A call in a line is always complete, so its end needs no further proof.
         call.mark_end_seen(next, out);
-        if let Some(reason) = self.reason {
+        if let Some(reason) = self.state.reason {
             call.apply_stop_reason(reason, next, out);
         }
     }
 
+    /// Decodes the stop reason of the last line.
     fn decode_stop(&mut self, word: &str, out: &mut dyn EventSink) {
+        // `stop` also ends responses with calls.
         let mut reason = super::stop_reason(word);
-        if reason == StopReason::End && !self.calls.list.is_empty() {
+        if reason == StopReason::End && !self.state.calls.list.is_empty() {
             reason = StopReason::Calls;
         }
-        self.status.ended = true;
-        self.calls.apply_stop_reason(reason, out);
-        if self.reason != Some(reason) {
-            self.reason = Some(reason);
+        self.state.status.ended = true;
+        self.state.calls.apply_stop_reason(reason, out);
+        if self.state.reason != Some(reason) {
+            self.state.reason = Some(reason);
             out.push_event(Event::Stop { reason, raw: word });
         }
     }

@@ -1,10 +1,11 @@
-//! Ollama: a request to its body.
+//! Encodes a request as an Ollama body.
 //!
-//! Results become messages of their own, with the tool's name, before the words of the same user message. The wire has no
-//! word for a choice of tools: to forbid calls, no tool is offered; to ask for one tool, only that one is. It says nothing
-//! of failed results, and how much to think only to the one family of models that accepts it. Pictures of results come in the
-//! user message right behind, after a line that names their call: whether those of a tool's message are read depends on the
-//! model's template, and where they are not, the server says nothing.
+//! Results become messages with the tool's name, before the text of the same user message. The wire
+//! has no tool choice: to forbid calls, no tool is offered; to demand one tool, only that one is.
+//! The wire cannot mark failed results, and only one family of models accepts an effort. Images of
+//! results come in the user message after them, after a line that names their call: whether a model
+//! sees the images of a tool message depends on its template, and the server does not report it if
+//! not.
 
 use std::borrow::Cow;
 
@@ -21,7 +22,8 @@ use crate::role_turns::{image_caption, unfetchable_image_text};
 use crate::thinking;
 use crate::wire::WireOptions;
 
-pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
+/// Encodes the body of a request.
+pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
     let mut messages = Vec::new();
@@ -50,18 +52,19 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     if let Some(limit) = request.max_output_tokens {
         params::insert_at_path(&mut body, "options.num_predict", json!(limit));
     }
-    params::encode_params(request, form, &CAPABILITIES, &mut body);
+    params::encode_params(request, options, &CAPABILITIES, &mut body);
     match &request.options.format {
         ResponseFormat::Text => {}
         ResponseFormat::Json => params::insert_at_path(&mut body, "format", json!("json")),
         ResponseFormat::Schema { schema, .. } => params::insert_at_path(&mut body, "format", schema.clone()),
     }
-    // Left out it means a stream.
-    body.insert("stream".to_owned(), json!(form.streamed));
+    // Without the member, the server would stream.
+    body.insert("stream".to_owned(), json!(options.streamed));
     Value::Object(body)
 }
 
-/// Many versions refuse a word here for any model but those of the gpt-oss family, which in turn know nothing else.
+/// Encodes the reasoning setting. Many versions accept an effort only for the gpt-oss family, which
+/// in turn accepts nothing else.
 fn encode_thinking(model: &str, wish: ReasoningConfig) -> Option<Value> {
     let effort = match wish {
         ReasoningConfig::Default => return None,
@@ -77,6 +80,7 @@ fn encode_thinking(model: &str, wish: ReasoningConfig) -> Option<Value> {
     }))
 }
 
+/// Returns true if the tool choice allows the tool.
 fn is_offered(tool: &ToolSpec, choice: &ToolChoice) -> bool {
     match choice {
         ToolChoice::Auto | ToolChoice::Required => true,
@@ -85,9 +89,12 @@ fn is_offered(tool: &ToolSpec, choice: &ToolChoice) -> bool {
     }
 }
 
+/// Encodes a user message: its results as messages, then one message with its text and images.
 fn encode_user_message(message: &Message, messages: &mut Vec<Value>) {
-    let (mut words, mut images) = (Vec::new(), Vec::new());
-    let (mut own_words, mut own_images) = (Vec::new(), Vec::new());
+    let mut words = Vec::new();
+    let mut images = Vec::new();
+    let mut own_words = Vec::new();
+    let mut own_images = Vec::new();
     for part in &message.parts {
         match part {
             MessagePart::Result(result) => {
@@ -106,6 +113,7 @@ fn encode_user_message(message: &Message, messages: &mut Vec<Value>) {
             _ => {}
         }
     }
+    // The captions of result images come first, right after the results.
     words.append(&mut own_words);
     images.append(&mut own_images);
     if words.is_empty() && images.is_empty() {
@@ -120,8 +128,11 @@ fn encode_user_message(message: &Message, messages: &mut Vec<Value>) {
     messages.push(Value::Object(body));
 }
 
+/// Encodes an assistant message; `None` if it has neither text nor calls.
 fn encode_assistant_message(message: &Message) -> Option<Value> {
-    let (mut words, mut thoughts, mut calls) = (String::new(), String::new(), Vec::new());
+    let mut words = String::new();
+    let mut thoughts = String::new();
+    let mut calls = Vec::new();
     for part in &message.parts {
         match part {
             MessagePart::Text { text } => words.push_str(text),

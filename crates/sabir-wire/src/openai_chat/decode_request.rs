@@ -1,15 +1,17 @@
-//! OpenAI Chat Completions: a client's body to a request.
+//! Decodes a client's Chat Completions body into a request.
 //!
 //! # Supported
-//! The roles system, developer, user, assistant and tool; text and image parts (of tools as well, though OpenAI has only
-//! text there); `tool_calls`; reasoning fields. A client
-//! may send a history whose arguments are not a JSON object: they are kept as one argument with an empty name, as the
-//! decoder would deliver them. How much to think is read from `reasoning_effort`, or from `reasoning` as OpenRouter writes
-//! it. Files are kept as opaque state of this wire. A custom tool, whose input is text, is a function of one argument, and a tool
-//! of the Responses wire as well, which can hold its input to a grammar.
+//! The roles system, developer, user, assistant and tool; text and image parts (also in tool
+//! messages, where OpenAI has only text); `tool_calls`; reasoning fields. Arguments in the history
+//! that are not a JSON object are kept as one argument with an empty name, as the response decoder
+//! delivers them. The effort is read from `reasoning_effort`, or from `reasoning` as OpenRouter
+//! writes it. Files are kept as opaque state of this wire. A custom tool, whose input is text,
+//! becomes a tool with one argument, and also a tool of the Responses wire, which can constrain its
+//! input by a grammar.
 //!
 //! # Unsupported
-//! Several answers, probabilities of tokens, audio, the old `functions`: each is an error that names its place.
+//! Several choices, log probabilities, audio, the old `functions`: each is an error that names its
+//! path.
 
 use sabir_call::{
     MessagePart, OpaqueState, ParallelCalls, ReasoningConfig, Request, RequestOptions, Role, ToolChoice, ToolSpec,
@@ -27,10 +29,10 @@ use crate::field_disposition::{FieldDisposition, MemberDispositions, check_membe
 use crate::params::{self, ParamPaths, RequestParam};
 use crate::{native_tools, openai_responses, thinking};
 
-/// Where wishes are read: beside the places that are written, one that servers other than OpenAI know.
+/// Additional paths of parameters that are only read: servers other than OpenAI accept them.
 const EXTRA_PARAM_PATHS: &ParamPaths = &[(RequestParam::TopK, "top_k")];
 
-/// What becomes of the members of a body.
+/// The treatment of each member of a body.
 pub(crate) const MEMBERS: &MemberDispositions = &[
     ("model", FieldDisposition::Read),
     ("messages", FieldDisposition::Read),
@@ -73,6 +75,7 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("audio", FieldDisposition::Refused("only text is answered")),
 ];
 
+/// Decodes a body into a request.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
     let body = JsonField::root(body);
     let mut history = HistoryBuilder::default();
@@ -84,8 +87,9 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
             "user" => history.push_parts(Role::User, decode_parts(&content)?),
             "assistant" => history.push_parts(Role::Assistant, decode_assistant_parts(&message)?),
             "tool" => {
-                let said = split_text_and_images(&content, decode_parts(&content)?)?;
-                let result = history.build_result(message.get("tool_call_id").required_text()?, false, said);
+                let (text, images) = split_text_and_images(&content, decode_parts(&content)?)?;
+                let id = message.get("tool_call_id").required_text()?;
+                let result = history.build_result(id, false, text, images);
                 history.push_parts(Role::User, vec![result]);
             }
             _ => return Err(message.get("role").mismatch_error("system, developer, user, assistant or tool")),
@@ -94,11 +98,11 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     let mut notes = Vec::new();
     check_members(&body, MEMBERS, &mut notes)?;
     reject_unsupported_values(&body)?;
-    let mut wishes =
+    let mut options =
         RequestOptions { format: decode_format(&body.get("response_format"))?, ..RequestOptions::default() };
     let mut tools = Vec::new();
     for described in body.get("tools").list_items()? {
-        tools.push(decode_tool(&described, &mut wishes)?);
+        tools.push(decode_tool(&described, &mut options)?);
     }
     let choice = self::decode_tool_choice(&body.get("tool_choice"), &mut tools)?;
     let one = body.get("parallel_tool_calls").value == &Value::Bool(false);
@@ -112,22 +116,23 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         parallel_calls: if one { ParallelCalls::One } else { ParallelCalls::Many },
         max_output_tokens: if limit.is_some() { limit } else { body.get("max_tokens").optional_count()? },
         reasoning: self::decode_thinking(&body)?,
-        options: wishes,
+        options,
         ..Request::default()
     };
     params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
+    // Decoded separately, because the wire never writes these.
     params::decode_params(&body, EXTRA_PARAM_PATHS, &mut request)?;
     let freeform = native_tools::freeform_tool_names(&request, openai_responses::NAME);
-    let wants = ResponsePreferences {
+    let preferences = ResponsePreferences {
         usage_reporting: decode_usage_reporting(&body),
         freeform_tools: freeform,
         ..ResponsePreferences::default()
     };
-    DecodedRequest { preferences: wants, notes, ..DecodedRequest::new(request, body.get("stream").is_true()) }
+    DecodedRequest { preferences, notes, ..DecodedRequest::new(request, body.get("stream").is_true()) }
         .validate_tool_choice()
 }
 
-/// What can be seen only in the value.
+/// Refuses members whose name is supported but whose value is not.
 fn reject_unsupported_values(body: &JsonField<'_>) -> Result<(), RequestError> {
     let count = body.get("n");
     if count.optional_count()?.is_some_and(|count| count > 1) {
@@ -140,15 +145,18 @@ fn reject_unsupported_values(body: &JsonField<'_>) -> Result<(), RequestError> {
     Ok(())
 }
 
+/// Decodes the setting for token counts in a stream. Without a stream they are always reported.
 fn decode_usage_reporting(body: &JsonField<'_>) -> UsageReporting {
     let asked = body.get("stream_options").get("include_usage").is_true();
     if asked || !body.get("stream").is_true() { UsageReporting::Reported } else { UsageReporting::Hidden }
 }
 
+/// Decodes the response format.
 fn decode_format(format: &JsonField<'_>) -> Result<sabir_call::ResponseFormat, RequestError> {
     decode_openai_format(format, &format.get("json_schema"))
 }
 
+/// Decodes the reasoning setting.
 fn decode_thinking(body: &JsonField<'_>) -> Result<ReasoningConfig, RequestError> {
     let reasoning = body.get("reasoning");
     if reasoning.get("enabled").value == &Value::Bool(false) {
@@ -158,16 +166,18 @@ fn decode_thinking(body: &JsonField<'_>) -> Result<ReasoningConfig, RequestError
         return Ok(ReasoningConfig::Tokens(tokens));
     }
     match thinking::decode_effort(&body.get("reasoning_effort"))? {
+        // OpenAI's member wins over OpenRouter's object.
         ReasoningConfig::Default => thinking::decode_effort(&reasoning.get("effort")),
         wish => Ok(wish),
     }
 }
 
-/// Content of which only the words count.
+/// Decodes content that must be text.
 fn decode_text_content(content: &JsonField<'_>) -> Result<String, RequestError> {
     require_text_only(content, decode_parts(content)?)
 }
 
+/// Decodes the content of a message.
 fn decode_parts(content: &JsonField<'_>) -> Result<Vec<MessagePart>, RequestError> {
     if content.value.is_string() {
         return Ok(vec![MessagePart::text(content.required_text()?)]);
@@ -175,13 +185,14 @@ fn decode_parts(content: &JsonField<'_>) -> Result<Vec<MessagePart>, RequestErro
     content.list_items()?.iter().map(decode_part).collect()
 }
 
+/// Decodes a part of a message's content.
 fn decode_part(part: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     match part.get("type").required_text()? {
         "text" => Ok(MessagePart::text(part.get("text").required_text()?)),
         "refusal" => Ok(MessagePart::text(part.get("refusal").required_text()?)),
         "image_url" => {
             let address = part.get("image_url");
-            // Some clients write the address alone.
+            // Some clients send the address as a string instead of an object.
             decode_image_url(&if address.value.is_string() { address } else { address.get("url") })
         }
         "file" => Ok(MessagePart::Opaque(OpaqueState { wire: NAME.to_owned(), data: part.value.clone() })),
@@ -189,9 +200,12 @@ fn decode_part(part: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     }
 }
 
+/// Decodes an assistant message: its thoughts first, then its text and calls.
 fn decode_assistant_parts(message: &JsonField<'_>) -> Result<Vec<MessagePart>, RequestError> {
     let mut found = Vec::new();
     let thought =
+        // DeepSeek's name and OpenRouter's name for the same text. Clients that send both repeat
+        // it.
         ["reasoning_content", "reasoning"].iter().map(|key| message.get(key)).find(|field| !field.is_absent());
     if let Some(thought) = thought {
         found.push(MessagePart::Thought { text: thought.required_text()?.to_owned(), opaque: None });
@@ -220,7 +234,9 @@ fn decode_assistant_parts(message: &JsonField<'_>) -> Result<Vec<MessagePart>, R
     Ok(found)
 }
 
+/// Decodes a reasoning detail; its text becomes a thought.
 fn decode_reasoning_detail(mut detail: Map<String, Value>) -> MessagePart {
+    // The text becomes the thought's; the rest, with its signature, is the opaque state.
     let text = detail.shift_remove("text").or_else(|| detail.shift_remove("summary"));
     let opaque = OpaqueState { wire: NAME.to_owned(), data: Value::Object(detail) };
     match text {
@@ -229,19 +245,21 @@ fn decode_reasoning_detail(mut detail: Map<String, Value>) -> MessagePart {
     }
 }
 
-fn decode_tool(tool: &JsonField<'_>, wishes: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
+/// Decodes a tool.
+fn decode_tool(tool: &JsonField<'_>, options: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
     match tool.get("type").required_text()? {
-        "function" => decode_function_tool(&tool.get("function"), wishes),
-        "custom" => decode_custom_tool(&tool.get("custom"), wishes),
+        "function" => decode_function_tool(&tool.get("function"), options),
+        "custom" => decode_custom_tool(&tool.get("custom"), options),
         _ => Err(tool.get("type").mismatch_error("`function` or `custom`")),
     }
 }
 
-/// A tool whose input is text.
-fn decode_custom_tool(tool: &JsonField<'_>, wishes: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
-    let (name, description) = (tool.get("name").required_text()?, tool.get("description").text_or_empty()?);
+/// Decodes a custom tool, whose input is one text.
+fn decode_custom_tool(tool: &JsonField<'_>, options: &mut RequestOptions) -> Result<ToolSpec, RequestError> {
+    let name = tool.get("name").required_text()?;
+    let description = tool.get("description").text_or_empty()?;
     let mut format = tool.get("format").object_or_empty()?;
-    // The other wire has the grammar's members one level higher.
+    // The Responses wire has the grammar's members one level higher.
     if let Some(Value::Object(grammar)) = format.shift_remove("grammar") {
         format.extend(grammar);
     }
@@ -250,16 +268,16 @@ fn decode_custom_tool(tool: &JsonField<'_>, wishes: &mut RequestOptions) -> Resu
         data.insert("format".to_owned(), Value::Object(format));
     }
     let spec = openai_responses::decode_freeform_tool(&JsonField::root(&data))?;
-    wishes.native.push(OpaqueState { wire: openai_responses::NAME.to_owned(), data });
+    options.native.push(OpaqueState { wire: openai_responses::NAME.to_owned(), data });
     Ok(spec)
 }
 
-/// The name of a tool, whichever its type.
+/// Returns the field with the name of a tool or of a choice of either type.
 fn tool_name_field<'f>(tool: &JsonField<'f>) -> JsonField<'f> {
     tool.get(if tool.get("type").value == "custom" { "custom" } else { "function" }).get("name")
 }
 
-/// The choice. A list of those that may be called takes the others away.
+/// Decodes the tool choice. A list of allowed tools removes the others.
 fn decode_tool_choice(choice: &JsonField<'_>, tools: &mut Vec<ToolSpec>) -> Result<ToolChoice, RequestError> {
     if choice.get("type").value == "allowed_tools" {
         let list = choice.get("allowed_tools");

@@ -1,25 +1,28 @@
-//! OpenAI Chat Completions: response bodies to events.
+//! Decodes Chat Completions responses into events.
 //!
 //! # Supported
 //! Chunks and whole completions, of the first choice. Content as a string or as parts; reasoning as
-//! `reasoning_content`, `reasoning`, `reasoning_details` or thinking parts; signed or encrypted reasoning details are
-//! kept as `Opaque`. Calls as `tool_calls` and as the old `function_call`; arguments as text, as a JSON value, or absent.
+//! `reasoning_content`, `reasoning`, `reasoning_details` or thinking parts; signed or encrypted
+//! reasoning details are kept as `Opaque`. Calls as `tool_calls` and as the old `function_call`;
+//! arguments as text, as a JSON value, or absent.
 //!
 //! # Unsupported
-//! Log probabilities, audio, annotations, calls of custom tools (none is ever offered on this wire), and choices after the first.
+//! Log probabilities, audio, annotations, calls of custom tools (this wire never offers one), and
+//! choices after the first.
 //!
-//! # Which call a delta belongs to
+//! # How a delta finds its call
 //! The `index` is a label, and may be missing. In this order:
-//! 1. the same non-empty id, under the same label (or one of the two has no label): that call, unless it is whole and
-//!    the delta brings another name;
-//! 2. another non-empty id: a new call, whatever its label; except that a call of that label which has no id yet, and is
-//!    not whole, takes it;
-//! 3. no id, a label: the latest call of that label, or a new one; no id and no label: the latest call;
-//! 4. but a delta without id that brings a name begins a new call if the call so found is whole and was not simply
-//!    repeated, or if it has arguments and another name.
+//! 1. the same non-empty id, under the same label (or one of the two has no label): that call,
+//!    unless it is complete and the delta brings another name;
+//! 2. another non-empty id: a new call, whatever its label; except that an incomplete call of that
+//!    label without an id takes it;
+//! 3. no id, a label: the latest call of that label, or a new one; no id and no label: the latest
+//!    call;
+//! 4. but a delta without an id that brings a name begins a new call if the call found this way is
+//!    complete and was not simply repeated, or if it has arguments and another name.
 //!
-//! A call ends at the finish reason, at `[DONE]`, or when the next call starts and its JSON is whole. What comes for
-//! a whole call is the same call told twice, and is dropped.
+//! A call ends at the finish reason, at `[DONE]`, or when the next call starts and its JSON is
+//! complete. A delta for a complete call repeats the call, and is dropped.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hasher};
@@ -33,25 +36,24 @@ use super::NAME;
 use crate::lenient::{LenientContent, LenientCount, LenientList, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::provider_error::ProviderError;
-use crate::response_decoder::{
-    BodyEnd, DecodeStatus, ResponseCalls, WireDecoder, emit_text, note_error_event, note_unreadable, truncation_reason,
-};
+use crate::response_decoder::{ResponseState, WireDecoder, emit_text, note_unreadable};
 
+/// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct OpenAiChatDecoder {
-    status: DecodeStatus,
-    calls: ResponseCalls,
-    /// For each call, a hash of its argument text so far: tells a repetition without keeping the text.
+    state: ResponseState,
+    /// A hash of each call's argument text so far, which reveals a repetition without keeping the
+    /// text.
     hashes: Vec<DefaultHasher>,
-    /// The label of the choice that is read.
+    /// The index of the choice that is read.
     choice: Option<u64>,
-    reason: Option<StopReason>,
     word: String,
     refused: bool,
     done: bool,
 }
 
-// What most chunks do not have is boxed: the structs are moved several times on their way out of the deserializer.
+/// A chunk of the stream, or a whole completion.
+// Rare members are boxed: the structs are moved several times while they are deserialized.
 #[derive(Deserialize)]
 struct ChatChunk<'a> {
     #[serde(borrow, default)]
@@ -68,6 +70,7 @@ struct ChatChunk<'a> {
     id: LenientText<'a>,
 }
 
+/// One of the alternatives in a response.
 #[derive(Deserialize)]
 struct ChunkChoice<'a> {
     #[serde(default)]
@@ -84,6 +87,7 @@ struct ChunkChoice<'a> {
     usage: LenientObject<Box<TokenCounts>>,
 }
 
+/// The delta of a choice, or its whole message.
 #[derive(Deserialize)]
 struct ChoiceDelta<'a> {
     #[serde(borrow, default)]
@@ -102,6 +106,7 @@ struct ChoiceDelta<'a> {
     function_call: LenientObject<FunctionCall<'a>>,
 }
 
+/// A call or a piece of one.
 #[derive(Deserialize)]
 struct ToolCall<'a> {
     #[serde(default)]
@@ -112,6 +117,7 @@ struct ToolCall<'a> {
     function: LenientObject<FunctionCall<'a>>,
 }
 
+/// The function of a call.
 #[derive(Deserialize, Default)]
 struct FunctionCall<'a> {
     #[serde(borrow, default)]
@@ -120,12 +126,14 @@ struct FunctionCall<'a> {
     arguments: Option<&'a RawValue>,
 }
 
+/// Groq's extension, which holds the usage of a stream.
 #[derive(Deserialize)]
 struct GroqExtension {
     #[serde(default)]
     usage: LenientObject<Box<TokenCounts>>,
 }
 
+/// Token counts.
 #[derive(Deserialize)]
 struct TokenCounts {
     #[serde(default)]
@@ -142,6 +150,7 @@ struct TokenCounts {
     prompt_cache_hit_tokens: LenientCount,
 }
 
+/// The details of input counts.
 #[derive(Deserialize)]
 struct InputDetails {
     #[serde(default)]
@@ -150,6 +159,7 @@ struct InputDetails {
     cache_write_tokens: LenientCount,
 }
 
+/// The details of output counts.
 #[derive(Deserialize)]
 struct OutputDetails {
     #[serde(default)]
@@ -162,9 +172,10 @@ impl WireDecoder for OpenAiChatDecoder {
         if trimmed.is_empty() {
             return;
         }
+        // Nothing after `[DONE]` can be trusted to belong to this response.
         if self.done {
-            self.status.skipped += 1;
-            self.status.events += 1;
+            self.state.status.skipped += 1;
+            self.state.status.events += 1;
             return;
         }
         if trimmed == "[DONE]" {
@@ -176,51 +187,44 @@ impl WireDecoder for OpenAiChatDecoder {
                 return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
             }
         };
-        self.status.events += 1;
+        self.state.status.events += 1;
         if chunk.error.is_some() || name == "error" || chunk.object.as_str() == "error" {
-            note_error_event(ProviderError::from_body(data.as_bytes()), &mut self.status, &mut self.calls, out);
+            self.state.note_error_event(ProviderError::from_body(data.as_bytes()), out);
         } else if chunk.choices.0.is_empty() && chunk.usage.0.is_none() && chunk.id.0.is_none() {
-            self.status.skipped += 1;
+            self.state.status.skipped += 1;
         }
         for choice in &chunk.choices.0 {
             let label = choice.index.0.unwrap_or_default();
             if *self.choice.get_or_insert(label) == label {
                 self.decode_choice(choice, out);
             } else {
-                self.status.skipped += 1;
+                self.state.status.skipped += 1;
             }
         }
         let usage = chunk.usage.0.or_else(|| chunk.x_groq.0.and_then(|groq| groq.usage.0));
         emit_owned_usage(usage, out);
     }
 
-    fn mark_event_lost(&mut self) {
-        self.calls.mark_open_calls_damaged();
+    fn state(&self) -> &ResponseState {
+        &self.state
     }
 
-    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
-        let ended = self.status.ended && self.status.error.is_none();
-        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
-    }
-
-    fn status(&self) -> &DecodeStatus {
-        &self.status
-    }
-
-    fn status_mut(&mut self) -> &mut DecodeStatus {
-        &mut self.status
+    fn state_mut(&mut self) -> &mut ResponseState {
+        &mut self.state
     }
 }
 
 impl OpenAiChatDecoder {
+    /// Ends the stream at `[DONE]`.
     fn end_stream(&mut self, out: &mut dyn EventSink) {
         self.done = true;
-        self.status.ended = true;
-        self.status.events += 1;
-        self.calls.mark_ends_seen(out);
-        self.calls.apply_stop_reason(self.reason.unwrap_or(StopReason::End), out);
+        self.state.status.ended = true;
+        self.state.status.events += 1;
+        self.state.calls.mark_ends_seen(out);
+        self.state.calls.apply_stop_reason(self.state.reason.unwrap_or(StopReason::End), out);
     }
 
+    /// Decodes a choice.
     fn decode_choice(&mut self, choice: &ChunkChoice<'_>, out: &mut dyn EventSink) {
         let whole = choice.message.0.is_some();
         if let Some(delta) = choice.delta.0.as_ref().or(choice.message.0.as_deref()) {
@@ -231,6 +235,7 @@ impl OpenAiChatDecoder {
                 emit_text(false, delta.refusal.as_str(), out);
             }
             for (position, call) in (0..).zip(&delta.tool_calls.0) {
+                // A whole message has no indexes: the position is the label.
                 let label = if whole { Some(position) } else { call.index.0 };
                 match &call.function.0 {
                     Some(function) => self.decode_call(label, call.id.as_str(), function, out),
@@ -238,6 +243,7 @@ impl OpenAiChatDecoder {
                 }
             }
             if let Some(function) = &delta.function_call.0 {
+                // The old form allows only one call per response.
                 self.decode_call(Some(0), "", function, out);
             }
         }
@@ -248,10 +254,11 @@ impl OpenAiChatDecoder {
         }
     }
 
+    /// Decodes the reasoning of a delta.
     fn decode_reasoning(&mut self, delta: &ChoiceDelta<'_>, out: &mut dyn EventSink) {
         let mut said = false;
         for content in [&delta.reasoning_content, &delta.reasoning] {
-            // Some servers send both, with the same words.
+            // Some servers send both fields with the same text.
             if !said {
                 content.for_each_text(true, &mut |_, words| {
                     said |= !words.is_empty();
@@ -277,6 +284,7 @@ impl OpenAiChatDecoder {
         }
     }
 
+    /// Decodes a call or a piece of one.
     fn decode_call(&mut self, label: Option<u64>, id: &str, function: &FunctionCall<'_>, out: &mut dyn EventSink) {
         let name = function.name.as_str();
         let arguments = function.arguments.map(|raw| argument_text(raw.get())).unwrap_or_default();
@@ -285,15 +293,16 @@ impl OpenAiChatDecoder {
         }
         let known = self.find_call(label, id, name, &arguments);
         let Some(position) = known.or_else(|| self.begin_call(label, id, out)) else { return };
-        let (Some(call), Some(hash)) = (self.calls.list.get_mut(position), self.hashes.get_mut(position)) else {
+        let (Some(call), Some(hash)) = (self.state.calls.list.get_mut(position), self.hashes.get_mut(position)) else {
             return;
         };
         if call.id.is_empty() {
             call.id.push_str(id);
         }
         if call.is_whole() || !call.is_open() {
-            self.status.skipped += 1;
-            // The same call told once more; or else nobody knows which of the two was meant.
+            self.state.status.skipped += 1;
+            // The same arguments repeat the call. Different ones contradict it: nobody knows which
+            // were meant.
             let mut again = DefaultHasher::new();
             again.write(arguments.as_bytes());
             if !arguments.trim_ascii().is_empty() && again.finish() != hash.finish() {
@@ -301,26 +310,29 @@ impl OpenAiChatDecoder {
             }
             return;
         }
-        call.set_name(name, &mut self.calls.next_index, out);
+        call.set_name(name, &mut self.state.calls.next_index, out);
         hash.write(arguments.as_bytes());
         call.push_arguments(&arguments, out);
     }
 
+    /// Starts a call. The calls before it that are complete end here.
     fn begin_call(&mut self, label: Option<u64>, id: &str, out: &mut dyn EventSink) -> Option<usize> {
-        for call in self.calls.list.iter_mut().filter(|call| call.is_whole()) {
-            call.mark_end_seen(&mut self.calls.next_index, out);
+        // Incomplete calls stay open, because servers may interleave the deltas of several calls.
+        for call in self.state.calls.list.iter_mut().filter(|call| call.is_whole()) {
+            call.mark_end_seen(&mut self.state.calls.next_index, out);
         }
-        let position = self.calls.begin_call(NativeCall::new(label, id), &self.status, out)?;
+        let position = self.state.begin_call(NativeCall::new(label, id), out)?;
         self.hashes.push(DefaultHasher::new());
         Some(position)
     }
 
-    /// The call that a delta belongs to; `None`: it begins a new one.
+    /// Returns the position of the call that a delta belongs to; `None` if it begins a new one.
     fn find_call(&self, label: Option<u64>, id: &str, name: &str, arguments: &str) -> Option<usize> {
-        let list = &self.calls.list;
+        let list = &self.state.calls.list;
         let fits = |call: &NativeCall| label.is_none() || call.label.is_none() || call.label == label;
         if !id.is_empty() {
-            // One id for two tools is two calls; one id for the same tool again is the same call told twice.
+            // One id with two tool names means two calls; one id with the same name again means a
+            // repetition.
             let other = |call: &NativeCall| call.is_whole() && !name.is_empty() && name != call.name;
             let known = list.iter().rposition(|call| call.id == id && fits(call) && !other(call));
             let unnamed = || {
@@ -347,34 +359,37 @@ impl OpenAiChatDecoder {
         (!begins).then_some(position)
     }
 
-    /// Whether that text is the whole argument text of the call once more.
+    /// Returns true if the text repeats the whole argument text of the call.
     fn is_repeat(&self, position: usize, arguments: &str) -> bool {
         let mut hash = DefaultHasher::new();
         hash.write(arguments.as_bytes());
         self.hashes.get(position).is_some_and(|known| known.finish() == hash.finish())
     }
 
+    /// Applies a finish reason, and emits it if it is new.
     fn decode_stop(&mut self, word: &str, native: &str, out: &mut dyn EventSink) {
         let mut reason = super::stop_reason(word);
-        // OpenRouter says `tool_calls` where the model's own reason was its limit.
+        // OpenRouter sends `tool_calls` even if the model stopped at its limit; the native reason
+        // tells.
         if super::stop_reason(native) == StopReason::Length {
             reason = StopReason::Length;
         }
         if self.refused {
             reason = StopReason::Refused;
         }
-        self.status.ended = true;
-        self.calls.mark_ends_seen(out);
-        self.calls.apply_stop_reason(reason, out);
-        if self.reason != Some(reason) || self.word != word {
-            self.reason = Some(reason);
+        self.state.status.ended = true;
+        self.state.calls.mark_ends_seen(out);
+        self.state.calls.apply_stop_reason(reason, out);
+        // Some servers send everything once more as a whole message, with the same reason.
+        if self.state.reason != Some(reason) || self.word != word {
+            self.state.reason = Some(reason);
             word.clone_into(&mut self.word);
             out.push_event(Event::Stop { reason, raw: word });
         }
     }
 }
 
-/// Arguments come as text, as a JSON value in place of it, or as `null`.
+/// Returns the text of arguments given as a string, as a JSON value in place of it, or as `null`.
 pub(crate) fn argument_text(raw: &str) -> Cow<'_, str> {
     let text = serde_json::from_str::<LenientText<'_>>(raw).unwrap_or_default();
     match text.0 {
@@ -384,13 +399,14 @@ pub(crate) fn argument_text(raw: &str) -> Cow<'_, str> {
     }
 }
 
+/// Emits the token counts, if there are any.
 fn emit_usage(found: &LenientObject<Box<TokenCounts>>, out: &mut dyn EventSink) {
     if let Some(found) = &found.0 {
         let details = found.completion_tokens_details.0.as_ref();
         let reasoning = details.and_then(|details| details.reasoning_tokens.0);
         let input = found.prompt_tokens.0;
         let mut output = found.completion_tokens.0;
-        // xAI counts reasoning apart, which shows in the total.
+        // xAI does not include reasoning in the output count; the total shows it.
         if let (Some(reasoning), Some(written), Some(read)) = (reasoning, output, input)
             && reasoning > 0
             && found.total_tokens.0 == read.checked_add(written).and_then(|sum| sum.checked_add(reasoning))
@@ -407,6 +423,7 @@ fn emit_usage(found: &LenientObject<Box<TokenCounts>>, out: &mut dyn EventSink) 
     }
 }
 
+/// Emits token counts that were moved out of a chunk.
 fn emit_owned_usage(found: Option<Box<TokenCounts>>, out: &mut dyn EventSink) {
     emit_usage(&LenientObject(found), out);
 }

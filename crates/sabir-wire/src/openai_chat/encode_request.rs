@@ -1,8 +1,9 @@
-//! OpenAI Chat Completions: a request to its body.
+//! Encodes a request as a Chat Completions body.
 //!
-//! Results become messages of their own, before the words of the same user message. Such a message holds text only, so
-//! pictures of results come in the user message right behind, after a line that names their call. Reasoning details go back
-//! unchanged and in order; plain thoughts go back only where the provider has a field for them.
+//! Results become messages before the text of the same user message. A tool message can hold only
+//! text, so images of results come in the user message after it, after a line that names their
+//! call. Reasoning details go back unchanged and in order; plain thoughts go back only if the
+//! provider has a field for them.
 
 use sabir_call::{
     Image, Message, MessagePart, OpaqueState, ParallelCalls, Request, ResponseFormat, Role, ToolChoice, ToolSpec,
@@ -17,10 +18,11 @@ use crate::role_turns::image_caption;
 use crate::thinking;
 use crate::wire::WireOptions;
 
-/// What a form is called that nobody named: the API insists on a name.
-pub(crate) const UNNAMED: &str = "answer";
+/// The name of a response schema without one: the API requires a name.
+pub(crate) const DEFAULT_SCHEMA_NAME: &str = "answer";
 
-pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
+/// Encodes the body of a request.
+pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
     let mut messages = Vec::new();
@@ -30,7 +32,7 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     for message in &request.messages {
         match message.role {
             Role::User => encode_user_message(message, &mut messages),
-            Role::Assistant => messages.extend(encode_assistant_message(message, form)),
+            Role::Assistant => messages.extend(encode_assistant_message(message, options)),
         }
     }
     body.insert("messages".to_owned(), Value::Array(messages));
@@ -47,25 +49,29 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
         }
     }
     if let Some(limit) = request.max_output_tokens {
-        let key = if form.completion_limit { "max_completion_tokens" } else { "max_tokens" };
+        // Most servers know only the older name; OpenAI's reasoning models refuse it.
+        let key = if options.completion_limit { "max_completion_tokens" } else { "max_tokens" };
         body.insert(key.to_owned(), json!(limit));
     }
     if let Some(effort) = thinking::encode_effort(request.reasoning) {
         body.insert("reasoning_effort".to_owned(), json!(effort));
     }
-    params::encode_params(request, form, &CAPABILITIES, &mut body);
+    params::encode_params(request, options, &CAPABILITIES, &mut body);
     if let Some(format) = encode_format(&request.options.format) {
         body.insert("response_format".to_owned(), format);
     }
-    if form.streamed {
+    if options.streamed {
         body.insert("stream".to_owned(), json!(true));
+        // Without it, a stream has no token counts.
         body.insert("stream_options".to_owned(), json!({"include_usage": true}));
     }
     Value::Object(body)
 }
 
+/// Encodes a user message: its results as tool messages, then one message with everything else.
 fn encode_user_message(message: &Message, messages: &mut Vec<Value>) {
-    let (mut content, mut own) = (Vec::new(), Vec::new());
+    let mut content = Vec::new();
+    let mut own = Vec::new();
     for part in &message.parts {
         match part {
             MessagePart::Result(result) => {
@@ -86,19 +92,23 @@ fn encode_user_message(message: &Message, messages: &mut Vec<Value>) {
     content.append(&mut own);
     match content.as_slice() {
         [] => {}
-        // Many servers know a string only.
+        // Many servers accept only a string here, so a single text is not sent as a list of parts.
         [one] if one.get("text").is_some() => messages.push(json!({"role": "user", "content": one.get("text")})),
         _ => messages.push(json!({"role": "user", "content": content})),
     }
 }
 
+/// Encodes an image as a data URL.
 fn encode_image(Image { media_type, data }: &Image) -> Value {
     json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}})
 }
 
-fn encode_assistant_message(message: &Message, form: &WireOptions) -> Option<Value> {
-    let (mut words, mut thoughts) = (String::new(), String::new());
-    let (mut details, mut calls) = (Vec::new(), Vec::new());
+/// Encodes an assistant message; `None` if it has neither text nor calls.
+fn encode_assistant_message(message: &Message, options: &WireOptions) -> Option<Value> {
+    let mut words = String::new();
+    let mut thoughts = String::new();
+    let mut details = Vec::new();
+    let mut calls = Vec::new();
     for part in &message.parts {
         match part {
             MessagePart::Text { text } => words.push_str(text),
@@ -120,8 +130,9 @@ fn encode_assistant_message(message: &Message, form: &WireOptions) -> Option<Val
     }
     let mut body = Map::new();
     body.insert("role".to_owned(), json!("assistant"));
+    // OpenAI itself writes `null` for a message that has only calls.
     body.insert("content".to_owned(), if words.is_empty() { Value::Null } else { Value::String(words) });
-    if let Some(field) = form.thought_field.as_ref().filter(|_| !thoughts.is_empty()) {
+    if let Some(field) = options.thought_field.as_ref().filter(|_| !thoughts.is_empty()) {
         body.insert(field.clone(), Value::String(thoughts));
     }
     if !details.is_empty() {
@@ -133,7 +144,7 @@ fn encode_assistant_message(message: &Message, form: &WireOptions) -> Option<Val
     Some(Value::Object(body))
 }
 
-/// State that this wire understands, with the thought that belongs to it in its place.
+/// Encodes opaque state of this wire, with the text of its thought put back in place.
 fn encode_reasoning_detail(opaque: &OpaqueState, thought: &str) -> Option<Value> {
     if opaque.wire != NAME {
         return None;
@@ -146,17 +157,19 @@ fn encode_reasoning_detail(opaque: &OpaqueState, thought: &str) -> Option<Value>
     Some(detail)
 }
 
+/// Encodes the response format; `None` for plain text.
 fn encode_format(format: &ResponseFormat) -> Option<Value> {
     Some(match format {
         ResponseFormat::Text => return None,
         ResponseFormat::Json => json!({"type": "json_object"}),
         ResponseFormat::Schema { name, schema, strict } => {
-            let name = if name.is_empty() { UNNAMED } else { name };
+            let name = if name.is_empty() { DEFAULT_SCHEMA_NAME } else { name };
             json!({"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": strict}})
         }
     })
 }
 
+/// Encodes a tool.
 pub(crate) fn encode_tool(tool: &ToolSpec, strict: bool) -> Value {
     let mut function = json!({"name": tool.name, "description": tool.description, "parameters": closed_object_schema(&tool.parameters)});
     if let Some(function) = function.as_object_mut().filter(|_| strict) {
@@ -165,6 +178,7 @@ pub(crate) fn encode_tool(tool: &ToolSpec, strict: bool) -> Value {
     json!({"type": "function", "function": function})
 }
 
+/// Encodes the tool choice; `None` for the default.
 fn encode_tool_choice(choice: &ToolChoice) -> Option<Value> {
     Some(match choice {
         ToolChoice::Auto => return None,

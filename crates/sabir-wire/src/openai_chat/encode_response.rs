@@ -1,7 +1,8 @@
-//! OpenAI Chat Completions: events to response bodies.
+//! Encodes events and drafts as Chat Completions responses.
 //!
-//! The input of a custom tool is plain text, which cannot show that its end is missing. Where such a call was cut, the answer is said
-//! to have reached its limit, and a body that is not streamed leaves the call out.
+//! The input of a custom tool is plain text, which cannot show that its end is missing. If such a
+//! call was truncated, the stream ends with the reason `length`, and a body that is not streamed
+//! leaves the call out.
 
 use sabir_call::{
     DraftArgument, DraftCall, DraftPart, DraftResponse, DraftState, Event, ModelErrorKind, StopReason, Usage,
@@ -14,28 +15,30 @@ use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
 use crate::openai_responses::CallArgumentWriter;
 use crate::provider_error::ProviderError;
 use crate::sse;
+use crate::stop_words::stop_or_default;
 use crate::wire::WireEncoder;
 
+/// Encodes the chunks of one response.
 #[derive(Debug)]
 pub(crate) struct OpenAiChatEncoder {
-    head: ResponseMetadata,
+    metadata: ResponseMetadata,
     begun: bool,
     calls: Vec<(u32, CallArgumentWriter)>,
     has_calls: bool,
-    /// Whether a call was cut whose input is text.
+    /// True if a call with a text input was truncated.
     freeform_truncated: bool,
     usage: Option<Usage>,
     stop: Option<(StopReason, String)>,
-    /// The deltas of words, thoughts and arguments.
+    /// The templates for deltas of text, thoughts and arguments.
     templates: [Option<DeltaTemplate>; 3],
-    /// A piece of arguments, before it is written.
+    /// The buffer for one piece of arguments.
     fragment: String,
 }
 
 impl OpenAiChatEncoder {
-    pub(crate) fn new(head: ResponseMetadata) -> Self {
+    pub(crate) fn new(metadata: ResponseMetadata) -> Self {
         Self {
-            head,
+            metadata,
             begun: false,
             calls: Vec::new(),
             has_calls: false,
@@ -47,6 +50,7 @@ impl OpenAiChatEncoder {
         }
     }
 
+    /// Writes a chunk with this delta. The first one of a response names the role.
     fn encode_delta(&mut self, mut delta: Value, out: &mut Vec<u8>) {
         if !self.begun
             && let Some(delta) = delta.as_object_mut()
@@ -54,21 +58,23 @@ impl OpenAiChatEncoder {
             self.begun = true;
             delta.shift_insert(0, "role".to_owned(), json!("assistant"));
         }
-        write_chunk(&self.head, delta_choice(delta), None, out);
+        write_chunk(&self.metadata, delta_choice(delta), None, out);
     }
 
-    /// A delta of words, or of thoughts. The first of a response says whose they are.
+    /// Writes a piece of text or of a thought; `field` is its member.
     fn encode_text(&mut self, field: &str, text: &str, out: &mut Vec<u8>) {
         if !self.begun {
             return self.encode_delta(json!({field: text}), out);
         }
-        let ([words, thoughts, _], head) = (&mut self.templates, &self.head);
-        let mould = if field == "content" { words } else { thoughts };
-        write_delta(mould, TextDelta { key: 0, number: 0, text }, out, |_, text| {
-            delta_chunk(head, json!({field: text}))
+        let metadata = &self.metadata;
+        let [for_text, for_thoughts, _] = &mut self.templates;
+        let template = if field == "content" { for_text } else { for_thoughts };
+        write_delta(template, TextDelta { key: 0, number: 0, text }, out, |_, text| {
+            delta_chunk(metadata, json!({field: text}))
         });
     }
 
+    /// Writes the text that `write` adds to a call's arguments.
     fn encode_arguments(
         &mut self,
         index: u32,
@@ -82,14 +88,15 @@ impl OpenAiChatEncoder {
             is_text = arguments.is_text();
         }
         if !self.fragment.is_empty() {
-            let ([.., mould], head) = (&mut self.templates, &self.head);
+            let metadata = &self.metadata;
+            let [.., template] = &mut self.templates;
             let fragment = TextDelta { key: index.into(), number: 0, text: &self.fragment };
-            write_delta(mould, fragment, out, |_, text| {
+            write_delta(template, fragment, out, |_, text| {
                 let call = match is_text {
                     true => json!({"index": index, "custom": {"input": text}}),
                     false => json!({"index": index, "function": {"arguments": text}}),
                 };
-                delta_chunk(head, json!({"tool_calls": [call]}))
+                delta_chunk(metadata, json!({"tool_calls": [call]}))
             });
         }
     }
@@ -102,9 +109,9 @@ impl WireEncoder for OpenAiChatEncoder {
             Event::Thought { text } => self.encode_text("reasoning_content", text, out),
             Event::CallStart { index, id, name, .. } => {
                 self.has_calls = true;
-                let freeform = is_freeform(&self.head, name);
+                let freeform = is_freeform(&self.metadata, name);
                 self.calls.push((index, CallArgumentWriter::new(freeform)));
-                let id = self.head.call_id(id, index);
+                let id = self.metadata.call_id(id, index);
                 let call = match freeform {
                     true => {
                         json!({"index": index, "id": id, "type": "custom", "custom": {"name": name, "input": ""}})
@@ -116,14 +123,8 @@ impl WireEncoder for OpenAiChatEncoder {
                 };
                 self.encode_delta(json!({"tool_calls": [call]}), out);
             }
-            Event::ArgStart { index, name, form, .. } => {
-                self.encode_arguments(index, |arguments, out| arguments.start_argument(name, form, out), out);
-            }
-            Event::ArgDelta { index, text } => {
-                self.encode_arguments(index, |arguments, out| arguments.push_delta(text, out), out)
-            }
-            Event::ArgEnd { index, lead, .. } => {
-                self.encode_arguments(index, |arguments, out| arguments.end_argument(lead, out), out)
+            Event::ArgStart { index, .. } | Event::ArgDelta { index, .. } | Event::ArgEnd { index, .. } => {
+                self.encode_arguments(index, |writer, text| writer.encode_event(event, text), out);
             }
             Event::CallEnd { index, .. } => {
                 self.encode_arguments(index, CallArgumentWriter::close_call, out);
@@ -151,31 +152,32 @@ impl WireEncoder for OpenAiChatEncoder {
         if !self.begun {
             self.encode_delta(json!({"content": ""}), out);
         }
-        let default = if self.has_calls { StopReason::Calls } else { StopReason::End };
-        let (reason, raw) = self.stop.clone().unwrap_or((default, String::new()));
-        let word = if self.freeform_truncated { stop_word(StopReason::Length, "") } else { stop_word(reason, &raw) };
-        write_chunk(&self.head, json!([{"index": 0, "delta": {}, "finish_reason": word}]), None, out);
-        if self.usage.is_some() && self.head.preferences.usage_reporting == UsageReporting::Reported {
-            write_chunk(&self.head, json!([]), self.usage, out);
+        let (reason, raw) = stop_or_default(self.stop.as_ref(), self.has_calls);
+        let word = if self.freeform_truncated { stop_word(StopReason::Length, "") } else { stop_word(reason, raw) };
+        write_chunk(&self.metadata, json!([{"index": 0, "delta": {}, "finish_reason": word}]), None, out);
+        if self.usage.is_some() && self.metadata.preferences.usage_reporting == UsageReporting::Reported {
+            write_chunk(&self.metadata, json!([]), self.usage, out);
         }
         sse::encode_event("", "[DONE]", out);
     }
 }
 
-/// A chunk that holds this delta alone.
-fn delta_chunk(head: &ResponseMetadata, delta: Value) -> Vec<u8> {
+/// Encodes a chunk with this delta.
+fn delta_chunk(metadata: &ResponseMetadata, delta: Value) -> Vec<u8> {
     let mut out = Vec::new();
-    write_chunk(head, delta_choice(delta), None, &mut out);
+    write_chunk(metadata, delta_choice(delta), None, &mut out);
     out
 }
 
+/// Builds the list of choices with one delta.
 fn delta_choice(delta: Value) -> Value {
     json!([{"index": 0, "delta": delta, "finish_reason": null}])
 }
 
-fn write_chunk(head: &ResponseMetadata, choices: Value, usage: Option<Usage>, out: &mut Vec<u8>) {
+/// Writes a chunk.
+fn write_chunk(metadata: &ResponseMetadata, choices: Value, usage: Option<Usage>, out: &mut Vec<u8>) {
     let mut chunk = json!({
-        "id": head.id, "object": "chat.completion.chunk", "created": head.created, "model": head.model, "choices": choices,
+        "id": metadata.id, "object": "chat.completion.chunk", "created": metadata.created, "model": metadata.model, "choices": choices,
     });
     if let (Some(usage), Some(chunk)) = (usage, chunk.as_object_mut()) {
         chunk.insert("usage".to_owned(), self::encode_usage(usage));
@@ -183,19 +185,21 @@ fn write_chunk(head: &ResponseMetadata, choices: Value, usage: Option<Usage>, ou
     sse::encode_event("", &chunk.to_string(), out);
 }
 
-pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) -> Value {
-    let (mut words, mut thoughts) = (None::<String>, String::new());
-    let (mut details, mut calls) = (Vec::new(), Vec::new());
+/// Encodes a response that is not streamed.
+pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse) -> Value {
+    let mut words = None::<String>;
+    let mut thoughts = String::new();
+    let mut details = Vec::new();
+    let mut calls = Vec::new();
     for part in &draft.parts {
         match part {
             DraftPart::Text(text) => words.get_or_insert_default().push_str(text),
             DraftPart::Thought(text) => thoughts.push_str(text),
             DraftPart::Opaque(opaque) if opaque.wire == NAME => details.push(opaque.data.clone()),
             DraftPart::Opaque(_) => {}
-            DraftPart::Call(call) => calls.extend(encode_call(head, call)),
+            DraftPart::Call(call) => calls.extend(encode_call(metadata, call)),
         }
     }
-    let default = if calls.is_empty() { StopReason::End } else { StopReason::Calls };
     let mut message = Map::new();
     message.insert("role".to_owned(), json!("assistant"));
     message.insert("content".to_owned(), json!(words));
@@ -209,21 +213,23 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
     if !calls.is_empty() {
         message.insert("tool_calls".to_owned(), json!(calls));
     }
-    let (reason, raw) = draft.stop.as_ref().map_or((default, ""), |(reason, raw)| (*reason, raw.as_str()));
+    let (reason, raw) = stop_or_default(draft.stop.as_ref(), !calls.is_empty());
     json!({
-        "id": head.id, "object": "chat.completion", "created": head.created, "model": head.model,
+        "id": metadata.id, "object": "chat.completion", "created": metadata.created, "model": metadata.model,
         "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": stop_word(reason, raw)}],
         "usage": encode_usage(draft.usage),
     })
 }
 
-fn is_freeform(head: &ResponseMetadata, name: &str) -> bool {
-    head.preferences.freeform_tools.iter().any(|known| known == name)
+/// Returns true if the input of the tool is text.
+fn is_freeform(metadata: &ResponseMetadata, name: &str) -> bool {
+    metadata.preferences.freeform_tools.iter().any(|known| known == name)
 }
 
-/// A cut call shows as one: its arguments lack their end. One whose input is text could not, and is none.
-fn encode_call(head: &ResponseMetadata, call: &DraftCall) -> Option<Value> {
-    let mut writer = CallArgumentWriter::new(is_freeform(head, &call.name));
+/// Encodes a call. A truncated call lacks its closing bracket; one with a text input cannot show it
+/// and is left out.
+fn encode_call(metadata: &ResponseMetadata, call: &DraftCall) -> Option<Value> {
+    let mut writer = CallArgumentWriter::new(is_freeform(metadata, &call.name));
     if writer.is_text() && matches!(call.state, DraftState::Cut(_)) {
         return None;
     }
@@ -239,14 +245,15 @@ fn encode_call(head: &ResponseMetadata, call: &DraftCall) -> Option<Value> {
         DraftState::Cut(_) => writer.leave_truncated(&mut arguments),
         _ => writer.close_call(&mut arguments),
     }
-    let id = head.call_id(call.id.as_deref(), call.index);
+    let id = metadata.call_id(call.id.as_deref(), call.index);
     Some(match writer.is_text() {
         true => json!({"id": id, "type": "custom", "custom": {"name": call.name, "input": arguments}}),
         false => json!({"id": id, "type": "function", "function": {"name": call.name, "arguments": arguments}}),
     })
 }
 
-/// The body of an error. Clients look for the code first, then for the type, which is one for each kind of status.
+/// Encodes the body of an error. Clients look at `code` first, then at `type`, which depends on the
+/// status.
 pub(crate) fn encode_error(error: &ProviderError) -> Value {
     let (kind, usual) = match error.http_status() {
         401 => ("authentication_error", "invalid_api_key"),
@@ -259,14 +266,17 @@ pub(crate) fn encode_error(error: &ProviderError) -> Value {
         },
         _ => ("server_error", "server_error"),
     };
+    // Clients react to these two codes, so a provider's own code must not hide them.
     let fixed = matches!(error.kind, ModelErrorKind::TooLong | ModelErrorKind::UnknownModel);
     let code = if error.code.is_empty() || fixed { usual } else { &error.code };
     let code = Some(code).filter(|code| !code.is_empty());
     json!({"error": {"message": error.message, "type": kind, "param": error.request_path, "code": code}})
 }
 
+/// Encodes the token counts.
 fn encode_usage(usage: Usage) -> Value {
-    let (input, output) = (usage.input.unwrap_or_default(), usage.output.unwrap_or_default());
+    let input = usage.input.unwrap_or_default();
+    let output = usage.output.unwrap_or_default();
     let mut value = Map::new();
     value.insert("prompt_tokens".to_owned(), json!(input));
     value.insert("completion_tokens".to_owned(), json!(output));

@@ -1,40 +1,52 @@
-//! The arguments of a call as a client of this wire gets them: JSON, or the one text of a tool whose input is text.
+//! Writes the arguments of a call in the form that its client expects: JSON, or one text.
 
-use sabir_call::ArgForm;
+use sabir_call::{ArgForm, Event};
 
 use crate::arguments::ArgumentWriter;
 use crate::native_tools::INPUT;
 
-/// Writes what a call is given.
+/// Writes the arguments of a call.
 #[derive(Debug)]
 pub(crate) enum CallArgumentWriter {
     /// As one JSON object.
     Json(ArgumentWriter),
-    /// As the text of one argument. The form of the argument that is open, if it is that one, and what is held of it.
+    /// As the text of one argument: the form of the open argument if it is that one, and the held
+    /// part of a raw value.
     Text(Option<ArgForm>, String),
 }
 
 impl CallArgumentWriter {
-    /// `freeform`: whether the tool's input is text.
+    /// Creates a writer; `freeform` is true if the tool's input is text.
     pub(crate) fn new(freeform: bool) -> Self {
         if freeform { Self::Text(None, String::new()) } else { Self::Json(ArgumentWriter::default()) }
     }
 
-    /// Whether it is text.
+    /// Returns true if the arguments are one text.
     pub(crate) fn is_text(&self) -> bool {
         matches!(self, Self::Text(..))
+    }
+
+    /// Writes an event of an argument; other events are ignored.
+    pub(crate) fn encode_event(&mut self, event: Event<'_>, out: &mut String) {
+        match event {
+            Event::ArgStart { name, form, .. } => self.start_argument(name, form, out),
+            Event::ArgDelta { text, .. } => self.push_delta(text, out),
+            Event::ArgEnd { lead, .. } => self.end_argument(lead, out),
+            _ => {}
+        }
     }
 
     /// Opens an argument.
     pub(crate) fn start_argument(&mut self, name: &str, form: ArgForm, out: &mut String) {
         match self {
             Self::Json(writer) => writer.start_argument(name, form, out),
-            // Arguments without a name are what a model wrote in place of an object.
+            // An argument without a name is text that the model wrote in place of an object.
             Self::Text(open, _) => *open = [INPUT, ""].contains(&name).then_some(form),
         }
     }
 
-    /// Writes a piece of the open argument. One whose beginning is known only at its end is held until then.
+    /// Writes a piece of the open argument. A raw value is held until its end, where its beginning
+    /// is known.
     pub(crate) fn push_delta(&mut self, text: &str, out: &mut String) {
         match self {
             Self::Json(writer) => writer.push_delta(text, out),
@@ -64,7 +76,7 @@ impl CallArgumentWriter {
         }
     }
 
-    /// Leaves the call unfinished.
+    /// Leaves the call visibly unfinished.
     pub(crate) fn leave_truncated(&mut self, out: &mut String) {
         if let Self::Json(writer) = self {
             writer.leave_truncated(out);

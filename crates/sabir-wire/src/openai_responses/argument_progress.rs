@@ -1,4 +1,4 @@
-//! What has been told of one call's arguments, in pieces and once more as a whole.
+//! Tracks the arguments of one call that arrive in pieces and then again as a whole.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -8,18 +8,19 @@ use crate::delta_template::escape_json;
 use crate::native_call::NativeCall;
 use crate::native_tools::INPUT;
 
+/// The arguments of one call so far.
 #[derive(Debug)]
 pub(super) struct ArgumentProgress {
-    /// Position among the calls of the response.
+    /// The position of the call in the response.
     pub(super) position: usize,
-    /// Whether the arguments are one text.
+    /// True if the arguments are one text.
     pub(super) custom: bool,
-    /// Whether they were said to be complete.
+    /// True if the provider declared them complete.
     pub(super) complete: bool,
     progress: TextProgress,
 }
 
-/// A text that came in pieces, without the text: enough to know it again.
+/// A fingerprint of a text that arrived in pieces: enough to recognize it without keeping it.
 #[derive(Debug, Default)]
 pub(super) struct TextProgress {
     length: usize,
@@ -27,30 +28,33 @@ pub(super) struct TextProgress {
 }
 
 impl TextProgress {
-    /// The next piece.
+    /// Adds a piece.
     pub(super) fn push_text(&mut self, text: &str) {
         self.length += text.len();
         self.hash.write(text.as_bytes());
     }
 
-    /// What the whole text has beyond the pieces; `None`: it does not begin with them.
+    /// Returns the rest of the whole text after the pieces; `None` if it does not begin with them.
     pub(super) fn remaining_text<'t>(&self, whole: &'t str) -> Option<&'t str> {
         let mut hash = DefaultHasher::new();
+        // Comparing hashes of the prefix avoids keeping every text twice.
         hash.write(whole.as_bytes().get(..self.length)?);
         whole.get(self.length..).filter(|_| hash.finish() == self.hash.finish())
     }
 }
 
 impl ArgumentProgress {
+    /// Creates an empty state for the call at this position.
     pub(super) fn new(position: usize, custom: bool) -> Self {
         Self { position, custom, complete: false, progress: TextProgress::default() }
     }
 
-    /// The next piece.
+    /// Adds a piece.
     pub(super) fn push_arguments(&mut self, call: &mut NativeCall, text: &str, out: &mut dyn EventSink) {
         if text.is_empty() {
             return;
         }
+        // A custom tool's text becomes the string value of its one argument.
         if self.custom {
             let mut json = if self.progress.length == 0 { format!("{{\"{INPUT}\":\"") } else { String::new() };
             escape_json(text, &mut json);
@@ -61,9 +65,10 @@ impl ArgumentProgress {
         self.progress.push_text(text);
     }
 
-    /// The whole text: what it has beyond the pieces is taken. Where the pieces are whole already it is the same value once
-    /// more, in whatever spelling.
+    /// Adds the rest of the whole text. If the pieces are already complete, the text repeats the
+    /// same value, in any spelling.
     pub(super) fn complete_with(&mut self, call: &mut NativeCall, text: &str, out: &mut dyn EventSink) {
+        // An empty text adds nothing, and a complete or closed call takes no more.
         if text.is_empty() || call.is_whole() || !call.is_open() {
             return;
         }
@@ -73,7 +78,7 @@ impl ArgumentProgress {
         }
     }
 
-    /// The end was seen.
+    /// Notes that the end was seen, and closes the JSON text of a custom tool.
     pub(super) fn end_arguments(&mut self, call: &mut NativeCall, next: &mut u32, out: &mut dyn EventSink) {
         if self.custom && call.is_open() {
             call.push_arguments(

@@ -1,13 +1,16 @@
-//! OpenAI Responses: a client's body to a request.
+//! Decodes a client's Responses body into a request.
 //!
 //! # Supported
-//! `input` as a string or as items: messages of every role, function calls and custom tools' calls with their outputs,
-//! reasoning. Encrypted reasoning and items of any other type are kept as opaque state of this wire. A custom tool's call
-//! has one argument, `input`. The functions of a namespace are tools with both names in one. Tools of the provider's own are kept as this wire has them, and files as opaque state.
+//! `input` as a string or as items: messages of every role, function calls and custom tools' calls
+//! with their outputs, reasoning. Encrypted reasoning and items of any other type are kept as
+//! opaque state of this wire. A custom tool's call has one argument, `input`. The functions of a
+//! namespace become tools with joined names. The provider's own tools are kept unchanged, and files
+//! become opaque state.
 //!
 //! # Unsupported
-//! Whatever lies with the provider (`previous_response_id`, `conversation`, `prompt`, `item_reference`, images by their
-//! file), background answers, and probabilities of tokens: each is an error that names its place.
+//! Anything stored by the provider (`previous_response_id`, `conversation`, `prompt`,
+//! `item_reference`, images by file), background responses, and log probabilities: each is an error
+//! that names its path.
 
 use sabir_call::{MessagePart, OpaqueState, ParallelCalls, Request, RequestOptions, Role, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
@@ -24,11 +27,11 @@ use crate::native_tools;
 use crate::params;
 use crate::thinking;
 
-/// What to do where a member stands for something that lies with the provider.
+/// The treatment of members that refer to state stored by the provider.
 const STATELESS: FieldDisposition =
     FieldDisposition::Refused("nothing is kept between requests: send the whole history as `input`");
 
-/// What becomes of the members of a body.
+/// The treatment of each member of a body.
 pub(crate) const MEMBERS: &MemberDispositions = &[
     ("model", FieldDisposition::Read),
     ("input", FieldDisposition::Read),
@@ -65,7 +68,7 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("top_logprobs", FieldDisposition::Refused("probabilities of tokens are not known here")),
 ];
 
-/// The members that a response repeats.
+/// The request members that a response repeats.
 const ECHOED_MEMBERS: [&str; 9] = [
     "metadata",
     "temperature",
@@ -78,60 +81,62 @@ const ECHOED_MEMBERS: [&str; 9] = [
     "user",
 ];
 
+/// Decodes a body into a request.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
     let body = JsonField::root(body);
     let mut notes = Vec::new();
     check_members(&body, MEMBERS, &mut notes)?;
     reject_unsupported_values(&body)?;
-    let mut reading = InputDecoder::default();
+    let mut decoder = InputDecoder::default();
     let instructions = body.get("instructions");
     if !instructions.is_absent() {
-        reading.system.push(instructions.required_text()?.to_owned());
+        decoder.system.push(instructions.required_text()?.to_owned());
     }
     let input = body.get("input");
     if input.value.is_string() {
-        reading.history.push_parts(Role::User, vec![MessagePart::text(input.required_text()?)]);
+        decoder.history.push_parts(Role::User, vec![MessagePart::text(input.required_text()?)]);
     } else {
         for item in input.list_items()? {
-            reading.decode_item(&item)?;
+            decoder.decode_item(&item)?;
         }
     }
-    let mut wishes = RequestOptions {
+    let mut options = RequestOptions {
         format: decode_openai_format(&body.get("text").get("format"), &body.get("text").get("format"))?,
         ..RequestOptions::default()
     };
     let mut tools = Vec::new();
     for described in body.get("tools").list_items()? {
-        tools.extend(decode_tool(&described, &mut wishes)?);
+        tools.extend(decode_tool(&described, &mut options)?);
     }
     let choice = self::decode_tool_choice(&body.get("tool_choice"), &mut tools)?;
     let one = body.get("parallel_tool_calls").value == &Value::Bool(false);
     let mut request = Request {
         model: body.get("model").required_text()?.to_owned(),
-        system: reading.system.join("\n\n"),
-        messages: reading.history.messages.into(),
+        system: decoder.system.join("\n\n"),
+        messages: decoder.history.messages.into(),
         tools: build_tool_set(tools)?,
         tool_choice: choice,
         parallel_calls: if one { ParallelCalls::One } else { ParallelCalls::Many },
         max_output_tokens: body.get("max_output_tokens").optional_count()?,
         reasoning: thinking::decode_effort(&body.get("reasoning").get("effort"))?,
-        options: wishes,
+        options,
         ..Request::default()
     };
     params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
+    // Members without a value keep the defaults of the response.
     let echo = ECHOED_MEMBERS.iter().map(|key| ((*key).to_owned(), body.get(key).value.clone()));
     let echo = echo.filter(|(_, value)| !value.is_null()).collect();
-    let wants = ResponsePreferences {
+    let preferences = ResponsePreferences {
         freeform_tools: native_tools::freeform_tool_names(&request, NAME),
         namespaced_tools: native_tools::namespaced_tools(&request, NAME),
         echoed_members: echo,
         ..ResponsePreferences::default()
     };
-    DecodedRequest { preferences: wants, notes, ..DecodedRequest::new(request, body.get("stream").is_true()) }
+    DecodedRequest { preferences, notes, ..DecodedRequest::new(request, body.get("stream").is_true()) }
         .validate_tool_choice()
 }
 
-/// What can be seen only in the value.
+/// Refuses members whose name is supported but whose value is not.
 fn reject_unsupported_values(body: &JsonField<'_>) -> Result<(), RequestError> {
     if let Some(asked) =
         body.get("include").list_items()?.iter().find(|item| item.value == "message.output_text.logprobs")
@@ -145,6 +150,7 @@ fn reject_unsupported_values(body: &JsonField<'_>) -> Result<(), RequestError> {
     Ok(())
 }
 
+/// Collects the system prompt and the history from the input items.
 #[derive(Default)]
 struct InputDecoder {
     system: Vec<String>,
@@ -152,8 +158,10 @@ struct InputDecoder {
 }
 
 impl InputDecoder {
+    /// Decodes an input item. An item without a type is a message.
     fn decode_item(&mut self, item: &JsonField<'_>) -> Result<(), RequestError> {
         let kind = item.get("type");
+        // The short form of an item has a role and content only.
         match if kind.is_absent() { "message" } else { kind.required_text()? } {
             "message" => self.decode_message(item)?,
             "function_call" => {
@@ -166,8 +174,9 @@ impl InputDecoder {
             }
             "function_call_output" | "custom_tool_call_output" => {
                 let output = item.get("output");
-                let said = split_text_and_images(&output, decode_content(&output)?)?;
-                let result = self.history.build_result(item.get("call_id").required_text()?, false, said);
+                let (text, images) = split_text_and_images(&output, decode_content(&output)?)?;
+                let id = item.get("call_id").required_text()?;
+                let result = self.history.build_result(id, false, text, images);
                 self.history.push_parts(Role::User, vec![result]);
             }
             "reasoning" => {
@@ -175,11 +184,13 @@ impl InputDecoder {
                 self.history.push_parts(Role::Assistant, vec![thought]);
             }
             "item_reference" => return Err(kind.mismatch_error("the item itself")),
+            // Server tool calls, compaction and future item types.
             _ => self.history.push_parts(Role::Assistant, vec![MessagePart::Opaque(opaque_state(item.value.clone()))]),
         }
         Ok(())
     }
 
+    /// Decodes a message.
     fn decode_message(&mut self, item: &JsonField<'_>) -> Result<(), RequestError> {
         let parts = decode_content(&item.get("content"))?;
         match item.get("role").required_text()? {
@@ -200,6 +211,7 @@ impl InputDecoder {
         Ok(())
     }
 
+    /// Adds a call to the history.
     fn push_call(&mut self, item: &JsonField<'_>, arguments: Map<String, Value>) -> Result<(), RequestError> {
         let name =
             native_tools::joined_tool_name(item.get("namespace").text_or_empty()?, item.get("name").required_text()?);
@@ -209,6 +221,7 @@ impl InputDecoder {
     }
 }
 
+/// Decodes the content of a message or of an output.
 fn decode_content(content: &JsonField<'_>) -> Result<Vec<MessagePart>, RequestError> {
     if content.value.is_string() {
         return Ok(vec![MessagePart::text(content.required_text()?)]);
@@ -216,6 +229,7 @@ fn decode_content(content: &JsonField<'_>) -> Result<Vec<MessagePart>, RequestEr
     content.list_items()?.iter().map(decode_part).collect()
 }
 
+/// Decodes a part of a content.
 fn decode_part(part: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     match part.get("type").required_text()? {
         "input_text" | "output_text" | "text" => Ok(MessagePart::text(part.get("text").required_text()?)),
@@ -228,6 +242,7 @@ fn decode_part(part: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     }
 }
 
+/// Decodes a reasoning item to a thought with its state.
 fn decode_reasoning(item: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     let mut texts = Vec::new();
     for part in item.get("summary").list_items()?.iter().chain(&item.get("content").list_items()?) {
@@ -241,25 +256,26 @@ fn decode_reasoning(item: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     })
 }
 
+/// Wraps an item as opaque state of this wire.
 fn opaque_state(data: Value) -> OpaqueState {
     OpaqueState { wire: NAME.to_owned(), data }
 }
 
-/// A function, the functions of a namespace, a tool whose input is text, or one of the provider's own, of which no function
-/// is made.
-fn decode_tool(tool: &JsonField<'_>, wishes: &mut RequestOptions) -> Result<Vec<ToolSpec>, RequestError> {
+/// Decodes a function, the functions of a namespace, a custom tool, or a tool of the provider's
+/// own, which yields no function.
+fn decode_tool(tool: &JsonField<'_>, options: &mut RequestOptions) -> Result<Vec<ToolSpec>, RequestError> {
     let kind = tool.get("type").required_text()?;
     if kind == "function" {
-        return Ok(vec![decode_function_tool(tool, wishes)?]);
+        return Ok(vec![decode_function_tool(tool, options)?]);
     }
-    wishes.native.push(opaque_state(tool.value.clone()));
+    options.native.push(opaque_state(tool.value.clone()));
     match kind {
         "custom" => Ok(vec![decode_freeform_tool(tool)?]),
         "namespace" => {
             let space = tool.get("name").required_text()?;
             let inside = tool.get("tools").list_items()?;
             let functions = inside.iter().filter(|tool| tool.get("type").value == "function");
-            // Whether one is strict is told with its namespace.
+            // The namespace itself is kept as a native tool, which carries the `strict` flags.
             let spec = |tool: &JsonField<'_>| decode_function_tool(tool, &mut RequestOptions::default());
             let spaced = |spec: ToolSpec| ToolSpec { name: native_tools::joined_tool_name(space, &spec.name), ..spec };
             functions.map(|tool| spec(tool).map(spaced)).collect()
@@ -268,24 +284,25 @@ fn decode_tool(tool: &JsonField<'_>, wishes: &mut RequestOptions) -> Result<Vec<
     }
 }
 
-/// A tool whose input is text: a function of one argument, with its grammar told in words.
+/// Decodes a custom tool to a tool with one text argument. Its grammar is added to the description.
 pub(crate) fn decode_freeform_tool(tool: &JsonField<'_>) -> Result<ToolSpec, RequestError> {
     let mut description = tool.get("description").text_or_empty()?.to_owned();
     let format = tool.get("format");
     if format.get("type").value == "grammar" {
-        let (syntax, definition) = (format.get("syntax").text_or_empty()?, format.get("definition").text_or_empty()?);
+        let syntax = format.get("syntax").text_or_empty()?;
+        let definition = format.get("definition").text_or_empty()?;
         description.push_str(&format!("\n\nThe input follows this grammar ({syntax}):\n{definition}"));
     }
     Ok(ToolSpec::new(tool.get("name").required_text()?, description, native_tools::text_schema()))
 }
 
-/// The choice. A list of those that may be called takes the others away.
+/// Decodes the tool choice. A list of allowed tools removes the others.
 fn decode_tool_choice(choice: &JsonField<'_>, tools: &mut Vec<ToolSpec>) -> Result<ToolChoice, RequestError> {
     if choice.value.is_object() {
         return match choice.get("type").required_text()? {
             "allowed_tools" => restrict_allowed_tools(choice, tools, |tool| tool.get("name")),
             "function" | "custom" => Ok(ToolChoice::Tool(choice.get("name").required_text()?.to_owned())),
-            // A tool of the provider's own is chosen by its type.
+            // The provider's own tools are chosen by their type.
             own => Ok(ToolChoice::Tool(own.to_owned())),
         };
     }

@@ -1,25 +1,29 @@
-//! OpenAI Responses: response bodies to events.
+//! Decodes Responses bodies and streams into events.
 //!
 //! # Supported
-//! All event kinds that bring words, reasoning, calls, usage or an end, and whole responses. Client calls are items of
-//! type `function_call`, and `custom_tool_call` with its text as the one argument `input`; the call's id is `call_id`.
-//! Reasoning that must go back, and items of every other type (server tools, compaction), are kept whole as `Opaque` when
-//! they are done. A message's `phase` is an `Opaque` before its words.
+//! All event kinds with text, reasoning, calls, usage or an end, and whole responses. Client calls
+//! are items of type `function_call`, and `custom_tool_call` with its text as the one argument
+//! `input`; the call's id is `call_id`. Reasoning that must go back, and items of every other type
+//! (server tools, compaction), are kept whole as `Opaque` when they are done. A message's `phase`
+//! becomes an `Opaque` before its text.
 //!
 //! # Unsupported
 //! Annotations, log probabilities, partial images and audio are skipped and counted.
 //!
-//! # Which item an event belongs to
-//! Copilot gives every event of one item another id, and other servers repeat an output index. In this order: the latest
-//! item with this index and this id; the latest with this index; the latest with this id; for an event without index, the
-//! item that is open, if only one is. An item that is begun or done again is the same one told twice, if type, index and
-//! `call_id` agree and it is open or has the same id. Pieces of an item that was never begun begin one.
+//! # How an event finds its item
+//! Copilot gives every event of one item a different id, and other servers repeat an output index.
+//! In this order: the latest item with this index and this id; the latest with this index; the
+//! latest with this id; for an event without an index, the open item if there is only one. An item
+//! that is added or done again is a repetition if type, index and `call_id` agree and it is open or
+//! has the same id. A delta for an unknown item begins one.
 //!
-//! # Things told twice
-//! What `…done` events, done items and the final response repeat counts only where nothing came before. Arguments that a
-//! done event goes on with are taken; arguments that it contradicts poison the call, unless the deltas were whole.
+//! # Repetitions
+//! The `…done` events, done items and the final response repeat earlier content; they count only
+//! where it is missing. Arguments that a done event continues are added; arguments that contradict
+//! the deltas damage the call, unless the deltas were complete.
 //!
-//! A call ends when its item is done and not incomplete, or when the response is over and its arguments were done.
+//! A call ends when its item is done and not incomplete, or when the response is over and its
+//! arguments were done.
 
 use sabir_call::{Event, EventSink, Fault, FaultKind, OpaqueState, Span, StopReason};
 use serde_json::value::RawValue;
@@ -33,26 +37,22 @@ use crate::native_call::NativeCall;
 use crate::native_tools::joined_tool_name;
 use crate::openai_chat::decode_response::argument_text;
 use crate::provider_error::ProviderError;
-use crate::response_decoder::{
-    BodyEnd, DecodeStatus, OpaqueBudget, ResponseCalls, WireDecoder, emit_limit_fault, emit_text, note_error_event,
-    note_unreadable, truncation_reason,
-};
+use crate::response_decoder::{OpaqueBudget, ResponseState, WireDecoder, emit_limit_fault, emit_text, note_unreadable};
 
 /// The most items of one response; further ones are dropped with a fault.
 const MAX_ITEMS: usize = 1024;
 
-/// The most parts of one item of which is noted that words of them came.
+/// The most parts of one item whose text is tracked to recognize repetitions.
 const MAX_PARTS: usize = 256;
 
+/// Decodes one response.
 #[derive(Debug, Default)]
 pub(crate) struct OpenAiResponsesDecoder {
-    status: DecodeStatus,
-    calls: ResponseCalls,
+    state: ResponseState,
     items: Vec<KnownItem>,
     opaque_budget: OpaqueBudget,
-    /// Whether it has been told that there are too many items.
+    /// True once the excess of items was reported.
     full: bool,
-    reason: Option<StopReason>,
     refused: bool,
 }
 
@@ -62,11 +62,12 @@ struct KnownItem {
     label: Option<u64>,
     id: String,
     kind: ItemKind,
-    /// Parts of which words have come, and which.
+    /// The parts whose text has arrived, with a fingerprint of each.
     text_parts: Vec<((TextKind, u64), TextProgress)>,
     done: bool,
 }
 
+/// The kind of an item.
 #[derive(Debug)]
 enum ItemKind {
     Message,
@@ -82,8 +83,8 @@ impl WireDecoder for OpenAiResponsesDecoder {
             return;
         }
         if trimmed == "[DONE]" {
-            // Behind a final response it says nothing new; where none came, it is the end.
-            if !self.status.ended {
+            // After a final response this says nothing new; without one, it is the end.
+            if !self.state.status.ended {
                 self.end_response(&FinalResponse::default(), "completed", out);
             }
             return;
@@ -94,34 +95,27 @@ impl WireDecoder for OpenAiResponsesDecoder {
                 return note_unreadable(self, &format!("an event of the stream cannot be read: {error}"), out);
             }
         };
-        self.status.events += 1;
+        self.state.status.events += 1;
         match if event.kind.as_str().is_empty() { name } else { event.kind.as_str() } {
             "" => self.decode_whole_response(data, out),
             "error" => self.note_error(ProviderError::from_body(data.as_bytes()), out),
-            _ if self.status.ended => self.status.skipped += 1,
+            // After the final response only errors count.
+            _ if self.state.status.ended => self.state.status.skipped += 1,
             kind => self.dispatch_event(kind, &event, out),
         }
     }
 
-    fn mark_event_lost(&mut self) {
-        self.calls.mark_open_calls_damaged();
+    fn state(&self) -> &ResponseState {
+        &self.state
     }
 
-    fn finish_body(&mut self, how: BodyEnd, out: &mut dyn EventSink) {
-        let ended = self.status.ended && self.status.error.is_none();
-        self.calls.truncate_open_calls(truncation_reason(how, ended, self.reason), out);
-    }
-
-    fn status(&self) -> &DecodeStatus {
-        &self.status
-    }
-
-    fn status_mut(&mut self) -> &mut DecodeStatus {
-        &mut self.status
+    fn state_mut(&mut self) -> &mut ResponseState {
+        &mut self.state
     }
 }
 
 impl OpenAiResponsesDecoder {
+    /// Decodes an event by its type.
     fn dispatch_event(&mut self, kind: &str, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
         match kind {
             "response.output_item.added" | "response.output_item.done" => self.decode_item_event(kind, event, out),
@@ -137,8 +131,8 @@ impl OpenAiResponsesDecoder {
                 self.decode_repeated_text(TextKind::Reasoning, event, event.text.as_str(), out)
             }
             "response.content_part.done" | "response.reasoning_summary_part.done" => {
-                if let Some((way, words)) = event.part.0.as_ref().and_then(|part| part.kind_and_text()) {
-                    self.decode_repeated_text(way, event, words, out);
+                if let Some((kind, words)) = event.part.0.as_ref().and_then(|part| part.kind_and_text()) {
+                    self.decode_repeated_text(kind, event, words, out);
                 }
             }
             "response.function_call_arguments.delta" | "response.function_call_arguments.done" => {
@@ -158,29 +152,30 @@ impl OpenAiResponsesDecoder {
             | "response.content_part.added"
             | "response.reasoning_summary_part.added"
             | "response.refusal.done" => {}
-            _ => self.status.skipped += 1,
+            _ => self.state.status.skipped += 1,
         }
     }
 
-    /// A body that was not streamed, or an error in place of it.
+    /// Decodes a body that is not streamed, or an error in place of it.
     fn decode_whole_response(&mut self, data: &str, out: &mut dyn EventSink) {
         match serde_json::from_str::<LenientObject<FinalResponse<'_>>>(data).ok().and_then(|response| response.0) {
             Some(response) if response.object.as_str() == "response" => self.end_response(&response, "completed", out),
             _ => match ProviderError::from_body(data.as_bytes()) {
                 Some(error) => self.note_error(Some(error), out),
-                None => self.status.skipped += 1,
+                None => self.state.status.skipped += 1,
             },
         }
     }
 
-    /// An error; an event of its own and the failed response behind it tell the same one.
+    /// Notes an error. An `error` event and the failed response after it report the same one.
     fn note_error(&mut self, error: Option<ProviderError>, out: &mut dyn EventSink) {
-        if self.status.error.is_some() {
-            return self.calls.mark_open_calls_damaged();
+        if self.state.status.error.is_some() {
+            return self.state.calls.mark_open_calls_damaged();
         }
-        note_error_event(error, &mut self.status, &mut self.calls, out);
+        self.state.note_error_event(error, out);
     }
 
+    /// Decodes the begin or the end of an item.
     fn decode_item_event(&mut self, kind: &str, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
         let label = event.output_index.0;
         let raw = event.item.map(RawValue::get).unwrap_or_default();
@@ -192,13 +187,14 @@ impl OpenAiResponsesDecoder {
                     self.begin_item(label, &item, out);
                 }
             },
-            None => self.status.skipped += 1,
+            None => self.state.status.skipped += 1,
         }
     }
 
-    /// The item that is told of once more; `None`: it is new.
+    /// Returns the position of a known item that is reported again; `None` if it is new.
     fn find_item(&self, label: Option<u64>, item: &OutputItem<'_>) -> Option<usize> {
-        let (id, call_id) = (item.id.as_str(), item.call_id.as_str());
+        let id = item.id.as_str();
+        let call_id = item.call_id.as_str();
         let same = |known: &KnownItem| match &known.kind {
             ItemKind::Call(_) => {
                 let known = self.call_id(known);
@@ -212,18 +208,23 @@ impl OpenAiResponsesDecoder {
         let paired = |known: &KnownItem| !call_id.is_empty() && self.call_id(known) == call_id;
         let open = |known: &KnownItem| !known.done && (label.is_some() || id.is_empty() || known.id.is_empty());
         self.items.iter().rposition(|known| {
+            // A missing index fits every item.
             let fits = label.is_none() || known.label.is_none() || known.label == label;
             fits && same(known) && (named(known) || paired(known) || open(known))
         })
     }
 
+    /// Returns the call id of an item; empty if it is no call.
     fn call_id(&self, known: &KnownItem) -> &str {
         match &known.kind {
-            ItemKind::Call(told) => self.calls.list.get(told.position).map_or("", |call| call.id.as_str()),
+            ItemKind::Call(progress) => {
+                self.state.calls.list.get(progress.position).map_or("", |call| call.id.as_str())
+            }
             _ => "",
         }
     }
 
+    /// Adds an item, and starts its call if it is one.
     fn begin_item(&mut self, label: Option<u64>, item: &OutputItem<'_>, out: &mut dyn EventSink) -> Option<usize> {
         if self.items.len() >= MAX_ITEMS {
             if !std::mem::replace(&mut self.full, true) {
@@ -231,13 +232,13 @@ impl OpenAiResponsesDecoder {
             }
             return None;
         }
-        self.calls.confirm_empty_calls(out);
+        self.state.calls.confirm_empty_calls(out);
         let kind = match item.kind.as_str() {
             "message" => ItemKind::Message,
             "reasoning" => ItemKind::Reasoning,
             _ if item.is_call() => {
                 let call = NativeCall::new(label, item.call_id.as_str());
-                let position = self.calls.begin_call(call, &self.status, out)?;
+                let position = self.state.begin_call(call, out)?;
                 ItemKind::Call(ArgumentProgress::new(position, item.kind.as_str() == "custom_tool_call"))
             }
             _ => ItemKind::Opaque,
@@ -258,37 +259,43 @@ impl OpenAiResponsesDecoder {
         Some(position)
     }
 
-    /// Takes over what an item says of its call.
+    /// Updates a call with the members of its item.
     fn update_call(&mut self, position: usize, item: &OutputItem<'_>, out: &mut dyn EventSink) {
-        let Some(KnownItem { kind: ItemKind::Call(told), done: false, .. }) = self.items.get_mut(position) else {
+        let Some(KnownItem { kind: ItemKind::Call(progress), done: false, .. }) = self.items.get_mut(position) else {
             return;
         };
-        let Some(call) = self.calls.list.get_mut(told.position) else { return };
+        let Some(call) = self.state.calls.list.get_mut(progress.position) else { return };
         if call.id.is_empty() {
             call.id.push_str(item.call_id.as_str());
         }
-        call.set_name(&joined_tool_name(item.namespace.as_str(), item.name.as_str()), &mut self.calls.next_index, out);
+        call.set_name(
+            &joined_tool_name(item.namespace.as_str(), item.name.as_str()),
+            &mut self.state.calls.next_index,
+            out,
+        );
         let arguments = item.arguments.map(|raw| argument_text(raw.get())).unwrap_or_default();
-        told.complete_with(call, if told.custom { item.input.as_str() } else { &arguments }, out);
+        progress.complete_with(call, if progress.custom { item.input.as_str() } else { &arguments }, out);
     }
 
+    /// Ends an item, adding what its deltas did not bring.
     fn finish_item(&mut self, label: Option<u64>, raw: &str, item: &OutputItem<'_>, out: &mut dyn EventSink) {
         let Some(position) = self.find_item(label, item).or_else(|| self.begin_item(label, item, out)) else { return };
         self.update_call(position, item, out);
         let Some(known) = self.items.get_mut(position).filter(|known| !known.done) else { return };
         known.done = true;
+        // If no delta brought text, the done item is the only source of it.
         let silent = known.text_parts.is_empty();
         match &mut known.kind {
-            ItemKind::Call(told) => {
-                if let Some(call) = self.calls.list.get_mut(told.position).filter(|_| !item.is_incomplete()) {
-                    told.end_arguments(call, &mut self.calls.next_index, out);
+            ItemKind::Call(progress) => {
+                if let Some(call) = self.state.calls.list.get_mut(progress.position).filter(|_| !item.is_incomplete()) {
+                    progress.end_arguments(call, &mut self.state.calls.next_index, out);
                 }
                 return;
             }
             ItemKind::Message | ItemKind::Reasoning if silent => {
                 for (index, piece) in (0..).zip(item.summary.0.iter().chain(&item.content.0)) {
-                    if let Some((way, words)) = piece.kind_and_text() {
-                        self.emit_part_text(position, (way, index), words, out);
+                    if let Some((kind, words)) = piece.kind_and_text() {
+                        self.emit_part_text(position, (kind, index), words, out);
                     }
                 }
             }
@@ -302,18 +309,20 @@ impl OpenAiResponsesDecoder {
         }
     }
 
-    /// The item that an event brings a piece of; if it was never begun, it begins here.
+    /// Returns the position of the item that an event belongs to, beginning one if needed.
     fn find_or_begin_item(
         &mut self,
         kind: &'static str,
         event: &EventEnvelope<'_>,
         out: &mut dyn EventSink,
     ) -> Option<usize> {
-        let (label, id) = (event.output_index.0, event.item_id.as_str());
+        let label = event.output_index.0;
+        let id = event.item_id.as_str();
         let labelled = |known: &KnownItem| label.is_some() && known.label == label;
         let named = |known: &KnownItem| !id.is_empty() && known.id == id;
         let last = |wanted: &dyn Fn(&KnownItem) -> bool| self.items.iter().rposition(wanted);
         let found = last(&|known| labelled(known) && named(known)).or_else(|| last(&labelled)).or_else(|| last(&named));
+        // Some servers send neither index nor id with deltas of the only open item.
         let only = || {
             let mut open = self.items.iter().enumerate().filter(|(_, known)| !known.done && label.is_none());
             open.next().filter(|_| open.next().is_none()).map(|(position, _)| position)
@@ -321,28 +330,38 @@ impl OpenAiResponsesDecoder {
         found.or_else(only).or_else(|| self.begin_item(label, &OutputItem::of_kind(kind, id), out))
     }
 
-    fn decode_text_delta(&mut self, way: TextKind, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
-        if let Some(position) = self.find_or_begin_item(way.item_type(), event, out) {
-            self.emit_part_text(position, (way, way.part_index(event)), event.delta.as_str(), out);
+    /// Adds a piece of text.
+    fn decode_text_delta(&mut self, kind: TextKind, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
+        if let Some(position) = self.find_or_begin_item(kind.item_type(), event, out) {
+            self.emit_part_text(position, (kind, kind.part_index(event)), event.delta.as_str(), out);
         }
     }
 
-    /// Words that were told in pieces before, if they were.
-    fn decode_repeated_text(&mut self, way: TextKind, event: &EventEnvelope<'_>, words: &str, out: &mut dyn EventSink) {
-        let Some(position) = self.find_or_begin_item(way.item_type(), event, out) else { return };
-        let part = (way, way.part_index(event));
+    /// Decodes text that repeats earlier pieces, if there were any.
+    fn decode_repeated_text(
+        &mut self,
+        kind: TextKind,
+        event: &EventEnvelope<'_>,
+        words: &str,
+        out: &mut dyn EventSink,
+    ) {
+        let Some(position) = self.find_or_begin_item(kind.item_type(), event, out) else { return };
+        let part = (kind, kind.part_index(event));
         let Some(known) = self.items.get(position).filter(|known| !known.done) else { return };
-        let heard = known.text_parts.iter().find(|(known, _)| *known == part);
-        // What was lost on the way is told once more here; what is told differently has been said.
-        let rest = heard.map_or(Some(words), |(_, heard)| heard.remaining_text(words));
+        let progress = known.text_parts.iter().find(|(known, _)| *known == part);
+        // A piece that was lost on the way is in the repetition. Text that differs from the pieces
+        // cannot be taken back, so it is ignored.
+        let rest = progress.map_or(Some(words), |(_, progress)| progress.remaining_text(words));
         self.emit_part_text(position, part, rest.unwrap_or_default(), out);
     }
 
+    /// Emits text of a part and updates its fingerprint.
     fn emit_part_text(&mut self, position: usize, part: (TextKind, u64), words: &str, out: &mut dyn EventSink) {
         let Some(known) = self.items.get_mut(position).filter(|_| !words.is_empty()) else { return };
         let thought = part.0.is_thought();
         let said = known.text_parts.iter().rposition(|(known, _)| *known == part);
         if said.is_none() {
+            // Reasoning parts are separate paragraphs of one thought.
             if thought && !known.text_parts.is_empty() {
                 out.push_event(Event::Thought { text: "\n\n" });
             }
@@ -351,32 +370,33 @@ impl OpenAiResponsesDecoder {
             }
         }
         let position = said.unwrap_or(known.text_parts.len().saturating_sub(1));
-        if let Some((_, heard)) = known.text_parts.get_mut(position).filter(|(known, _)| *known == part) {
-            heard.push_text(words);
+        if let Some((_, progress)) = known.text_parts.get_mut(position).filter(|(known, _)| *known == part) {
+            progress.push_text(words);
         }
         self.refused |= part.0 == TextKind::Refusal;
         emit_text(thought, words, out);
     }
 
+    /// Adds a piece of arguments, or the whole of them.
     fn decode_arguments(&mut self, kind: &'static str, done: bool, event: &EventEnvelope<'_>, out: &mut dyn EventSink) {
         let known = self.find_or_begin_item(kind, event, out).and_then(|position| self.items.get_mut(position));
-        let Some(KnownItem { kind: ItemKind::Call(told), done: false, .. }) = known else {
-            self.status.skipped += 1;
+        let Some(KnownItem { kind: ItemKind::Call(progress), done: false, .. }) = known else {
+            self.state.status.skipped += 1;
             return;
         };
-        let Some(call) = self.calls.list.get_mut(told.position) else { return };
+        let Some(call) = self.state.calls.list.get_mut(progress.position) else { return };
         if done {
             let arguments = event.arguments.map(|raw| argument_text(raw.get())).unwrap_or_default();
-            told.complete_with(call, if told.custom { event.input.as_str() } else { &arguments }, out);
-            told.complete = true;
-        } else if told.complete || call.is_whole() {
-            self.status.skipped += 1;
+            progress.complete_with(call, if progress.custom { event.input.as_str() } else { &arguments }, out);
+            progress.complete = true;
+        } else if progress.complete || call.is_whole() {
+            self.state.status.skipped += 1;
         } else {
-            told.push_arguments(call, event.delta.as_str(), out);
+            progress.push_arguments(call, event.delta.as_str(), out);
         }
     }
 
-    /// The response is over: what it holds that was not told before, its usage and its reason.
+    /// Ends the response: emits what was missing so far, its usage and its stop reason.
     fn end_response(&mut self, response: &FinalResponse<'_>, kind: &str, out: &mut dyn EventSink) {
         let details = response.incomplete_details.0.as_ref().map(|details| details.reason.as_str());
         let reason = details.filter(|reason| !reason.is_empty());
@@ -387,7 +407,7 @@ impl OpenAiResponsesDecoder {
         if usage != sabir_call::Usage::default() {
             out.push_event(Event::Usage(usage));
         }
-        self.status.ended = true;
+        self.state.status.ended = true;
         let error = response.error.map(RawValue::get).filter(|error| *error != "null");
         if status == "failed" || error.is_some() {
             let value: Value = error.and_then(|error| serde_json::from_str(error).ok()).unwrap_or_default();
@@ -396,40 +416,47 @@ impl OpenAiResponsesDecoder {
         let word = reason.unwrap_or(status);
         let reason = match word {
             _ if self.refused => StopReason::Refused,
-            "completed" if self.calls.list.is_empty() => StopReason::End,
+            "completed" if self.state.calls.list.is_empty() => StopReason::End,
             "completed" => StopReason::Calls,
             _ => super::stop_reason(word),
         };
         self.apply_stop(reason, word, out);
     }
 
+    /// Ends all open items and emits the stop reason.
     fn apply_stop(&mut self, reason: StopReason, word: &str, out: &mut dyn EventSink) {
         for known in self.items.iter_mut().filter(|known| !known.done) {
-            let ItemKind::Call(told) = &mut known.kind else { continue };
-            let Some(call) = self.calls.list.get_mut(told.position) else { continue };
-            if told.complete {
-                told.end_arguments(call, &mut self.calls.next_index, out);
+            let ItemKind::Call(progress) = &mut known.kind else { continue };
+            let Some(call) = self.state.calls.list.get_mut(progress.position) else { continue };
+            if progress.complete {
+                progress.end_arguments(call, &mut self.state.calls.next_index, out);
+            // At the limit an open call is expected.
             } else if reason != StopReason::Length {
                 let message = "the response ended while a call was open";
                 out.push_event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
             }
             known.done = true;
         }
-        self.calls.apply_stop_reason(reason, out);
-        self.calls.truncate_open_calls(truncation_reason(BodyEnd::Clean, true, Some(reason)), out);
-        self.reason = Some(reason);
+        self.state.calls.apply_stop_reason(reason, out);
+        self.state.reason = Some(reason);
+        self.state.truncate_unfinished(out);
         out.push_event(Event::Stop { reason, raw: word });
     }
 
-    /// Reads the items of a final response: all of them if no event told of any, else only calls that are open.
+    /// Decodes the items of a final response: all of them if there were no item events, else only
+    /// open calls.
     fn decode_output_items(&mut self, raw: &str, short: bool, out: &mut dyn EventSink) {
         let items = serde_json::from_str::<Vec<&RawValue>>(raw).unwrap_or_default();
-        let (whole, last) = (self.items.is_empty(), items.len());
+        let whole = self.items.is_empty();
+        let last = items.len();
         for (label, raw) in (1_u64..).zip(items) {
             let item = serde_json::from_str::<LenientObject<OutputItem<'_>>>(raw.get()).ok().and_then(|item| item.0);
             let Some(item) = item else { continue };
+            // The positions in the final response are output indexes only if no items were
+            // streamed.
             let label = whole.then_some(label);
-            // At the limit, a call that does not say that it is complete may lack its end.
+            // At the output limit, the last call may lack its end unless it says that it is
+            // complete.
             let vague = item.is_call() && short && item.status.as_str() != "completed" && label == Some(last as u64);
             let open = |known: &KnownItem| !known.done && self.call_id(known) == item.call_id.as_str();
             if vague {
@@ -440,6 +467,7 @@ impl OpenAiResponsesDecoder {
         }
     }
 
+    /// Emits opaque state of this wire.
     fn emit_opaque(&mut self, data: Value, size: usize, out: &mut dyn EventSink) {
         if self.opaque_budget.has_room(size, out) {
             out.push_event(Event::Opaque(&OpaqueState { wire: NAME.to_owned(), data }));

@@ -1,9 +1,10 @@
-//! OpenAI Responses: a request to its body.
+//! Encodes a request as a Responses body.
 //!
-//! Every part becomes an item of its own, in its order; only the results of a user message come before its words.
-//! Reasoning goes back as it came, or not at all: the API refuses an item that lacks its encrypted content, and one that
-//! nothing of the same answer follows. Assistant messages are written as strings, since servers other than OpenAI insist
-//! on ids in the longer form. The wire has no stop sequences.
+//! Every part becomes an item in its order, but results of a user message come before its text.
+//! Reasoning goes back unchanged or not at all: the API refuses a reasoning item without its
+//! encrypted content, or without a later item of the same response. Assistant messages are written
+//! as strings, since servers other than OpenAI require ids in the longer form. The wire has no stop
+//! sequences.
 
 use sabir_call::{
     Call, CallResult, Image, Message, MessagePart, ParallelCalls, ReasoningConfig, Request, ResponseFormat, Role,
@@ -15,15 +16,17 @@ use super::{CAPABILITIES, NAME};
 use crate::anthropic::encode_request::{closed_object_schema, is_strict};
 use crate::identifier::short_id;
 use crate::native_tools::{self, NamespacedTool};
-use crate::openai_chat::encode_request::UNNAMED;
+use crate::openai_chat::encode_request::DEFAULT_SCHEMA_NAME;
 use crate::params;
 use crate::thinking;
 use crate::wire::WireOptions;
 
-/// In the names of OpenAI's models that do not think. They refuse to be asked for encrypted reasoning.
+/// Substrings of the names of OpenAI models without reasoning. They refuse a request for encrypted
+/// reasoning.
 const NON_REASONING_MODELS: [&str; 4] = ["gpt-3", "gpt-4", "chatgpt", "-chat"];
 
-pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
+/// Encodes the body of a request.
+pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
     if !request.system.trim().is_empty() {
@@ -31,6 +34,7 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     }
     let freeform = native_tools::freeform_tool_names(request, NAME);
     let mut items = encode_input(&request.messages, &freeform);
+    // The history has joined names; the API expects the namespace in a member of its own.
     split_namespaces(&mut items, &native_tools::namespaced_tools(request, NAME));
     body.insert("input".to_owned(), Value::Array(items));
     let tools = encode_tools(request);
@@ -46,14 +50,14 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     if let Some(limit) = request.max_output_tokens {
         body.insert("max_output_tokens".to_owned(), json!(limit));
     }
-    params::encode_params(request, form, &CAPABILITIES, &mut body);
+    params::encode_params(request, options, &CAPABILITIES, &mut body);
     if let Some(format) = encode_format(&request.options.format) {
         params::insert_at_path(&mut body, "text.format", format);
     }
     if let Some(effort) = thinking::encode_effort(request.reasoning) {
         let mut reasoning = json!({"effort": effort});
         if let Some(reasoning) = reasoning.as_object_mut().filter(|_| request.reasoning != ReasoningConfig::Off) {
-            // Without it, nothing of the reasoning can be read.
+            // Without this member the response has no readable reasoning.
             reasoning.insert("summary".to_owned(), json!("auto"));
         }
         body.insert("reasoning".to_owned(), reasoning);
@@ -62,29 +66,31 @@ pub(crate) fn encode_request(request: &Request, form: &WireOptions) -> Value {
     if !NON_REASONING_MODELS.iter().any(|part| request.model.contains(part)) {
         body.insert("include".to_owned(), json!(["reasoning.encrypted_content"]));
     }
-    if form.streamed {
+    if options.streamed {
         body.insert("stream".to_owned(), json!(true));
     }
     Value::Object(body)
 }
 
+/// Encodes the response format; `None` for plain text.
 fn encode_format(format: &ResponseFormat) -> Option<Value> {
     Some(match format {
         ResponseFormat::Text => return None,
         ResponseFormat::Json => json!({"type": "json_object"}),
         ResponseFormat::Schema { name, schema, strict } => {
-            let name = if name.is_empty() { UNNAMED } else { name };
+            let name = if name.is_empty() { DEFAULT_SCHEMA_NAME } else { name };
             json!({"type": "json_schema", "name": name, "schema": schema, "strict": strict})
         }
     })
 }
 
-/// The tools on offer and those of the provider's own, which replace one of their name.
+/// Encodes the offered tools and the provider's own, which replace an offered tool with the same
+/// name.
 fn encode_tools(request: &Request) -> Vec<Value> {
-    let spaced = native_tools::namespaced_tools(request, NAME);
+    let namespaced = native_tools::namespaced_tools(request, NAME);
     let own = |name: &str| {
         native_tools::tools_of_wire(request, NAME).any(|tool| native_tools::tool_name(tool) == Some(name))
-            || spaced.iter().any(|tool| tool.offered_name == name)
+            || namespaced.iter().any(|tool| tool.offered_name == name)
     };
     let mut tools: Vec<_> = request
         .tools
@@ -96,7 +102,7 @@ fn encode_tools(request: &Request) -> Vec<Value> {
     tools
 }
 
-/// `freeform`: the tools whose input is text.
+/// Encodes the history. `freeform` names the tools whose input is text.
 fn encode_input(history: &[Message], freeform: &[String]) -> Vec<Value> {
     let mut items = Vec::new();
     for message in history {
@@ -108,10 +114,10 @@ fn encode_input(history: &[Message], freeform: &[String]) -> Vec<Value> {
     items
 }
 
-/// Gives calls of tools of a namespace their two names.
-fn split_namespaces(items: &mut [Value], spaced: &[NamespacedTool]) {
+/// Splits the joined names of calls into namespace and tool.
+fn split_namespaces(items: &mut [Value], namespaced: &[NamespacedTool]) {
     for item in items.iter_mut().filter(|item| is_item_type(item, "function_call")) {
-        let known = spaced.iter().find(|tool| item.get("name").is_some_and(|name| *name == tool.offered_name));
+        let known = namespaced.iter().find(|tool| item.get("name").is_some_and(|name| *name == tool.offered_name));
         if let (Some(known), Some(item)) = (known, item.as_object_mut()) {
             item.insert("name".to_owned(), json!(known.name));
             item.insert("namespace".to_owned(), json!(known.namespace));
@@ -119,6 +125,7 @@ fn split_namespaces(items: &mut [Value], spaced: &[NamespacedTool]) {
     }
 }
 
+/// Encodes a user message: its results as items, then one message with everything else.
 fn encode_user_message(message: &Message, freeform: &[String], items: &mut Vec<Value>) {
     let mut content = Vec::new();
     for part in &message.parts {
@@ -143,7 +150,8 @@ fn encode_user_message(message: &Message, freeform: &[String], items: &mut Vec<V
     }
 }
 
-/// Words alone stay a string, which servers that speak this wire all know.
+/// Encodes the output of a call. Without images it stays a plain string, which all servers with
+/// this wire accept.
 fn encode_result_output(result: &CallResult) -> Value {
     if result.images.is_empty() {
         return json!(result.content);
@@ -153,10 +161,12 @@ fn encode_result_output(result: &CallResult) -> Value {
     words.into_iter().chain(result.images.iter().map(encode_image)).collect()
 }
 
+/// Encodes an image as a data URL.
 fn encode_image(Image { media_type, data }: &Image) -> Value {
     json!({"type": "input_image", "detail": "auto", "image_url": format!("data:{media_type};base64,{data}")})
 }
 
+/// Encodes the parts of an assistant message as items.
 fn encode_assistant_message(message: &Message, freeform: &[String], items: &mut Vec<Value>) {
     let before = items.len();
     let mut phase = None;
@@ -165,6 +175,7 @@ fn encode_assistant_message(message: &Message, freeform: &[String], items: &mut 
             MessagePart::Text { text } if !text.is_empty() => items.push(encode_text_message(text, phase.take())),
             MessagePart::Thought { opaque: Some(opaque), .. } | MessagePart::Opaque(opaque) if opaque.wire == NAME => {
                 match opaque.data.get("phase").filter(|_| is_item_type(&opaque.data, "message")) {
+                    // The phase is a member of the message that follows, not an item.
                     Some(known) => phase = Some(known),
                     None => items.push(opaque.data.clone()),
                 }
@@ -173,11 +184,13 @@ fn encode_assistant_message(message: &Message, freeform: &[String], items: &mut 
             _ => {}
         }
     }
+    // The API refuses reasoning that no other item of the same response follows.
     while items.len() > before && items.last().is_some_and(|item| is_item_type(item, "reasoning")) {
         items.pop();
     }
 }
 
+/// Encodes a call.
 fn encode_call(call: &Call, freeform: &[String]) -> Value {
     let id = short_id(call.id.as_str());
     let input =
@@ -189,6 +202,7 @@ fn encode_call(call: &Call, freeform: &[String]) -> Value {
     json!({"type": "function_call", "call_id": id, "name": call.name, "arguments": arguments})
 }
 
+/// Encodes a text of the assistant.
 fn encode_text_message(text: &str, phase: Option<&Value>) -> Value {
     let mut item = json!({"type": "message", "role": "assistant", "content": text});
     if let (Some(phase), Some(item)) = (phase, item.as_object_mut()) {
@@ -197,16 +211,21 @@ fn encode_text_message(text: &str, phase: Option<&Value>) -> Value {
     item
 }
 
+/// Returns true if the item has this type.
 fn is_item_type(item: &Value, kind: &str) -> bool {
     item.get("type").is_some_and(|known| known == kind)
 }
 
-/// The wire makes schemas strict unless told not to, and then every argument is a required one.
+/// Encodes a tool. `strict` is always written: the API's default is true, and then every argument
+/// is required.
 fn encode_tool(tool: &ToolSpec, strict: bool) -> Value {
-    let (name, description, parameters) = (&tool.name, &tool.description, closed_object_schema(&tool.parameters));
+    let name = &tool.name;
+    let description = &tool.description;
+    let parameters = closed_object_schema(&tool.parameters);
     json!({"type": "function", "name": name, "description": description, "parameters": parameters, "strict": strict})
 }
 
+/// Encodes the tool choice; `None` for the default.
 fn encode_tool_choice(choice: &ToolChoice, freeform: &[String]) -> Option<Value> {
     Some(match choice {
         ToolChoice::Auto => return None,

@@ -1,9 +1,10 @@
-//! OpenAI Responses: events to response bodies.
+//! Encodes events and drafts as Responses bodies and streams.
 //!
-//! The whole sequence that official clients insist on: a response that begins, items with their parts, each added, told
-//! in deltas and told once more when it is done, and a final response that holds everything. What was said is therefore
-//! kept until the end. A call of a tool whose input is text is an item of its own kind; one that was cut is never said to
-//! be done. A response repeats small members of the request, and neither its instructions nor its tools.
+//! The encoder writes the whole sequence that official clients require: the start of the response;
+//! items and their parts, each added, sent in deltas and repeated when it is done; and a final
+//! response with everything. All output is therefore kept until the end. A call with a text input
+//! is an item type of its own; a truncated one is never marked done. A response repeats small
+//! members of the request, but neither its instructions nor its tools.
 
 use sabir_call::{DraftResponse, Event, ModelErrorKind, StopReason, Usage};
 use serde_json::{Value, json};
@@ -19,13 +20,14 @@ use crate::replay::replay_draft;
 use crate::sse;
 use crate::wire::WireEncoder;
 
+/// Encodes the event stream of one response.
 #[derive(Debug)]
 pub(crate) struct OpenAiResponsesEncoder {
-    head: ResponseMetadata,
+    metadata: ResponseMetadata,
     begun: bool,
     /// The number of the next event.
     sequence: u64,
-    /// Items by output index; `null` where one is not done.
+    /// The items by output index; `null` for one that is not done.
     output: Vec<Value>,
     open_item: Option<OpenItem>,
     /// The phase of the next message.
@@ -33,11 +35,11 @@ pub(crate) struct OpenAiResponsesEncoder {
     calls: Vec<OpenCall>,
     usage: Option<Usage>,
     stop: Option<(StopReason, String)>,
-    /// The deltas of words, thoughts and arguments.
+    /// The templates for deltas of text, thoughts and arguments.
     templates: [Option<DeltaTemplate>; 3],
 }
 
-/// A message or a reasoning item that is open, with its one part.
+/// An open message or reasoning item with its one part.
 #[derive(Debug)]
 struct OpenItem {
     thought: bool,
@@ -46,6 +48,7 @@ struct OpenItem {
     phase: Option<Value>,
 }
 
+/// A call whose item is open.
 #[derive(Debug)]
 struct OpenCall {
     index: u32,
@@ -58,7 +61,7 @@ struct OpenCall {
     text: String,
 }
 
-/// Where an item stands, and its id.
+/// The output index and the id of an item.
 #[derive(Debug, Clone)]
 struct ItemPlace {
     index: usize,
@@ -66,7 +69,7 @@ struct ItemPlace {
 }
 
 impl ItemPlace {
-    /// An event's body about a part of the item.
+    /// Builds the body of an event about a part of the item.
     fn part_body(&self, thought: bool, key: &str, value: Value) -> Value {
         let number = if thought { "summary_index" } else { "content_index" };
         let mut body = self.item_body(key, value);
@@ -76,12 +79,13 @@ impl ItemPlace {
         body
     }
 
+    /// Builds the body of an event about the item.
     fn item_body(&self, key: &str, value: Value) -> Value {
         json!({"item_id": self.id, "output_index": self.index, key: value})
     }
 }
 
-/// The words of a reasoning item.
+/// Returns the text of a reasoning item.
 fn reasoning_text(item: &Value) -> String {
     let parts = ["summary", "content"].into_iter().filter_map(|key| item.get(key)?.as_array()).flatten();
     let texts = parts.filter_map(|part| part.get("text")?.as_str());
@@ -89,6 +93,7 @@ fn reasoning_text(item: &Value) -> String {
 }
 
 impl OpenItem {
+    /// Encodes the part with this text.
     fn encode_part(&self, text: &str) -> Value {
         if self.thought {
             return json!({"type": "summary_text", "text": text});
@@ -96,6 +101,7 @@ impl OpenItem {
         json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
     }
 
+    /// Encodes a delta event with this number.
     fn encode_delta(&self, number: u64, text: &str) -> Vec<u8> {
         let mut body = self.place.part_body(self.thought, "delta", json!(text));
         if let Some(body) = body.as_object_mut().filter(|_| !self.thought) {
@@ -107,7 +113,7 @@ impl OpenItem {
         out
     }
 
-    /// The item, with these parts.
+    /// Encodes the item with these parts.
     fn encode_item(&self, status: &str, parts: Vec<Value>) -> Value {
         if self.thought {
             return json!({"id": self.place.id, "type": "reasoning", "summary": parts});
@@ -123,7 +129,7 @@ impl OpenItem {
 }
 
 impl OpenCall {
-    /// The events of a piece and of the whole, and what the whole is called.
+    /// Returns the event types for a piece and for the whole, and the member that holds the whole.
     fn event_names(&self) -> [&'static str; 3] {
         if self.arguments.is_text() {
             ["response.custom_tool_call_input.delta", "response.custom_tool_call_input.done", "input"]
@@ -132,6 +138,7 @@ impl OpenCall {
         }
     }
 
+    /// Encodes the item.
     fn encode_item(&self, status: &str) -> Value {
         if self.arguments.is_text() {
             return json!({
@@ -151,9 +158,9 @@ impl OpenCall {
 }
 
 impl OpenAiResponsesEncoder {
-    pub(crate) fn new(head: ResponseMetadata) -> Self {
+    pub(crate) fn new(metadata: ResponseMetadata) -> Self {
         Self {
-            head,
+            metadata,
             begun: false,
             sequence: 0,
             output: Vec::new(),
@@ -166,11 +173,13 @@ impl OpenAiResponsesEncoder {
         }
     }
 
+    /// Writes an event with the next number.
     fn write_event(&mut self, kind: &str, body: Value, out: &mut Vec<u8>) {
         write_numbered_event(kind, self.sequence, body, out);
         self.sequence += 1;
     }
 
+    /// Writes the start of the response unless it was written.
     fn begin_response(&mut self, out: &mut Vec<u8>) {
         if !self.begun {
             self.begun = true;
@@ -181,19 +190,22 @@ impl OpenAiResponsesEncoder {
         }
     }
 
-    /// Takes the next place, and closes what stands before it.
+    /// Reserves the next output index, after closing the open item.
     fn open_item_place(&mut self, prefix: &str, out: &mut Vec<u8>) -> ItemPlace {
         self.begin_response(out);
         self.close_open_item(None, out);
         let index = self.output.len();
+        // The index is reserved now, because items are done in another order than they begin.
         self.output.push(Value::Null);
-        ItemPlace { index, id: format!("{prefix}_{}_{index}", self.head.id) }
+        ItemPlace { index, id: format!("{prefix}_{}_{index}", self.metadata.id) }
     }
 
+    /// Writes the start of an item.
     fn write_item_added(&mut self, index: usize, item: Value, out: &mut Vec<u8>) {
         self.write_event("response.output_item.added", json!({"output_index": index, "item": item}), out);
     }
 
+    /// Writes the end of an item and keeps it for the final response.
     fn write_item_done(&mut self, index: usize, item: Value, out: &mut Vec<u8>) {
         self.write_event("response.output_item.done", json!({"output_index": index, "item": item}), out);
         if let Some(place) = self.output.get_mut(index) {
@@ -201,6 +213,7 @@ impl OpenAiResponsesEncoder {
         }
     }
 
+    /// Writes a piece of text or of a thought, opening an item if needed.
     fn encode_text(&mut self, thought: bool, text: &str, out: &mut Vec<u8>) {
         if self.open_item.as_ref().is_none_or(|open| open.thought != thought) {
             let place = self.open_item_place(if thought { "rs" } else { "msg" }, out);
@@ -213,14 +226,14 @@ impl OpenAiResponsesEncoder {
         }
         let Some(open) = &mut self.open_item else { return };
         open.text.push_str(text);
-        let [words, thoughts, _] = &mut self.templates;
-        let mould = if thought { thoughts } else { words };
+        let [for_text, for_thoughts, _] = &mut self.templates;
+        let template = if thought { for_thoughts } else { for_text };
         let delta = TextDelta { key: open.place.index as u64, number: self.sequence, text };
-        write_delta(mould, delta, out, |number, text| open.encode_delta(number, text));
+        write_delta(template, delta, out, |number, text| open.encode_delta(number, text));
         self.sequence += 1;
     }
 
-    /// Ends the open message or reasoning; as that item where it is given.
+    /// Closes the open message or reasoning item, as `item` if that is given.
     fn close_open_item(&mut self, item: Option<&Value>, out: &mut Vec<u8>) {
         let Some(open) = self.open_item.take() else { return };
         let [text, part] = if open.thought {
@@ -239,7 +252,8 @@ impl OpenAiResponsesEncoder {
         self.write_item_done(open.place.index, item, out);
     }
 
-    /// State is an item of its own, or signs the reasoning before it, or is about the message behind it.
+    /// Encodes state of this wire. It is an item, or signs the reasoning before it, or belongs to
+    /// the message after it.
     fn encode_opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
         let is = |kind: &str| data.get("type").is_some_and(|known| known == kind);
         if is("message") {
@@ -255,9 +269,10 @@ impl OpenAiResponsesEncoder {
         }
     }
 
-    /// An item of state without words that the client has been told: a provider may end its reasoning only behind the message
-    /// that follows it. `None` if nothing else is in it.
+    /// Returns an item of state without text that was already sent, since a provider may end its
+    /// reasoning only after the message that follows it. Returns `None` if nothing else is in it.
     fn unsent_state(&self, data: &Value) -> Option<Value> {
+        // The client already has this text as streamed reasoning.
         let said = reasoning_text(data);
         if said.is_empty() || !self.output.iter().any(|item| reasoning_text(item) == said) {
             return Some(data.clone());
@@ -271,18 +286,22 @@ impl OpenAiResponsesEncoder {
         must_go_back(&rest).then_some(rest)
     }
 
+    /// Starts a call.
     fn begin_call(&mut self, index: u32, id: Option<&str>, name: &str, out: &mut Vec<u8>) {
-        let freeform = self.head.preferences.freeform_tools.iter().any(|known| known == name);
+        let freeform = self.metadata.preferences.freeform_tools.iter().any(|known| known == name);
         let place = self.open_item_place(if freeform { "ctc" } else { "fc" }, out);
-        let call_id = self.head.call_id(id, index);
-        let spaced = self.head.preferences.namespaced_tools.iter().find(|tool| tool.offered_name == name);
-        let (space, name) = spaced.map_or((None, name), |tool| (Some(tool.namespace.clone()), tool.name.as_str()));
-        let (name, arguments, text) = (name.to_owned(), CallArgumentWriter::new(freeform), String::new());
+        let call_id = self.metadata.call_id(id, index);
+        let namespaced = self.metadata.preferences.namespaced_tools.iter().find(|tool| tool.offered_name == name);
+        let (space, name) = namespaced.map_or((None, name), |tool| (Some(tool.namespace.clone()), tool.name.as_str()));
+        let name = name.to_owned();
+        let arguments = CallArgumentWriter::new(freeform);
+        let text = String::new();
         let call = OpenCall { index, place, call_id, name, namespace: space, arguments, text };
         self.write_item_added(call.place.index, call.encode_item("in_progress"), out);
         self.calls.push(call);
     }
 
+    /// Writes the text that `write` adds to a call's arguments.
     fn encode_arguments(
         &mut self,
         index: u32,
@@ -293,9 +312,11 @@ impl OpenAiResponsesEncoder {
         let before = call.text.len();
         write(&mut call.arguments, &mut call.text);
         let Some(text) = call.text.get(before..).filter(|fragment| !fragment.is_empty()) else { return };
-        let ([.., mould], place, [kind, ..]) = (&mut self.templates, &call.place, call.event_names());
+        let [.., template] = &mut self.templates;
+        let place = &call.place;
+        let [kind, ..] = call.event_names();
         let delta = TextDelta { key: place.index as u64, number: self.sequence, text };
-        write_delta(mould, delta, out, |number, text| {
+        write_delta(template, delta, out, |number, text| {
             let mut out = Vec::new();
             write_numbered_event(kind, number, place.item_body("delta", json!(text)), &mut out);
             out
@@ -303,6 +324,7 @@ impl OpenAiResponsesEncoder {
         self.sequence += 1;
     }
 
+    /// Ends a call.
     fn end_call(&mut self, index: u32, out: &mut Vec<u8>) {
         self.encode_arguments(index, CallArgumentWriter::close_call, out);
         if let Some(position) = self.calls.iter().rposition(|call| call.index == index) {
@@ -317,14 +339,14 @@ impl OpenAiResponsesEncoder {
         }
     }
 
-    /// Ends everything. The final event's name, and the response in it.
+    /// Ends everything and returns the type and the response of the final event.
     fn end_response(&mut self, out: &mut Vec<u8>) -> (&'static str, Value) {
         self.begin_response(out);
         self.close_open_item(None, out);
-        // Calls that were cut: their items end, their JSON does not.
+        // Truncated calls: their items end but their JSON stays incomplete, so clients refuse them.
         for call in std::mem::take(&mut self.calls) {
             if call.arguments.is_text() {
-                // Nothing in a text shows that its end is missing: no client may take it for a whole call.
+                // A text cannot show that its end is missing, so the item is never marked done.
                 continue;
             }
             self.write_item_done(call.place.index, call.encode_item("incomplete"), out);
@@ -336,19 +358,21 @@ impl OpenAiResponsesEncoder {
         }
     }
 
+    /// Builds the response with all members that clients require.
     fn response_body(&self, status: &str, incomplete: Value) -> Value {
         let output: Vec<_> = self.output.iter().filter(|item| !item.is_null()).collect();
         let mut response = json!({
-            "id": self.head.id, "object": "response", "created_at": self.head.created, "status": status,
+            "id": self.metadata.id, "object": "response", "created_at": self.metadata.created, "status": status,
             "background": false, "error": null, "incomplete_details": incomplete, "instructions": null,
-            "max_output_tokens": null, "metadata": {}, "model": self.head.model, "output": output,
+            "max_output_tokens": null, "metadata": {}, "model": self.metadata.model, "output": output,
             "parallel_tool_calls": true, "previous_response_id": null,
             "reasoning": {"effort": null, "summary": null}, "store": false, "temperature": null,
             "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [], "top_p": null,
             "truncation": "disabled", "usage": self.usage.map(encode_usage), "user": null,
         });
         if let Some(response) = response.as_object_mut() {
-            response.extend(self.head.preferences.echoed_members.clone());
+            // The client's values replace the defaults above.
+            response.extend(self.metadata.preferences.echoed_members.clone());
         }
         response
     }
@@ -360,14 +384,8 @@ impl WireEncoder for OpenAiResponsesEncoder {
             Event::Text { text } => self.encode_text(false, text, out),
             Event::Thought { text } => self.encode_text(true, text, out),
             Event::CallStart { index, id, name, .. } => self.begin_call(index, id, name, out),
-            Event::ArgStart { index, name, form, .. } => {
-                self.encode_arguments(index, |arguments, out| arguments.start_argument(name, form, out), out);
-            }
-            Event::ArgDelta { index, text } => {
-                self.encode_arguments(index, |arguments, out| arguments.push_delta(text, out), out)
-            }
-            Event::ArgEnd { index, lead, .. } => {
-                self.encode_arguments(index, |arguments, out| arguments.end_argument(lead, out), out)
+            Event::ArgStart { index, .. } | Event::ArgDelta { index, .. } | Event::ArgEnd { index, .. } => {
+                self.encode_arguments(index, |writer, text| writer.encode_event(event, text), out);
             }
             Event::CallEnd { index, .. } => self.end_call(index, out),
             Event::CallCut { index, .. } => self.encode_arguments(index, CallArgumentWriter::leave_truncated, out),
@@ -379,7 +397,8 @@ impl WireEncoder for OpenAiResponsesEncoder {
     }
 
     fn encode_error_event(&mut self, error: &ProviderError, out: &mut Vec<u8>) {
-        // The reference says that the members stand at the top; official clients look for them in `error`.
+        // The documentation has the members at the top level; official clients look for them in
+        // `error`.
         let mut body = encode_error(error);
         if let Some(body) = body.as_object_mut() {
             body.insert("code".to_owned(), json!(error.code));
@@ -387,7 +406,7 @@ impl WireEncoder for OpenAiResponsesEncoder {
             body.insert("param".to_owned(), Value::Null);
         }
         self.write_event("error", body, out);
-        // Some clients look for the one, some for the other.
+        // Some clients look for the `error` event, others for the failed response.
         self.begin_response(out);
         let mut response = self.response_body("failed", Value::Null);
         if let Some(response) = response.as_object_mut() {
@@ -402,6 +421,7 @@ impl WireEncoder for OpenAiResponsesEncoder {
     }
 }
 
+/// Writes an event with its type and number as the first members of the data.
 fn write_numbered_event(kind: &str, number: u64, mut body: Value, out: &mut Vec<u8>) {
     if let Some(body) = body.as_object_mut() {
         body.shift_insert(0, "type".to_owned(), json!(kind));
@@ -410,9 +430,10 @@ fn write_numbered_event(kind: &str, number: u64, mut body: Value, out: &mut Vec<
     sse::encode_event(kind, &body.to_string(), out);
 }
 
-/// The final response of the stream that would say the same.
-pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) -> Value {
-    let (mut answer, mut stream) = (OpenAiResponsesEncoder::new(head.clone()), Vec::new());
+/// Encodes a response that is not streamed: the final response of the equivalent stream.
+pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse) -> Value {
+    let mut answer = OpenAiResponsesEncoder::new(metadata.clone());
+    let mut stream = Vec::new();
     replay_draft(draft, 0, &mut |event: Event<'_>| {
         answer.encode_event(event, &mut stream);
         stream.clear();
@@ -420,7 +441,7 @@ pub(crate) fn encode_response(head: &ResponseMetadata, draft: &DraftResponse) ->
     answer.end_response(&mut stream).1
 }
 
-/// What clients look for in a response that failed.
+/// Returns the error code that clients know for a failed response.
 fn failure_code(error: &ProviderError) -> &'static str {
     match error.kind {
         ModelErrorKind::TooLong => "context_length_exceeded",
@@ -430,10 +451,12 @@ fn failure_code(error: &ProviderError) -> &'static str {
     }
 }
 
-/// Official clients insist on every member: what nobody counted is 0.
+/// Encodes the token counts. Official clients require every member, so unknown counts are 0.
 fn encode_usage(usage: Usage) -> Value {
-    let (input, output) = (usage.input.unwrap_or_default(), usage.output.unwrap_or_default());
-    let (read, written) = (usage.cache_read.unwrap_or_default(), usage.cache_write.unwrap_or_default());
+    let input = usage.input.unwrap_or_default();
+    let output = usage.output.unwrap_or_default();
+    let read = usage.cache_read.unwrap_or_default();
+    let written = usage.cache_write.unwrap_or_default();
     json!({
         "input_tokens": input, "input_tokens_details": {"cached_tokens": read, "cache_write_tokens": written},
         "output_tokens": output,

@@ -1,4 +1,4 @@
-//! What the events of OpenAI Responses look like; no member is there for certain.
+//! The members of Responses events and bodies that the decoder reads; any of them may be missing.
 
 use std::borrow::Cow;
 
@@ -76,7 +76,7 @@ pub(super) struct ItemPart<'a> {
     refusal: LenientText<'a>,
 }
 
-/// A response as a whole: the body that was not streamed, or what ends a stream.
+/// A whole response: a body that is not streamed, or the end of a stream.
 #[derive(Deserialize, Default)]
 pub(super) struct FinalResponse<'a> {
     #[serde(borrow, default)]
@@ -93,7 +93,7 @@ pub(super) struct FinalResponse<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// Why a response is incomplete.
+/// The details of an incomplete response.
 #[derive(Deserialize)]
 pub(super) struct IncompleteDetails<'a> {
     #[serde(borrow, default)]
@@ -113,6 +113,7 @@ pub(super) struct TokenCounts {
     output_tokens_details: LenientObject<OutputDetails>,
 }
 
+/// The details of input counts.
 #[derive(Deserialize)]
 struct InputDetails {
     #[serde(default)]
@@ -121,13 +122,14 @@ struct InputDetails {
     cache_write_tokens: LenientCount,
 }
 
+/// The details of output counts.
 #[derive(Deserialize)]
 struct OutputDetails {
     #[serde(default)]
     reasoning_tokens: LenientCount,
 }
 
-/// What words are.
+/// The kind of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TextKind {
     Text,
@@ -137,17 +139,17 @@ pub(super) enum TextKind {
 }
 
 impl TextKind {
-    /// Whether they are reasoning.
+    /// Returns true for reasoning.
     pub(super) fn is_thought(self) -> bool {
         matches!(self, Self::Summary | Self::Reasoning)
     }
 
-    /// The type of the items that hold such words.
+    /// Returns the type of the items that hold such text.
     pub(super) fn item_type(self) -> &'static str {
         if self.is_thought() { "reasoning" } else { "message" }
     }
 
-    /// The number of the part that an event names.
+    /// Returns the index of the part that an event names.
     pub(super) fn part_index(self, event: &EventEnvelope<'_>) -> u64 {
         let index = if self == Self::Summary { event.summary_index } else { event.content_index };
         index.0.unwrap_or_default()
@@ -155,25 +157,25 @@ impl TextKind {
 }
 
 impl<'a> OutputItem<'a> {
-    /// An item of which nothing but the type and the id is known.
+    /// Creates an item of which only the type and the id are known.
     pub(super) fn of_kind(kind: &'a str, id: &'a str) -> Self {
         let text = |text| LenientText(Some(Cow::Borrowed(text)));
         Self { kind: text(kind), id: text(id), ..Self::default() }
     }
 
-    /// Whether it is a call that the client answers with a result.
+    /// Returns true for a call that the client answers with a result.
     pub(super) fn is_call(&self) -> bool {
         matches!(self.kind.as_str(), "function_call" | "custom_tool_call")
     }
 
-    /// Whether the provider says that its end is missing.
+    /// Returns true if the provider says that the end of the item is missing.
     pub(super) fn is_incomplete(&self) -> bool {
         self.status.as_str() == "incomplete"
     }
 }
 
 impl ItemPart<'_> {
-    /// Its words, and what they are.
+    /// Returns the kind and the text of the part.
     pub(super) fn kind_and_text(&self) -> Option<(TextKind, &str)> {
         Some(match self.kind.as_str() {
             "output_text" | "text" => (TextKind::Text, self.text.as_str()),
@@ -186,9 +188,10 @@ impl ItemPart<'_> {
 }
 
 impl TokenCounts {
-    /// The same in our words.
+    /// Converts the counts to the common form.
     pub(super) fn to_usage(&self) -> Usage {
-        let (read, written) = (self.input_tokens_details.0.as_ref(), self.output_tokens_details.0.as_ref());
+        let read = self.input_tokens_details.0.as_ref();
+        let written = self.output_tokens_details.0.as_ref();
         Usage {
             input: self.input_tokens.0,
             output: self.output_tokens.0,
@@ -199,7 +202,7 @@ impl TokenCounts {
     }
 }
 
-/// Whether a reasoning item holds anything that a model must see again.
+/// Returns true if a reasoning item holds content that the model must see again.
 pub(super) fn must_go_back(item: &Value) -> bool {
     let full = |key: &str| match item.get(key) {
         Some(Value::String(text)) => !text.is_empty(),

@@ -1,4 +1,4 @@
-//! Responses: written and read back.
+//! Property tests: encoded responses decode to the same content.
 
 use proptest::prelude::*;
 use sabir_call::{
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::merged::{decode, runnable};
 
-/// One part of a generated answer.
+/// A part of a generated response.
 #[derive(Debug, Clone)]
 enum Piece {
     Text(String),
@@ -60,7 +60,8 @@ fn piece(wire: Wire) -> BoxedStrategy<Piece> {
     .boxed()
 }
 
-/// Plays pieces as events; `raw`: strings as raw values, whose first line feed comes as the lead.
+/// Emits parts as events. With `raw`, strings are raw values whose first line feed comes as the
+/// lead.
 fn play(wire: Wire, pieces: &[Piece], raw: bool, sink: &mut dyn EventSink) {
     let mut index = 0;
     for piece in pieces {
@@ -107,7 +108,7 @@ fn play(wire: Wire, pieces: &[Piece], raw: bool, sink: &mut dyn EventSink) {
     sink.push_event(Event::Usage(usage));
 }
 
-/// What a wire has words for.
+/// The features that a wire supports.
 fn told(wire: Wire, usage: Usage) -> Usage {
     match wire {
         Wire::Gemini => Usage { cache_write: None, ..usage },
@@ -116,13 +117,13 @@ fn told(wire: Wire, usage: Usage) -> Usage {
     }
 }
 
-/// Whether a wire can show that a call is unfinished; the others leave it out.
+/// Returns true if a wire can show that a call is unfinished; the others leave it out.
 fn shows_cuts(wire: Wire) -> bool {
     !matches!(wire, Wire::Gemini | Wire::Ollama)
 }
 
-/// What two drafts must share; positions and the provider's own words differ. Some wires have no word for tokens of
-/// reasoning that nobody counted.
+/// Returns the fields that two drafts must share. Positions and the provider's own words differ.
+/// Some wires cannot express unknown counts of reasoning tokens.
 fn essence(wire: Wire, draft: &DraftResponse) -> String {
     let usage = Usage { reasoning: draft.usage.reasoning.filter(|count| *count > 0), ..told(wire, draft.usage) };
     let mut parts = String::new();
@@ -150,7 +151,8 @@ fn check(wire: Wire, pieces: &[Piece]) {
     for raw in [false, true] {
         let mut expected = DraftResponse::default();
         play(wire, pieces, raw, &mut expected);
-        let (mut encoder, mut bytes) = (ResponseEncoder::new(wire, head()), Vec::new());
+        let mut encoder = ResponseEncoder::new(wire, head());
+        let mut bytes = Vec::new();
         play(wire, pieces, raw, &mut |event: Event<'_>| encoder.encode_event(event, &mut bytes));
         encoder.finish(&mut bytes);
         let (found, report) = decode(wire, [&bytes[..]], BodyEnd::Clean);
@@ -158,7 +160,7 @@ fn check(wire: Wire, pieces: &[Piece]) {
         assert_eq!(essence(wire, &found.draft), essence(wire, &expected), "{shown}");
         assert!(report.ended && report.skipped == 0, "{report:?}");
 
-        // As a whole body the same calls run.
+        // The same calls run from a whole body.
         let whole = wire.encode_response(&head(), &expected).to_string();
         let (found, report) = decode(wire, [whole.as_bytes()], BodyEnd::Clean);
         assert_eq!(runnable(&found.draft), runnable(&expected), "{whole}");
@@ -203,7 +205,7 @@ proptest! {
     fn a_cut_call_stays_cut(arguments in proptest::collection::vec(argument(), 0..2), limit in any::<bool>()) {
         let why = if limit { Truncation::Limit } else { Truncation::Ended };
         for wire in Wire::ALL.into_iter().filter(|wire| shows_cuts(*wire)) {
-            // Twice the same name would be another matter.
+            // The same name twice would merge the arguments.
             let arguments = arguments.iter().take(1).cloned().collect();
             check(wire, &[Piece::Text("a".into()), Piece::Call("f".into(), arguments, Some(why))]);
         }
@@ -211,13 +213,14 @@ proptest! {
 }
 
 #[test]
-fn a_cut_call_that_cannot_be_shown_is_left_out() {
+fn truncated_calls_are_left_out_where_they_would_look_complete() {
     for wire in Wire::ALL.into_iter().filter(|wire| !shows_cuts(*wire)) {
         for why in [Truncation::Limit, Truncation::Ended] {
             let arguments = vec![("a".to_owned(), ArgForm::String, vec!["b".to_owned()])];
             let sound = Piece::Call("f".into(), arguments.clone(), None);
             let pieces = [Piece::Text("a".into()), sound.clone(), Piece::Call("g".into(), arguments, Some(why))];
-            let (mut draft, mut bytes) = (DraftResponse::default(), Vec::new());
+            let mut draft = DraftResponse::default();
+            let mut bytes = Vec::new();
             play(wire, &pieces, false, &mut draft);
             let mut encoder = ResponseEncoder::new(wire, ResponseMetadata::default());
             play(wire, &pieces, false, &mut |event: Event<'_>| encoder.encode_event(event, &mut bytes));
@@ -234,7 +237,7 @@ fn a_cut_call_that_cannot_be_shown_is_left_out() {
 }
 
 #[test]
-fn signatures_go_where_they_belong() {
+fn signatures_are_attached_to_their_thoughts() {
     let signed = |signature: &str| json!({"type": "thinking", "signature": signature});
     check(
         Wire::Anthropic,
@@ -250,7 +253,8 @@ fn signatures_go_where_they_belong() {
 #[test]
 fn state_of_other_wires_is_left_out() {
     for wire in Wire::ALL {
-        let (mut encoder, mut bytes) = (ResponseEncoder::new(wire, ResponseMetadata::default()), Vec::new());
+        let mut encoder = ResponseEncoder::new(wire, ResponseMetadata::default());
+        let mut bytes = Vec::new();
         let foreign = OpaqueState { wire: "other".into(), data: json!({"secret": 1}) };
         encoder.encode_event(Event::Opaque(&foreign), &mut bytes);
         encoder.finish(&mut bytes);
@@ -259,9 +263,10 @@ fn state_of_other_wires_is_left_out() {
 }
 
 #[test]
-fn errors_come_back_and_leave_calls_cut() {
+fn errors_round_trip_and_truncate_calls() {
     for wire in Wire::ALL {
-        let (mut encoder, mut bytes) = (ResponseEncoder::new(wire, ResponseMetadata::default()), Vec::new());
+        let mut encoder = ResponseEncoder::new(wire, ResponseMetadata::default());
+        let mut bytes = Vec::new();
         encoder.encode_event(
             Event::CallStart { index: 0, id: Some("c"), name: "f", dialect: None, at: 0, name_at: 0 },
             &mut bytes,

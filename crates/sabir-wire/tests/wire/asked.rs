@@ -1,4 +1,4 @@
-//! Requests of OpenAI Responses: what is written, what is read, and what cannot be.
+//! Requests of OpenAI Responses: encoding, decoding, and errors.
 
 use sabir_call::{
     Message, MessagePart, OpaqueState, ReasoningConfig, ReasoningEffort, Request, Role, ToolSet, ToolSpec,
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const WIRE: Wire = Wire::OpenAiResponses;
 
 #[test]
-fn a_request_says_what_the_wire_insists_on() {
+fn requests_have_required_members() {
     let kept = |data: Value| MessagePart::Opaque(OpaqueState { wire: WIRE.name().into(), data });
     let reasoning = json!({"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "x"});
     let parts = vec![
@@ -18,7 +18,7 @@ fn a_request_says_what_the_wire_insists_on() {
         kept(json!({"type": "message", "phase": "commentary"})),
         MessagePart::text("words"),
         MessagePart::Thought { text: "unsigned".into(), opaque: None },
-        // Nothing follows it: the API would refuse it.
+        // No item follows it: the API would refuse it.
         kept(json!({"type": "reasoning", "id": "s", "summary": [], "encrypted_content": "y"})),
     ];
     let mut request = Request {
@@ -36,13 +36,13 @@ fn a_request_says_what_the_wire_insists_on() {
     assert_eq!(body["reasoning"], json!({"effort": "low", "summary": "auto"}));
     request.reasoning = ReasoningConfig::Off;
     assert_eq!(WIRE.encode_request(&request, &WireOptions::default())["reasoning"], json!({"effort": "none"}));
-    // Models that do not think refuse to be asked for it.
+    // Models without reasoning refuse a request for it.
     request.model = "gpt-4.1-mini".into();
     assert_eq!(WIRE.encode_request(&request, &WireOptions::default())["include"], Value::Null);
 }
 
 #[test]
-fn clients_write_in_many_ways() {
+fn alternative_forms_decode() {
     let read = |input: Value| {
         let body = json!({"model": "m", "instructions": "Be brief.", "input": input});
         WIRE.decode_request("/v1/responses", body.to_string().as_bytes()).unwrap().request
@@ -64,7 +64,7 @@ fn clients_write_in_many_ways() {
 }
 
 #[test]
-fn what_a_request_cannot_hold_is_named() {
+fn errors_name_unsupported_members() {
     let check = |body: Value, expected: &str| {
         let mut full = json!({"model": "m", "input": "hi"});
         full.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());

@@ -1,4 +1,4 @@
-//! The rules of Bedrock's wire, one hand-written body each.
+//! Rules of the Bedrock wire, each tested with hand-written bodies.
 
 use sabir_call::{
     DraftPart, DraftResponse, DraftState, FaultKind, Message, MessagePart, ModelErrorKind, ParallelCalls,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::merged::{Merged, decode, runnable};
 
-/// Events as a binary stream: name and payload.
+/// Encodes events, given by name and payload, as a binary stream.
 fn stream(events: &[(&str, Value)]) -> Vec<u8> {
     events.iter().flat_map(|(kind, body)| frame(":event-type", kind, "event", &body.to_string())).collect()
 }
@@ -48,7 +48,7 @@ fn end(reason: &str) -> (&'static str, Value) {
     ("messageStop", json!({"stopReason": reason}))
 }
 
-/// The same in every split.
+/// Checks that every split gives the same events.
 fn check(body: &[u8]) -> (Merged, DecodeReport) {
     let whole = decode(Wire::Bedrock, [body], BodyEnd::Clean);
     for split in 0..=body.len() {
@@ -100,14 +100,14 @@ fn a_stream_of_every_event() {
     let [DraftPart::Thought(thought), DraftPart::Opaque(signature), ..] = &draft.parts[..] else { panic!("{draft:?}") };
     assert_eq!(thought, "hm ü");
     assert_eq!(signature.data, json!({"reasoningContent": {"reasoningText": {"signature": "sig"}}}));
-    // Input that the cache took part in is not in the provider's count of input.
+    // Cached input is not part of the provider's input count.
     let usage = Usage { input: Some(15), output: Some(7), cache_read: Some(9), cache_write: Some(1), reasoning: None };
     assert_eq!((draft.usage, draft.stop.clone()), (usage, Some((StopReason::Calls, "tool_use".into()))));
 }
 
 #[test]
 fn redacted_reasoning_goes_back_as_it_came() {
-    // As recording 369; in pieces, each with padding of its own, as the SDKs join them.
+    // As recording 369; in pieces, each with its own padding, as the SDKs join them.
     let body = stream(&[
         delta(0, json!({"reasoningContent": {"redactedContent": "aGk="}})),
         delta(0, json!({"reasoningContent": {"redactedContent": "aG8="}})),
@@ -130,7 +130,7 @@ fn redacted_reasoning_goes_back_as_it_came() {
 
 #[test]
 fn tools_of_the_server_are_not_called() {
-    // As recording 371: a call of the server's own, its result, and a call of ours.
+    // As recording 371: a call of a server tool, its result, and a client call.
     let server = json!({"toolUse": {"toolUseId": "s", "name": "interpreter", "type": "server_tool_use"}});
     let result = json!({"toolResult": {"toolUseId": "s", "status": "success", "type": "interpreter_result"}});
     let body = stream(&[
@@ -153,7 +153,7 @@ fn tools_of_the_server_are_not_called() {
     };
     assert_eq!(call.data["toolUse"]["input"], json!({"snippet": "1"}));
     assert_eq!(result.data["toolResult"]["content"], json!([{"json": {"out": "1"}}]));
-    // Both are written as they came, and read from a client's history as what they are.
+    // Both are encoded as they came, and decoded from a client's history to the same kinds.
     let mut bytes = Vec::new();
     let mut encoder = sabir_wire::ResponseEncoder::new(Wire::Bedrock, sabir_wire::ResponseMetadata::default());
     sabir_wire::replay_draft(&merged.draft, 0, &mut |event: sabir_call::Event<'_>| {
@@ -189,11 +189,11 @@ fn events_of_anthropic_come_in_base64() {
     let (merged, report) = check(&stream(&events));
     assert_eq!(json!(runnable(&merged.draft)), json!([["f", {"a": 1}]]));
     assert!(report.ended && report.skipped == 0 && report.events == 6, "{report:?}");
-    // What is no base64 is an unreadable event, and the call that lacks it is cut.
+    // Invalid base64 is an unreadable event, and a call that lacks it is truncated.
     events[2].1 = json!({"bytes": "?"});
     let (merged, report) = check(&stream(&events));
     assert_eq!((states(&merged.draft), report.unreadable), (vec![DraftState::Cut(Truncation::Broken)], 1));
-    // Nothing of one kind counts in a stream of the other.
+    // Events of the one kind do not count in a stream of the other.
     let (_, report) = check(&stream(&[events[0].clone(), delta(0, json!({"text": "x"}))]));
     assert_eq!((report.events, report.skipped), (2, 1));
     let (_, report) = check(&stream(&[delta(0, json!({"text": "x"})), events[0].clone()]));
@@ -228,7 +228,7 @@ fn errors_come_as_exceptions() {
         assert_eq!((error.kind, error.message.as_str()), (kind, words));
         assert_eq!(states(&merged.draft), [DraftState::Cut(Truncation::Broken)]);
     }
-    // Whole bodies; an unknown operation is answered with status 200.
+    // Whole bodies; an unknown operation also answers with status 200.
     for (body, kind) in [
         (
             r#"{"message":"The security token is expired","__type":"ExpiredTokenException"}"#,
@@ -246,7 +246,8 @@ fn errors_come_as_exceptions() {
 
 #[test]
 fn damage_cuts_the_calls_that_are_open() {
-    let (first, second) = (stream(&[start(0, "a", "f"), input(0, "{}"), stop(0)]), stream(&[start(1, "b", "g")]));
+    let first = stream(&[start(0, "a", "f"), input(0, "{}"), stop(0)]);
+    let second = stream(&[start(1, "b", "g")]);
     let mut hurt = stream(&[input(1, "{\"x\":1}")]);
     for at in [3, 20, hurt.len() - 1] {
         hurt[at] ^= 1;
@@ -271,7 +272,7 @@ fn no_cut_completes_a_call() {
         end("tool_use"),
     ]);
     let known = |events: &[(&str, Value)]| stream(events).len();
-    // The first call ends with its block, the second, which has no arguments, with the message.
+    // The first call ends with its block; the second, which has no arguments, with the message.
     let stopped = known(&[delta(0, json!({"text": "ü"})), stop(0), start(1, "a", "f"), input(1, "{\"x\":1}"), stop(1)]);
     for cut in 0..body.len() {
         for how in [BodyEnd::Clean, BodyEnd::Broken, BodyEnd::Cancelled] {
@@ -290,12 +291,12 @@ fn limits_and_odd_blocks_leave_no_call_half_read() {
         merged
     };
     use DraftState as S;
-    // Without arguments, at the limit: they may just not have come.
+    // Without arguments at the limit: they may be missing.
     check(&[start(0, "a", "f"), stop(0), end("max_tokens")], &[S::Cut(Truncation::Limit)]);
     check(&[start(0, "a", "f"), input(0, "{\"x\":"), stop(0), end("max_tokens")], &[S::Cut(Truncation::Limit)]);
     check(&[start(0, "a", "f"), input(0, "{}"), end("tool_use")], &[S::Cut(Truncation::Ended)]);
     check(&[start(0, "a", "f"), input(0, "{}"), stop(0)], &[S::Closed]);
-    // Told twice, or another one under an open index.
+    // A repeated start, or another call under an open index.
     check(&[start(0, "a", "f"), start(0, "a", "f"), input(0, "{}"), stop(0), end("tool_use")], &[S::Closed]);
     check(
         &[start(0, "a", "f"), input(0, "{}"), start(0, "b", "f"), input(0, "{}"), stop(0), end("tool_use")],
@@ -305,7 +306,7 @@ fn limits_and_odd_blocks_leave_no_call_half_read() {
     let object = delta(0, json!({"toolUse": {"input": {"a": 1}}}));
     let merged = check(&[start(0, "a", "f"), object, stop(0), end("tool_use")], &[S::Closed]);
     assert_eq!(json!(runnable(&merged.draft)), json!([["f", {"a": 1}]]));
-    // A delta for nothing is a fault, and may have been meant for an open call.
+    // A delta without a block is a fault, and may belong to an open call.
     let merged = check(&[start(0, "a", "f"), input(5, "{}"), stop(0), end("tool_use")], &[S::Cut(Truncation::Broken)]);
     assert_eq!(merged.draft.faults[0].kind, FaultKind::Provider);
 }
@@ -346,7 +347,7 @@ fn whole_answers_are_read() {
     let kinds: Vec<_> =
         merged.draft.parts.iter().map(|part| format!("{part:?}").chars().take(4).collect::<String>()).collect();
     assert_eq!(kinds, ["Thou", "Opaq", "Text", "Call", "Call", "Opaq"]);
-    // At the limit the last block has no end that can be trusted.
+    // At the limit, the end of the last block proves nothing.
     let mut cut = answer("max_tokens");
     cut["output"]["message"]["content"].as_array_mut().unwrap().pop();
     let (merged, _) = check(cut.to_string().as_bytes());
@@ -361,8 +362,8 @@ fn request(model: &str) -> Request {
 const CLAUDE: &str = "eu.anthropic.claude-sonnet-4-6";
 
 #[test]
-fn a_choice_is_told_once() {
-    // The provider refuses a field of Anthropic's that contradicts its own.
+fn tool_choice_is_encoded_once() {
+    // The provider refuses an Anthropic field that contradicts its own.
     let check = |model: &str, choice: ToolChoice, parallel: ParallelCalls, own: Value, native: Value| {
         let body = Wire::Bedrock.encode_request(
             &Request { tool_choice: choice, parallel_calls: parallel, ..request(model) },
@@ -381,7 +382,7 @@ fn a_choice_is_told_once() {
     check(CLAUDE, C::None, P::One, null.clone(), json!({"type": "none"}));
     check("amazon.nova-lite-v1:0", C::Required, P::One, json!({"any": {}}), null.clone());
     check("amazon.nova-lite-v1:0", C::None, P::One, null.clone(), null.clone());
-    // Without tools nothing is said of them, unless the history has calls: then they must be declared.
+    // Without tools nothing is declared, unless the history has calls.
     let bare = Request { tools: ToolSet::default(), parallel_calls: P::One, ..request(CLAUDE) };
     let body = Wire::Bedrock.encode_request(&bare, &WireOptions::default());
     assert_eq!((&body["toolConfig"], &body["additionalModelRequestFields"]), (&null, &null));
@@ -394,7 +395,7 @@ fn a_choice_is_told_once() {
 }
 
 #[test]
-fn thinking_is_asked_for_in_the_words_of_the_maker() {
+fn thinking_is_encoded_in_the_makers_form() {
     let check = |model: &str, wish: ReasoningConfig, expected: Value, back: ReasoningConfig| {
         let body =
             Wire::Bedrock.encode_request(&Request { reasoning: wish, ..request(model) }, &WireOptions::default());
@@ -418,7 +419,7 @@ fn thinking_is_asked_for_in_the_words_of_the_maker() {
     check(nova, T::Off, json!({"reasoningConfig": {"type": "disabled"}}), T::Off);
     check("openai.gpt-oss-120b-1:0", high, json!({"reasoning_effort": "high"}), high);
     check("arn:aws:bedrock:eu-west-1:1:application-inference-profile/a", high, budget(16_384), T::Tokens(16_384));
-    // A model that thinks takes no temperature, and this one no limit either.
+    // A thinking model accepts no temperature, and this one no limit either.
     for (model, limit) in [(CLAUDE, json!(9000)), (nova, Value::Null)] {
         let sampling = SamplingParams { temperature: Some(0.5), ..SamplingParams::default() };
         let request = Request { reasoning: high, sampling, max_output_tokens: Some(9000), ..request(model) };

@@ -1,4 +1,4 @@
-//! The recordings of real providers, where they are present.
+//! Recordings of real providers, if they are present.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 
 use crate::merged::{decode, runnable};
 
-/// Recordings where the calls differ from what a naive reader finds, and why.
+/// Recordings whose calls differ from what a naive reader finds, with the reason.
 const DIFFERENT: [(u64, &str); 1] =
     [(1284, "the call of a custom tool is the client's to answer, like any other call")];
 
-/// How many recordings there are of each wire; the others are of no wire that could be told.
+/// The number of recordings of each wire; the others belong to no known wire.
 const COUNTS: [(&str, usize); 6] =
     [("anthropic", 52), ("bedrock", 20), ("gemini", 64), ("ollama", 1), ("openai-chat", 207), ("openai-responses", 87)];
 
-/// The calls of the recordings of which a naive reader found none, because they are binary.
+/// The calls of recordings in which a naive reader finds none, because they are binary.
 const BEDROCK_CALLS: [(u64, &str, &str); 5] = [
     (109, "weather", r#"{"location": "Florence, Italy"}"#),
     (112, "weather", r#"{"location": "Florence, Italy"}"#),
@@ -24,17 +24,17 @@ const BEDROCK_CALLS: [(u64, &str, &str); 5] = [
     (372, "get_temperature", r#"{"city": "Paris"}"#),
 ];
 
-/// One recorded body.
+/// A recorded body.
 pub(crate) struct Recording {
     pub(crate) id: u64,
-    /// The name of its wire, which this build need not know.
+    /// The name of its wire, which may be unknown to this build.
     pub(crate) wire: String,
     pub(crate) body: Vec<u8>,
-    /// Name and arguments of each call, where a naive reader could tell.
+    /// The name and arguments of each call, if a naive reader could tell.
     calls: Option<Vec<(String, Value)>>,
 }
 
-/// All recordings, or nothing where they are absent.
+/// Loads all recordings, or none where they are absent.
 pub(crate) fn recordings() -> Option<Vec<Recording>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/corpus/streams.jsonl");
     let lines = std::fs::read_to_string(path).ok()?;
@@ -42,9 +42,10 @@ pub(crate) fn recordings() -> Option<Vec<Recording>> {
 }
 
 fn recording(line: &Value) -> Recording {
-    let (id, text) = (line["id"].as_u64().unwrap(), line["body"].as_str().unwrap());
+    let id = line["id"].as_u64().unwrap();
+    let text = line["body"].as_str().unwrap();
     let wire = line["wire"].as_str().unwrap().rsplit_once('-').unwrap().0.to_owned();
-    // Binary bodies are kept as a text of one character for each byte.
+    // Binary bodies are stored as text with one character per byte.
     let body = if wire == "bedrock" {
         text.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect()
     } else {
@@ -60,7 +61,7 @@ fn recording(line: &Value) -> Recording {
     Recording { id, wire, body, calls }
 }
 
-/// Name and arguments; `None` where the arguments are no JSON.
+/// A name and arguments; `None` if the arguments are not JSON.
 fn call(call: &Value) -> Option<(String, Value)> {
     let arguments = serde_json::from_str::<Value>(call[1].as_str()?).ok()?;
     Some((call[0].as_str()?.to_owned(), if arguments.is_null() { json!({}) } else { arguments }))
@@ -72,10 +73,11 @@ fn recordings_decode_the_same_in_any_chunks() {
         eprintln!("skipped: no recordings beside the workspace");
         return;
     };
-    let (mut counts, mut wrong) = (BTreeMap::new(), Vec::new());
+    let mut counts = BTreeMap::new();
+    let mut wrong = Vec::new();
     for Recording { id, wire: name, body, calls } in &recordings {
         let Some(wire) = Wire::from_name(name) else {
-            // Whatever it is: no reader may fall over it.
+            // No decoder may panic, whatever the bytes are.
             Wire::ALL.iter().for_each(|wire| drop(same_in_any_chunks(*wire, *id, body)));
             continue;
         };

@@ -39,7 +39,7 @@ fn a_custom_tool_is_a_function_with_one_text() {
     assert_eq!((call.name.as_str(), &call.arguments["input"]), ("apply_patch", &json!("*** Begin \"ü\"\n")));
     let MessagePart::Result(result) = &request.messages[2].parts[0] else { panic!("{request:?}") };
     assert_eq!(result.name, "apply_patch");
-    // Where only functions are known, it is one, and that its grammar binds nobody is said.
+    // A wire that has only functions gets one, and a note says that its grammar does not bind.
     for back in Wire::ALL {
         let asked = back.encode_request(request, &WireOptions::default());
         let custom = asked["tools"].as_array().is_some_and(|tools| tools.iter().any(|tool| tool["type"] == "custom"));
@@ -67,7 +67,7 @@ fn a_custom_tool_can_be_chosen() {
 }
 
 #[test]
-fn its_call_comes_back_as_one() {
+fn custom_tool_calls_round_trip() {
     let head = || read(json!("auto")).response_metadata("r", 0);
     let play = |cut: bool| move |sink: &mut dyn EventSink| called("apply_patch", ArgForm::String, cut, sink);
     let calls = |found: &[Value]| {
@@ -86,7 +86,7 @@ fn its_call_comes_back_as_one() {
         found.iter().find_map(|chunk| chunk["choices"][0]["finish_reason"].as_str().map(str::to_owned)).unwrap()
     };
     assert_eq!(reason(&found), "tool_calls");
-    // A text that was cut looks like any other: the answer says that it is short.
+    // A truncated text looks complete, so the response reports the limit.
     assert_eq!(reason(&streamed(Wire::OpenAiChat, head(), play(true))), "length");
     let whole = |cut: bool| {
         let mut draft = DraftResponse::default();
@@ -95,7 +95,7 @@ fn its_call_comes_back_as_one() {
     };
     let call = json!({"id": "c1", "type": "custom", "custom": {"name": "apply_patch", "input": "*** Begin \"ü\"\n"}});
     assert_eq!((whole(false), whole(true)), (json!([call]), Value::Null));
-    // A function beside it is called as ever.
+    // A function next to it is called as usual.
     let found = streamed(Wire::OpenAiChat, ResponseMetadata::default(), |sink| {
         sink.push_event(Event::CallStart { index: 0, id: Some("c"), name: "ls", dialect: None, at: 0, name_at: 0 });
         sink.push_event(Event::CallCut { index: 0, why: Truncation::Ended, at: 0 });

@@ -1,4 +1,4 @@
-//! Law 3 on the recordings: cut at every byte, none of them has a call that the whole one has not.
+//! Cuts recordings at every byte: no prefix has a call that the whole body does not have.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -8,14 +8,16 @@ use sabir_wire::{BodyEnd, DecodeReport, ResponseDecoder, Wire};
 
 use crate::corpus::{Recording, recordings};
 
-/// How many recordings are cut: the shortest of each wire and kind, then the shortest of all.
+/// The number of recordings that are cut: the shortest of each wire and kind, then the shortest of
+/// all.
 const COUNT: usize = 60;
 
-/// Of each wire and kind so many, if they have at most [`LONGEST`] bytes: the work grows with the square of the length.
+/// The number of recordings of each wire and kind, if they have at most [`MAX_RECORDING_BYTES`]
+/// bytes: the work is quadratic in the length.
 const EACH: usize = 2;
-const LONGEST: usize = 8_000;
+const MAX_RECORDING_BYTES: usize = 8_000;
 
-/// What can be cut in a recording.
+/// The features of a recording that a cut can damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Words,
@@ -60,12 +62,13 @@ fn no_cut_of_a_recording_completes_a_call() {
     }
 }
 
-/// The recordings that are cut.
+/// Selects the recordings to cut.
 fn chosen(recordings: &[Recording]) -> Vec<(Kind, Whole<'_>)> {
     let mut by_length: Vec<&Recording> = recordings.iter().collect();
     by_length.sort_by_key(|recording| recording.body.len());
     let mut counts = BTreeMap::new();
-    let (mut chosen, mut others) = (Vec::new(), Vec::new());
+    let mut chosen = Vec::new();
+    let mut others = Vec::new();
     for Recording { id, wire, body, .. } in by_length {
         let Some(wire) = Wire::from_name(wire) else { continue };
         let mut draft = DraftResponse::default();
@@ -75,7 +78,7 @@ fn chosen(recordings: &[Recording]) -> Vec<(Kind, Whole<'_>)> {
         let kind = kind(&draft, &report);
         let count = counts.entry((wire.name(), kind)).or_insert(0);
         *count += 1;
-        let list = if *count <= EACH && body.len() <= LONGEST { &mut chosen } else { &mut others };
+        let list = if *count <= EACH && body.len() <= MAX_RECORDING_BYTES { &mut chosen } else { &mut others };
         list.push((kind, Whole { id: *id, wire, body, draft }));
     }
     let missing = COUNT.saturating_sub(chosen.len());
@@ -95,7 +98,7 @@ fn kind(draft: &DraftResponse, report: &DecodeReport) -> Kind {
     }
 }
 
-/// Fed byte by byte, without an end: what was closed stays closed.
+/// Feeds a body byte by byte, without an end: a closed call stays closed.
 fn grows(whole: &Whole<'_>) {
     let mut draft = DraftResponse::default();
     let mut decoder = ResponseDecoder::new(whole.wire);

@@ -1,12 +1,13 @@
-//! Binary event streams: Amazon's own examples, every split, damage of each kind, and back.
+//! Binary event streams: Amazon's own examples, every split, each kind of damage, and encoding.
 
 use proptest::prelude::*;
 use sabir_wire::frames::{FrameDecoder, FrameEvent, HeaderValue, encode_frame};
 use sabir_wire::sse::MAX_EVENT;
 
-/// What a stream gives, one line an event.
+/// Returns the events of a stream as lines.
 fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
-    let (mut decoder, mut found) = (FrameDecoder::new(), Vec::new());
+    let mut decoder = FrameDecoder::new();
+    let mut found = Vec::new();
     let mut take = |event: FrameEvent<'_>| found.push(shown(event));
     for piece in pieces {
         decoder.push(piece, &mut take);
@@ -21,7 +22,7 @@ fn shown(event: FrameEvent<'_>) -> String {
     format!("{}{}", headers.concat(), String::from_utf8_lossy(frame.payload))
 }
 
-/// The same in every split, in small chunks and whole.
+/// Checks that every split gives the same events.
 fn check(stream: &[u8], expected: &[&str]) {
     assert_eq!(events([stream]), expected);
     for split in 0..=stream.len() {
@@ -69,7 +70,7 @@ fn published_examples_are_read_and_written() {
         encode_frame(headers, payload, &mut written).unwrap();
         assert_eq!(written, bytes);
     }
-    // And those that must not be read: a header, the length of the headers, the length, the payload.
+    // Invalid ones: a wrong header, header length, total length, payload.
     let head =
         b"\0\0\0\x3d\0\0\0\x20\x07\xfd\x83\x96\x0ccontent+type\x07\0\x10application/json{'foo':'bar'}\x8d\x9c\x08\xb1";
     check(head, &[SUM]);
@@ -79,32 +80,36 @@ fn published_examples_are_read_and_written() {
 }
 
 #[test]
-fn damage_costs_no_more_than_it_must() {
-    let (one, two, three) = (frame("one"), frame("two"), frame("three"));
+fn damage_loses_only_the_damaged_frame() {
+    let one = frame("one");
+    let two = frame("two");
+    let three = frame("three");
     let whole = |payload: &str| format!("kind=Text(\"x\") {payload}");
-    let (first, second, third) = (whole("one"), whole("two"), whole("three"));
+    let first = whole("one");
+    let second = whole("two");
+    let third = whole("three");
     check(&[&one[..], &two, &three].concat(), &[&first, &second, &third]);
-    // A wrong payload: its prelude says where the next frame begins.
+    // A damaged payload: the prelude tells where the next frame begins.
     let mut wrong = two.clone();
     wrong[21] ^= 1;
     check(&[&one[..], &wrong, &three].concat(), &[&first, SUM, &third]);
-    // A wrong prelude, at each of its bytes: the next right one is searched.
+    // A damaged prelude, at each of its bytes: the next valid one is searched.
     for at in 0..12 {
         let mut wrong = two.clone();
         wrong[at] ^= 0x55;
         check(&[&one[..], &wrong, &three].concat(), &[&first, PRELUDE, &third]);
     }
-    // Bytes too many, bytes too few, and no frame at all.
+    // Too many bytes, too few bytes, and no frame at all.
     check(&[&one[..], b"\0\0\0", &three].concat(), &[&first, PRELUDE, &third]);
     check(&[&one[..], &two[3..], &three].concat(), &[&first, PRELUDE, &third]);
-    // What looks like a prelude of four gigabytes, found by a fuzzer.
+    // Bytes that look like a prelude of four gigabytes, found by a fuzzer.
     check(&[&one[..], b"\0\xff\xff\xff\xff\0\0\0\0\xff\xff\xff\xff", &three].concat(), &[&first, PRELUDE, &third]);
     check(&[&one[..], &two[..9]].concat(), &[&first, CUT]);
     check(&[&one[..], &two[..two.len() - 1]].concat(), &[&first, CUT]);
     check(b"no frame at all, but words", &[PRELUDE]);
     check(b"words", &[CUT]);
     check(b"", &[]);
-    // Headers that cannot be read, under right checksums.
+    // Unreadable headers with valid checksums.
     for header in [&b"\x04kind\x0a"[..], b"\x00\x00", b"\x04kin", b"\x01k\x07\x00\x09x", b"\x01k\x07\x00\x01\xff"] {
         check(
             &[by_hand(header), three.clone()].concat(),
@@ -113,7 +118,7 @@ fn damage_costs_no_more_than_it_must() {
     }
 }
 
-/// A frame around headers that no encoder writes.
+/// Builds a frame with headers that no encoder writes.
 fn by_hand(headers: &[u8]) -> Vec<u8> {
     let number = |length: usize| u32::try_from(length).unwrap().to_be_bytes();
     let mut bytes = [number(16 + headers.len()), number(headers.len())].concat();
@@ -135,7 +140,7 @@ fn a_frame_above_the_cap_is_skipped() {
     let (head, tail) = long.split_at(5);
     assert_eq!(events([head, tail]), expected);
 
-    // Neither is one written, nor a header that has no place.
+    // The encoder refuses such a frame, and a header without room.
     let text = "x".repeat(70_000);
     let mut bytes = Vec::new();
     assert!(encode_frame(&[], &long[..MAX_EVENT], &mut bytes).is_err());
@@ -159,7 +164,8 @@ fn headers_have_ten_types() {
         ("i", HeaderValue::Time(1_440_938_160_000)),
         ("j", HeaderValue::Uuid([7; 16])),
     ];
-    let (mut bytes, mut found) = (Vec::new(), 0);
+    let mut bytes = Vec::new();
+    let mut found = 0;
     encode_frame(&headers, b"p", &mut bytes).unwrap();
     FrameDecoder::new().push(&bytes, &mut |event| {
         let FrameEvent::Frame(frame) = event else { panic!("{event:?}") };

@@ -1,4 +1,4 @@
-//! What clients really send, and what they insist on in answers and errors.
+//! Real client requests, and the responses and errors that the clients require.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn read(wire: Wire, body: &Value) -> Result<DecodedRequest, RequestError> {
     wire.decode_request(&path(wire), body.to_string().as_bytes())
 }
 
-/// Reads a body, and checks which members were left out.
+/// Decodes a body and checks which members were left out.
 fn take(wire: Wire, body: &Value, left_out: &[&str]) -> DecodedRequest {
     let incoming = read(wire, body).unwrap_or_else(|error| panic!("{wire}: {error}"));
     let paths: Vec<_> = incoming.notes.iter().map(|note| note.path.as_str()).collect();
@@ -29,7 +29,7 @@ fn take(wire: Wire, body: &Value, left_out: &[&str]) -> DecodedRequest {
     incoming
 }
 
-/// A body with members added to it.
+/// Adds members to a body.
 fn with(mut body: Value, members: &Value) -> Value {
     body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
     body
@@ -43,7 +43,7 @@ fn plain(wire: Wire) -> Value {
 }
 
 #[test]
-fn claude_code_is_understood() {
+fn claude_code_requests_decode() {
     let marked =
         |text: &str| json!({"type": "text", "text": text, "cache_control": {"type": "ephemeral", "ttl": "1h"}});
     let body = json!({
@@ -85,7 +85,7 @@ fn claude_code_is_understood() {
     let MessagePart::Result(result) = &request.messages[2].parts[0] else { panic!("{request:?}") };
     assert_eq!((result.content.as_str(), result.images.len()), ("one\n[tool: Task]", 1));
     assert_eq!(request.messages[2].parts[1], MessagePart::text("Notes\n\nwords"));
-    // At any provider: nothing that it always sends is refused.
+    // For every provider: nothing that the client always sends is refused.
     for back in Wire::ALL {
         let notes =
             back.check_support(request, &WireOptions::default()).unwrap_or_else(|error| panic!("{back}: {error}"));
@@ -95,7 +95,7 @@ fn claude_code_is_understood() {
     }
 }
 
-/// A request of Codex's, and its tool for patches.
+/// A request from Codex, with its patch tool.
 fn codex() -> (Value, Value) {
     let grammar = json!({"type": "grammar", "syntax": "lark", "definition": "start: begin_patch"});
     let patch = json!({"type": "custom", "name": "apply_patch", "description": "Edits files.", "format": grammar});
@@ -126,7 +126,7 @@ fn codex() -> (Value, Value) {
 }
 
 #[test]
-fn codex_is_understood() {
+fn codex_requests_decode() {
     let (body, patch) = codex();
     let incoming = take(Wire::OpenAiResponses, &body, &[]);
     let request = &incoming.request;
@@ -142,7 +142,7 @@ fn codex_is_understood() {
             back.check_support(request, &WireOptions::default()).unwrap_or_else(|error| panic!("{back}: {error}"));
         assert_eq!(notes.is_empty(), back == Wire::OpenAiResponses, "{back}: {notes:?}");
     }
-    // Back to where it came from, every item is what it was.
+    // Sent back to its own wire, every item is unchanged.
     let again = Wire::OpenAiResponses.encode_request(request, &WireOptions::default());
     let items = again["input"].as_array().unwrap();
     let kinds: Vec<_> = items.iter().map(|item| item["type"].as_str().unwrap()).collect();
@@ -156,7 +156,7 @@ fn codex_is_understood() {
     assert_eq!(types, ["custom", "function", "namespace", "web_search"]);
     assert!(again["tools"].as_array().unwrap().contains(&patch));
     assert_eq!((&again["text"]["verbosity"], &again["service_tier"]), (&json!("low"), &json!("priority")));
-    // Elsewhere a tool has one name; its call comes back with both.
+    // Other wires have one name for a tool; its call comes back with both.
     let chat = Wire::OpenAiChat.encode_request(request, &WireOptions::default());
     assert_eq!(chat["messages"][2]["tool_calls"][2]["function"]["name"], "mcp__docs__find");
     assert!(request.tools.is_tool_offered("mcp__docs__find"));
@@ -166,18 +166,20 @@ fn codex_is_understood() {
     let item = &found.last().unwrap()["response"]["output"][0];
     assert_eq!((&item["namespace"], &item["name"]), (&json!("mcp__docs"), &json!("find")));
     let body: String = found.iter().map(|event| format!("data: {event}\n\n")).collect();
-    let (mut draft, mut decoder) = (DraftResponse::default(), ResponseDecoder::new(Wire::OpenAiResponses));
+    let mut draft = DraftResponse::default();
+    let mut decoder = ResponseDecoder::new(Wire::OpenAiResponses);
     decoder.push(body.as_bytes(), &mut draft);
     decoder.finish(BodyEnd::Clean, &mut draft);
     assert_eq!(draft.calls().next().unwrap().name, "mcp__docs__find");
 }
 
 #[test]
-fn a_function_that_was_searched_for_keeps_its_name() {
+fn functions_found_by_search_keep_their_name() {
     // As recordings 405 and 409 have it: the namespace of a deferred function is its own name.
     let item = json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "rate", "namespace": "rate", "arguments": "{}"});
     let body = format!("data: {}\n\n", json!({"type": "response.output_item.done", "output_index": 0, "item": item}));
-    let (mut draft, mut decoder) = (DraftResponse::default(), ResponseDecoder::new(Wire::OpenAiResponses));
+    let mut draft = DraftResponse::default();
+    let mut decoder = ResponseDecoder::new(Wire::OpenAiResponses);
     decoder.push(body.as_bytes(), &mut draft);
     decoder.finish(BodyEnd::Clean, &mut draft);
     assert_eq!(draft.calls().next().unwrap().name, "rate");
@@ -190,7 +192,7 @@ fn a_function_that_was_searched_for_keeps_its_name() {
 }
 
 #[test]
-fn clients_of_chat_are_understood() {
+fn chat_clients_requests_decode() {
     let tool = json!({"type": "function", "function": {"name": "f", "description": "", "strict": true, "parameters": {"type": "object", "properties": {}}}});
     // Cline and Zed; LangChain; the AI SDK of Vercel.
     let bodies = [
@@ -227,7 +229,7 @@ fn clients_of_chat_are_understood() {
 }
 
 #[test]
-fn clients_of_ollama_are_understood() {
+fn ollama_clients_requests_decode() {
     let body = with(
         plain(Wire::Ollama),
         &json!({"keep_alive": "5m", "format": "json", "think": false,
@@ -240,7 +242,7 @@ fn clients_of_ollama_are_understood() {
 }
 
 #[test]
-fn a_choice_among_some_tools_takes_the_others_away() {
+fn allowed_tools_remove_the_others() {
     let check = |wire: Wire, tool: fn(&str) -> Value, choice: Value| {
         let body = with(plain(wire), &json!({"tools": [tool("f"), tool("g"), tool("h")], "tool_choice": choice}));
         let request = take(wire, &body, &[]).request;
@@ -264,7 +266,7 @@ fn a_choice_among_some_tools_takes_the_others_away() {
 }
 
 #[test]
-fn what_would_change_the_answer_is_refused() {
+fn members_that_change_the_response_are_refused() {
     let check = |wire: Wire, members: Value, place: &str, words: &str| {
         let error = read(wire, &with(plain(wire), &members)).unwrap_err();
         assert_eq!(error.path, place, "{error}");
@@ -306,7 +308,7 @@ fn what_would_change_the_answer_is_refused() {
     check(Wire::Ollama, json!({"format": "xml"}), "format", "JSON Schema");
 }
 
-/// What a scripted answer is made of: one call of a tool with an argument in pieces, closed or cut.
+/// A step of a scripted response: a call of a tool with an argument in pieces, closed or truncated.
 pub(crate) fn called(name: &str, form: ArgForm, cut: bool, sink: &mut dyn EventSink) {
     sink.push_event(Event::CallStart { index: 0, id: Some("c1"), name, dialect: None, at: 0, name_at: 0 });
     sink.push_event(Event::ArgStart { index: 0, name: "input", form, at: 0 });
@@ -323,7 +325,7 @@ pub(crate) fn called(name: &str, form: ArgForm, cut: bool, sink: &mut dyn EventS
     sink.push_event(Event::Stop { reason: if cut { StopReason::End } else { StopReason::Calls }, raw: "" });
 }
 
-/// The events of a stream, by the bytes that an encoder wrote.
+/// Returns the types of the events in an encoded stream.
 fn events(bytes: &[u8]) -> Vec<Value> {
     let text = String::from_utf8(bytes.to_vec()).unwrap();
     let data = text.lines().filter_map(|line| line.strip_prefix("data: ").or(line.starts_with('{').then_some(line)));
@@ -331,7 +333,8 @@ fn events(bytes: &[u8]) -> Vec<Value> {
 }
 
 pub(crate) fn streamed(wire: Wire, head: ResponseMetadata, play: impl Fn(&mut dyn EventSink)) -> Vec<Value> {
-    let (mut encoder, mut bytes) = (ResponseEncoder::new(wire, head), Vec::new());
+    let mut encoder = ResponseEncoder::new(wire, head);
+    let mut bytes = Vec::new();
     play(&mut |event: Event<'_>| encoder.encode_event(event, &mut bytes));
     encoder.set_durations(Duration::from_millis(2), Duration::from_millis(1));
     encoder.finish(&mut bytes);
@@ -339,7 +342,7 @@ pub(crate) fn streamed(wire: Wire, head: ResponseMetadata, play: impl Fn(&mut dy
 }
 
 #[test]
-fn a_text_for_a_tool_is_an_item_of_its_own() {
+fn custom_tool_calls_are_items_of_their_own() {
     let wants =
         ResponsePreferences { freeform_tools: vec!["apply_patch".to_owned()], ..ResponsePreferences::default() };
     let head = || ResponseMetadata { id: "r".into(), preferences: wants.clone(), ..ResponseMetadata::default() };
@@ -360,19 +363,20 @@ fn a_text_for_a_tool_is_an_item_of_its_own() {
         let numbers: Vec<_> = found.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
         assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>());
     }
-    // A text that was cut looks like any other: nobody is told that it is done.
+    // A truncated text looks complete, so the item is never marked done.
     let found = streamed(Wire::OpenAiResponses, head(), |sink| called("apply_patch", ArgForm::String, true, sink));
     assert!(found.iter().all(|event| event["type"] != "response.output_item.done"), "{found:#?}");
     assert_eq!(found.last().unwrap()["response"]["output"], json!([]));
     let body: String = found.iter().map(|event| format!("data: {event}\n\n")).collect();
-    let (mut draft, mut decoder) = (DraftResponse::default(), ResponseDecoder::new(Wire::OpenAiResponses));
+    let mut draft = DraftResponse::default();
+    let mut decoder = ResponseDecoder::new(Wire::OpenAiResponses);
     decoder.push(body.as_bytes(), &mut draft);
     decoder.finish(BodyEnd::Clean, &mut draft);
     assert!(matches!(draft.calls().next().unwrap().state, DraftState::Cut(_)));
 }
 
 #[test]
-fn answers_say_what_the_client_asked_for() {
+fn responses_follow_the_clients_preferences() {
     let play = |sink: &mut dyn EventSink| called("f", ArgForm::String, false, sink);
     for counts in [UsageReporting::Reported, UsageReporting::Hidden] {
         let head = ResponseMetadata {
@@ -410,21 +414,23 @@ fn answers_say_what_the_client_asked_for() {
         (&json!(2_000_000), &json!(2), &json!(true))
     );
     assert_eq!((&last["eval_duration"], &last["prompt_eval_count"]), (&json!(1_000_000), &json!(3)));
-    // What nobody measured is not there, as Ollama itself leaves out what is 0.
+    // Unknown values are left out, as Ollama itself leaves out zeros.
     assert!(last.get("load_duration").is_none() && last.get("prompt_eval_duration").is_none(), "{last}");
     let whole = Wire::Ollama.encode_response(&ResponseMetadata::default(), &DraftResponse::default());
     assert!(whole.as_object().unwrap().keys().all(|key| !key.ends_with("_duration")), "{whole}");
 }
 
 #[test]
-fn silence_can_be_kept_alive() {
+fn keep_alive_bytes_are_ignored_by_clients() {
     for wire in Wire::ALL {
-        let (mut encoder, mut bytes) = (ResponseEncoder::new(wire, ResponseMetadata::default()), Vec::new());
+        let mut encoder = ResponseEncoder::new(wire, ResponseMetadata::default());
+        let mut bytes = Vec::new();
         encoder.keep_alive(&mut bytes);
         encoder.encode_event(Event::Text { text: "a" }, &mut bytes);
         encoder.keep_alive(&mut bytes);
         encoder.finish(&mut bytes);
-        let (mut draft, mut decoder) = (DraftResponse::default(), ResponseDecoder::new(wire));
+        let mut draft = DraftResponse::default();
+        let mut decoder = ResponseDecoder::new(wire);
         decoder.push(&bytes, &mut draft);
         let report = decoder.finish(BodyEnd::Clean, &mut draft);
         assert_eq!((draft.text().as_str(), report.ended, draft.faults.len()), ("a", true, 0), "{wire}");
@@ -432,7 +438,7 @@ fn silence_can_be_kept_alive() {
 }
 
 #[test]
-fn errors_have_each_fronts_own_form() {
+fn errors_have_the_form_of_each_wire() {
     let kinds = |kind: ModelErrorKind| ProviderError::from(&ModelError { kind, message: "no".into() });
     let check = |error: &ProviderError, statuses: [u16; 2], anthropic: &str, openai: (&str, Value)| {
         let found = [Wire::Anthropic, Wire::OpenAiChat].map(|wire| wire.error_status(error));
@@ -473,7 +479,7 @@ fn errors_have_each_fronts_own_form() {
 }
 
 #[test]
-fn a_failed_response_is_told_in_both_ways() {
+fn failed_responses_are_reported_in_both_forms() {
     let (mut encoder, mut bytes) =
         (ResponseEncoder::new(Wire::OpenAiResponses, ResponseMetadata::default()), Vec::new());
     encoder.encode_event(Event::Text { text: "a" }, &mut bytes);
@@ -486,7 +492,8 @@ fn a_failed_response_is_told_in_both_ways() {
     );
     assert_eq!((&failed["type"], &failed["response"]["status"]), (&json!("response.failed"), &json!("failed")));
     assert_eq!(failed["response"]["error"], json!({"code": "context_length_exceeded", "message": "too long"}));
-    let (mut draft, mut decoder) = (DraftResponse::default(), ResponseDecoder::new(Wire::OpenAiResponses));
+    let mut draft = DraftResponse::default();
+    let mut decoder = ResponseDecoder::new(Wire::OpenAiResponses);
     decoder.push(&bytes, &mut draft);
     let report = decoder.finish(BodyEnd::Clean, &mut draft);
     assert_eq!((report.error.unwrap().kind, draft.faults.len()), (ModelErrorKind::TooLong, 1), "one error, told twice");
@@ -500,7 +507,8 @@ fn thoughts_of_another_provider_are_noted() {
     let request: Request = take(Wire::Anthropic, &body, &[]).request;
     let notes = |wire: Wire, request: &Request| wire.check_support(request, &WireOptions::default()).unwrap().len();
     assert_eq!([Wire::Anthropic, Wire::OpenAiChat, Wire::Bedrock].map(|wire| notes(wire, &request)), [0, 1, 1]);
-    // Unsigned ones are another provider's: nobody takes their signature, and some have a place for the words.
+    // Unsigned thoughts come from another provider: their signature is lost, and some wires keep
+    // the text.
     let body = body.to_string().replace("\"signature\":\"s\"", "\"signature\":\"\"");
     let request = Wire::Anthropic.decode_request("", body.as_bytes()).unwrap().request;
     assert_eq!([Wire::Anthropic, Wire::OpenAiChat, Wire::Ollama].map(|wire| notes(wire, &request)), [1, 1, 0]);

@@ -1,4 +1,4 @@
-//! Gemini: what its streams do, one hand-written body each.
+//! Gemini streams, each tested with hand-written bodies.
 
 pub(crate) mod requests;
 
@@ -17,12 +17,12 @@ use crate::splits::split;
 
 const WIRE: Wire = Wire::Gemini;
 
-/// Chunks as a stream, with the line ends of the API.
+/// Encodes chunks as a stream with the API's line ends.
 fn stream(chunks: &[Value]) -> String {
     chunks.iter().map(|chunk| format!("data: {chunk}\r\n\r\n")).collect()
 }
 
-/// A chunk with these parts.
+/// Builds a chunk with these parts.
 fn chunk(parts: Value) -> Value {
     json!({"candidates": [{"content": {"parts": parts, "role": "model"}, "index": 0}]})
 }
@@ -31,7 +31,7 @@ fn finish(word: &str) -> Value {
     json!({"candidates": [{"content": {"parts": [{"text": ""}], "role": "model"}, "finishReason": word, "index": 0}]})
 }
 
-/// A chunk whose last bytes name the call that ends with it.
+/// Builds a chunk whose last bytes name the call that ends with it.
 fn ends(parts: Value, name: &str) -> Value {
     let mut chunk = chunk(parts);
     chunk["responseId"] = json!(format!("ends {name}"));
@@ -60,18 +60,18 @@ fn chunks() -> Vec<Value> {
     ]
 }
 
-/// A stream of events that holds every quirk that a split could hurt.
+/// A stream with every feature that a split could damage.
 pub(crate) fn body() -> String {
     stream(&chunks())
 }
 
-/// The same as the list that the API sends where no events are asked for.
+/// The same objects as a list, which the API sends without `alt=sse`.
 pub(crate) fn list() -> String {
     let chunks: Vec<_> = chunks().iter().map(Value::to_string).collect();
     format!("[{}]\n", chunks.join("\n,\r\n"))
 }
 
-/// The parts that a history takes from a draft.
+/// Returns the parts that a history takes from a draft.
 fn parts(draft: &DraftResponse) -> Vec<MessagePart> {
     let calls = runnable(draft);
     let mut calls = calls.iter();
@@ -80,7 +80,7 @@ fn parts(draft: &DraftResponse) -> Vec<MessagePart> {
         match part {
             DraftPart::Text(text) => parts.push(MessagePart::text(text.as_str())),
             DraftPart::Thought(text) => parts.push(MessagePart::Thought { text: text.clone(), opaque: None }),
-            // As the task does it: state behind a thought is the thought's.
+            // As the task does it: state after a thought belongs to the thought.
             DraftPart::Opaque(state) => match parts.last_mut() {
                 Some(MessagePart::Thought { opaque: slot @ None, .. }) => *slot = Some(state.clone()),
                 _ => parts.push(MessagePart::Opaque(state.clone())),
@@ -96,7 +96,7 @@ fn parts(draft: &DraftResponse) -> Vec<MessagePart> {
     parts
 }
 
-/// The parts of the content that a request sends for an answer of these parts.
+/// Returns the parts that a request sends for a response with these parts.
 fn sent(parts: Vec<MessagePart>, model: &str) -> Value {
     let messages = vec![Message { role: Role::Assistant, parts }];
     let request = Request { model: model.into(), messages: messages.into(), ..Request::default() };
@@ -122,7 +122,7 @@ fn calls_come_whole_with_ids_or_without() {
     // Several in one chunk (recordings 75 and 88), or one in each (recordings 70 and 80).
     check(&[chunk(json!([add(Value::Null), add(Value::Null)]))], two.clone());
     check(&[chunk(json!([add("8hd01vsf".into())])), chunk(json!([add("k0srpqrc".into())]))], two.clone());
-    // The same id again is another call all the same: calls are never told twice here.
+    // A repeated id still means another call: this API never repeats a call.
     check(&[chunk(json!([add("x".into())])), chunk(json!([add("x".into())]))], two);
     // No arguments: an empty object (recording 271), null, or nothing at all.
     for args in [json!({"args": {}}), json!({"args": null}), json!({})] {
@@ -133,7 +133,7 @@ fn calls_come_whole_with_ids_or_without() {
 }
 
 #[test]
-fn signatures_stand_behind_what_they_sign_and_go_back_into_it() {
+fn signatures_follow_their_part_and_return_into_it() {
     let check = |chunks: &[Value], expected: Value| {
         let (merged, _) = decode_all(WIRE, &stream(chunks));
         assert_eq!(sent(parts(&merged.draft), "gemini-3-pro"), expected, "{:#?}", merged.draft.parts);
@@ -157,7 +157,8 @@ fn signatures_stand_behind_what_they_sign_and_go_back_into_it() {
         &[chunk(json!([{"text": "a"}])), chunk(json!([{"text": "b"}])), chunk(json!([empty]))],
         json!([{"text": "ab"}, empty]),
     );
-    // On the first piece of a text (recording 76), and on a later one: never on more than what it came with.
+    // On the first piece of a text (recording 76), and on a later one: never on more than it came
+    // with.
     let first = signed(json!({"text": "one ü"}), "s");
     check(&[chunk(json!([first])), chunk(json!([{"text": " two"}]))], json!([first, {"text": " two"}]));
     check(
@@ -170,7 +171,7 @@ fn signatures_stand_behind_what_they_sign_and_go_back_into_it() {
         &[chunk(json!([{"text": "a", "thought": true}, thought, {"text": "b"}]))],
         json!([{"text": "a", "thought": true}, thought, {"text": "b"}]),
     );
-    // On what the server did (recordings 273 and 274), which goes back as it came.
+    // On a server tool's work (recordings 273 and 274), which goes back unchanged.
     let done = json!([
         signed(json!({"executableCode": {"language": "PYTHON", "code": "1", "id": "a"}}), "s"),
         {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1\n", "id": "a"}},
@@ -182,11 +183,11 @@ fn signatures_stand_behind_what_they_sign_and_go_back_into_it() {
 }
 
 #[test]
-fn text_that_was_lost_takes_no_signature_from_another() {
+fn lost_text_takes_no_other_signature() {
     let state = |data: Value| MessagePart::Opaque(OpaqueState { wire: WIRE.name().into(), data });
     let signs = |what: &str, bytes: u64| state(json!({"signs": what, "bytes": bytes, "thoughtSignature": "s"}));
     let check = |parts: Vec<MessagePart>, expected: Value| assert_eq!(sent(parts, "gemini-2.5-pro"), expected);
-    // Shorter than it was, gone, or of another kind.
+    // A text that is shorter than it was, missing, or of another kind.
     check(vec![MessagePart::text("ab"), signs("text", 9)], json!([{"text": "ab", "thoughtSignature": "s"}]));
     check(
         vec![MessagePart::text("aü"), signs("text", 1)],
@@ -212,7 +213,7 @@ fn arguments_may_come_in_pieces() {
     let position = merged.draft.parts.iter().position(|part| matches!(part, DraftPart::Call(call) if call.index == 1));
     let expected = opaque(json!({"signs": "call", "thoughtSignature": "ZWRpdA"}));
     assert_eq!(merged.draft.parts[position.unwrap() + 1], expected);
-    // In one chunk, without a part that only ends it.
+    // In one chunk, without a part that only ends the call.
     let piece = json!({"jsonPath": "$.a", "boolValue": true});
     let call = json!({"functionCall": {"name": "f", "partialArgs": [piece]}});
     let (merged, _) = decode_all(WIRE, &stream(&[chunk(json!([call])), finish("STOP")]));
@@ -233,14 +234,14 @@ fn a_call_in_pieces_is_cut_where_its_end_is_missing() {
     // Another call begins instead.
     let next = chunk(json!([{"functionCall": {"name": "g", "args": {}}}]));
     check(&[chunk(open("f")), next, finish("STOP")], &[DraftState::Cut(Truncation::Broken), DraftState::Closed]);
-    // A piece that comes too late.
+    // A piece that arrives too late.
     let piece = |path: &str| json!({"jsonPath": path, "numberValue": 1});
     let late = json!([{"functionCall": {"name": "f", "partialArgs": [piece("$.a.b"), piece("$.c"), piece("$.a.d")]}}]);
     check(&[chunk(late), finish("STOP")], &[DraftState::Cut(Truncation::Broken)]);
 }
 
 #[test]
-fn every_end_has_a_reason() {
+fn every_finish_reason_maps_to_a_stop_reason() {
     let check = |chunk: Value, reason: StopReason, word: &str, faults: usize| {
         let (merged, report) = decode_all(WIRE, &stream(&[chunk]));
         assert_eq!(merged.draft.stop, Some((reason, word.to_owned())));
@@ -313,7 +314,8 @@ fn unknown_things_are_skipped_and_counted() {
 fn a_list_is_read_while_it_comes() {
     let list = list();
     let half = list.find("Wörter").unwrap() + 200;
-    let (mut decoder, mut draft) = (ResponseDecoder::new(WIRE), DraftResponse::default());
+    let mut decoder = ResponseDecoder::new(WIRE);
+    let mut draft = DraftResponse::default();
     decoder.push(&list.as_bytes()[..half], &mut draft);
     assert!(decoder.event_count() >= 2 && draft.text() == "Wörter 😀 signed", "{}", draft.text());
     decoder.push(&list.as_bytes()[half..], &mut draft);
@@ -327,7 +329,7 @@ fn a_list_is_read_while_it_comes() {
 #[test]
 fn a_signed_call_survives_both_directions() {
     let (merged, _) = decode_all(WIRE, &body());
-    // Text is never held for its signature: that comes behind it, as the API's own streams have it.
+    // Text is never held for its signature, which follows it, as in the API's own streams.
     let expected = merged.draft.parts.iter().cloned().map(|part| match part {
         DraftPart::Opaque(OpaqueState { data, .. }) if data["signs"] == "text" => {
             opaque(json!({"text": "", "thoughtSignature": data["thoughtSignature"]}))
@@ -338,7 +340,8 @@ fn a_signed_call_survives_both_directions() {
     let whole = WIRE.encode_response(&ResponseMetadata::default(), &merged.draft).to_string();
     assert_eq!(without_ids(&decode_all(WIRE, &whole).0.draft.parts), without_ids(&merged.draft.parts));
     for size in [0, 3] {
-        let (mut encoder, mut bytes) = (ResponseEncoder::new(WIRE, ResponseMetadata::default()), Vec::new());
+        let mut encoder = ResponseEncoder::new(WIRE, ResponseMetadata::default());
+        let mut bytes = Vec::new();
         replay_draft(&merged.draft, size, &mut |event: Event<'_>| encoder.encode_event(event, &mut bytes));
         encoder.finish(&mut bytes);
         let (again, _) = decode(WIRE, [&bytes[..]], BodyEnd::Clean);
@@ -346,7 +349,7 @@ fn a_signed_call_survives_both_directions() {
     }
 }
 
-/// Ids and positions are another matter.
+/// Removes ids and positions, which may differ.
 fn without_ids(parts: &[DraftPart]) -> Vec<String> {
     let values = |call: &DraftCall| -> Vec<_> {
         call.arguments.iter().map(|argument| format!("{}={}", argument.name, argument.text)).collect()
@@ -358,8 +361,8 @@ fn without_ids(parts: &[DraftPart]) -> Vec<String> {
     parts.iter().map(show).collect()
 }
 
-/// A part out of a small world, in which names, ids, pieces and ends collide all the time.
-fn wild_part() -> impl Strategy<Value = Value> {
+/// Generates a part with few names, ids and pieces, so that they collide often.
+fn random_part() -> impl Strategy<Value = Value> {
     let name = prop_oneof![Just(Value::Null), Just(json!("")), Just(json!("f")), Just(json!("g"))];
     let path = proptest::sample::select(&["$.a", "$.a.b", "$.a[0]", "$.c", "$", "x"][..]);
     let value = prop_oneof![
@@ -393,12 +396,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn any_parts_keep_the_contract(parts in proptest::collection::vec(wild_part(), 0..9), word in proptest::sample::select(&["STOP", "MAX_TOKENS", ""][..]), at in 0_usize..9, sizes in proptest::collection::vec(1_usize..90, 1..9)) {
+    fn any_parts_keep_the_contract(parts in proptest::collection::vec(random_part(), 0..9), word in proptest::sample::select(&["STOP", "MAX_TOKENS", ""][..]), at in 0_usize..9, sizes in proptest::collection::vec(1_usize..90, 1..9)) {
         let mut chunks: Vec<_> = parts.iter().map(|part| chunk(json!([part]))).collect();
         chunks.insert(at.min(chunks.len()), finish(word));
         for body in [stream(&chunks), json!(chunks).to_string()] {
             for how in [BodyEnd::Clean, BodyEnd::Broken] {
-                // `decode` holds the contract: one start and one end for each call, nothing outside of it.
+                // `decode` checks the contract: one start and one end per call, nothing outside of
+                // it.
                 let expected = decode(WIRE, [body.as_bytes()], how);
                 prop_assert_eq!(&decode(WIRE, split(body.as_bytes(), &sizes), how), &expected);
                 for call in expected.0.draft.calls().filter(|call| call.state == DraftState::Closed) {

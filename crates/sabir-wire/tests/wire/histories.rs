@@ -1,4 +1,4 @@
-//! Requests: written and read back.
+//! Property tests: encoded requests decode to the same content.
 
 use proptest::prelude::*;
 use sabir_call::{
@@ -104,12 +104,12 @@ fn bedrock_thoughts() -> impl Strategy<Value = Vec<MessagePart>> {
     proptest::collection::vec(prop_oneof![signed, hidden], 0..3)
 }
 
-/// A picture like no other's; its kind shows in its first bytes.
+/// An image with unique data, whose type shows in its first bytes.
 pub(crate) fn picture(number: usize) -> Image {
     Image { media_type: "image/png".into(), data: format!("iVBORw0KGgo{number}") }
 }
 
-/// One answer with its calls, and the user's message with their results.
+/// An assistant message with calls, and the user's message with their results.
 fn turn(wire: Wire) -> impl Strategy<Value = (Vec<MessagePart>, Vec<MessagePart>)> {
     let call = ("[a-z_]{1,6}", arguments(), word(), any::<bool>(), 0..3_usize);
     (
@@ -136,7 +136,7 @@ fn turn(wire: Wire) -> impl Strategy<Value = (Vec<MessagePart>, Vec<MessagePart>
                     images: vec![picture(number); pictures],
                 }));
                 parts.push(MessagePart::Call(Call { id, name, arguments, dialect: None }));
-                // Of calls that were made at once the first is signed.
+                // Only the first of parallel calls is signed.
                 if wire == Wire::Gemini && number == 0 {
                     let data = json!({"signs": "call", "thoughtSignature": "s"});
                     parts.push(MessagePart::Opaque(OpaqueState { wire: wire.name().into(), data }));
@@ -150,16 +150,17 @@ fn turn(wire: Wire) -> impl Strategy<Value = (Vec<MessagePart>, Vec<MessagePart>
         })
 }
 
-/// The wishes that a wire has words for, and a model that understands them.
+/// The options that a wire supports, and a model that accepts them.
 fn wish(wire: Wire) -> BoxedStrategy<(ReasoningConfig, &'static str)> {
     let efforts = [ReasoningEffort::Low, ReasoningEffort::Medium, ReasoningEffort::High];
     let efforts = proptest::sample::select(efforts.to_vec()).prop_map(ReasoningConfig::Effort);
-    let (silent, off) = (Just(ReasoningConfig::Default), Just(ReasoningConfig::Off));
+    let silent = Just(ReasoningConfig::Default);
+    let off = Just(ReasoningConfig::Off);
     match wire {
         Wire::Anthropic => {
             prop_oneof![(silent, Just("m")), (off, Just("m")), (efforts, Just("claude-opus-4-8"))].boxed()
         }
-        // Only a model of Anthropic's is told there to make one call, or none.
+        // Only Anthropic's models can be limited to one call, or none, on Bedrock.
         Wire::Bedrock => (prop_oneof![silent, off, efforts], Just("eu.anthropic.claude-opus-4-8")).boxed(),
         Wire::Gemini => {
             let tokens = (1_u64..9999).prop_map(ReasoningConfig::Tokens);
@@ -177,7 +178,7 @@ fn wish(wire: Wire) -> BoxedStrategy<(ReasoningConfig, &'static str)> {
     }
 }
 
-/// The request as far as the wire has words for it.
+/// Returns the request as far as the wire can express it.
 fn sayable(wire: Wire, mut request: Request) -> Request {
     if matches!(wire, Wire::Gemini | Wire::Ollama) {
         request.parallel_calls = ParallelCalls::Many;
@@ -210,7 +211,7 @@ fn request(wire: Wire) -> impl Strategy<Value = Request> {
                 if let MessagePart::Result(result) = part {
                     result.id = CallId::new(format!("call-{count}"));
                     count += 1;
-                    // This wire has no word for a failure: what the model reads says it.
+                    // This wire cannot mark a failure, so the text has to tell it.
                     if matches!(wire, Wire::OpenAiChat | Wire::OpenAiResponses | Wire::Ollama) {
                         result.ending = ToolResultStatus::Done;
                     }
@@ -221,7 +222,7 @@ fn request(wire: Wire) -> impl Strategy<Value = Request> {
         }
         let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false});
         let parallel = if one && choice != ToolChoice::None { ParallelCalls::One } else { ParallelCalls::Many };
-        // A model that thinks takes no temperature there.
+        // A thinking model accepts no temperature here.
         let cool = matches!(wire, Wire::Anthropic | Wire::Bedrock) && matches!(thinking, ReasoningConfig::Effort(_));
         let forced = matches!(choice, ToolChoice::Required | ToolChoice::Tool(_));
         let request = Request {
@@ -244,15 +245,17 @@ fn request(wire: Wire) -> impl Strategy<Value = Request> {
     })
 }
 
-/// The request as it is read back: where a result has no room for pictures, they stand behind the results, after words that
-/// name their call. No picture is lost.
+/// Returns the request as it is decoded again. If a result has no room for images, they follow the
+/// results, after text that names their call. No image is lost.
 fn read_back(wire: Wire, request: &Request) -> Request {
     let mut request = request.clone();
     if !matches!(wire, Wire::OpenAiChat | Wire::Ollama) {
         return request;
     }
     for message in request.messages.iter_mut().filter(|message| message.role == Role::User) {
-        let (mut results, mut moved, mut own) = (Vec::new(), Vec::new(), Vec::new());
+        let mut results = Vec::new();
+        let mut moved = Vec::new();
+        let mut own = Vec::new();
         for part in message.parts.drain(..) {
             let MessagePart::Result(mut result) = part else {
                 own.push(part);
@@ -298,7 +301,7 @@ fn check(wire: Wire, request: &Request) {
         let path = wire.endpoint_path(&request.model, form.streamed);
         let back = wire.decode_request(&path, body.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{body}"));
         assert!(back.streamed);
-        // Every field of a request has a debug form; sets of tools have no equality.
+        // Every field of a request has a debug form, but tool sets have no equality.
         let mut expected = read_back(wire, request);
         if cached && matches!(wire, Wire::Anthropic | Wire::Bedrock) {
             expected.options.cache = CacheControl::Marked;
@@ -349,7 +352,7 @@ proptest! {
                 }
                 let path = wire.endpoint_path(&request.model, false);
                 let back = wire.decode_request(&path, body.to_string().as_bytes()).unwrap().request.reasoning;
-                // What was read is what would be written.
+                // The decoded request encodes to the same body.
                 let again = wire.encode_request(&Request { reasoning: back, ..request.clone() }, &WireOptions::default());
                 prop_assert_eq!(again, body);
             }
@@ -408,7 +411,7 @@ pub(crate) fn history() -> Vec<Message> {
 }
 
 #[test]
-fn anthropic_gets_what_it_insists_on() {
+fn anthropic_bodies_have_required_members() {
     let request = Request { model: "m".into(), messages: history().into(), ..Request::default() };
     let body = Wire::Anthropic.encode_request(&request, &WireOptions::default());
     let messages = body["messages"].as_array().unwrap();
@@ -429,7 +432,7 @@ fn anthropic_gets_what_it_insists_on() {
 }
 
 #[test]
-fn cache_marks_stand_at_the_ends() {
+fn cache_marks_are_at_the_ends() {
     let check = |last: MessagePart, marked: bool| {
         let messages =
             vec![Message::user("hi"), Message { role: Role::Assistant, parts: vec![MessagePart::text("a"), last] }];
@@ -448,14 +451,14 @@ fn cache_marks_stand_at_the_ends() {
         MessagePart::Call(Call { id: CallId::new("c"), name: "f".into(), arguments: Map::new(), dialect: None }),
         true,
     );
-    // The API refuses a mark on thoughts.
+    // The API refuses marks on thoughts.
     let data = json!({"type": "thinking", "signature": "s"});
     let opaque = OpaqueState { wire: "anthropic".into(), data };
     check(MessagePart::Thought { text: "hm".into(), opaque: Some(opaque) }, false);
 }
 
 #[test]
-fn a_model_cannot_begin_to_think_in_the_middle_of_its_calls() {
+fn thinking_cannot_begin_inside_a_tool_loop() {
     let call = MessagePart::Call(Call { id: CallId::new("c"), name: "f".into(), arguments: Map::new(), dialect: None });
     let result = CallResult {
         id: CallId::new("c"),
@@ -478,7 +481,7 @@ fn a_model_cannot_begin_to_think_in_the_middle_of_its_calls() {
             ..Request::default()
         };
         let body = Wire::Anthropic.encode_request(&request, &WireOptions::default());
-        // It takes a temperature exactly when it does not think.
+        // It accepts a temperature exactly when it does not think.
         assert_eq!(body["temperature"].is_null(), !body["thinking"].is_null(), "{body:#}");
         !body["thinking"].is_null()
     };
@@ -491,7 +494,7 @@ fn a_model_cannot_begin_to_think_in_the_middle_of_its_calls() {
 }
 
 #[test]
-fn wishes_are_read_as_hosts_write_them() {
+fn parameters_decode_in_the_forms_of_hosts() {
     let check = |wire: Wire, members: Value, expected: ReasoningConfig| {
         let mut body = json!({"model": "m", "messages": []});
         body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
@@ -517,7 +520,7 @@ fn wishes_are_read_as_hosts_write_them() {
 }
 
 #[test]
-fn openai_chat_gets_what_it_insists_on() {
+fn openai_chat_bodies_have_required_members() {
     let request =
         Request { model: "m".into(), messages: history().into(), max_output_tokens: Some(9), ..Request::default() };
     let body =
@@ -530,7 +533,7 @@ fn openai_chat_gets_what_it_insists_on() {
 }
 
 #[test]
-fn instructions_on_the_way_are_the_system_prompts() {
+fn system_messages_join_the_system_prompt() {
     let user = |text: &str| json!({"role": "user", "content": text});
     let instructions = json!({"role": "system", "content": [{"type": "text", "text": "No, long."}]});
     let body = json!({"model": "m", "system": "Be short.", "messages": [user("a"), instructions, user("b")]});

@@ -1,6 +1,8 @@
-//! The habits of hosts that speak OpenAI Chat or Anthropic Messages, one hand-written body each.
+//! Variants of OpenAI Chat and Anthropic Messages at single hosts, each tested with hand-written
+//! bodies.
 //!
-//! What these are to a reader is in `rules`; here is what single hosts leave out, add or spell in their own way.
+//! The general rules are tested in `rules`; this module has what single hosts omit, add or spell
+//! differently.
 
 use sabir_call::{DraftPart, DraftState, ModelErrorKind, StopReason, Truncation};
 use sabir_wire::Wire;
@@ -9,12 +11,13 @@ use serde_json::{Value, json};
 use crate::merged::{decode_all, runnable};
 use crate::rules::{anthropic, chat, delta, finish};
 
-/// A chunk whose choice holds this delta.
+/// Builds a chunk whose choice has this delta.
 fn said(delta: Value) -> Value {
     json!({"choices": [{"index": 0, "delta": delta}]})
 }
 
-/// Text, thoughts and the calls that would run, after these chunks; nothing of them may be a fault.
+/// Returns text, thoughts and the calls that would run after these chunks, none of which may cause
+/// a fault.
 fn check(chunks: &[Value], text: &str, thought: &str, calls: Value) {
     let (merged, report) = decode_all(Wire::OpenAiChat, &chat(chunks));
     assert_eq!((merged.draft.text().as_str(), &json!(runnable(&merged.draft))), (text, &calls), "{:#?}", merged.events);
@@ -40,25 +43,25 @@ fn members_may_be_missing_or_of_any_kind() {
     // As recordings 347 and 348: no role, no object, no finish reason, an empty service tier.
     let bare = json!({"choices": [{"delta": {"content": "hi"}}]});
     check(&[bare.clone(), json!("[DONE]")], "hi", "", json!([]));
-    // Groq says `on_demand` (recording 204); others will say other things.
+    // Groq says `on_demand` (recording 204); other hosts say other things.
     for tier in [json!(""), json!("on_demand"), json!("brand_new"), json!(7), json!({"tier": "x"}), Value::Null] {
         let chunk = json!({"service_tier": tier, "object": tier, "id": tier, "created": tier, "model": tier, "system_fingerprint": tier,
             "choices": [{"index": 0, "delta": {"role": tier, "content": "hi", "refusal": null, "tool_calls": null}, "logprobs": tier}]});
         check(&[chunk, finish("stop")], "hi", "", json!([]));
     }
-    // A reason that is none yet.
+    // A finish reason that is not one yet.
     for word in ["", "null"] {
         let mut chunk = bare.clone();
         chunk["choices"][0]["finish_reason"] = json!(word);
         check(&[chunk, bare.clone(), finish("stop")], "hihi", "", json!([]));
     }
-    // A choice without anything, and choices that are no list.
+    // An empty choice, and choices that are no list.
     check(&[json!({"choices": [{}]}), json!({"choices": null, "id": "x"}), bare, finish("stop")], "hi", "", json!([]));
 }
 
 #[test]
 fn mistral_writes_content_as_parts() {
-    // As recording 295: thoughts as parts of parts, then words as a string or as parts.
+    // As recording 295: thoughts as nested parts, then text as a string or as parts.
     let thinking =
         |text: &str| said(json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]}));
     let chunks = [
@@ -77,8 +80,9 @@ fn mistral_writes_content_as_parts() {
 }
 
 #[test]
-fn details_bring_thoughts_where_nothing_else_does() {
-    // As recordings 14 and 347: pieces of a text, and its signature at the end; `reasoning` repeats the words, once.
+fn reasoning_details_are_thoughts_without_other_reasoning() {
+    // As recordings 14 and 347: pieces of a text, and its signature at the end; `reasoning` repeats
+    // the text.
     let detail = |key: &str, value: &str| json!([{"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0, key: value}]);
     let chunks = [
         said(json!({"content": "", "reasoning_details": detail("text", "15")})),
@@ -102,7 +106,8 @@ fn details_bring_thoughts_where_nothing_else_does() {
 
 #[test]
 fn the_old_form_of_a_call_comes_in_pieces() {
-    // The deprecated `function_call`, which some gateways still send: the name first, then deltas without it.
+    // The deprecated `function_call`, which some gateways still send: the name first, then deltas
+    // without it.
     let piece = |function: Value| said(json!({"function_call": function}));
     let chunks = [
         piece(json!({"name": "f", "arguments": ""})),
@@ -138,7 +143,8 @@ fn perplexity_repeats_everything_as_a_message() {
 
 #[test]
 fn calls_run_whatever_word_ends_them() {
-    // vLLM and others say `stop` behind calls; the last chunk may bring the call and the reason at once.
+    // vLLM and others say `stop` after calls; the last chunk may bring the call and the reason
+    // together.
     let mut call = delta(json!([{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{\"a\":1}"}}]));
     check(&[call.clone(), finish("stop")], "", "", json!([["f", {"a": 1}]]));
     check(&[call.clone(), json!("[DONE]")], "", "", json!([["f", {"a": 1}]]));
@@ -198,7 +204,7 @@ fn errors_in_the_middle_have_many_shapes() {
 }
 
 #[test]
-fn proxies_say_that_they_are_alive() {
+fn keep_alive_comments_are_skipped() {
     // As recording 307: comments before and between.
     let body = format!(
         ": OPENROUTER PROCESSING\n\n{}: keep-alive\n\n{}",
@@ -209,7 +215,7 @@ fn proxies_say_that_they_are_alive() {
     assert_eq!((merged.draft.text().as_str(), report.events, report.ended), ("hi", 2, true));
 }
 
-/// Events of Anthropic without any name in front.
+/// Encodes Anthropic events without event names.
 fn nameless(events: &[Value]) -> String {
     chat(events)
 }
@@ -223,7 +229,8 @@ fn anthropic_messages_may_hold_empty_or_nameless_things() {
     let text = |index: u64| block(index, json!({"type": "text", "text": ""}));
     let begin = json!({"type": "message_start", "message": {"id": "m", "content": [], "usage": {"input_tokens": 3, "output_tokens": 1}}});
     let events = [
-        // Several starts, as gateways send; no block of text need hold any; words may stand in the start.
+        // Several starts, as gateways send; a text block may be empty, or have its text in the
+        // start.
         begin.clone(),
         begin,
         json!({"type": "ping"}),
@@ -251,7 +258,8 @@ fn anthropic_messages_may_hold_empty_or_nameless_things() {
 fn anthropic_streams_end_in_many_ways() {
     let call = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t", "name": "f", "input": {}}});
     let input = |text: &str| json!({"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": text}});
-    let (stop, over) = (json!({"type": "content_block_stop", "index": 0}), json!({"type": "message_stop"}));
+    let stop = json!({"type": "content_block_stop", "index": 0});
+    let over = json!({"type": "message_stop"});
     let reason = |word: &str| json!({"type": "message_delta", "delta": {"stop_reason": word}});
     let ending = |events: &[Value]| {
         let (merged, report) = decode_all(Wire::Anthropic, &anthropic(events));
@@ -267,7 +275,7 @@ fn anthropic_streams_end_in_many_ways() {
         ending(&with(&[reason("brand_new"), over.clone()])),
         (DraftState::Closed, Some(StopReason::Other), true)
     );
-    // The block ends, its JSON does not: the limit fell into it.
+    // The block ends but its JSON does not: the limit cut it.
     let short = [call.clone(), input("{\"a\":"), stop, reason("max_tokens"), over];
     assert_eq!(ending(&short), (DraftState::Cut(Truncation::Limit), Some(StopReason::Length), true));
     assert_eq!(ending(&[call, input("{\"a\":1}")]), (DraftState::Cut(Truncation::Broken), None, false));
@@ -284,7 +292,7 @@ fn a_whole_call_that_is_contradicted_does_not_run() {
         assert_eq!(runnable(&merged.draft).len(), runs, "{second}: {:#?}", merged.events);
         assert_eq!(merged.draft.faults.is_empty(), runs == 1, "{second}");
     };
-    // Told twice, or nothing more; and two that cannot both be meant.
+    // A repetition, or nothing new; and two values that contradict each other.
     check(r#"{"a":1}"#, 1);
     check("\n", 1);
     check("", 1);

@@ -1,4 +1,4 @@
-//! All wires, both directions: the recordings, the merge rules, every split, every cut, and back again.
+//! Tests of all wires in both directions: recordings, rules, splits, cuts, and round trips.
 
 #![allow(
     clippy::unwrap_used,

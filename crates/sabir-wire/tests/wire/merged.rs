@@ -1,10 +1,10 @@
-//! Events in a form that can be compared: owned, adjacent deltas merged.
+//! Events in a comparable form: owned, with adjacent deltas merged.
 
 use sabir_call::{DraftResponse, DraftState, Event, EventSink};
 use sabir_wire::{BodyEnd, DecodeReport, ResponseDecoder, Wire};
 use serde_json::Value;
 
-/// Takes events as JSON values and merges adjacent deltas.
+/// Collects events as JSON values and merges adjacent deltas.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Merged {
     pub(crate) events: Vec<Value>,
@@ -36,7 +36,8 @@ pub(crate) fn decode<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     how: BodyEnd,
 ) -> (Merged, DecodeReport) {
-    let (mut merged, mut decoder) = (Merged::default(), ResponseDecoder::new(wire));
+    let mut merged = Merged::default();
+    let mut decoder = ResponseDecoder::new(wire);
     for piece in pieces {
         decoder.push(piece, &mut merged);
     }
@@ -50,7 +51,7 @@ pub(crate) fn decode_all(wire: Wire, body: &str) -> (Merged, DecodeReport) {
     decode(wire, [body.as_bytes()], BodyEnd::Clean)
 }
 
-/// The calls that would run: closed, and not stopped by a fault.
+/// Returns the calls that would run: closed, and not stopped by a fault.
 pub(crate) fn runnable(draft: &DraftResponse) -> Vec<(String, Value)> {
     let closed = draft.calls().filter(|call| call.state == DraftState::Closed);
     let sound = closed.filter(|call| draft.errors_of(call.index).next().is_none());
@@ -66,7 +67,8 @@ pub(crate) fn runnable(draft: &DraftResponse) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// Each call has one start and one end, indexes count from 0, and nothing comes outside.
+/// Checks that each call has one start and one end, that indexes count from 0, and that nothing is
+/// outside.
 fn check_contract(merged: &Merged) {
     let mut open = Vec::new();
     let mut next = 0;

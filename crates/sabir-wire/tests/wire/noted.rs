@@ -1,4 +1,5 @@
-//! What a request loses on its way is told: results that failed, marks with a time, blocks of a system prompt; and remarks in streams.
+//! Notes on what a request loses: failed results, cache marks with a time, blocks of a system
+//! prompt; and comments in streams.
 
 use sabir_call::{Request, ToolProtocol};
 use sabir_wire::{DecodedRequest, ResponseDecoder, ResponseEncoder, ResponseMetadata, Wire, WireOptions};
@@ -13,7 +14,7 @@ fn with_system(system: Value) -> DecodedRequest {
 }
 
 #[test]
-fn a_result_that_failed_is_told_where_no_word_says_so() {
+fn failed_results_are_noted_where_unsupported() {
     let result = |id: &str, failed: bool| json!({"type": "tool_result", "tool_use_id": id, "is_error": failed, "content": "no such file"});
     let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "f", "input": {}});
     let request =
@@ -35,7 +36,7 @@ fn a_result_that_failed_is_told_where_no_word_says_so() {
 }
 
 #[test]
-fn marks_and_blocks_that_are_not_kept_are_told() {
+fn lost_marks_and_blocks_are_noted() {
     let block = |text: &str| json!({"type": "text", "text": text});
     let marked = |ttl: Value| {
         let mut block = block("be brief");
@@ -59,16 +60,18 @@ fn marks_and_blocks_that_are_not_kept_are_told() {
 }
 
 #[test]
-fn remarks_are_skipped_by_whoever_reads_a_stream() {
+fn comments_in_streams_are_skipped() {
     for wire in Wire::ALL {
         let play = |remark: bool| {
-            let (mut encoder, mut bytes) = (ResponseEncoder::new(wire, ResponseMetadata::default()), Vec::new());
+            let mut encoder = ResponseEncoder::new(wire, ResponseMetadata::default());
+            let mut bytes = Vec::new();
             encoder.encode_event(sabir_call::Event::Text { text: "hi" }, &mut bytes);
             if remark {
                 encoder.encode_comment("sabir-report", "leaked_call=1", &mut bytes);
             }
             encoder.finish(&mut bytes);
-            let (mut draft, mut decoder) = (sabir_call::DraftResponse::default(), ResponseDecoder::new(wire));
+            let mut draft = sabir_call::DraftResponse::default();
+            let mut decoder = ResponseDecoder::new(wire);
             decoder.push(&bytes, &mut draft);
             let report = decoder.finish(sabir_wire::BodyEnd::Clean, &mut draft);
             assert!(report.ended && report.unreadable == 0, "{wire}");

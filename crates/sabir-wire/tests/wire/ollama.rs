@@ -1,4 +1,4 @@
-//! Ollama: what its streams do, what its requests insist on, one hand-written body each.
+//! Ollama streams and requests, each tested with hand-written bodies.
 
 use proptest::prelude::*;
 use sabir_call::{
@@ -27,7 +27,7 @@ fn call(id: Value, name: &str, arguments: Value) -> Value {
     json!({"id": id, "function": {"index": 0, "name": name, "arguments": arguments}})
 }
 
-/// A line whose last bytes name the call that ends with it.
+/// Builds a line whose last bytes name the call that ends with it.
 fn ends(call: Value, name: &str) -> Value {
     json!({"message": {"content": "", "tool_calls": [call]}, "done": false, "created_at": format!("ends {name}")})
 }
@@ -40,7 +40,7 @@ fn done(reason: &str) -> Value {
     })
 }
 
-/// A stream that holds every quirk that a split could hurt.
+/// A stream with every feature that a split could damage.
 pub(crate) fn body() -> String {
     lines(&[
         said(json!({"content": "", "thinking": "hmm ü"})),
@@ -55,7 +55,8 @@ pub(crate) fn body() -> String {
 fn lines_are_read_while_they_come() {
     let body = body();
     let half = body.find("Wörter").unwrap() + 40;
-    let (mut decoder, mut draft) = (ResponseDecoder::new(WIRE), DraftResponse::default());
+    let mut decoder = ResponseDecoder::new(WIRE);
+    let mut draft = DraftResponse::default();
     decoder.push(&body.as_bytes()[..half], &mut draft);
     assert_eq!((decoder.event_count(), draft.text().as_str()), (2, "Wörter 😀 {\"}"));
     decoder.push(&body.as_bytes()[half..], &mut draft);
@@ -74,22 +75,23 @@ fn each_call_is_whole_and_a_call_of_its_own() {
         let (merged, _) = decode_all(WIRE, &lines(&[said(json!({"tool_calls": calls})), done("stop")]));
         assert_eq!(json!(runnable(&merged.draft)), expected);
     };
-    let (x, y) = (json!(["f", {"a": 1}]), json!(["f", {"a": 2}]));
-    // Ids that are missing or repeat, and an index that is always the same.
+    let x = json!(["f", {"a": 1}]);
+    let y = json!(["f", {"a": 2}]);
+    // Missing or repeated ids, and an index that is always the same.
     for id in [Value::Null, json!(""), json!("call_0")] {
         check(json!([call(id.clone(), "f", json!({"a": 1})), call(id, "f", json!({"a": 2}))]), json!([x, y]));
     }
-    // As text, and in no list.
+    // Arguments as text, and a call that is not in a list.
     check(call(Value::Null, "f", json!("{\"a\":1}")), json!([x]));
     check(json!([call(Value::Null, "f", Value::Null)]), json!([["f", {}]]));
     check(json!([{"function": {"name": "f"}}]), json!([["f", {}]]));
-    // Without a name, or with arguments that are none: never run.
+    // Without a name, or with invalid arguments: never run.
     check(json!([{"id": "a"}]), json!([]));
     check(json!([call(Value::Null, "f", json!([1]))]), json!([]));
 }
 
 #[test]
-fn every_end_has_a_reason() {
+fn every_finish_reason_maps_to_a_stop_reason() {
     let check = |body: &str, stop: Option<(StopReason, &str)>, error: Option<ModelErrorKind>| {
         let (merged, report) = decode_all(WIRE, body);
         assert_eq!(merged.draft.stop, stop.map(|(reason, word)| (reason, word.to_owned())), "{body}");
@@ -107,7 +109,7 @@ fn every_end_has_a_reason() {
         None,
         Some(ModelErrorKind::Unavailable),
     );
-    // A call without arguments needs the end to be trusted.
+    // A call without arguments is trusted only with the end of the response.
     let bare = said(json!({"tool_calls": [{"function": {"name": "f"}}]}));
     let states = |lines: &[Value]| -> Vec<DraftState> {
         decode_all(WIRE, &self::lines(lines)).0.draft.calls().map(|call| call.state).collect()
@@ -117,14 +119,14 @@ fn every_end_has_a_reason() {
 }
 
 #[test]
-fn rubbish_between_lines_costs_one_event() {
+fn invalid_lines_cost_one_event() {
     let body = format!("{}oops {{not json\n{}", lines(&[said(json!({"content": "a"}))]), lines(&[done("stop")]));
     let (merged, report) = decode_all(WIRE, &body);
     assert_eq!((merged.draft.text().as_str(), report.unreadable, report.ended), ("a", 1, true));
 }
 
 #[test]
-fn requests_have_what_the_api_insists_on() {
+fn requests_have_required_members() {
     let tool = |name: &str| ToolSpec::new(name, "", json!({"type": "object", "properties": {}}));
     let request = Request {
         model: "m".into(),
@@ -155,7 +157,7 @@ fn requests_have_what_the_api_insists_on() {
 }
 
 #[test]
-fn thinking_is_said_as_the_model_knows_it() {
+fn thinking_is_encoded_for_the_models_version() {
     let check = |model: &str, thinking: ReasoningConfig, expected: Value, back: ReasoningConfig| {
         let request = Request { model: model.into(), reasoning: thinking, ..Request::default() };
         let body = WIRE.encode_request(&request, &WireOptions::default());
@@ -173,7 +175,7 @@ fn thinking_is_said_as_the_model_knows_it() {
 }
 
 #[test]
-fn clients_say_less_than_they_could() {
+fn minimal_requests_decode() {
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "", "images": ["/9j/4AAQ"]}], "options": {"num_predict": -1}});
     let incoming = WIRE.decode_request("/api/chat", body.to_string().as_bytes()).unwrap();
     assert!(incoming.streamed, "streaming is what it does unless told otherwise");
@@ -198,7 +200,7 @@ fn results_find_their_calls_without_ids() {
         result("b".into(), 4),
         result("a".into(), 3),
         calls(json!([call("a".into(), 5), call(none(), 6)])),
-        // Without a name either, only the place tells.
+        // Without a name, only the position tells.
         {"role": "tool", "content": "5"},
         {"role": "tool", "content": "6"},
     ]);
@@ -211,8 +213,8 @@ fn results_find_their_calls_without_ids() {
     }
 }
 
-/// A line out of a small world, in which ids, names, arguments and ends collide all the time.
-fn wild_line() -> impl Strategy<Value = Value> {
+/// Generates a line with few ids, names, arguments and ends, so that they collide often.
+fn random_line() -> impl Strategy<Value = Value> {
     let id = prop_oneof![Just(Value::Null), Just(json!("")), Just(json!("a")), Just(json!(1))];
     let name = prop_oneof![Just(Value::Null), Just(json!("")), Just(json!("f"))];
     let arguments = proptest::sample::select(
@@ -237,10 +239,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn any_lines_keep_the_contract(all in proptest::collection::vec(wild_line(), 0..9), sizes in proptest::collection::vec(1_usize..90, 1..9)) {
+    fn any_lines_keep_the_contract(all in proptest::collection::vec(random_line(), 0..9), sizes in proptest::collection::vec(1_usize..90, 1..9)) {
         let body = lines(&all);
         for how in [BodyEnd::Clean, BodyEnd::Broken] {
-            // `decode` holds the contract: one start and one end for each call, nothing outside of it.
+            // `decode` checks the contract: one start and one end per call, nothing outside of it.
             let expected = decode(WIRE, [body.as_bytes()], how);
             prop_assert_eq!(&decode(WIRE, split(body.as_bytes(), &sizes), how), &expected);
             for call in expected.0.draft.calls().filter(|call| call.state == DraftState::Closed) {

@@ -1,4 +1,5 @@
-//! A history that is too long, in every provider's own words; and errors that only sound like it.
+//! Errors about a history that is too long, in every provider's words; and errors that only sound
+//! similar.
 
 use sabir_call::ModelErrorKind as Kind;
 use sabir_wire::ProviderError;
@@ -7,11 +8,11 @@ use sabir_wire::ProviderError;
 fn check(who: &str, status: u16, body: &str, expected: Kind) {
     let error = ProviderError::from_body(body.as_bytes()).unwrap_or_else(|| panic!("{who}: unread: {body}"));
     assert_eq!(error.clone().with_status(status).kind, expected, "{who}, by status: {body}");
-    // The same as an event of a stream, which has no status, is at least no overflow where it was none.
+    // As an event of a stream, which has no status, it is at least no overflow if it was none.
     assert_eq!(error.kind == Kind::TooLong, expected == Kind::TooLong, "{who}, in a stream: {body}");
 }
 
-/// Who says it, with which status, and the body.
+/// The provider, the status, and the body.
 const TOO_LONG: [(&str, u16, &str); 24] = [
     (
         "anthropic",
@@ -128,14 +129,14 @@ const TOO_LONG: [(&str, u16, &str); 24] = [
 ];
 
 #[test]
-fn too_long_in_the_words_of_every_provider() {
+fn context_overflow_is_recognized_for_every_provider() {
     for (who, status, body) in TOO_LONG {
         check(who, status, body, Kind::TooLong);
     }
 }
 
 #[test]
-fn tokens_of_a_minute_and_of_an_answer_are_another_matter() {
+fn rate_and_output_limits_are_no_overflow() {
     for (who, status, body, expected) in [
         (
             "anthropic",

@@ -1,4 +1,4 @@
-//! Pictures of results: where each wire has room for them, and where they stand if it has none.
+//! Images in tool results: wires that support them, and their position on wires that do not.
 
 use sabir_call::{Call, CallId, CallResult, Image, Message, MessagePart, Request, Role, ToolResultStatus};
 use sabir_wire::{Wire, WireOptions};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::histories::picture;
 
-/// What the results of two calls become: one with a picture and without words, one with two pictures.
+/// The results of two calls: one with an image and no text, one with two images.
 #[track_caller]
 fn check(wire: Wire, model: &str, pointer: &str, expected: Value) {
     let call = |id: &str| {
@@ -15,7 +15,9 @@ fn check(wire: Wire, model: &str, pointer: &str, expected: Value) {
     let result = |id: &str, content: &str, images: usize| {
         let images =
             (0..images).map(|number| Image { data: format!("iVBORw0KGgo{id}{number}"), ..picture(0) }).collect();
-        let (id, name, content) = (CallId::new(id), "look".to_owned(), content.to_owned());
+        let id = CallId::new(id);
+        let name = "look".to_owned();
+        let content = content.to_owned();
         MessagePart::Result(CallResult { id, name, ending: ToolResultStatus::Done, content, images })
     };
     let messages = vec![
@@ -31,7 +33,7 @@ fn check(wire: Wire, model: &str, pointer: &str, expected: Value) {
 }
 
 #[test]
-fn pictures_stand_in_the_result_that_they_belong_to() {
+fn images_stay_in_their_result_where_supported() {
     let block = |name: &str| json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": format!("iVBORw0KGgo{name}")}});
     let expected = json!([
         {"type": "tool_result", "tool_use_id": "a", "content": [block("a0")]},
@@ -59,7 +61,7 @@ fn pictures_stand_in_the_result_that_they_belong_to() {
 }
 
 #[test]
-fn pictures_that_no_result_holds_come_right_behind() {
+fn other_images_follow_the_results() {
     let (one, two) =
         ("[The picture of the result of `look`, call a:]", "[The pictures of the result of `look`, call b:]");
     let part = |name: &str| json!({"inlineData": {"mimeType": "image/png", "data": format!("iVBORw0KGgo{name}")}});
@@ -80,7 +82,7 @@ fn pictures_that_no_result_holds_come_right_behind() {
 }
 
 #[test]
-fn pictures_of_a_clients_results_are_read() {
+fn images_in_client_results_decode() {
     let check = |wire: Wire, messages: Value| {
         let body = json!({"model": "m", "messages": messages}).to_string();
         let read = wire.decode_request("", body.as_bytes()).unwrap().request;

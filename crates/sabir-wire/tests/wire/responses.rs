@@ -1,4 +1,4 @@
-//! The rules of OpenAI Responses, one hand-written body each.
+//! Rules of the OpenAI Responses wire, each tested with hand-written bodies.
 
 use sabir_call::{DraftPart, DraftState, ModelErrorKind, StopReason, Truncation};
 use sabir_wire::{BodyEnd, DecodeReport, ResponseEncoder, ResponseMetadata, Wire};
@@ -9,12 +9,12 @@ use crate::rules::anthropic as stream;
 
 const WIRE: Wire = Wire::OpenAiResponses;
 
-/// An event about an item.
+/// Builds an event about an item.
 fn item(kind: &str, index: u64, item: Value) -> Value {
     json!({"type": format!("response.output_item.{kind}"), "output_index": index, "item": item})
 }
 
-/// An event that brings a piece of an item.
+/// Builds an event with a piece of an item.
 fn piece(kind: &str, index: u64, id: &str, key: &str, text: &str) -> Value {
     json!({"type": format!("response.{kind}"), "output_index": index, "item_id": id, "content_index": 0, key: text})
 }
@@ -28,7 +28,7 @@ fn call(id: &str, call_id: &str, name: &str, arguments: &str) -> Value {
     json!({"type": "function_call", "id": id, "call_id": call_id, "arguments": arguments, "name": name})
 }
 
-/// The same, told as complete.
+/// Builds the event that repeats a piece as complete.
 fn whole(id: &str, call_id: &str, name: &str, arguments: &str) -> Value {
     let mut item = call(id, call_id, name, arguments);
     item["status"] = json!("completed");
@@ -43,7 +43,7 @@ fn read(events: &[Value]) -> (Merged, DecodeReport) {
     decode_all(WIRE, &stream(events))
 }
 
-/// The calls that would run, after these events and a proper end.
+/// Returns the calls that would run after these events and a proper end.
 fn check(events: &[Value], expected: Value) {
     let mut events = events.to_vec();
     events.push(completed());
@@ -52,7 +52,7 @@ fn check(events: &[Value], expected: Value) {
     assert!(report.ended);
 }
 
-/// A stream of everything that a split could hurt.
+/// A stream with every feature that a split could damage.
 pub(crate) fn everything() -> String {
     let message = |status: &str, text: &str| {
         json!({"type": "message", "id": "m1", "status": status, "phase": "commentary", "role": "assistant",
@@ -96,7 +96,7 @@ pub(crate) fn everything() -> String {
     ])
 }
 
-/// An event out of a small world, for random streams.
+/// Generates an event with few labels and ids, for random streams.
 pub(crate) fn wild(kind: usize, piece: &str, label: &Value, item: Value) -> Value {
     let names =
         ["function_call_arguments.delta", "custom_tool_call_input.delta", "output_text.delta", "reasoning_text.delta"];
@@ -117,7 +117,7 @@ pub(crate) fn wild(kind: usize, piece: &str, label: &Value, item: Value) -> Valu
 
 #[test]
 fn items_are_matched_by_index_where_ids_change() {
-    // Copilot gives each event of an item another id; `call_id` stays.
+    // Copilot gives each event of an item another id; `call_id` is stable.
     let expected = json!([["f", {"a": 1}], ["g", {"b": 2}]]);
     let events = [
         item("added", 0, call("x1", "c1", "f", "")),
@@ -143,7 +143,7 @@ fn items_are_matched_by_index_where_ids_change() {
         }
     }
     check(&plain, expected.clone());
-    // One index for all of them, with steady ids.
+    // One index for all items, with stable ids.
     for event in &mut plain {
         event["output_index"] = json!(0);
     }
@@ -162,7 +162,8 @@ fn arguments_come_at_any_time_and_count_once() {
     let done = |arguments: &str| item("done", 0, whole("f", "c", "f", arguments));
     let one = json!([["f", {"a": 1}]]);
     let text = "{\"a\":1}";
-    // Only in the end; only in `arguments.done`; whole in the beginning; in a done item that was never begun.
+    // Only at the end; only in `arguments.done`; whole at the beginning; in a done item that was
+    // never begun.
     check(&[added.clone(), done(text)], one.clone());
     check(&[added.clone(), arguments("done", 0, "f", text), done("")], one.clone());
     check(&[item("added", 0, call("f", "c", "f", text)), done(text)], one.clone());
@@ -174,11 +175,12 @@ fn arguments_come_at_any_time_and_count_once() {
     let mut object = done("");
     object["item"]["arguments"] = json!({"a": 1});
     check(&[added.clone(), object], one.clone());
-    // A delta was lost at the end: what is done knows the rest.
+    // A delta was lost at the end: the done event has the rest.
     check(&[added.clone(), arguments("delta", 0, "f", "{\"a\""), done(text)], one.clone());
-    // Pieces that contradict each other never run.
+    // Contradicting pieces never run.
     check(&[added.clone(), arguments("delta", 0, "f", "{\"b\""), done(text)], json!([]));
-    // The item is never done, but the response is over and the arguments were done, or the response holds the item.
+    // The item is never done, but the response ended and the arguments were done, or the response
+    // holds the item.
     check(&[added.clone(), arguments("done", 0, "f", text)], one.clone());
     let response = json!({"status": "completed", "output": [whole("other", "c", "f", text)]});
     check(&[added.clone(), json!({"type": "response.completed", "response": response})], one);
@@ -245,7 +247,7 @@ fn server_tools_are_no_calls_and_go_back() {
 
 #[test]
 fn reasoning_goes_back_unchanged_before_its_call() {
-    // As recording 1281: the content that counts is the one of the item when it is done.
+    // As recording 1281: the item's content when it is done counts.
     let reasoning = |encrypted: &str| json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": encrypted, "status": null});
     let events = [
         item("added", 0, reasoning("early")),
@@ -258,14 +260,14 @@ fn reasoning_goes_back_unchanged_before_its_call() {
         panic!("{:?}", merged.draft.parts)
     };
     assert_eq!(opaque.data, reasoning("late"));
-    // What no model could read again is left out: only its words count.
+    // Content that no model could read again is left out: only its text counts.
     let words = json!({"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]});
     let (merged, _) = read(&[item("done", 0, words), completed()]);
     assert_eq!(merged.draft.parts, [DraftPart::Thought("hm".into())]);
 }
 
 #[test]
-fn words_come_in_pieces_or_at_the_end() {
+fn text_arrives_in_pieces_or_at_the_end() {
     let message = |text: &str| json!({"type": "message", "id": "m", "role": "assistant", "content": [{"type": "output_text", "text": text}]});
     let empty = json!({"type": "message", "id": "m", "role": "assistant", "content": []});
     let text = |events: &[Value]| read(events).0.draft.text();
@@ -279,7 +281,7 @@ fn words_come_in_pieces_or_at_the_end() {
         vec![added, part, item("done", 0, message("hello"))],
         vec![item("done", 0, message("hello"))],
         vec![item("done", 0, message("hello")), item("done", 0, message("hello"))],
-        // Words for an item that was never begun.
+        // Text for an item that was never begun.
         vec![delta("hello"), done],
         // Only in the final response.
         vec![json!({"type": "response.completed", "response": {"output": [message("hello")]}})],
@@ -313,7 +315,7 @@ fn thoughts_are_summaries_or_text() {
 }
 
 #[test]
-fn a_phase_is_kept_before_its_words() {
+fn the_phase_is_kept_before_its_text() {
     // As recording 312.
     let message = json!({"type": "message", "id": "m", "role": "assistant", "phase": "commentary", "content": [{"type": "output_text", "text": "I will look."}]});
     let (merged, _) = read(&[item("done", 0, message)]);
@@ -321,8 +323,9 @@ fn a_phase_is_kept_before_its_words() {
         panic!("{:?}", merged.draft.parts)
     };
     assert_eq!(opaque.data, json!({"type": "message", "phase": "commentary"}));
-    // It is written again as the client read it.
-    let (mut encoder, mut bytes) = (ResponseEncoder::new(WIRE, ResponseMetadata::default()), Vec::new());
+    // It is encoded again as the client received it.
+    let mut encoder = ResponseEncoder::new(WIRE, ResponseMetadata::default());
+    let mut bytes = Vec::new();
     sabir_wire::replay_draft(&merged.draft, 3, &mut |event: sabir_call::Event<'_>| {
         encoder.encode_event(event, &mut bytes)
     });
@@ -349,14 +352,14 @@ fn responses_end_in_many_ways() {
     assert_eq!(ending(&[text.clone(), incomplete("brand_new")]), (Some(StopReason::Other), None, true));
     let refusal = piece("refusal.delta", 0, "m", "delta", "I cannot.");
     assert_eq!(ending(&[refusal, completed()]), (Some(StopReason::Refused), None, true));
-    // The limit inside a call, told at once and told of the item.
+    // The limit inside a call, reported directly and with the item.
     let cut = Some(DraftState::Cut(Truncation::Limit));
     let limit = incomplete("max_output_tokens");
     assert_eq!(ending(&[open[0].clone(), open[1].clone(), limit.clone()]), (Some(StopReason::Length), cut, true));
     let mut short = item("done", 0, call("f", "c", "f", "{\"a\":1}"));
     short["item"]["status"] = json!("incomplete");
     assert_eq!(ending(&[open[0].clone(), short, limit]), (Some(StopReason::Length), cut, true));
-    // No final response: what was done is done.
+    // No final response: done items stay done.
     assert_eq!(ending(&[done]), (None, Some(DraftState::Closed), false));
     assert_eq!(ending(&open), (None, Some(DraftState::Cut(Truncation::Broken)), false));
     let body = stream(&[text]) + "data: [DONE]\n\n";
@@ -389,7 +392,7 @@ fn usage_has_its_details() {
         (found.input, found.output, found.cache_read, found.cache_write, found.reasoning),
         (Some(9), Some(5), Some(2), Some(1), Some(3))
     );
-    // As recording 1279, which leaves details out.
+    // As recording 1279, which omits details.
     let found =
         read(&[json!({"type": "response.completed", "response": {"usage": {"input_tokens": 9}}})]).0.draft.usage;
     assert_eq!((found.input, found.cache_read), (Some(9), None));
@@ -410,7 +413,7 @@ fn whole_responses_decode_too() {
     assert_eq!(json!(runnable(&merged.draft)), json!([["f", {"a": 1}], ["g", {}]]));
     assert_eq!((merged.draft.text().as_str(), report.ended, merged.draft.parts.len()), ("go", true, 5));
     assert_eq!(merged.draft.usage.output, Some(4));
-    // At the limit, the last call can only be trusted if it says that it is complete.
+    // At the limit, the last call is trusted only if it says that it is complete.
     let (merged, _) = decode_all(WIRE, &body("incomplete", last).to_string());
     assert_eq!(json!(runnable(&merged.draft)), json!([["f", {"a": 1}]]));
     assert_eq!(merged.draft.call_by_index(1).unwrap().state, DraftState::Cut(Truncation::Limit));
@@ -434,7 +437,7 @@ fn unknown_events_are_skipped_and_counted() {
 }
 
 #[test]
-fn words_that_were_lost_are_taken_from_the_end() {
+fn lost_text_is_taken_from_the_final_event() {
     let said = |deltas: &[&str], whole: &str| {
         let added = item("added", 0, json!({"type": "message", "id": "m", "content": []}));
         let deltas = deltas.iter().map(|text| piece("output_text.delta", 0, "m", "delta", text));
@@ -445,6 +448,6 @@ fn words_that_were_lost_are_taken_from_the_end() {
     assert_eq!(said(&["he", "l"], "hello"), "hello");
     assert_eq!(said(&["hello"], "hello"), "hello");
     assert_eq!(said(&[], "hello"), "hello");
-    // What was said stays said.
+    // Emitted text cannot be taken back.
     assert_eq!(said(&["hi"], "hello"), "hi");
 }

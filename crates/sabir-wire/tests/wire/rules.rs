@@ -1,4 +1,4 @@
-//! The merge rules, one hand-written body each.
+//! Rules for merging deltas, each tested with hand-written bodies.
 
 use sabir_call::{DraftPart, DraftState, Event, FaultKind, ModelErrorKind, StopReason, Truncation};
 use sabir_wire::{BodyEnd, BodyForm, ResponseEncoder, ResponseMetadata, Wire};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::merged::{decode, decode_all, runnable};
 
-/// Chunks of OpenAI Chat as a stream; strings stand as they are.
+/// Encodes chunks of OpenAI Chat as a stream; strings are written unchanged.
 pub(crate) fn chat(chunks: &[Value]) -> String {
     chunks
         .iter()
@@ -14,22 +14,22 @@ pub(crate) fn chat(chunks: &[Value]) -> String {
         .collect()
 }
 
-/// Events of Anthropic as a stream.
+/// Encodes events of Anthropic as a stream.
 pub(crate) fn anthropic(events: &[Value]) -> String {
     events.iter().map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap())).collect()
 }
 
-/// A chunk with call deltas.
+/// Builds a chunk with call deltas.
 pub(crate) fn delta(calls: Value) -> Value {
     json!({"choices": [{"index": 0, "delta": {"tool_calls": calls}, "finish_reason": null}]})
 }
 
-/// A chunk with a finish reason.
+/// Builds a chunk with a finish reason.
 pub(crate) fn finish(word: &str) -> Value {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": word}]})
 }
 
-/// One call delta; `null` leaves a member out.
+/// Builds one call delta; `null` leaves a member out.
 fn call(index: Value, id: Value, name: Value, arguments: Value) -> Value {
     let mut function = json!({"name": name, "arguments": arguments});
     function.as_object_mut().unwrap().retain(|_, value| !value.is_null());
@@ -38,7 +38,7 @@ fn call(index: Value, id: Value, name: Value, arguments: Value) -> Value {
     call
 }
 
-/// The calls that would run, after these chunks and the finish reason `tool_calls`.
+/// Returns the calls that would run after these chunks and the finish reason `tool_calls`.
 fn check_chat(chunks: &[Value], expected: Value) {
     let mut chunks = chunks.to_vec();
     chunks.push(finish("tool_calls"));
@@ -52,9 +52,10 @@ const N: Value = Value::Null;
 
 #[test]
 fn an_index_is_a_label() {
-    let (x, y) = (json!(["f", {"a": 1}]), json!(["g", {"b": 2}]));
+    let x = json!(["f", {"a": 1}]);
+    let y = json!(["g", {"b": 2}]);
     let both = json!([x, y]);
-    // Mistral leaves it out; each chunk holds whole calls.
+    // Mistral omits it; each chunk has whole calls.
     let whole = |index: [Value; 2]| {
         let [first, second] = index;
         delta(json!([
@@ -101,7 +102,7 @@ fn ids_and_names_replace_and_never_append() {
         delta(json!([call(json!(0), "".into(), "f".into(), "{\"a\":2}".into())])),
     ];
     check_chat(&chunks, json!([["f", {"a": 1}], ["f", {"a": 2}]]));
-    // A changed name is no new call and never runs.
+    // A changed name is no new call, and the call never runs.
     let chunks = [
         delta(json!([call(json!(0), "c1".into(), "f".into(), N)])),
         delta(json!([call(json!(0), "c1".into(), "g".into(), "{\"a\":1}".into())])),
@@ -110,7 +111,7 @@ fn ids_and_names_replace_and_never_append() {
 }
 
 #[test]
-fn a_call_told_twice_counts_once() {
+fn a_repeated_call_counts_once() {
     let one = json!([["f", {"a": 1}]]);
     let start = delta(json!([call(json!(0), "c1".into(), "f".into(), "{\"a\":1}".into())]));
     check_chat(&[start.clone(), start.clone()], one.clone());
@@ -127,11 +128,11 @@ fn arguments_come_in_many_shapes() {
         check_chat(&[delta(json!([call(json!(0), "c".into(), "f".into(), arguments)]))], json!([["f", expected]]));
     };
     check(json!({"a": [1, {"b": 1.0}]}), json!({"a": [1, {"b": 1.0}]}));
-    // Groq writes "null" where there are none; others nothing, or an empty object.
+    // Groq writes "null" for no arguments; others nothing, or an empty object.
     for none in [json!("null"), json!(""), json!("{}"), json!({}), N] {
         check(none, json!({}));
     }
-    // Encoded twice: kept as it is, for the gates to repair.
+    // Encoded twice: kept unchanged, for the checks to repair.
     check(json!("\"{\\\"a\\\":1}\""), json!({"": "{\"a\":1}"}));
     // The old form.
     let old = json!({"choices": [{"delta": {"function_call": {"name": "f", "arguments": "{\"a\":1}"}}}]});
@@ -161,7 +162,7 @@ fn unfinished_arguments_are_cut_whatever_the_reason() {
             end["choices"][0]["native_finish_reason"] = native.clone();
             let body = chat(&[delta(json!([call(json!(0), "c".into(), "f".into(), arguments.into())])), end]);
             let (merged, _) = decode_all(Wire::OpenAiChat, &body);
-            // No arguments at all are a whole call, unless the limit may have eaten them.
+            // No arguments mean a whole call, unless the limit may have cut them.
             let whole = arguments.is_empty() && why == Truncation::Ended;
             let expected = if whole { DraftState::Closed } else { DraftState::Cut(why) };
             assert_eq!(merged.draft.calls().next().unwrap().state, expected, "{word} {arguments}");
@@ -203,7 +204,7 @@ fn reasoning_has_many_names() {
 
 #[test]
 fn usage_counts_each_token_once() {
-    // xAI counts reasoning apart, as recording 121; the chunk has no choices.
+    // xAI counts reasoning separately, as recording 121; the chunk has no choices.
     let tokens = json!({"prompt_tokens": 496, "completion_tokens": 77, "total_tokens": 694,
         "prompt_tokens_details": {"cached_tokens": 2}, "completion_tokens_details": {"reasoning_tokens": 121}});
     let (merged, _) = decode_all(Wire::OpenAiChat, &chat(&[finish("stop"), json!({"choices": [], "usage": tokens})]));
@@ -212,7 +213,7 @@ fn usage_counts_each_token_once() {
         (usage.input, usage.output, usage.cache_read, usage.reasoning),
         (Some(496), Some(198), Some(2), Some(121))
     );
-    // Anthropic counts cached input apart, and sends the output twice.
+    // Anthropic counts cached input separately, and sends the output count twice.
     let start =
         json!({"input_tokens": 10, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 2, "output_tokens": 1});
     let body = anthropic(&[
@@ -244,7 +245,7 @@ fn errors_in_the_middle_cut_what_is_open() {
 }
 
 #[test]
-fn an_unreadable_event_poisons_open_calls_and_nothing_else() {
+fn an_unreadable_event_damages_only_open_calls() {
     let open = delta(json!([call(json!(0), "c".into(), "f".into(), "{\"a\":\"".into())]));
     let rest = delta(json!([call(json!(0), N, N, "\"}".into())]));
     let text = json!({"choices": [{"delta": {"content": "still here"}}]});
@@ -357,15 +358,15 @@ fn blocks_may_be_doubled_lost_or_never_stopped() {
     let states = |events: &[Value]| -> Vec<DraftState> {
         decode_all(Wire::Anthropic, &anthropic(events)).0.draft.calls().map(|call| call.state).collect()
     };
-    // The same start again is no new call; another one under an open index cuts the first.
+    // A repeated start is no new call; another call under an open index truncates the first.
     assert_eq!(states(&[start("a"), start("a"), json_delta("{}"), stop.clone(), end.clone()]), [DraftState::Closed]);
     assert_eq!(
         states(&[start("a"), json_delta("{}"), start("b"), json_delta("{}"), stop.clone(), end.clone()]),
         [DraftState::Cut(Truncation::Ended), DraftState::Closed]
     );
-    // Never stopped: whole or not, it is cut, and the message goes on.
+    // Never stopped: complete or not, it is truncated, and the message continues.
     assert_eq!(states(&[start("a"), json_delta("{}"), end.clone()]), [DraftState::Cut(Truncation::Ended)]);
-    // A delta for nothing is a fault.
+    // A delta without a block is a fault.
     let (merged, report) = decode_all(Wire::Anthropic, &anthropic(&[json_delta("{}"), end.clone()]));
     assert_eq!((merged.draft.faults.len(), report.unreadable), (1, 1));
     // Several starts of the message, as some gateways send, change nothing.
@@ -374,7 +375,7 @@ fn blocks_may_be_doubled_lost_or_never_stopped() {
         states(&[begin.clone(), begin, start("a"), json_delta("{}"), stop.clone(), end.clone()]),
         [DraftState::Closed]
     );
-    // Input whole in the start, and told again as deltas.
+    // Input whole in the start, and repeated as deltas.
     let mut whole = start("a");
     whole["content_block"]["input"] = json!({"a": 1});
     let (merged, _) = decode_all(Wire::Anthropic, &anthropic(&[whole, json_delta("{\"a\":1}"), stop, end]));
@@ -403,14 +404,14 @@ fn whole_bodies_decode_too() {
     let (merged, report) = decode_all(Wire::Anthropic, &body("tool_use").to_string());
     assert_eq!(json!(runnable(&merged.draft)), json!([["f", {"a": 1}], ["g", {}]]));
     assert!(report.ended && report.error.is_none());
-    // At the limit the last block cannot be trusted.
+    // At the limit, the end of the last block proves nothing.
     let (merged, _) = decode_all(Wire::Anthropic, &body("max_tokens").to_string());
     assert_eq!(json!(runnable(&merged.draft)), json!([["f", {"a": 1}]]));
     assert_eq!(merged.draft.call_by_index(1).unwrap().state, DraftState::Cut(Truncation::Limit));
 }
 
 #[test]
-fn what_is_no_answer_says_so() {
+fn foreign_bodies_are_reported() {
     let kind = |wire, body: &str| decode_all(wire, body).1.error.map(|error| error.kind);
     for wire in Wire::ALL {
         let (_, report) = decode_all(wire, "\u{feff} \n<!DOCTYPE html><h1>Sign in</h1>");
@@ -453,9 +454,10 @@ fn other_choices_are_left_out() {
 }
 
 #[test]
-fn too_many_calls_are_told_once() {
+fn too_many_calls_are_reported_once() {
     for wire in Wire::ALL {
-        let (mut encoder, mut body) = (ResponseEncoder::new(wire, ResponseMetadata::default()), Vec::new());
+        let mut encoder = ResponseEncoder::new(wire, ResponseMetadata::default());
+        let mut body = Vec::new();
         for index in 0..520 {
             let id = format!("c{index}");
             encoder.encode_event(
@@ -473,7 +475,7 @@ fn too_many_calls_are_told_once() {
 }
 
 #[test]
-fn too_much_state_is_told_once() {
+fn too_much_state_is_reported_once() {
     let long = "x".repeat(9 << 20);
     let data = |index: u32| if index < 2 { long.as_str() } else { "x" };
     let block = |index: u32| {
@@ -492,7 +494,7 @@ fn too_much_state_is_told_once() {
         let (merged, _) = decode_all(wire, &body);
         let limits = merged.draft.faults.iter().filter(|fault| fault.kind == FaultKind::Limit).count();
         let kept = merged.draft.parts.iter().filter(|part| matches!(part, DraftPart::Opaque(_))).count();
-        // What never ended is not kept, and nothing is kept behind what was too much.
+        // Content without an end is not kept, and nothing is kept after the limit.
         assert!(limits == 1 && kept <= 1, "{wire}: {limits} {kept}");
     }
 }

@@ -1,4 +1,4 @@
-//! Law 1 and law 3: no split changes the events, no cut completes a call.
+//! Splits and cuts of streams: no split changes the events, no cut completes a call.
 
 use proptest::prelude::*;
 use sabir_call::{DraftState, Truncation};
@@ -11,7 +11,8 @@ use crate::rules::{anthropic, chat, delta, finish};
 use crate::{gemini, ollama};
 
 fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
-    let (mut decoder, mut found) = (SseDecoder::new(), Vec::new());
+    let mut decoder = SseDecoder::new();
+    let mut found = Vec::new();
     let mut take = |event: SseEvent<'_>| found.push(format!("{event:?}"));
     for piece in pieces {
         decoder.push(piece, &mut take);
@@ -70,14 +71,14 @@ fn an_event_above_the_cap_is_dropped_as_one() {
     let expected = [message("", "a", ""), format!("{:?}", SseEvent::TooLong), message("", "b", "")];
     assert_eq!(events([&body[..]]), expected);
     assert_eq!(events(body.chunks(65_537)), expected);
-    // Many lines that are too much together.
+    // Many lines that are together too long.
     let line = [&b"data: "[..], &vec![b'y'; MAX_EVENT / 4], b"\n"].concat();
     let body = [line.repeat(5), b"\ndata: b\n\n".to_vec()].concat();
     assert_eq!(events([&body[..]]), expected[1..]);
     assert_eq!(events(body.chunks(65_537)), expected[1..]);
 }
 
-/// Bodies that hold every quirk that a split could hurt.
+/// Bodies with every feature that a split could damage.
 fn bodies() -> Vec<(Wire, String)> {
     let text = |text: &str| json!({"choices": [{"index": 0, "delta": {"content": text}}]});
     let thought = json!({"choices": [{"index": 0, "delta": {"reasoning_content": "hmm ü"}}]});
@@ -180,7 +181,7 @@ fn floor(body: &str, mut at: usize) -> usize {
     at
 }
 
-/// By hand for [`bodies`]: what must have come before a call may be closed.
+/// The text that must precede the close of each call in [`bodies`], written by hand.
 fn end_was_seen(wire: Wire, head: &str, name: &str) -> bool {
     match (wire, name) {
         (Wire::OpenAiChat, _) => head.contains("\"finish_reason\":\"tool_calls\"") || head.ends_with("\"stop\"}]}"),
@@ -223,14 +224,15 @@ proptest! {
     }
 
     #[test]
-    fn any_events_keep_the_contract(events in proptest::collection::vec(wild_event(), 0..12), sizes in proptest::collection::vec(1_usize..90, 1..9)) {
+    fn any_events_keep_the_contract(events in proptest::collection::vec(random_event(), 0..12), sizes in proptest::collection::vec(1_usize..90, 1..9)) {
         for (wire, body) in [
             (Wire::OpenAiChat, chat(&events.iter().map(|event| event.0.clone()).collect::<Vec<_>>())),
             (Wire::Anthropic, anthropic(&events.iter().map(|event| event.1.clone()).collect::<Vec<_>>())),
             (Wire::OpenAiResponses, anthropic(&events.iter().map(|event| event.2.clone()).collect::<Vec<_>>())),
         ] {
             for how in [BodyEnd::Clean, BodyEnd::Broken] {
-                // `decode` holds the contract: one start and one end for each call, nothing outside of it.
+                // `decode` checks the contract: one start and one end per call, nothing outside of
+                // it.
                 let expected = decode(wire, [body.as_bytes()], how);
                 prop_assert_eq!(&decode(wire, split(body.as_bytes(), &sizes), how), &expected);
                 for call in expected.0.draft.calls().filter(|call| call.state == DraftState::Closed) {
@@ -250,8 +252,9 @@ proptest! {
     }
 }
 
-/// An event of each wire out of a small world, in which labels, ids, names and pieces collide all the time.
-fn wild_event() -> impl Strategy<Value = (Value, Value, Value)> {
+/// Generates an event of each wire with few labels, ids, names and pieces, so that they collide
+/// often.
+fn random_event() -> impl Strategy<Value = (Value, Value, Value)> {
     let label = prop_oneof![Just(Value::Null), Just(json!(0)), Just(json!(1))];
     let id = prop_oneof![Just(Value::Null), Just(json!("")), Just(json!("a")), Just(json!("b"))];
     let name = prop_oneof![Just(Value::Null), Just(json!("")), Just(json!("f")), Just(json!("g"))];
@@ -284,7 +287,7 @@ fn wild_event() -> impl Strategy<Value = (Value, Value, Value)> {
     })
 }
 
-/// An item of OpenAI Responses, whose ids and call ids change places.
+/// Generates an item of OpenAI Responses whose ids and call ids swap places.
 fn wild_item(id: &Value, name: &Value, piece: &str, kind: usize) -> Value {
     let kinds = ["message", "function_call", "function_call", "reasoning", "custom_tool_call", "web_search_call"];
     let status = ["completed", "incomplete"][usize::from(piece == "{")];

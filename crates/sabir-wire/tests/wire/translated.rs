@@ -1,4 +1,4 @@
-//! From any wire to any other: what is not noted as left out comes back.
+//! Translation from any wire to any other: everything without a note comes back.
 
 use proptest::prelude::*;
 use sabir_call::{
@@ -54,7 +54,8 @@ fn wishes() -> impl Strategy<Value = RequestOptions> {
 
 fn history() -> Vec<Message> {
     let arguments = Map::from_iter([("a".to_owned(), json!("ü\n\"x\""))]);
-    let (id, name) = (CallId::new("call-1"), "f".to_owned());
+    let id = CallId::new("call-1");
+    let name = "f".to_owned();
     let call = Call { id: id.clone(), name: name.clone(), arguments, dialect: None };
     let result = CallResult { id, name, ending: ToolResultStatus::Done, content: "done".into(), images: Vec::new() };
     vec![
@@ -87,11 +88,13 @@ fn request() -> impl Strategy<Value = Request> {
     )
 }
 
-/// The request without what a wire says that it leaves out, and with the form of the answer as it has words for it.
+/// Returns the request without what a wire says it leaves out, and with the response format that it
+/// supports.
 fn without(wire: Wire, form: &WireOptions, request: &Request) -> Request {
     let mut request = request.clone();
     for note in wire.check_support(&request, form).unwrap() {
-        let (sampling, wishes) = (&mut request.sampling, &mut request.options);
+        let sampling = &mut request.sampling;
+        let wishes = &mut request.options;
         match note.path.as_str() {
             "temperature" => sampling.temperature = None,
             "top_p" => sampling.top_p = None,
@@ -113,7 +116,7 @@ fn without(wire: Wire, form: &WireOptions, request: &Request) -> Request {
         }
     }
     if let (Wire::Ollama, ToolChoice::None) = (wire, &request.tool_choice) {
-        // No tool is offered then, which is the same.
+        // No tool is offered then, which has the same effect.
         request.tool_choice = ToolChoice::Auto;
         request.tools = ToolSet::default();
         request.options.strict.clear();
@@ -141,12 +144,14 @@ proptest! {
     fn what_is_not_noted_comes_back(request in request(), own in any::<bool>()) {
         let form = WireOptions { completion_limit: own, ..WireOptions::default() };
         for first in Wire::ALL {
-            let (once, expected) = (through(first, &form, &request), without(first, &form, &request));
+            let once = through(first, &form, &request);
+            let expected = without(first, &form, &request);
             prop_assert_eq!(format!("{once:#?}"), format!("{expected:#?}"), "{}", first);
             // Bedrock declares the tools of a history that comes without them.
             let declared = |wire: &Wire| !(once.tools.is_empty() && *wire == Wire::Bedrock);
             for second in Wire::ALL.into_iter().filter(declared) {
-                let (twice, expected) = (through(second, &form, &once), without(second, &form, &once));
+                let twice = through(second, &form, &once);
+                let expected = without(second, &form, &once);
                 prop_assert_eq!(format!("{twice:#?}"), format!("{expected:#?}"), "{} to {}", first, second);
             }
         }
@@ -162,7 +167,7 @@ fn shown(part: MessagePart) -> Request {
 }
 
 #[test]
-fn what_the_user_showed_is_not_left_out() {
+fn user_content_is_never_left_out() {
     let picture = shown(MessagePart::ImageUrl { url: "https://x/y.png".into() });
     for wire in Wire::ALL {
         let takes = matches!(wire, Wire::Anthropic | Wire::OpenAiChat | Wire::OpenAiResponses);
@@ -194,7 +199,7 @@ fn what_the_user_showed_is_not_left_out() {
     }
 }
 
-/// A request with a tool of a provider's own, and perhaps one of the client's.
+/// Builds a request with a provider's own tool, and optionally one of the client's.
 fn own_tool(wire: Wire, data: Value, with: bool, choice: ToolChoice) -> Request {
     let tools = with
         .then(|| ToolSpec::new("f", "", json!({"type": "object", "properties": {}, "additionalProperties": false})));
@@ -210,7 +215,7 @@ fn own_tool(wire: Wire, data: Value, with: bool, choice: ToolChoice) -> Request 
 }
 
 #[test]
-fn a_providers_own_tools_go_to_it_alone() {
+fn native_tools_are_sent_only_to_their_wire() {
     let check = |wire: Wire, data: Value, with: bool, choice: ToolChoice, elsewhere: Result<&str, &str>| {
         let request = own_tool(wire, data.clone(), with, choice);
         let body = wire.encode_request(&request, &WireOptions::default());

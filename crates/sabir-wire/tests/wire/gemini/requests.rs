@@ -1,4 +1,4 @@
-//! Gemini: what its requests insist on, and what its clients may send.
+//! Gemini requests: what the API requires, and variants that clients send.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::WIRE;
 use crate::histories::history;
 
 #[test]
-fn requests_have_what_the_api_insists_on() {
+fn requests_have_required_members() {
     let schema =
         json!({"$schema": "x", "type": "object", "properties": {"a": {"const": 1}}, "additionalProperties": false});
     let request = Request {
@@ -40,7 +40,8 @@ fn requests_have_what_the_api_insists_on() {
         (&first["response"], &contents[1]["parts"][1]["functionResponse"]["response"]),
         (&json!({"error": "no"}), &json!({"output": "no"}))
     );
-    // Calls that another model wrote: one of them needs a stand-in, which only newer models know.
+    // Calls of another model: one of them needs a placeholder signature, which only newer models
+    // accept.
     assert_eq!(contents[0]["parts"][1]["thoughtSignature"], "skip_thought_signature_validator");
     assert_eq!(contents[0]["parts"][2]["thoughtSignature"], Value::Null);
     for model in ["gemini-2.5-pro", "gemma-4"] {
@@ -58,13 +59,13 @@ fn requests_have_what_the_api_insists_on() {
     assert_eq!(declared["parameters"], Value::Null);
     let calling = json!({"mode": "ANY", "allowedFunctionNames": ["f"]});
     assert_eq!(body["toolConfig"]["functionCallingConfig"], calling);
-    // The stand-in is not taken for a signature.
+    // The placeholder is not taken for a signature.
     let back = WIRE.decode_request("", body.to_string().as_bytes()).unwrap().request;
     assert!(!format!("{:?}", back.messages).contains("skip_thought"));
 }
 
 #[test]
-fn thinking_is_said_as_the_model_knows_it() {
+fn thinking_is_encoded_for_the_models_version() {
     let check = |model: &str, thinking: ReasoningConfig, expected: Value| {
         let request = Request { model: model.into(), reasoning: thinking, ..Request::default() };
         assert_eq!(
@@ -88,7 +89,7 @@ fn thinking_is_said_as_the_model_knows_it() {
 }
 
 #[test]
-fn clients_may_spell_it_otherwise() {
+fn alternative_spellings_decode() {
     let body = json!({
         "system_instruction": {"parts": [{"text": "a"}, {"text": "b"}]},
         "contents": [
@@ -144,7 +145,7 @@ fn results_find_their_calls_without_ids() {
     ]);
     let body = json!({"contents": contents}).to_string();
     let mut request = WIRE.decode_request("/v1beta/models/m:generateContent", body.as_bytes()).unwrap().request;
-    // The answer to each call is its number, on this wire and on every other one.
+    // The result of each call is its number, on this wire and on every other one.
     for wire in Wire::ALL {
         let encoded = wire.encode_request(&request, &WireOptions::default()).to_string();
         request = wire.decode_request(&wire.endpoint_path("m", false), encoded.as_bytes()).unwrap().request;
@@ -152,7 +153,7 @@ fn results_find_their_calls_without_ids() {
     }
 }
 
-/// Each call has an id of its own, and the result of that id is the call's number.
+/// Checks that each call has a unique id, and that the result of that id is the call's number.
 pub(crate) fn check_pairs(request: &Request, count: usize) {
     let parts = || request.messages.iter().flat_map(|message| &message.parts);
     let mut ids = HashSet::new();

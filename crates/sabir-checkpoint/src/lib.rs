@@ -19,30 +19,30 @@
 //! use std::sync::Arc;
 //! use std::sync::atomic::AtomicBool;
 //!
-//! use sabir_checkpoint::{Caps, Checkpoints, Goal, Mark, Scope};
-//! use sabir_workspace::{Expect, Workspace};
+//! use sabir_checkpoint::{CheckpointCall, CheckpointStore, RestorePoint, SnapshotScope, StoreLimits};
+//! use sabir_workspace::{Workspace, WritePrecondition};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folders = [tempfile::tempdir()?, tempfile::tempdir()?];
 //! # let [work, store] = [folders[0].path(), folders[1].path()];
 //! let workspace = Arc::new(Workspace::open(work)?);
-//! let path = workspace.path("a.txt")?;
-//! workspace.write(&path, b"old", Expect::Missing)?;
+//! let path = workspace.parse_path("a.txt")?;
+//! workspace.write_file(&path, b"old", WritePrecondition::Missing)?;
 //!
-//! let checkpoints = Checkpoints::new(PathBuf::from(store), Arc::clone(&workspace), Caps::default(), Vec::new());
+//! let checkpoints = CheckpointStore::new(PathBuf::from(store), Arc::clone(&workspace), StoreLimits::default(), Vec::new());
 //! let (stop, task) = (AtomicBool::new(false), "t1".to_owned());
-//! let mark = Mark { task, ..Mark::default() };
+//! let mark = CheckpointCall { task, ..CheckpointCall::default() };
 //!
 //! // Around a call that changes a file.
-//! let id = checkpoints.take(mark.clone(), &Scope::Files(vec![path.clone()]), &stop)?;
-//! workspace.write(&path, b"new", Expect::Any)?;
-//! checkpoints.seal(id, 0, &stop)?;
+//! let id = checkpoints.take_snapshot(mark.clone(), &SnapshotScope::Files(vec![path.clone()]), &stop)?;
+//! workspace.write_file(&path, b"new", WritePrecondition::Any)?;
+//! checkpoints.seal_checkpoint(id, 0, &stop)?;
 //!
 //! // A plan says what going back would do; nothing is done that differs from it.
-//! let goal = Goal::Last(1);
-//! let plan = checkpoints.plan("t1", &goal)?;
+//! let goal = RestorePoint::Last(1);
+//! let plan = checkpoints.plan_restore("t1", &goal)?;
 //! checkpoints.restore(&plan, &goal, mark, false)?;
-//! assert_eq!(workspace.read(&path, 100)?.bytes, b"old");
+//! assert_eq!(workspace.read_file(&path, 100)?.bytes, b"old");
 //! # Ok(())
 //! # }
 //! ```

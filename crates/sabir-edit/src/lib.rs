@@ -38,15 +38,15 @@
 //! [`DecodedText`] reads the bytes of a file as text and writes them again without loss.
 //!
 //! ```
-//! use sabir_edit::{Level, Text, apply_blocks};
+//! use sabir_edit::{DecodedText, MatchLevel, apply_blocks};
 //!
 //! // Windows line endings, and blanks at an end of a line that no model repeats.
-//! let text = Text::decode(b"fn main() {  \r\n    greet();\r\n}\r\n")?;
+//! let text = DecodedText::decode(b"fn main() {  \r\n    greet();\r\n}\r\n")?;
 //! let diff = "------- SEARCH\nfn main() {\n    greet();\n=======\nfn main() {\n    greet_all();\n+++++++ REPLACE\n";
 //!
 //! let edited = apply_blocks(&text.content, diff).expect("one place matches");
 //! assert_eq!(edited.content, "fn main() {  \r\n    greet_all();\r\n}\r\n");
-//! assert_eq!(edited.hunks[0].level, Level::Normalised);
+//! assert_eq!(edited.hunks[0].level, MatchLevel::Normalised);
 //!
 //! // An edit that does not say one place changes nothing, and says what is nearest.
 //! let faults = apply_blocks(&text.content, &diff.replace("greet()", "meet()")).unwrap_err();

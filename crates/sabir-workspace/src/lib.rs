@@ -35,7 +35,7 @@
 //! use std::process::ExitCode;
 //! use std::time::Duration;
 //!
-//! use sabir_workspace::{Command, Expect, Workspace, supervise, unified};
+//! use sabir_workspace::{ShellCommand, Workspace, WritePrecondition, supervise, unified_diff};
 //!
 //! fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
 //!     // First thing: this program is its own supervisor.
@@ -46,20 +46,20 @@
 //!
 //!     // Read, edit, write against the version that was read.
 //!     let workspace = Workspace::open(Path::new("/home/ada/app"))?;
-//!     let path = workspace.resolve(&workspace.path("src/main.rs")?)?;
-//!     let old = workspace.read(&path, 1 << 20)?;
+//!     let path = workspace.resolve_links(&workspace.parse_path("src/main.rs")?)?;
+//!     let old = workspace.read_file(&path, 1 << 20)?;
 //!     let text = String::from_utf8(old.bytes)?;
 //!     let diff = "------- SEARCH\nlet x = 1;\n=======\nlet x = 2;\n+++++++ REPLACE\n";
 //!     match sabir_edit::apply_blocks(&text, diff) {
 //!         Ok(edited) => {
-//!             workspace.write(&path, edited.content.as_bytes(), Expect::Version(old.version))?;
-//!             println!("{}", unified(&text, &edited.content, &path.to_string()));
+//!             workspace.write_file(&path, edited.content.as_bytes(), WritePrecondition::Version(old.version))?;
+//!             println!("{}", unified_diff(&text, &edited.content, &path.to_string()));
 //!         }
 //!         Err(faults) => faults.iter().for_each(|fault| println!("{fault}")),
 //!     }
 //!
 //!     // Run a command, with everything it starts gone afterwards.
-//!     let command = Command::new("cargo test", std::env::current_exe()?)
+//!     let command = ShellCommand::new("cargo test", std::env::current_exe()?)
 //!         .env([("PATH".to_owned(), "/usr/bin:/bin".to_owned())])
 //!         .timeout(Duration::from_secs(120));
 //!     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

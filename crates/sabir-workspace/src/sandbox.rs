@@ -10,7 +10,7 @@
 //! | writing, [`Sandbox::read_only`] | a private `TMPDIR` | private `/tmp`, `/var/tmp`, `/dev/shm` |
 //! | protected paths of the workspace | **writable** | read-only, and cannot be made where they are missing |
 //! | modes, owners, times, attributes of files elsewhere | **can be changed** where the user could | cannot |
-//! | secrets, sockets and devices ([`secrets`]) | cannot be read; names can be listed | cannot be seen |
+//! | secrets, sockets and devices (`sandbox/secrets.rs`) | cannot be read; names can be listed | cannot be seen |
 //! | network, when denied | no sockets | a loopback interface of its own, TCP only |
 //! | unix sockets | pairs only | pairs only |
 //! | other processes | no tracing; no signals from Linux 6.12 on | cannot be seen |
@@ -215,7 +215,7 @@ impl Sandbox {
         self
     }
 
-    /// The user's home folder, of which the [`secrets`] are hidden.
+    /// The user's home folder, in which known places of secrets are hidden.
     #[must_use]
     pub fn hide_home_secrets(self, home: &Path) -> Self {
         self.hide_paths(home_secrets(home))

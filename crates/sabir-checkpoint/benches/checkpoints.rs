@@ -23,7 +23,8 @@ struct Ground {
 
 impl Ground {
     fn new(files: usize) -> Self {
-        let (work, data) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let work = TempDir::new().unwrap();
+        let data = TempDir::new().unwrap();
         for number in 0..files {
             let folder = work.path().join(format!("{}/{}", number / 1000, number / 100));
             fs::create_dir_all(&folder).unwrap();

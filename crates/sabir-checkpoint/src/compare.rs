@@ -81,7 +81,8 @@ impl TreeReader<'_> {
         (before, after): (&PathStates, &PathStates),
         found: &mut Vec<PathDifference>,
     ) -> Result<(), CheckpointError> {
-        let (mut before, mut after) = (before.iter().peekable(), after.iter().peekable());
+        let mut before = before.iter().peekable();
+        let mut after = after.iter().peekable();
         loop {
             let order = match (before.peek(), after.peek()) {
                 (None, None) => return Ok(()),

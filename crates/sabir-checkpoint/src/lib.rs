@@ -349,7 +349,8 @@ impl CheckpointStore {
             work.store_mut().discard_pending();
         }
         let store = work.store_mut();
-        let (id, number) = (store.last_id + 1, store.next_number(&mark.task));
+        let id = store.last_id + 1;
+        let number = store.next_number(&mark.task);
         let whole = matches!(scope, SnapshotScope::All);
         let checkpoint = Checkpoint { id, number, mark, kind: what, whole, before: before?, after: None };
         store.commit(LogRecord::Taken(checkpoint), AppendDurability::Synced)?;

@@ -134,7 +134,8 @@ pub(super) fn replace_log(path: &Path, records: &[LogRecord]) -> io::Result<()> 
 /// The first frame and what is behind it.
 fn split_frame(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut from = ByteReader::new(bytes);
-    let (length, crc) = (from.read_u32()? as usize, from.read_u32()?);
+    let length = from.read_u32()? as usize;
+    let crc = from.read_u32()?;
     let payload = from.take_bytes(length)?;
     (crc32fast::hash(payload) == crc).then(|| (payload, bytes.get(FRAME_BYTES + length..).unwrap_or_default()))
 }
@@ -166,7 +167,8 @@ fn decode_frame(payload: &[u8]) -> Option<(LogRecord, Vec<(ObjectId, ObjectSpan)
     let count = from.read_u32()?;
     let mut objects = Vec::new();
     for _ in 0..count {
-        let (kind, id) = (ObjectKind::from_number(from.read_u8()?)?, from.read_id()?);
+        let kind = ObjectKind::from_number(from.read_u8()?)?;
+        let id = from.read_id()?;
         let offset = from.position() as u64 + 4;
         let length = from.read_bytes()?.len() as u64;
         objects.push((id, ObjectSpan { kind, offset, length }));
@@ -239,8 +241,12 @@ impl Checkpoint {
     }
 
     fn read_from(from: &mut ByteReader<'_>) -> Option<Self> {
-        let (id, number) = (from.read_u64()?, from.read_u32()?);
-        let (task, call, tool, label) = (from.read_text()?, from.read_text()?, from.read_text()?, from.read_text()?);
+        let id = from.read_u64()?;
+        let number = from.read_u32()?;
+        let task = from.read_text()?;
+        let call = from.read_text()?;
+        let tool = from.read_text()?;
+        let label = from.read_text()?;
         let mark = CheckpointCall { task, call, tool, label, time_ms: from.read_u64()? };
         let what = match from.read_u8()? {
             0 => CheckpointKind::Call,

@@ -74,7 +74,9 @@ impl ObjectStore {
 
     fn choose_live(&self, (task, from): (&str, Option<u32>), target: u64, most: u64) -> LiveSet {
         let mut live = LiveSet::default();
-        let (mut full, mut own, mut cut) = (false, 0, HashSet::new());
+        let mut full = false;
+        let mut own = 0;
+        let mut cut = HashSet::new();
         for checkpoint in self.checkpoints.iter().rev() {
             let protected = checkpoint.mark.task == task && own < PROTECTED_CHECKPOINTS;
             own += usize::from(protected);
@@ -146,7 +148,8 @@ impl ObjectStore {
             return Ok(());
         }
         objects.sort_by_key(|(_, span)| span.offset);
-        let (folder, number) = (self.packs_folder(), self.next_pack_number());
+        let folder = self.packs_folder();
+        let number = self.next_pack_number();
         let fail = CheckpointError::io_error("write", &folder);
         let mut pack = PackWriter::create(&folder, number).map_err(&fail)?;
         for (id, span) in objects {

@@ -74,7 +74,8 @@ impl CheckpointStore {
         let taken = work.store().checkpoints.iter().find(|checkpoint| checkpoint.id == id);
         let number = taken.map_or(0, |checkpoint| checkpoint.number);
         let root = self.workspace.as_fd();
-        let (modes, left) = (BTreeMap::new(), Vec::new());
+        let modes = BTreeMap::new();
+        let left = Vec::new();
         let mut hands = FileRestorer { workspace: &self.workspace, root, store: work.store(), modes, left };
         let done = hands.restore_all(plan, force);
         let left = hands.left;

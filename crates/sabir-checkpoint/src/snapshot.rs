@@ -149,7 +149,8 @@ impl<'a> SnapshotScanner<'a> {
         if FileType::from_raw_mode(found.st_mode) == FileType::Directory && depth == ScanDepth::None {
             return Ok(Some(TreeNode::Folder { mode: folder_mode(&found), tree: None }));
         }
-        let (known, mut fresh) = (std::mem::take(self.stamps), Vec::new());
+        let known = std::mem::take(self.stamps);
+        let mut fresh = Vec::new();
         let here = ScanPosition { path, depth: 0, rules: None, ignored: false };
         let node = self.scan_node((folder.as_fd(), name), &found, here, (&known, &mut fresh));
         // What single paths look like is not worth remembering.

@@ -133,7 +133,8 @@ impl StampCache {
             let mut files = Vec::new();
             for _ in 0..count {
                 let name = from.read_path()?;
-                let (size, inode) = (from.read_u64()?, from.read_u64()?);
+                let size = from.read_u64()?;
+                let inode = from.read_u64()?;
                 let modified = i128::from_le_bytes(from.take_bytes(16)?.try_into().ok()?);
                 let changed = i128::from_le_bytes(from.take_bytes(16)?.try_into().ok()?);
                 files.push(StampEntry {

@@ -101,13 +101,15 @@ fn string(bencher: Bencher<'_, '_>) {
 /// Beside `exact`: one search for the bytes, and a copy.
 #[divan::bench]
 fn naive_exact(bencher: Bencher<'_, '_>) {
-    let (text, search) = (text(), method(19_000, str::to_owned));
+    let text = text();
+    let search = method(19_000, str::to_owned);
     bencher.bench_local(|| black_box(&text).replacen(black_box(&search), "x\n", 1));
 }
 
 /// Beside the misses: the whole text and the block compared line by line by a diff.
 #[divan::bench(sample_count = 10)]
 fn naive_miss(bencher: Bencher<'_, '_>) {
-    let (text, search) = (text(), method(19_000, |line| format!("{line} // gone")));
+    let text = text();
+    let search = method(19_000, |line| format!("{line} // gone"));
     bencher.bench_local(|| similar::TextDiff::from_lines(black_box(text.as_str()), black_box(search.as_str())).ratio());
 }

@@ -62,7 +62,8 @@ pub(crate) struct OutputCapture {
 
 impl OutputCapture {
     pub(crate) fn new(head_max: usize, tail_max: usize) -> Self {
-        let (head, tail) = (Vec::new(), VecDeque::new());
+        let head = Vec::new();
+        let tail = VecDeque::new();
         Self {
             plain: TerminalText::new(),
             ends: HeadTail { head, tail, omitted: 0, head_max, tail_max, newlines: 0, open: false },
@@ -193,7 +194,8 @@ mod tests {
         fn pieces_do_not_matter(text in "[aé😀]{0,30}", at in 0_usize..60) {
             let bytes = text.as_bytes();
             let (first, second) = bytes.split_at(at.min(bytes.len()));
-            let (mut whole, mut parts) = (OutputCapture::new(8, 4), OutputCapture::new(8, 4));
+            let mut whole = OutputCapture::new(8, 4);
+            let mut parts = OutputCapture::new(8, 4);
             whole.push(bytes);
             parts.push(first);
             parts.push(second);

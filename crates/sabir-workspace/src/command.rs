@@ -308,7 +308,8 @@ impl ShellCommand {
         (shell, sandbox): (PathBuf, Vec<OsString>),
         mark: &str,
     ) -> Result<(Child, SupervisorStreams), WorkspaceError> {
-        let (folder, socket) = (self.folder.to_string(), "the socket of the command");
+        let folder = self.folder.to_string();
+        let socket = "the socket of the command";
         let fail = |error| WorkspaceError::from_io("enter", &folder, error);
         let dir = workspace.dir().open_dir(self.folder.as_syscall_path()).map_err(fail)?;
         if rustix::fs::fstat(&dir).map_err(|error| fail(error.into()))?.st_nlink == 0 {
@@ -319,7 +320,8 @@ impl ShellCommand {
         let (ours, theirs) = Socket::pair().map_err(fail)?;
         ours.set_nonblocking(true).map_err(fail)?;
         let (reports, lifeline) = UnixStream::from_std(ours).map_err(fail)?.into_split();
-        let (device, text) = (self.device, OsString::from(&self.text));
+        let device = self.device;
+        let text = OsString::from(&self.text);
         let plan =
             SupervisorPlan { settle: SETTLE_TIME, grace: self.grace, device, shell: shell.into(), text, sandbox };
         let mut command = tokio::process::Command::new(&self.helper);
@@ -345,7 +347,8 @@ impl ShellCommand {
             (Some(seat), _) => Some(Box::new(seat.clone())),
             (None, pipe) => pipe.map(|pipe| Box::new(pipe) as OutputReader),
         };
-        let (stderr, reports) = (child.stderr.take(), Some(BufReader::new(reports).lines()));
+        let stderr = child.stderr.take();
+        let reports = Some(BufReader::new(reports).lines());
         Ok((child, SupervisorStreams { stdout, stderr, seat, reports, lifeline: Some(lifeline) }))
     }
 }
@@ -406,7 +409,8 @@ impl SupervisorStreams {
         mut on_output: impl FnMut(OutputStream, &[u8]),
     ) -> WatchReport {
         let mut story = WatchReport::default();
-        let (mut out, mut err) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
+        let mut out = vec![0; CHUNK_BYTES];
+        let mut err = vec![0; CHUNK_BYTES];
         let mut alarm = Box::pin(sleep(limits.timeout.unwrap_or(Duration::MAX)));
         let mut last_call: Option<Pin<Box<Sleep>>> = None;
         let mut silence =

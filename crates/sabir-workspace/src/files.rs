@@ -103,7 +103,9 @@ impl Workspace {
         let fail = |error| WorkspaceError::from_io("open", root.display(), error);
         let canonical = root.canonicalize().map_err(fail)?;
         let dir = Dir::open_ambient_dir(&canonical, ambient_authority()).map_err(fail)?;
-        let (given, bounds, trust) = (root.to_path_buf(), RwLock::default(), Trust::default());
+        let given = root.to_path_buf();
+        let bounds = RwLock::default();
+        let trust = Trust::default();
         Ok(Self { dir, root: canonical, given, swept: Mutex::default(), bounds, trust })
     }
 
@@ -147,7 +149,8 @@ impl Workspace {
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     if let Ok(target) = self.dir.read_link_contents(existing) {
-                        let (path, target) = (existing.display().to_string(), target.display().to_string());
+                        let path = existing.display().to_string();
+                        let target = target.display().to_string();
                         return Err(WorkspaceError::LinkDangling { path, target });
                     }
                 }

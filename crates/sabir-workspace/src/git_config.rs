@@ -159,7 +159,8 @@ impl RepositoryReader<'_> {
     /// and in a further work tree not at what says where the first lies.
     fn read_configuration(self, folders: &Folders) -> Result<Configuration, Unreadable> {
         let mut reader = ConfigReader::new(self.environment);
-        let (file, more) = (folders.common.join("config"), folders.own.join("config.worktree"));
+        let file = folders.common.join("config");
+        let more = folders.own.join("config.worktree");
         let mut entries = reader.read_file(&file)?;
         let last = |entries: &[Entry], key: &str| {
             let plain = entries.iter().rev().filter(|entry| !entry.is_included);
@@ -173,7 +174,8 @@ impl RepositoryReader<'_> {
         };
         let own = reader.read_file(&more)?;
         let is_read = last(&entries, "extensions.worktreeconfig").map(|variable| is_on(variable.value.as_deref()));
-        let (mut layout, is_further) = (Vec::new(), !is_same(&folders.own, &folders.common));
+        let mut layout = Vec::new();
+        let is_further = !is_same(&folders.own, &folders.common);
         for key in ["core.worktree", "core.bare"] {
             let own = last(&own, key);
             // Whether git reads the file depends on the extension, and with it on the version of git.
@@ -182,7 +184,8 @@ impl RepositoryReader<'_> {
             }
             layout.push(own.or_else(|| last(&entries, key).filter(|_| !is_further)));
         }
-        let (is_bare, work_tree) = (layout.pop().flatten(), layout.pop().flatten());
+        let is_bare = layout.pop().flatten();
+        let work_tree = layout.pop().flatten();
         let work_tree = match work_tree {
             None => None,
             Some(variable) if variable.is_exact && variable.value.is_some() => variable.value,
@@ -196,7 +199,8 @@ impl RepositoryReader<'_> {
     /// Adds what makes git run programs in the repositories that lie in links of the work tree, as deep as they go: `git status` looks
     /// into each. What is told of one is what git would see, with `GIT_DIR` set as it sets it. Returns where their files lie.
     fn add_linked(self, mut open: Vec<PathBuf>, programs: &mut GitPrograms) -> Result<BTreeSet<PathBuf>, Unreadable> {
-        let (mut seen, mut count) = (BTreeSet::new(), 0);
+        let mut seen = BTreeSet::new();
+        let mut count = 0;
         let top = programs.top.clone();
         while let Some(folder) = open.pop() {
             count += 1;
@@ -242,7 +246,8 @@ fn add_entries<'a>(
     programs: &mut GitPrograms,
 ) -> Result<(), Unreadable> {
     for Entry { variable, .. } in entries {
-        let (key, value) = (variable.key.to_lowercase(), variable.value.as_deref().unwrap_or("true"));
+        let key = variable.key.to_lowercase();
+        let value = variable.value.as_deref().unwrap_or("true");
         if !runs_programs(&key, value) {
             continue;
         }

@@ -208,7 +208,9 @@ impl JobManager {
         let ending = ExitSummary { end: *end, left_running: *left_running, survivors: *survivors };
         let mut state = self.lock_table();
         let number = state.last + 1;
-        let (total, lines, end) = (output.total_bytes(), shown.lines, end.to_string());
+        let total = output.total_bytes();
+        let lines = shown.lines;
+        let end = end.to_string();
         output.keep_as(self.output_stem(number), &OutputMetadata { total, lines, end, command: command.to_owned() });
         if let Some(fault) = output.write_error() {
             return Err(io::Error::new(fault.kind(), fault.to_string()).into());
@@ -233,11 +235,15 @@ impl JobManager {
         }
         let number = state.last + 1;
         let stem = self.output_stem(number);
-        let (capture, output) = (Some(OutputCapture::new(0, TAIL_BYTES)), StoredOutput::new(stem.clone()));
-        let (state_now, confined) = (JobState::Running, None);
+        let capture = Some(OutputCapture::new(0, TAIL_BYTES));
+        let output = StoredOutput::new(stem.clone());
+        let state_now = JobState::Running;
+        let confined = None;
         let live = Arc::new(Mutex::new(LiveJob { capture, output, lines: 0, state: state_now, confined }));
         let (stop, (finished, done)) = (Arc::new(Notify::new()), watch::channel(false));
-        let (told, stopped, text) = (Arc::clone(&live), Arc::clone(&stop), text.to_owned());
+        let told = Arc::clone(&live);
+        let stopped = Arc::clone(&stop);
+        let text = text.to_owned();
         let entry = JobEntry { command: text.clone(), live, stop, done, next_line: 1, pruned: false };
         self.spawn_job(async move {
             let command = command.cancel_when(async move { stopped.notified().await });
@@ -449,7 +455,9 @@ impl LiveJob {
             Ok((ending, walls)) => {
                 self.confined =
                     walls.map(|walls| walls.to_report(ending.end != CommandExit::Exited(0), &printed.text()));
-                let (total, lines, end) = (self.output.total_bytes(), self.lines, ending.end.to_string());
+                let total = self.output.total_bytes();
+                let lines = self.lines;
+                let end = ending.end.to_string();
                 self.output.keep_as(stem, &OutputMetadata { total, lines, end, command });
                 self.state = JobState::Ended(ending);
             }
@@ -468,7 +476,8 @@ impl JobEntry {
     fn from_files(stem: &Path, about: Option<OutputMetadata>) -> Self {
         // Whoever was killed while it wrote could not say what it had written: only the beginning is sure.
         let unknown = || {
-            let (end, command) = ("ended with Sabir".to_owned(), "(unknown)".to_owned());
+            let end = "ended with Sabir".to_owned();
+            let command = "(unknown)".to_owned();
             OutputMetadata { total: output::head_size(stem), lines: u64::MAX, end, command }
         };
         let OutputMetadata { total, lines, end, command } = about.unwrap_or_else(unknown);

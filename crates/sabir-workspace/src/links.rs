@@ -59,7 +59,8 @@ impl Workspace {
     /// # Errors
     /// There are more than 200,000 files.
     pub fn find_escaping_link(&self) -> Result<Option<String>, TooManyFiles> {
-        let (mut open, mut count) = (vec![self.root().to_path_buf()], 0);
+        let mut open = vec![self.root().to_path_buf()];
+        let mut count = 0;
         while let Some(folder) = open.pop() {
             // What we cannot list, a command cannot either.
             for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {

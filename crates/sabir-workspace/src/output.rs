@@ -208,7 +208,8 @@ fn read_range(
     end: u64,
     take: &mut dyn FnMut(OutputPiece<'_>) -> ControlFlow<()>,
 ) -> io::Result<ControlFlow<()>> {
-    let (mut at, mut chunk) = (start, vec![0; CHUNK_BYTES]);
+    let mut at = start;
+    let mut chunk = vec![0; CHUNK_BYTES];
     while at < end {
         let wanted = chunk.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
         let count = file.read_at(chunk.get_mut(..wanted).unwrap_or_default(), at)?;
@@ -272,7 +273,8 @@ impl OutputMetadata {
         let (total, rest) = text.strip_prefix("bytes ")?.split_once("\nlines ")?;
         let (lines, rest) = rest.split_once("\nend ")?;
         let (end, command) = rest.split_once("\ncommand ")?;
-        let (end, command) = (end.to_owned(), command.to_owned());
+        let end = end.to_owned();
+        let command = command.to_owned();
         Some(Self { total: total.parse().ok()?, lines: lines.parse().ok()?, end, command })
     }
 }

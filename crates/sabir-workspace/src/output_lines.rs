@@ -56,7 +56,8 @@ type LineVisitor<'a> = dyn FnMut(RawLine<'_>) -> ControlFlow<()> + 'a;
 
 /// The lines of a page.
 pub(crate) fn read_page(output: &StoredOutput, lines: u64, options: &PageOptions) -> io::Result<Vec<OutputLine>> {
-    let (mut found, mut bytes) = (Vec::new(), 0);
+    let mut found = Vec::new();
+    let mut bytes = 0;
     visit_lines(output, lines, &mut |raw| {
         if raw.number > options.last {
             return ControlFlow::Break(());
@@ -82,7 +83,8 @@ pub(crate) fn search_lines(
     (max, max_line_bytes): (usize, usize),
 ) -> io::Result<(Vec<OutputLine>, bool)> {
     let mut found: Vec<OutputLine> = Vec::new();
-    let (mut before, mut more) = (VecDeque::new(), false);
+    let mut before = VecDeque::new();
+    let mut more = false;
     visit_lines(output, lines, &mut |raw| {
         let matched = matcher.is_match(raw.bytes).unwrap_or(false);
         let after = found.last().is_some_and(|last| last.matched && last.number + 1 == raw.number);
@@ -163,7 +165,8 @@ enum GapSide {
 
 fn visit_side(output: &StoredOutput, wanted: GapSide, first: u64, visit: &mut LineVisitor<'_>) -> io::Result<()> {
     let mut liner = LineSplitter { line: Vec::new(), missing: 0, number: first, stopped: false, visit };
-    let (mut plain, mut current) = (TerminalText::new(), GapSide::BeforeGap);
+    let mut plain = TerminalText::new();
+    let mut current = GapSide::BeforeGap;
     output.read_pieces(&mut |piece| {
         match piece {
             OutputPiece::Gap if wanted == GapSide::BeforeGap => return ControlFlow::Break(()),

@@ -140,8 +140,12 @@ impl Sandbox {
     /// machine. What is in the home folder is hidden by [`hide_home_secrets`](Self::hide_home_secrets).
     #[must_use]
     pub fn new(level: SandboxLevel) -> Self {
-        let (write, read, hide) = (Vec::new(), Vec::new(), secrets::machine_secrets());
-        let (network, work, temporary) = (NetworkAccess::Denied, WorkspaceAccess::Write, PathBuf::from("/tmp"));
+        let write = Vec::new();
+        let read = Vec::new();
+        let hide = secrets::machine_secrets();
+        let network = NetworkAccess::Denied;
+        let work = WorkspaceAccess::Write;
+        let temporary = PathBuf::from("/tmp");
         Self { level, network, work, write, read, hide, temporary, private: None, memory_mib: None }
     }
 

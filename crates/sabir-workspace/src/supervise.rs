@@ -112,7 +112,8 @@ impl SupervisorPlan {
     fn from_args(args: impl IntoIterator<Item = OsString>) -> Option<Self> {
         let mut args = args.into_iter();
         let mut time = || Some(Duration::from_millis(args.next()?.to_str()?.parse().ok()?));
-        let (settle, grace) = (time()?, time()?);
+        let settle = time()?;
+        let grace = time()?;
         let word = args.next()?;
         let device = [OutputDevice::Pipe, OutputDevice::Terminal].into_iter().find(|device| word == device.as_str())?;
         Some(Self { settle, grace, device, shell: args.next()?, text: args.next()?, sandbox: args.collect() })

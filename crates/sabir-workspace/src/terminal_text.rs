@@ -132,7 +132,9 @@ struct ScreenBuffer {
 impl Default for ScreenBuffer {
     fn default() -> Self {
         let lines = VecDeque::from([Vec::new()]);
-        let (saved, below, gone) = ((0, 0), None, Vec::new());
+        let saved = (0, 0);
+        let below = None;
+        let gone = Vec::new();
         Self { lines, row: 0, column: 0, saved, below, gone, has_effect: false, is_idle: true }
     }
 }
@@ -263,7 +265,8 @@ impl ScreenBuffer {
     }
 
     fn edit_cells(&mut self, action: char, count: usize) {
-        let (column, count) = (self.column, count.min(MAX_CELLS));
+        let column = self.column;
+        let count = count.min(MAX_CELLS);
         let line = self.current_line();
         let from = column.min(line.len());
         let to = (from + count).min(line.len());
@@ -321,7 +324,9 @@ impl Perform for ScreenBuffer {
         let mut numbers = params.iter().map(|param| usize::from(param.first().copied().unwrap_or(0)));
         let first = numbers.next().unwrap_or(0);
         let second = numbers.next().unwrap_or(0);
-        let (count, row, column) = (first.max(1), self.row, self.column);
+        let count = first.max(1);
+        let row = self.row;
+        let column = self.column;
         match (intermediates, action) {
             (b"?", 'h' | 'l') if matches!(first, 47 | 1047 | 1049) => self.switch_screen(action == 'h'),
             ([], 'A') => self.move_cursor(row.saturating_sub(count), column),

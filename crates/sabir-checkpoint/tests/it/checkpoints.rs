@@ -489,7 +489,8 @@ fn five_hundred_checkpoints_stay_under_the_cap() {
     (0..20).for_each(|number| ground.put(format!("src/{number}"), format!("{number}\n").repeat(100)));
     let checkpoints = ground.checkpoints();
     let size = || -> u64 { seen(&ground.store()).values().map(|(_, _, content)| content.len() as u64).sum() };
-    let (mut most, mut written) = (0, 0);
+    let mut most = 0;
+    let mut written = 0;
     for number in 0_u32..500 {
         let noise: Vec<u8> = (0_u32..10_000)
             .map(|at| at.wrapping_mul(number + 7).wrapping_mul(2_654_435_761).to_le_bytes()[3])
@@ -632,7 +633,8 @@ fn usable(ground: &Ground, task: &str) -> Option<u32> {
 #[test]
 fn killed_at_any_moment() {
     let ground = Ground::with(StoreLimits { store_bytes: 1 << 20, ..StoreLimits::default() });
-    let (mut seed, mut killed) = (0x5ab1_2026_u64, 0);
+    let mut seed = 0x5ab1_2026_u64;
+    let mut killed = 0;
     for _ in 0..60 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let mut child = worker(&ground, "task", 100_000).spawn().unwrap();
@@ -670,10 +672,8 @@ fn two_processes_share_a_store() {
     // Calls, and a way back after every tenth as far as it was not removed. The store is small: the slower one may have taken all.
     for task in ["one", "two"] {
         let kept = usable(&ground, task);
-        let (list, pruned) = (
-            ground.checkpoints().list_checkpoints(Some(task)).unwrap(),
-            ground.checkpoints().pruned_through(task).unwrap(),
-        );
+        let list = ground.checkpoints().list_checkpoints(Some(task)).unwrap();
+        let pruned = ground.checkpoints().pruned_through(task).unwrap();
         assert_eq!(kept, list.first().map(|first| first.number));
         let last = list.last().map(|last| last.number).or(pruned).unwrap();
         assert!((60..=66).contains(&last), "{task}: {last}");

@@ -25,7 +25,8 @@ fn main() -> ExitCode {
 fn checkpoints(mut args: impl Iterator<Item = OsString>) -> Result<(), Box<dyn std::error::Error>> {
     let mut next = || args.next().ok_or("an argument is missing");
     let workspace = Arc::new(Workspace::open(Path::new(&next()?))?);
-    let (store, task) = (next()?, next()?.into_string().map_err(|_| "no text")?);
+    let store = next()?;
+    let task = next()?.into_string().map_err(|_| "no text")?;
     let rounds: u64 = next()?.to_str().ok_or("no text")?.parse()?;
     let caps = StoreLimits { store_bytes: 1 << 20, ..StoreLimits::default() };
     let checkpoints = CheckpointStore::new(store.into(), Arc::clone(&workspace), caps, Vec::new());

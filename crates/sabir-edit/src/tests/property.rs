@@ -43,8 +43,10 @@ fn cases() -> impl Strategy<Value = Case> {
     )
         .prop_map(|(parts, is_open, is_noisy, (one, other))| {
             let count = parts.len();
-            let (one, other) = (one.index(count), other.index(count));
-            let (from, to) = (one.min(other), one.max(other) + 1);
+            let one = one.index(count);
+            let other = other.index(count);
+            let from = one.min(other);
+            let to = one.max(other) + 1;
             let mut fates: Vec<Fate> = parts.iter().map(|(_, fate)| fate.clone()).collect();
             // The number makes each line one of its kind, so that there is one place.
             let mut lines: Vec<_> = parts
@@ -106,7 +108,8 @@ impl Case {
     }
 
     fn sides(&self) -> (Vec<String>, Vec<String>) {
-        let (mut old, mut new) = (Vec::new(), Vec::new());
+        let mut old = Vec::new();
+        let mut new = Vec::new();
         for (index, fate) in (self.from..self.to).zip(&self.fates) {
             let shown = self.shown(&self.lines[index].0);
             match fate {
@@ -158,7 +161,8 @@ proptest! {
     #[test]
     fn true_edits_make_the_intended_file(case in cases()) {
         prop_assume!(case.is_plain());
-        let (text, expected) = (case.text(), case.expected());
+        let text = case.text();
+        let expected = case.expected();
         let diff = case.diff();
         for diff in [diff.clone(), diff.replace('\n', "\r\n")] {
             let edited = apply_blocks(&text, &diff).map(|edited| edited.content);

@@ -41,7 +41,8 @@ impl PathGlobs {
             }
         }
         let (absolute, inside): (Vec<&String>, Vec<&String>) = written.iter().partition(|glob| glob.starts_with('/'));
-        let (inside, absolute) = (compile_globs(&inside)?, compile_globs(&absolute)?);
+        let inside = compile_globs(&inside)?;
+        let absolute = compile_globs(&absolute)?;
         Ok(Self { inside, absolute, written })
     }
 
@@ -91,7 +92,8 @@ fn compile_globs(globs: &[&String]) -> Result<Option<RegexMatcher>, BoundsError>
 }
 
 fn glob_to_regex(glob: &str) -> String {
-    let (mut regex, mut rest) = (String::new(), glob);
+    let mut regex = String::new();
+    let mut rest = glob;
     while let Some(c) = rest.chars().next() {
         let (part, taken) = if rest.starts_with("**/") && rest.len() > 3 {
             ("(?:.*/)?".to_owned(), 3)

@@ -60,7 +60,8 @@ impl Workspace {
         mut folder: HiddenScanFolder,
     ) -> Result<FolderScan, Errno> {
         let handle = self.open_beneath(&folder.path)?;
-        let (mut names, mut bound) = (Vec::new(), false);
+        let mut names = Vec::new();
+        let mut bound = false;
         let mut entries = RawDir::new(&handle, buffer);
         while let Some(entry) = entries.next() {
             let entry = entry?;
@@ -73,7 +74,8 @@ impl Workspace {
         if bound {
             folder.hiding = self.hidden_rules_in(folder.hiding.take(), handle.as_fd(), &folder.path);
         }
-        let (mut given, mut found) = (Vec::new(), Vec::new());
+        let mut given = Vec::new();
+        let mut found = Vec::new();
         for (name, kind) in names {
             let path = folder.path.join(name);
             let is_folder = kind == EntryKind::Folder;

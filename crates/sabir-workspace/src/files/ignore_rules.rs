@@ -53,8 +53,11 @@ pub(super) struct IgnoreFilesPresent {
 impl IgnoreRules {
     /// Whether an entry is hidden. The path is that from the workspace folder.
     pub(super) fn is_hidden(&self, path: &Path, is_folder: bool) -> bool {
-        let (mut ignore, mut git, mut exclude) = (Match::None, Match::None, Match::None);
-        let (mut rules, mut same_repository) = (Some(self), true);
+        let mut ignore = Match::None;
+        let mut git = Match::None;
+        let mut exclude = Match::None;
+        let mut rules = Some(self);
+        let mut same_repository = true;
         while let Some(one) = rules {
             let longer;
             let path = match &one.base {
@@ -96,7 +99,8 @@ impl IgnoreRules {
         }
         let rules = |wanted: bool, name: &str| if wanted { read_rules(folder, name) } else { Gitignore::empty() };
         let top = present.git && rustix::fs::statat(folder, ".git", AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        let (ignore, git) = (rules(present.ignore, ".ignore"), rules(present.git_ignore, ".gitignore"));
+        let ignore = rules(present.ignore, ".ignore");
+        let git = rules(present.git_ignore, ".gitignore");
         let exclude = rules(present.git, ".git/info/exclude");
         if !top && ignore.is_empty() && git.is_empty() {
             return above;

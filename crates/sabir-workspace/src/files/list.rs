@@ -113,7 +113,9 @@ fn list_entries(
     recursive: bool,
 ) -> Vec<(OrderKey, JobOutput<PendingFolder, ListPart>)> {
     let shown = reader.read_folder(&mut folder).unwrap_or_default();
-    let (mut given, mut part, mut key) = (Vec::new(), Vec::new(), None);
+    let mut given = Vec::new();
+    let mut part = Vec::new();
+    let mut key = None;
     if shown.hidden > 0 {
         // Before all that the folder holds.
         given.push((OrderKey::for_contents(&folder.path), JobOutput::Part((Vec::new(), shown.hidden), 0)));

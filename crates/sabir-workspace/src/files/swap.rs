@@ -76,7 +76,8 @@ impl FileSwap<'_> {
 
     /// Takes the change back. Says which file could not be, and where its old content is.
     pub(super) fn roll_back(&mut self) -> Option<String> {
-        let (folder, temp) = (&self.temp.folder, &self.temp.name);
+        let folder = &self.temp.folder;
+        let temp = &self.temp.name;
         let (undone, kept) = match std::mem::replace(&mut self.done, SwapState::Nothing) {
             SwapState::Nothing => (Ok(()), None),
             SwapState::Created(ours) => (self.remove_created(&ours), None),
@@ -170,7 +171,8 @@ impl FileSwap<'_> {
 
     /// Gives the old file its name again, unless something else has it by now: that is someone's, and is not taken away.
     fn exchange_back(&self, ours: &Stat) -> Result<(), Errno> {
-        let (folder, temp) = (&self.temp.folder, &self.temp.name);
+        let folder = &self.temp.folder;
+        let temp = &self.temp.name;
         match stat_entry(folder, self.name)? {
             None => self.rename_to_free(temp.as_ref(), self.name),
             Some(found) if is_same_inode(&found, ours) => {

@@ -97,7 +97,8 @@ impl<'a> FolderReader<'a> {
     /// The names that nothing hides; the folder then knows the rules for what it holds.
     pub(crate) fn read_folder(&mut self, folder: &mut PendingFolder) -> Result<VisibleNames, Errno> {
         let handle = self.workspace.open_beneath(&folder.path)?;
-        let (mut names, mut present) = (Vec::new(), IgnoreFilesPresent::default());
+        let mut names = Vec::new();
+        let mut present = IgnoreFilesPresent::default();
         let bounds = self.workspace.bounds();
         let mut bound = false;
         let mut entries = RawDir::new(&handle, &mut self.buffer);
@@ -143,7 +144,8 @@ impl<'a> FolderReader<'a> {
 
     /// Leaves out what the bounds hide, and counts it.
     fn remove_hidden(&self, folder: &PendingFolder, names: &mut Vec<FolderEntry>) -> usize {
-        let (before, root) = (names.len(), self.workspace.root());
+        let before = names.len();
+        let root = self.workspace.root();
         let mut path = folder.path.clone();
         names.retain(|name| {
             path.push(&name.name);

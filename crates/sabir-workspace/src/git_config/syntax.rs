@@ -48,7 +48,9 @@ impl Parser<'_> {
     }
 
     fn variables(mut self) -> Option<Vec<Variable>> {
-        let (mut found, mut section, mut comment) = (Vec::new(), Vec::new(), false);
+        let mut found = Vec::new();
+        let mut section = Vec::new();
+        let mut comment = false;
         loop {
             match self.take() {
                 b'\n' if self.ended => return Some(found),
@@ -128,7 +130,9 @@ impl Parser<'_> {
 
     /// Reads a value, to the end of its line.
     fn value(&mut self) -> Option<Vec<u8>> {
-        let (mut value, mut quoted, mut comment) = (Vec::new(), false, false);
+        let mut value = Vec::new();
+        let mut quoted = false;
+        let mut comment = false;
         // Where space begins that may be the last thing of the value.
         let mut trimmed = None;
         loop {

@@ -146,7 +146,9 @@ mod tests {
     use crate::sandbox::{ProtectedPaths, SandboxLevel, TempDirLifetime};
 
     fn order(network: NetworkAccess) -> SandboxPlan {
-        let (write, read, hide) = (vec!["/w".into()], Vec::new(), vec!["/h/.ssh".into()]);
+        let write = vec!["/w".into()];
+        let read = Vec::new();
+        let hide = vec!["/h/.ssh".into()];
         SandboxPlan {
             level: SandboxLevel::Two,
             network,

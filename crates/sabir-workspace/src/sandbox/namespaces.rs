@@ -71,7 +71,8 @@ pub(super) fn enter_namespaces(order: &SandboxPlan, status: &mut Option<OwnedFd>
 
 /// Makes the namespaces, with this user as their only one.
 fn map_user(network: NetworkAccess) -> io::Result<()> {
-    let (user, group) = (getuid().as_raw(), getgid().as_raw());
+    let user = getuid().as_raw();
+    let group = getgid().as_raw();
     let mut flags = UnshareFlags::NEWUSER
         | UnshareFlags::NEWNS
         | UnshareFlags::NEWPID

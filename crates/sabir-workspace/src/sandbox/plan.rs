@@ -75,8 +75,12 @@ impl SandboxPlan {
 
     /// Reads what [`to_args`](Self::to_args) wrote.
     pub(crate) fn from_args(words: &[OsString]) -> Option<Self> {
-        let (mut level, mut network, mut tmp, mut stay) = (None, None, None, None);
-        let (mut memory_mib, mut caches) = (None, Vec::new());
+        let mut level = None;
+        let mut network = None;
+        let mut tmp = None;
+        let mut stay = None;
+        let mut memory_mib = None;
+        let mut caches = Vec::new();
         let (mut write, mut read, mut hide, mut guarded) =
             (Vec::new(), Vec::new(), Vec::new(), ProtectedPaths::default());
         for pair in words.chunks(2) {

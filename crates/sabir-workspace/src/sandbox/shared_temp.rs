@@ -104,7 +104,8 @@ mod tests {
         let strange = temporary.path().join("sabir-other");
         fs::create_dir(&deserted).unwrap();
         fs::create_dir(&strange).unwrap();
-        let (one, other) = (SharedTempDir::default(), SharedTempDir::default());
+        let one = SharedTempDir::default();
+        let other = SharedTempDir::default();
         let path = one.get_or_create(temporary.path()).unwrap();
         fs::write(path.join("x"), "").unwrap();
         assert_eq!(one.get_or_create(temporary.path()).unwrap(), path);

@@ -62,7 +62,8 @@ pub(super) fn add_mount_attributes(root: BorrowedFd<'_>, attributes: u64, reach:
     let flags = libc::AT_EMPTY_PATH | if reach == MountScope::Tree { libc::AT_RECURSIVE } else { 0 };
     // SAFETY: the path is an empty C string, and the kernel reads as many bytes of the struct as it is told.
     let done = unsafe {
-        let (path, size) = (c"".as_ptr(), size_of::<libc::mount_attr>());
+        let path = c"".as_ptr();
+        let size = size_of::<libc::mount_attr>();
         libc::syscall(libc::SYS_mount_setattr, root.as_raw_fd(), path, flags, &raw const change, size)
     };
     check_result(done)

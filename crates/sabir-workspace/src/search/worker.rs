@@ -108,7 +108,8 @@ impl<'a> SearchWorker<'a> {
     /// The files of a folder, so many at a time, with the folders below in between.
     fn list_folder(&mut self, mut folder: PendingFolder) -> Vec<(OrderKey, JobOutput<SearchJob, Vec<FileResult>>)> {
         let found = self.reader.read_folder(&mut folder).unwrap_or_default().names;
-        let (mut given, mut names) = (Vec::new(), Vec::new());
+        let mut given = Vec::new();
+        let mut names = Vec::new();
         let hand_over = |names: &mut Vec<OsString>, given: &mut Vec<_>| {
             if let Some(first) = names.first() {
                 let key = OrderKey::for_path(&folder.path.join(first));
@@ -172,7 +173,8 @@ impl<'a> SearchWorker<'a> {
         let left = if size == 0 { u64::MAX } else { size };
         let stops = [&self.options.stop, self.over];
         let mut watched = LimitedReader { file, left, most: self.options.max_file_bytes, read: 0, stops };
-        let (options, matches) = (self.options, Vec::new());
+        let options = self.options;
+        let matches = Vec::new();
         let mut sink = MatchCollector { options, path: &path, room, before: Vec::new(), matches, more: false };
         let result = self.searcher.search_reader(self.matcher, &mut watched, &mut sink);
         let skipped = if result.is_err() { SkipReason::Unread } else { SkipReason::No };

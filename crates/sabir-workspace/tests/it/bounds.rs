@@ -38,7 +38,8 @@ fn all() -> ListOptions {
 /// Every way to a file says the same of it.
 #[track_caller]
 fn check(place: &Place, path: &str, hidden_by: Option<&str>) {
-    let (workspace, at) = (&place.workspace, place.path(path));
+    let workspace = &place.workspace;
+    let at = place.path(path);
     let is_folder = place.inner(path).is_dir();
     let mut said: Vec<(&str, Option<WorkspaceError>)> = vec![
         ("may_read", workspace.check_readable(&at).err()),

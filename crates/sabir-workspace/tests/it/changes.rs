@@ -54,7 +54,8 @@ fn changes(place: &Place, texts: &[&str]) -> Vec<FileChange> {
         let at = text.find(['=', '>', '+', '~']).unwrap_or(text.len());
         let (path, rest) = text.split_at(at);
         let content = rest.get(1..).unwrap_or_default();
-        let (write, bytes) = (FileChange::write, content.as_bytes().to_vec());
+        let write = FileChange::write;
+        let bytes = content.as_bytes().to_vec();
         match rest.chars().next() {
             Some('=') => all.push(write(place.path(path), bytes, WritePrecondition::Any)),
             Some('+') => all.push(write(place.path(path), bytes, WritePrecondition::Missing)),
@@ -210,7 +211,9 @@ fn two_writers_lose_nothing() {
     place.put("a", "");
     let write = |letter: char| {
         let workspace = sabir_workspace::Workspace::open(place.root.path()).unwrap();
-        let (path, mut written, mut left_behind) = (place.path("a"), Vec::new(), false);
+        let path = place.path("a");
+        let mut written = Vec::new();
+        let mut left_behind = false;
         for number in 0..1000 {
             let Ok(old) = workspace.read_file(&path, 1 << 20) else { continue };
             let word = format!("{letter}{number} ");

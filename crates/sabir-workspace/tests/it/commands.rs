@@ -147,7 +147,8 @@ fn many_commands_leave_no_descriptor_and_no_zombie() {
     block_on(async {
         let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         command("true").run(&place.workspace, |_, _| {}).await.unwrap();
-        let (before, start) = (descriptors(), Instant::now());
+        let before = descriptors();
+        let start = Instant::now();
         for number in 0..100 {
             let outcome = command(&format!("exit {number}")).run(&place.workspace, |_, _| {}).await.unwrap();
             assert_eq!(outcome.end, CommandExit::Exited(number));

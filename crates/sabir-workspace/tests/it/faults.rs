@@ -297,7 +297,8 @@ fn killed_at_any_moment() {
         let paths = inside.flatten().map(|entry| entry.unwrap().path());
         paths.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(".sabir-tmp-")).collect()
     };
-    let (mut met, mut seed) = (0, 1_u64);
+    let mut met = 0;
+    let mut seed = 1_u64;
     for _ in 0..400 {
         let mut storm =
             Command::new(PROBE).args(["storm", root.to_str().unwrap()]).stdin(Stdio::null()).spawn().unwrap();

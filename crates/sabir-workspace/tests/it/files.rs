@@ -162,7 +162,8 @@ fn left_over_temporary_files_of_dead_processes_go() {
     let place = Place::new();
     let mut dead = std::process::Command::new("true").spawn().unwrap();
     dead.wait().unwrap();
-    let (gone, alive) = (format!(".sabir-tmp-{}-0", dead.id()), format!(".sabir-tmp-{}-9999999", std::process::id()));
+    let gone = format!(".sabir-tmp-{}-0", dead.id());
+    let alive = format!(".sabir-tmp-{}-9999999", std::process::id());
     place.put(&gone, "");
     place.put(&alive, "");
     place.workspace.write_file(&place.path("a"), b"x", WritePrecondition::Any).unwrap();
@@ -173,7 +174,8 @@ fn left_over_temporary_files_of_dead_processes_go() {
 #[test]
 fn readers_see_old_or_new_and_never_a_part() {
     let place = Place::new();
-    let (old, new) = (vec![b'a'; 200_000], vec![b'b'; 100_000]);
+    let old = vec![b'a'; 200_000];
+    let new = vec![b'b'; 100_000];
     place.put("a", &old);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -23,7 +23,8 @@ struct Task {
 
 impl Task {
     fn new() -> Self {
-        let (place, folder) = (Place::new(), TempDir::new().unwrap());
+        let place = Place::new();
+        let folder = TempDir::new().unwrap();
         let workspace = Arc::new(Workspace::open(place.root.path()).unwrap());
         let jobs = JobManager::new(folder.path().join("outputs"), OutputLifetime::Persistent);
         Self { place, workspace, folder, jobs }
@@ -230,7 +231,8 @@ fn so_many_jobs_and_no_more() {
 
 #[test]
 fn a_passing_folder_is_removed() {
-    let (place, folder) = (Place::new(), TempDir::new().unwrap());
+    let place = Place::new();
+    let folder = TempDir::new().unwrap();
     let path = folder.path().join("outputs");
     let jobs = JobManager::new(path.clone(), OutputLifetime::Temporary);
     block_on(jobs.run_command(&place.workspace, command("seq 100000"), "", |_, _| {})).unwrap();

@@ -34,7 +34,8 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let (root, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let root = TempDir::new().unwrap();
+        let outside = TempDir::new().unwrap();
         std::fs::write(outside.path().join("secret"), "secret\n").unwrap();
         Self { workspace: Workspace::open(root.path()).unwrap(), root, outside }
     }

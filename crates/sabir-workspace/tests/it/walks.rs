@@ -322,7 +322,9 @@ fn a_swapped_link_never_leads_outside() {
                 ["link", "link", "real", "real"].into_iter().for_each(|name| exchange(&place, name, "d"));
             }
         });
-        let (new, secret, outer) = (place.path("d/new"), place.path("d/secret"), place.path("d/outer"));
+        let new = place.path("d/new");
+        let secret = place.path("d/secret");
+        let outer = place.path("d/outer");
         let search = SearchOptions::new("secret");
         for round in 0..3000 {
             let _ = place.workspace.write_file(&new, b"x", WritePrecondition::Any);
@@ -363,7 +365,9 @@ fn a_file_that_becomes_something_else() {
                 names.into_iter().for_each(|name| exchange(&place, name, "f"));
             }
         });
-        let (a, f, new) = (place.path("a"), place.path("f"), vec![b'n'; 50]);
+        let a = place.path("a");
+        let f = place.path("f");
+        let new = vec![b'n'; 50];
         for round in 0..1500 {
             let expect = match place.workspace.read_file(&f, 100) {
                 Ok(content) => {

@@ -42,7 +42,8 @@ fn change(workspace: &Workspace, changes: &[String]) -> Result<(), WorkspaceErro
                 WritePrecondition::Any,
             ));
         } else if let Some((from, to)) = text.split_once('>') {
-            let (from, to) = (workspace.parse_path(from)?, workspace.parse_path(to)?);
+            let from = workspace.parse_path(from)?;
+            let to = workspace.parse_path(to)?;
             let old = workspace.read_file(&from, 1 << 20)?;
             all.extend(FileChange::move_file(from, WritePrecondition::Version(old.version), to, old.bytes));
         } else {

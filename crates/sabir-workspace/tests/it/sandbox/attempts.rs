@@ -156,7 +156,8 @@ fn observe(scene: &Scene, level: &str, attempt: &str) -> String {
     fs::create_dir(scene.at("out/empty")).unwrap();
     scene.give(&scene.at("out/empty"));
     let mut agent = scene.process(&["try", "exec", "sleep", "100"]).spawn().unwrap();
-    let (disk, number) = (disk(), agent.id().to_string());
+    let disk = disk();
+    let number = agent.id().to_string();
     // A mark is a whole part of a path: the scene's folder has a name at random, in which any letters may stand.
     let part = |part: &str| match part {
         "OUT" => scene.name("out"),

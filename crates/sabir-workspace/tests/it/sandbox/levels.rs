@@ -70,7 +70,8 @@ fn secrets_in_the_workspace_need_tier_2() {
             (scene.at("out").into(), hidden),
             "exec 2>&1; cat .env; cat inside",
         );
-        let (out, hidden) = (scene.at("out").into(), scene.at("ws/.env").into());
+        let out = scene.at("out").into();
+        let hidden = scene.at("ws/.env").into();
         let neither = scene.run_seeing(&["without", "namespaces"], ("best", "denied"), (out, hidden), "touch ran");
         assert!(neither.end.contains("level 2 is not to be had here, and level 1 cannot hide"), "{neither}");
         assert!(!scene.at("ws/ran").exists());

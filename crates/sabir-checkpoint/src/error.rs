@@ -59,7 +59,7 @@ pub enum CheckpointError {
         task: String,
     },
     /// The files have changed since the plan was made.
-    #[error("the files changed since the plan was shown, so nothing was done; scanner at it once more")]
+    #[error("the files changed since the plan was shown, so nothing was done; look at it once more")]
     Stale,
     /// The path is in no checkpoint since that call.
     #[error("`{}` is in no checkpoint since that call", path.display())]

@@ -1,4 +1,4 @@
-//! All that is hidden in a workspace, for a sandbox that has to hide it too.
+//! Finds everything that is hidden in a workspace, so that a sandbox can hide it from commands.
 
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
@@ -18,16 +18,16 @@ use crate::ordered_pool::{JobOutput, OrderKey, run_in_order};
 use crate::stop_flag::StopFlag;
 
 const BUFFER_BYTES: usize = 32 << 10;
-/// So many paths may wait for a folder before them.
+/// The number of paths that may wait for an earlier folder.
 const MAX_QUEUED: usize = 1 << 20;
 
-/// A folder that is not hidden.
+/// A visible folder to scan.
 struct HiddenScanFolder {
     path: PathBuf,
     hiding: Option<Arc<HiddenRules>>,
 }
 
-/// What one folder gives: the folders below it, and what is hidden in it.
+/// The output of one folder: the folders below it, and the hidden paths in it.
 type FolderScan = Vec<(OrderKey, JobOutput<HiddenScanFolder, Vec<PathBuf>>)>;
 
 impl Workspace {
@@ -37,7 +37,8 @@ impl Workspace {
         let mut hidden = Vec::new();
         let worker = || {
             let mut buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
-            // What cannot be read by us can be read by no command of the same user.
+            // A folder that this process cannot read cannot be read by commands of the same user
+            // either.
             move |folder| self.scan_hidden_folder(&mut buffer, folder).unwrap_or_default()
         };
         let take = |part: Vec<PathBuf>| {
@@ -93,7 +94,8 @@ impl Workspace {
         Ok(given)
     }
 
-    /// What a sandbox can hide in place of a hidden name.
+    /// Returns the path that a sandbox can mask for a hidden name: the path itself, or the target
+    /// of a link to a file.
     fn maskable_path(&self, path: &Path, kind: EntryKind) -> Option<PathBuf> {
         let path = self.root().join(path);
         if kind != EntryKind::Link {

@@ -1,8 +1,9 @@
-//! The way to a path within bounds: through handles, and judged on the way.
+//! Opens paths within bounds, through handles, judging every step.
 //!
-//! The named path is judged first, then where it leads. That place is walked to name by name through no link, the ignore files
-//! of each folder are read through its handle, and what is opened in the end is opened from the handle of the last one. So
-//! whoever puts a link in the way, at whatever moment, gets an error or another round, and never a look.
+//! The path is judged as named, then as resolved. The resolved path is walked name by name without
+//! following links, the ignore files of each folder are read through its handle, and the final
+//! entry is opened from the handle of its folder. A link planted on the way therefore causes an
+//! error or a retry, but never an unjudged access.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -19,24 +20,24 @@ use crate::files::{EntryKind, FileInfo, Workspace};
 use crate::path::WorkPath;
 use crate::sandbox::masks::is_mask;
 
-/// How often a path is walked again on which links come and go.
+/// The number of attempts for a path on which links keep changing.
 const MAX_TRIES: usize = 16;
 
-/// A place that is not hidden, and its folder.
+/// A visible entry and its folder.
 #[derive(Debug)]
 pub(crate) struct VisibleEntry {
-    /// The place, links resolved.
+    /// The path with links resolved.
     pub(crate) path: WorkPath,
-    /// The handle of its folder, and its name in there; `.` for the workspace folder.
+    /// The handle of its folder. The name below it is `.` for the workspace folder itself.
     pub(crate) folder: OwnedFd,
     pub(crate) name: OsString,
-    /// What is there; no link.
+    /// The metadata of the entry, which is not a link.
     pub(crate) found: Stat,
-    /// The ignore files of the folders that it is in.
+    /// The ignore files of the folders above it.
     pub(crate) hiding: Option<Arc<HiddenRules>>,
 }
 
-/// Why a walk ended early.
+/// The reason that a walk ended early.
 pub(crate) enum AccessError {
     Hidden(HiddenBy),
     System(Errno),
@@ -49,7 +50,7 @@ impl From<Errno> for AccessError {
 }
 
 impl AccessError {
-    /// The error of a walk to that path.
+    /// Turns this into the error for a walk to `path`.
     pub(crate) fn into_workspace_error(self, action: &'static str, path: &WorkPath) -> WorkspaceError {
         match self {
             Self::Hidden(by) => WorkspaceError::Hidden { path: path.to_string(), by: by.to_string() },
@@ -59,7 +60,7 @@ impl AccessError {
 }
 
 impl VisibleEntry {
-    /// What is there.
+    /// Returns kind, size and link count.
     pub(crate) fn file_info(&self) -> FileInfo {
         let kind = match FileType::from_raw_mode(self.found.st_mode) {
             FileType::RegularFile => EntryKind::File,
@@ -70,7 +71,8 @@ impl VisibleEntry {
         FileInfo { kind, size_bytes, links: self.found.st_nlink }
     }
 
-    /// Opens the file, if it is a regular one and still the one that was judged to be. `named` is for the error.
+    /// Opens the file if it is regular, before and after opening. `named` is the path used in
+    /// errors.
     pub(crate) fn open_file(&self, named: &WorkPath) -> Result<File, WorkspaceError> {
         let fail = |error: Errno| WorkspaceError::from_io("read", named, error.into());
         ensure_regular_file(&self.found, named)?;
@@ -94,7 +96,8 @@ fn ensure_regular_file(found: &Stat, path: &WorkPath) -> Result<(), WorkspaceErr
 }
 
 impl Workspace {
-    /// The place from which a listing or search starts, and the ignore files that hold for it.
+    /// Returns the resolved path from which a listing or search starts, and the ignore files that
+    /// apply to it.
     pub(crate) fn resolve_start(
         &self,
         path: &WorkPath,
@@ -106,11 +109,11 @@ impl Workspace {
         self.resolve_visible(path, "list").map(|reached| (reached.path, reached.hiding))
     }
 
-    /// Goes to what is at a path, unless it is hidden.
+    /// Opens the entry at a path, unless it is hidden.
     ///
     /// # Errors
-    /// [`WorkspaceError::Hidden`], also where nothing is; [`Missing`](WorkspaceError::Missing); those of
-    /// [`resolve_links`](Self::resolve_links).
+    /// [`WorkspaceError::Hidden`], even if nothing exists there;
+    /// [`Missing`](WorkspaceError::Missing); those of [`resolve_links`](Self::resolve_links).
     pub(crate) fn resolve_visible(
         &self,
         path: &WorkPath,
@@ -122,7 +125,7 @@ impl Workspace {
             let real = self.resolve_links(path)?;
             match self.open_visible(&real) {
                 Ok(reached) => return Ok(reached),
-                // A link since a moment ago, which is to be resolved in turn.
+                // A link appeared since the path was resolved, so it has to be resolved again.
                 Err(AccessError::System(error @ (Errno::LOOP | Errno::NOTDIR))) => barred = error.into(),
                 Err(AccessError::Hidden(by)) => return Err(AccessError::Hidden(by).into_workspace_error(action, &real)),
                 Err(AccessError::System(error)) => {
@@ -155,8 +158,10 @@ impl Workspace {
         Ok(VisibleEntry { path: path.clone(), folder, name, found, hiding })
     }
 
-    /// Opens the folder `parent` of `path` through no link and through nothing that is hidden, and gives the ignore files that
-    /// hold in it. `missing` as for a write. Where a folder is missing, all of `path` is judged by what is known.
+    /// Opens the folder `parent` of `path` without following links or passing anything hidden, and
+    /// returns the ignore files that apply in it. `missing` handles missing folders as in
+    /// [`open_each`](Self::open_each). If a folder is missing, all of `path` is still judged by the
+    /// rules known so far, so that a hidden path is not revealed as missing.
     pub(crate) fn open_visible_folder(
         &self,
         path: &Path,
@@ -185,7 +190,7 @@ impl Workspace {
         }
     }
 
-    /// Fails for what is hidden in a folder that is not.
+    /// Fails for an entry that is hidden in a visible folder.
     pub(crate) fn ensure_visible(
         &self,
         hiding: Option<&HiddenRules>,
@@ -198,7 +203,8 @@ impl Workspace {
         }
     }
 
-    /// Judges the path as it is named, links on the way left as they are. What it leads to is judged by itself.
+    /// Judges the path as named, without resolving links on the way. The place that it leads to is
+    /// judged separately.
     fn ensure_name_visible(&self, path: &WorkPath) -> Result<(), HiddenBy> {
         let mut hiding = None;
         let mut folders: Vec<&Path> = path.as_path().ancestors().collect();

@@ -115,7 +115,9 @@ pub use jobs::{FinishedCommand, JobManager, JobState, MAX_JOBS, OutputError, Out
 pub use links::TooManyFiles;
 pub use output_lines::{OutputLine, PageOptions};
 pub use path::{WorkPath, protection_reason};
-pub use sandbox::{DenialKind, DenialNote, NetworkAccess, Sandbox, SandboxLevel, SandboxReport, SandboxTier};
+pub use sandbox::{
+    DenialKind, DenialNote, NetworkAccess, Sandbox, SandboxLevel, SandboxReport, SandboxTier, UnknownSandboxLevel,
+};
 pub use search::{SearchMatch, SearchOptions, SearchResult};
 pub use stop_flag::{StopFlag, StopOnDrop};
 pub use trust::{GitPrograms, Trust, TrustState, digest_hashes};

@@ -1,35 +1,37 @@
-//! What a denial looks like in the output of a command, and the words that tell the model which wall it met.
+//! Recognizes sandbox denials in the output of a command, and explains to the model which limit it
+//! met.
 //!
-//! The kernel tells nobody but the program that something was denied, and most programs print it. So this is a guess, made only
-//! when the command failed, and worded as what the sandbox allows rather than as what happened.
+//! The kernel reports a denial only to the program, and most programs print it. This is therefore a
+//! guess, made only if the command failed, and worded as what the sandbox allows rather than as
+//! what happened.
 
 use std::path::{Path, PathBuf};
 
 use super::{NetworkAccess, SandboxPlan, SandboxTier};
 use crate::protected_paths;
 
-/// How much of the line is repeated, in characters.
+/// The number of characters of the output line that are repeated.
 const SHOWN: usize = 200;
 
-/// What may have stopped a command.
+/// An explanation for a command that the sandbox may have stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DenialNote {
-    /// Which kind of wall it was.
+    /// The kind of denial.
     pub kind: DenialKind,
-    /// The line that speaks of it, the rule, and what the sandbox allows, in sentences.
+    /// The output line, the rule, and what the sandbox allows, in sentences.
     pub message: String,
 }
 
-/// A wall of a sandbox.
+/// A kind of denial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DenialKind {
-    /// Files, privileges, other processes.
+    /// A denial about files, privileges or other processes.
     Files,
-    /// The network.
+    /// A denial about the network.
     Network,
 }
 
-/// Words of errors, in lower case.
+/// The error texts of denials, in lower case.
 const WORDS: [(&str, DenialKind); 16] = [
     ("read-only file system", DenialKind::Files),
     ("permission denied", DenialKind::Files),
@@ -49,10 +51,12 @@ const WORDS: [(&str, DenialKind); 16] = [
     ("dns error", DenialKind::Network),
 ];
 
-/// Words of an error, in lower case, that speaks of the sandbox only where a guarded path is named: it cannot be moved or removed.
+/// Error texts, in lower case, that count only if the line names a protected path, which cannot be
+/// moved or removed.
 const BUSY: [&str; 2] = ["resource busy", "ebusy"];
 
-/// The note for a failed command, if its output holds an error that the sandbox may have caused.
+/// Returns a note for a failed command if its output contains an error that the sandbox may have
+/// caused.
 pub(super) fn find_denial(order: &SandboxPlan, tier: SandboxTier, output: &str) -> Option<DenialNote> {
     let (line, wall) = output.lines().rev().find_map(|line| {
         let lower = line.to_lowercase();
@@ -94,7 +98,7 @@ fn is_busy(line: &str) -> bool {
     BUSY.iter().any(|word| lower.contains(word))
 }
 
-/// The rule for the path that the line names.
+/// Describes the rule for the path that the line names.
 fn describe_rule(order: &SandboxPlan, tier: SandboxTier, line: &str) -> String {
     let none =
         "files outside of these folders cannot be changed, and new privileges, devices, mounts and traces are denied";
@@ -114,23 +118,23 @@ fn describe_rule(order: &SandboxPlan, tier: SandboxTier, line: &str) -> String {
     }
 }
 
-/// The path as seen from the workspace, if it lies there and may be written at all.
+/// Returns the path relative to the workspace, if it lies there and the workspace is writable.
 fn inside_workspace<'a>(order: &SandboxPlan, path: &'a Path) -> Option<&'a Path> {
     let workspace = order.write.first()?;
     if path.is_absolute() { path.strip_prefix(workspace).ok() } else { Some(path) }
 }
 
-/// What a path is that commands cannot change in this tier, though it is in the workspace.
+/// Returns the reason that commands of this tier cannot change a path in the workspace, if any.
 fn protected_reason(order: &SandboxPlan, tier: SandboxTier, path: &Path) -> Option<&'static str> {
     inside_workspace(order, path).and_then(protected_paths::find_protection_reason).filter(|_| tier == SandboxTier::Two)
 }
 
-/// The last word of the line that is such a path.
+/// Returns the last word of the line that is a protected path.
 fn find_guarded_path<'a>(order: &SandboxPlan, tier: SandboxTier, line: &'a str) -> Option<&'a Path> {
     split_words(line).map(Path::new).rfind(|path| protected_reason(order, tier, path).is_some())
 }
 
-/// The last word of the line that looks like a path.
+/// Returns the last word of the line that looks like a path.
 fn find_path(line: &str) -> Option<&Path> {
     let is_path = |word: &&str| word.contains('/') && word.len() > 1 || word.starts_with('.') && word.len() > 2;
     split_words(line).rfind(is_path).map(Path::new)

@@ -1,16 +1,18 @@
-//! The profile for macOS's `sandbox-exec` that says what the other walls say on Linux.
+//! Builds a profile for macOS's `sandbox-exec` with the same rules as on Linux.
 //!
-//! **Untested**: it was written from Apple's and others' profiles, without a Mac to try it on, and nothing runs it yet. `sabir
-//! sandbox --profile seatbelt` prints it, so that who has a Mac can: `sandbox-exec -p "$(sabir sandbox --profile seatbelt)" COMMAND`.
+//! **Untested**: it was written from Apple's and others' profiles, without a Mac to test it on, and
+//! nothing runs it yet. `sabir sandbox --profile seatbelt` prints it, so that it can be tried on a
+//! Mac: `sandbox-exec -p "$(sabir sandbox --profile seatbelt)" COMMAND`.
 //!
-//! Later rules win over earlier ones, so each list goes from the general to the special. There is no view of its own and nothing
-//! like a namespace: the machine's `/tmp` is seen, and the process tree ends only by the supervisor's means.
+//! Later rules win over earlier ones, so each list goes from general to special. There are no
+//! private mounts and nothing like a namespace: the machine's `/tmp` is visible, and the process
+//! tree is ended only by the supervisor.
 
 use std::path::{Path, PathBuf};
 
 use super::{NetworkAccess, SandboxPlan, masks};
 
-/// What every program needs, and gives nothing away.
+/// The rules that every program needs and that reveal nothing.
 const BASE: &str = "\
 (version 1)
 (deny default)
@@ -23,7 +25,7 @@ const BASE: &str = "\
 (allow file-read*)
 (allow file-write* (literal \"/dev/null\") (literal \"/dev/zero\") (regex #\"^/dev/tty\"))
 ";
-/// Names are asked of a service, certificates are judged by another.
+/// The rules for network access: one service resolves names, another verifies certificates.
 const NETWORK: &str = "\
 (allow network*)
 (deny network* (remote unix-socket))
@@ -31,7 +33,7 @@ const NETWORK: &str = "\
 (allow network-outbound (literal \"/private/var/run/mDNSResponder\"))
 ";
 
-/// The whole profile.
+/// Builds the whole profile.
 pub(super) fn build_profile(order: &SandboxPlan) -> String {
     let mut text = BASE.to_owned();
     text.push_str(&profile_rule("deny file-read* file-write*", &order.hide));
@@ -49,7 +51,7 @@ pub(super) fn build_profile(order: &SandboxPlan) -> String {
     text
 }
 
-/// One rule for some folders with all below; nothing for none.
+/// Formats one rule for some folders with everything below; empty without folders.
 fn profile_rule<'a>(what: &str, paths: impl IntoIterator<Item = &'a PathBuf>) -> String {
     let places: String = paths.into_iter().map(|path| format!(" (subpath {})", quote_path(path))).collect();
     if places.is_empty() { String::new() } else { format!("({what}{places})\n") }

@@ -1,11 +1,11 @@
-//! Where building a sandbox can fail, as a number that fits a report of the supervisor.
+//! Numbers the stages of building a sandbox, so that a failure fits into a supervisor's report.
 
 use std::io;
 
-/// What separates the stage from the system's error number.
+/// The factor that separates the stage from the system's error number.
 const SCALE: i32 = 1000;
 
-/// A part of the building.
+/// A stage of building the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SetupStage {
     Order = 1,
@@ -26,7 +26,7 @@ pub(crate) enum SetupStage {
     Neither,
 }
 
-/// Each with what was to be done, and what to do about it.
+/// The error message of each stage, with advice.
 const STAGES: [(SetupStage, &str); 16] = [
     (SetupStage::Order, "its description could not be read"),
     (SetupStage::Temporary, "its private temporary folder could not be made"),
@@ -60,18 +60,19 @@ const STAGES: [(SetupStage, &str); 16] = [
 ];
 
 impl SetupStage {
-    /// The failure of this stage as one number.
+    /// Combines this stage and a system error into one number.
     pub(crate) fn to_error(self, error: &io::Error) -> io::Error {
         let number = error.raw_os_error().unwrap_or(0).rem_euclid(SCALE);
         io::Error::from_raw_os_error(self as i32 * SCALE + number)
     }
 
-    /// Whether this number is a failure of this stage.
+    /// Returns true if the error is a failure of this stage.
     pub(crate) fn is_stage_of(self, error: &io::Error) -> bool {
         error.raw_os_error().is_some_and(|number| number / SCALE == self as i32)
     }
 
-    /// The words for a number that [`to_error`](Self::to_error) made; `None` for a plain error number.
+    /// Returns the message for a number that [`to_error`](Self::to_error) made; `None` for a plain
+    /// error number.
     pub(crate) fn explain_error(number: i32) -> Option<String> {
         let (_, words) = STAGES.iter().find(|(stage, _)| *stage as i32 == number / SCALE)?;
         match number % SCALE {

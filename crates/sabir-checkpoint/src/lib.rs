@@ -253,6 +253,7 @@ impl CheckpointStore {
         stop: &AtomicBool,
     ) -> Result<u64, CheckpointError> {
         let mut work = self.lock_or_create()?;
+        // The leftovers go first: the state after an interrupted call is the state before this one.
         self.seal_leftovers(&mut work, &mark, stop)?;
         self.make_room(&mut work, &mark.task, None)?;
         self.take_snapshot_in(&mut work, mark, CheckpointKind::Call, scope, stop)
@@ -319,6 +320,7 @@ impl CheckpointStore {
         if create {
             self.write_workspace_name()?;
         }
+        // Another process may have changed the store while this one waited for the lock.
         work.state.0.refresh()?;
         Ok(Some(work))
     }
@@ -396,6 +398,7 @@ impl CheckpointStore {
             self.scan_into_store(work, time_ms, stop, |scanner| scanner.scan_workspace())
         } else {
             let before = work.store().load_path_states(&checkpoint.before)?;
+            // The same paths as in the snapshot, so that both states can be compared.
             let paths: Vec<_> = before.into_iter().map(|(path, _)| path).collect();
             let after = self.scan_into_store(work, time_ms, stop, |scanner| match checkpoint.kind {
                 CheckpointKind::Call => scanner.scan_paths(&paths),

@@ -81,6 +81,8 @@ pub(super) fn read_log(path: &Path) -> io::Result<Option<LogContents>> {
     contents.good_bytes = HEAD.len() as u64;
     while let Some((payload, behind)) = split_frame(rest) {
         let at = contents.good_bytes + FRAME_BYTES as u64;
+        // The checksum is right, so an unknown record was written by a newer version: refuse the
+        // log instead of losing it.
         let Some((record, objects)) = decode_frame(payload) else { return Ok(None) };
         contents
             .objects

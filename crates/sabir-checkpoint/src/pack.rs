@@ -92,6 +92,7 @@ impl PackWriter {
 
     fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes)?;
+        // Counted here rather than asked of the file, since the writer buffers.
         self.written += bytes.len() as u64;
         Ok(())
     }
@@ -120,6 +121,7 @@ pub(super) fn read_index(path: &Path) -> io::Result<(Option<PackIndex>, u64)> {
     let mut from = ByteReader::new(&trailer);
     let head = (from.read_u64(), from.read_u32(), from.take_bytes(8));
     let (Some(at), Some(crc), Some(tail)) = head else { return Ok((None, size)) };
+    // The trailer is written last, so a file without a valid one was never completed.
     let Some(length) = end.checked_sub(at).filter(|length| length % ENTRY_BYTES == 0 && tail == TAIL) else {
         return Ok((None, size));
     };

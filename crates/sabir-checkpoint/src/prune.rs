@@ -173,6 +173,7 @@ impl ObjectStore {
     }
 
     fn write_log(&mut self, live: &LiveSet, mut pruned: BTreeMap<String, u32>) -> Result<(), CheckpointError> {
+        // Without a limit this map would grow for as long as the store exists.
         while pruned.len() > MAX_PRUNED_TASKS {
             // Task names begin with their time, so the first is the oldest.
             pruned.pop_first();
@@ -199,6 +200,7 @@ impl ObjectStore {
         }
         for (number, size) in self.packs.clone() {
             let needed = needed.get(&number).copied().unwrap_or(0);
+            // Rewriting a mostly live pack would cost more than the space it frees.
             if needed > 0 && needed >= size / 4 * 3 {
                 continue;
             }

@@ -69,6 +69,7 @@ impl CheckpointStore {
         let mut work = self.lock_existing()?.ok_or_else(missing)?;
         let stop = AtomicBool::new(false);
         self.seal_leftovers(&mut work, &mark, &stop)?;
+        // The user approved this plan, so any difference cancels the restore.
         if self.plan_restore_in(&mut work, &plan.task, goal)? != *plan {
             return Err(CheckpointError::Stale);
         }
@@ -103,6 +104,7 @@ impl FileRestorer<'_> {
         let mut stuck = Vec::new();
         for item in items.iter().rev().filter(|item| item.now.is_some() && !can_replace_in_place(item)) {
             if !self.attempt_in_folder(item, |restorer, folder, name| restorer.remove_entry(folder, name, item)) {
+                // Nothing may be written where the old entry could not be removed.
                 stuck.push(&item.path);
             }
         }
@@ -110,6 +112,7 @@ impl FileRestorer<'_> {
         for item in coming() {
             if let Some(TreeNode::Folder { mode, .. }) = item.target {
                 self.attempt_in_folder(item, |_, folder, name| make_folder(folder, name));
+                // The final mode may forbid writing, so it is set after the content.
                 self.modes.insert(item.path.clone(), mode);
             }
         }
@@ -290,6 +293,7 @@ fn move_into_place(
             plain()
         } else {
             match rustix::fs::renameat_with(folder, temp, folder, name, RenameFlags::NOREPLACE) {
+                // Some file systems do not support the flag; a plain rename has to do there.
                 Err(Errno::INVAL | Errno::NOSYS) => plain(),
                 renamed => renamed,
             }

@@ -168,6 +168,7 @@ impl CheckpointStore {
                 items.push(RestoreItem { path, now, target: history.target, conflict });
             }
         }
+        // Needs the sorted order that the map of histories gives.
         block_below(&mut items);
         Ok(RestorePlan { task: task.to_owned(), to, part, items })
     }
@@ -249,6 +250,7 @@ impl CheckpointStore {
                 // The task did not change these, so no state is expected: they count as changed by
                 // others.
                 let foreign = |target| PathHistory { target, expected: None, broken: true };
+                // In this order, a path that existed then and exists now keeps its earlier state.
                 wanted.extend(now.into_iter().map(|(path, _)| (path, foreign(None))));
                 wanted.extend(then.into_iter().map(|(path, node)| (path, foreign(node))));
             }
@@ -276,6 +278,7 @@ fn checkpoints_since(
     if all.is_empty() {
         return Err(if pruned > 0 { gone() } else { CheckpointError::NoTask { task: task.to_owned() } });
     }
+    // Only active calls count for `Last` and `Start`; `Before` may name any call.
     let standing = active_call_numbers(&all);
     let first = match goal {
         RestorePoint::Start => *standing.first().ok_or_else(nothing)?,

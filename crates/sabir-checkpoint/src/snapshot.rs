@@ -237,6 +237,8 @@ impl<'a> SnapshotScanner<'a> {
         known: &StampCache,
     ) -> Result<Option<TreeNode>, CheckpointError> {
         let left = |why| Ok(Some(omitted_node(why, true)));
+        // A mount point: its content may be huge, and restoring into it would touch another file
+        // system.
         if found.st_dev != self.spent.device {
             return left(OmitReason::OtherFileSystem);
         }
@@ -335,6 +337,7 @@ impl<'a> SnapshotScanner<'a> {
         if (&file).take(self.caps.file_bytes + 1).read_to_end(&mut bytes).is_err() {
             return left(OmitReason::Unreadable);
         }
+        // The file may have grown or shrunk since it was listed; the bytes that were read count.
         let size = bytes.len() as u64;
         if size > self.caps.file_bytes {
             return left(OmitReason::TooLarge);
@@ -348,6 +351,7 @@ impl<'a> SnapshotScanner<'a> {
         // A file that changed while it was read must not be cached with this content.
         let still =
             rustix::fs::fstat(&file).is_ok_and(|after| FileStamp::from_stat(&after) == FileStamp::from_stat(&opened));
+        // The stamp is that of the opened file, taken before it was read.
         let stamp = FileStamp::from_stat(&opened);
         if still && stamp.is_quiet(self.now_ms) {
             fresh.push(StampEntry { name: name.into(), stamp, content });

@@ -62,7 +62,7 @@ impl FileStamp {
     }
 
     /// Returns a hash of size, inode and modification time, which changes with the file.
-    pub(super) fn to_number(&self) -> u64 {
+    pub(super) fn to_number(self) -> u64 {
         let mut out = ByteWriter::default();
         out.write_u64(self.size);
         out.write_u64(self.inode);
@@ -93,6 +93,7 @@ impl StampCache {
         let bytes = self.encode();
         let temp = path.with_extension("tmp");
         let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
+        // Not synced: a damaged cache fails its checksum and is rebuilt.
         let written = file.write_all(&bytes).and_then(|()| std::fs::rename(&temp, path));
         if written.is_err() {
             _ = std::fs::remove_file(&temp);

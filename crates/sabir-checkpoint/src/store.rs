@@ -110,9 +110,11 @@ impl ObjectStore {
         }
         let contents = log::read_log(&path).map_err(CheckpointError::io_error("read", &path))?;
         let contents = contents.ok_or_else(|| CheckpointError::UnknownFormat { path: path.clone() })?;
+        // Everything is rebuilt from the files, so nothing of an outdated state survives.
         let fresh = Self { inode: contents.inode, log_bytes: contents.good_bytes, ..Self::new(self.root.clone()) };
         *self = fresh;
         self.read_packs()?;
+        // The log comes after the packs, so the newest copy of an object wins.
         self.index.extend(contents.objects.into_iter().map(|(id, span)| (id, (ObjectLocation::Log, span))));
         contents.records.into_iter().for_each(|record| self.apply_record(record));
         Ok(())
@@ -233,6 +235,7 @@ impl ObjectStore {
         }
         let &(location, span) = self.index.get(id).ok_or_else(damaged)?;
         let bytes = pack::read_span(&self.file_path(location), span).map_err(|_| damaged())?;
+        // Verified at every read: a damaged disk must not restore wrong content.
         if ObjectId::hash_of(&bytes) == *id { Ok(bytes) } else { Err(damaged()) }
     }
 

@@ -25,6 +25,7 @@ pub fn prune_stores(folder: &Path, keep: &Path, most_bytes: u64) -> Result<Vec<P
         entries.flatten().map(|entry| entry.path()).filter(|path| path.join("lock").is_file()).collect();
     let mut sized: Vec<(SystemTime, u64, PathBuf)> =
         stores.into_iter().filter_map(|path| Some((last_used(&path)?, store_size(&path), path))).collect();
+    // The time is the first field, so the least recently used store comes first.
     sized.sort();
     let mut total: u64 = sized.iter().map(|(_, size, _)| size).sum();
     let mut removed = Vec::new();
@@ -63,6 +64,7 @@ fn store_size(store: &Path) -> u64 {
 fn remove_store(store: &Path) -> Result<bool, CheckpointError> {
     let fail = CheckpointError::io_error("remove", store);
     let lock = File::options().write(true).open(store.join("lock")).map_err(&fail)?;
+    // A store in use is never removed, even if the limit is exceeded.
     if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         return Ok(false);
     }

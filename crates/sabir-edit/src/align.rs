@@ -34,6 +34,8 @@ pub(super) fn align_lines(found: &[&str], wanted: &[&str], replacement: &[&str])
     let new: Vec<_> = replacement
         .iter()
         .map(|line| match normalize_line(line) {
+            // Exact lines keep their own text as the key, so a real change of quotes or spaces in
+            // them is still seen as a change.
             normal if !exact.contains(line) && noisy.contains(&normal) => (false, normal),
             _ => (true, (*line).into()),
         })
@@ -111,6 +113,7 @@ fn align_between(old: &[usize], new: &[usize], at: (usize, usize), depth: AlignD
     let (old_rest, new_rest) =
         (old.get(prefix..old_end).unwrap_or_default(), new.get(prefix..new_end).unwrap_or_default());
     if old_rest.len().saturating_mul(new_rest.len()) <= MAX_PRODUCT {
+        // Myers is quadratic at worst, which the product limit above keeps affordable.
         for op in capture_diff_slices(Algorithm::Myers, old_rest, new_rest) {
             if let DiffOp::Equal { old_index, new_index, len } = op {
                 (0..len).for_each(|step| put(prefix + old_index + step, prefix + new_index + step));

@@ -47,6 +47,7 @@ impl MarkerFamily {
     /// Returns the family that a line opens and the number of its signs.
     fn parse_opener(line: &str) -> Option<(Self, usize)> {
         let line = line.trim_end();
+        // Some models write `<<<<<<< SEARCH>`, so one trailing `>` is tolerated.
         let line = line.strip_suffix('>').filter(|rest| rest.ends_with("SEARCH")).unwrap_or(line);
         let signs = line.strip_suffix(" SEARCH")?;
         [(Self::Dashes, '-'), (Self::Angles, '<')]
@@ -122,6 +123,8 @@ pub(super) fn parse_blocks(diff: &str) -> (Vec<EditBlock<'_>>, Vec<EditFault>) {
         match (open.take(), MarkerFamily::parse_opener(text), MarkerFamily::parse_closer(text)) {
             (None, Some(opened), _) => open = Some(begin(opened)),
             (None, None, Some(_)) => faults.push(stray_marker_fault(line, text)),
+            // Prose between blocks is skipped, but a divider there means that an opening marker was
+            // misspelt.
             (None, None, None) if text.trim_end() == "=======" => faults.push(divider_outside_fault(line)),
             (None, None, None) => {}
             (Some(block), Some(again), _) if again.0 == block.family => {
@@ -172,6 +175,7 @@ fn is_conflict(line: &str) -> bool {
 fn close_block<'a>(open: OpenBlock<'a>, closed: usize) -> Result<EditBlock<'a>, EditFault> {
     let OpenBlock { origin, family, signs, mut body } = open;
     let (hint, skipped) = parse_line_hints(&body);
+    // The hints are not part of SEARCH; `skipped` keeps the line numbers of faults right.
     body.drain(..skipped);
     let all: Vec<(usize, usize)> =
         body.iter().enumerate().filter_map(|(at, line)| Some((at, family.parse_divider(line)?))).collect();
@@ -182,6 +186,7 @@ fn close_block<'a>(open: OpenBlock<'a>, closed: usize) -> Result<EditBlock<'a>, 
     let divider = match *dividers.as_slice() {
         [] => return Err(no_divider_fault(&origin, &body, closed)),
         [divider] => divider,
+        // Any choice could put the text of one side into the other, so the block is refused.
         [first, second, ..] => {
             return Err(divided_twice_fault(&origin, dividers.len(), line_of(first), line_of(second)));
         }
@@ -263,6 +268,7 @@ fn without_escapes<'a>(lines: &[&'a str]) -> Vec<&'a str> {
 fn without_numbers<'a>(reading: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
     let first = number_of(reading.search.first()?)?.0;
     let bare = |lines: &[&'a str], is_counted: bool| {
+        // REPLACE may insert lines, so only the numbers of SEARCH have to be consecutive.
         let numbered = lines.iter().zip(first..).map(|(line, expected)| {
             let (number, text) = number_of(line)?;
             (!is_counted || number == expected).then_some(text)

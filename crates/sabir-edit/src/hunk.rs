@@ -107,6 +107,7 @@ fn filter_places(
 /// `None` if the hunk has no `@@` line.
 fn find_context_heads(lines: &LineIndex<'_>, hunk: &PatchHunk) -> Result<Option<Vec<usize>>, Box<EditFault>> {
     let mut heads: Option<Vec<usize>> = None;
+    // Each `@@` line narrows the candidates: it must follow the one before it.
     for context in &hunk.contexts {
         // Some models close the line with `@@`, as unified diffs do, so both spellings are tried.
         let short = context.trim_end().strip_suffix("@@").map(str::trim_end);
@@ -158,6 +159,7 @@ fn build_addition<'a>(
         None if hunk.hint.is_some_and(|line| line > 0) && lines.len() > 0 => {
             return Err(Box::new(fault::empty_search_fault(&hunk.origin)));
         }
+        // Without any anchor, added lines go to the end of the file.
         None => lines.len(),
         Some(heads) => {
             let behind: Vec<usize> = heads.iter().copied().filter(|head| *head >= from).collect();

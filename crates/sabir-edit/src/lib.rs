@@ -194,6 +194,8 @@ pub fn apply_blocks(original: &str, diff: &str) -> Result<EditedText, Vec<EditFa
     match edited {
         Ok(edited) if faults.is_empty() => Ok(edited),
         edited => {
+            // All faults are reported together, so that the model can fix every block in one
+            // answer.
             faults.extend(edited.err().unwrap_or_default());
             faults.sort_by_key(|fault| fault.line);
             Err(faults)
@@ -214,11 +216,14 @@ fn locate_block<'a>(lines: &LineIndex<'a>, block: &EditBlock<'a>) -> Result<Line
     let readings = block.to_variants();
     for reading in readings.iter().filter(|reading| !reading.search.is_empty()) {
         for level in MatchLevel::ALL {
+            // With a hint every place matters, because the nearest one is chosen among all of them.
             let limit = if reading.hint.is_some() { usize::MAX } else { MAX_PLACES };
             let places = lines.find_places(level, &reading.search, limit);
             if places.is_empty() {
                 continue;
             }
+            // Reported only where SEARCH is found: a block that is not found has a more helpful
+            // fault.
             if reading.search == reading.replace {
                 return Err(Box::new(fault::no_effect_fault(origin)));
             }
@@ -245,6 +250,8 @@ fn build_change<'a>(
     start: usize,
 ) -> Result<LineChange<'a>, Box<EditFault>> {
     let origin = block.origin;
+    // From here on the place is certain; only the indentation or an unchanged result can still
+    // fail.
     let old = start..start + reading.search.len();
     let Some(new) = rewrite_lines(lines, level, start, &reading.search, &reading.replace) else {
         return Err(Box::new(fault::indentation_fault(&origin, lines, old)));

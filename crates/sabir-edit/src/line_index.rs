@@ -98,6 +98,7 @@ impl<'a> LineIndex<'a> {
     /// places. The time is linear in the text at worst.
     pub(super) fn find_places(&self, level: MatchLevel, wanted: &[&str], limit: usize) -> Vec<usize> {
         let table = self.level_table(level);
+        // A line without a number occurs nowhere in the text, so the whole block cannot match.
         let Some(numbers) = wanted.iter().map(|line| table.number_of(level, line)).collect::<Option<Vec<u32>>>() else {
             return Vec::new();
         };

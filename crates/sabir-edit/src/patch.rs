@@ -166,6 +166,7 @@ impl PatchParser {
 
     fn parse_line(&mut self, number: usize, line: &str) {
         self.last_line = number;
+        // Inside a section an indented marker may be content of the file.
         let marker = if self.place == ParserState::Section { line.trim_end() } else { line.trim() };
         match self.place {
             _ if marker == BEGIN => self.begin_patch(number),
@@ -278,6 +279,8 @@ impl PatchParser {
             self.push_hunk(hunk);
         }
         if let Some(hunk) = self.last_hunk() {
+            // Only empty lines at the end of the hunk may be layout; any other line resets the
+            // count.
             hunk.loose = if line.is_empty() { hunk.loose + 1 } else { 0 };
             hunk.lines.push((op, text.to_owned()));
         }
@@ -360,6 +363,7 @@ impl PatchParser {
     fn finish(mut self) -> Result<Patch, Vec<EditFault>> {
         if self.place != ParserState::Outside {
             self.close_section();
+            // A truncated answer must not be applied in part.
             let message = "the patch does not end with `*** End Patch`, so it may be cut off";
             self.report_fault(
                 self.last_line,
@@ -374,6 +378,7 @@ impl PatchParser {
         for file in &self.files {
             let moved = if let FileAction::Update(update) = &file.action { update.move_to.as_deref() } else { None };
             for path in [Some(file.path.as_str()), moved].into_iter().flatten() {
+                // `./a` and `a` are the same file, and two sections about one file would conflict.
                 let path = path.strip_prefix("./").unwrap_or(path);
                 if let Some(before) = named.insert(path, file.line).filter(|_| !path.is_empty()) {
                     let message = format!("`{path}` is named already in line {before}");

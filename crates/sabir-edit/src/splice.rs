@@ -80,6 +80,8 @@ pub(super) fn splice_changes(
     let overlaps: Vec<_> = changes
         .iter()
         .zip(changes.iter().skip(1))
+        // Sorted by start, overlapping changes are neighbours. Empty ranges (pure insertions) at
+        // the same line do not overlap.
         .filter(|(first, second)| second.old.start < first.old.end)
         .map(|(first, second)| {
             let (kept, other) =

@@ -40,6 +40,7 @@ pub fn apply_string(original: &str, replacement: &StringReplacement) -> Result<E
             hunks: vec![AppliedHunk::whole_text(0, replacement.new.lines().count())],
         });
     }
+    // The faults about the request itself come before any search in the text.
     if old == new {
         return Err(vec![fault::no_effect_fault(&origin)]);
     }
@@ -146,6 +147,8 @@ impl SearchableText {
         if !places.is_empty() {
             return Some((Cow::Owned(normal), places));
         }
+        // The searchable text has no white space at line ends, so such a suffix can match only at
+        // one.
         let short = normal.trim_end_matches([' ', '\t']).to_owned();
         let ends_line = |place: &usize| matches!(self.text.as_bytes().get(place + short.len()), None | Some(b'\n'));
         let places: Vec<_> = if short.trim().is_empty() || short == normal {

@@ -103,6 +103,8 @@ impl DecodedText {
             return Ok(Self { content, encoding });
         }
         let nul = bytes.iter().position(|byte| *byte == 0);
+        // A UTF-16 mark with invalid content is binary; a UTF-8 mark may still be followed by stray
+        // bytes.
         if mark.is_some_and(|(_, encoding)| encoding != TextEncoding::Utf8Mark) {
             return Err(NotText::Binary { at: nul.unwrap_or_default() });
         }

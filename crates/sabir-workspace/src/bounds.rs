@@ -210,6 +210,7 @@ impl Workspace {
             return Ok(());
         }
         match self.resolve_visible(path, "look at") {
+            // A missing path may be created; whether that is allowed is decided by the write limit.
             Err(WorkspaceError::Missing { .. }) => Ok(()),
             reached => reached.map(drop),
         }
@@ -225,6 +226,7 @@ impl Workspace {
         if matches!(self.bounds().limit, WriteLimit::None) {
             return Ok(());
         }
+        // Both names count: neither a link nor its target may bypass the limit.
         [path, &self.resolve_links(path)?].into_iter().try_for_each(|path| self.check_write_limit(path))
     }
 

@@ -130,6 +130,7 @@ impl HeadTail {
         }
         let before = self.head.len() + tail.len();
         self.head.truncate(whole_characters(&self.head).len());
+        // A UTF-8 character has at most three continuation bytes, so the tail loses at most those.
         let continuation = tail.iter().take(3).take_while(|&&byte| byte & 0xc0 == 0x80).count();
         tail.drain(..continuation);
         let omitted_bytes = self.omitted + (before - self.head.len() - tail.len()) as u64;

@@ -291,6 +291,8 @@ impl ShellCommand {
         validation::check_text(&self.text)?;
         validation::check_env(&self.env)?;
         let shell = self.shell.take().unwrap_or_else(default_shell);
+        // The mark is unique on this machine as long as this process lives, which is all it is
+        // needed for.
         let mark = format!("{}-{}", std::process::id(), NEXT_MARK.fetch_add(1, Ordering::Relaxed));
         let walled = self.sandbox.as_ref().map(|sandbox| sandbox.build_plan(workspace.root(), &self.env));
         let order = walled.transpose()?.flatten();
@@ -299,6 +301,7 @@ impl ShellCommand {
         let limits = WatchTimeouts { timeout: self.timeout, patience: SETTLE_TIME + self.grace + GIVE_UP + DRAIN_TIME };
         let cancel = self.cancel.take().unwrap_or_else(|| Box::pin(std::future::pending()));
         let story = running.watch_until_closed(limits, cancel, &mark, on_output).await;
+        // Reaped before the reports are read, so that no zombie stays in any case.
         reap_supervisor(child).await;
         if let Some(SupervisorReport::Failed(number)) = story.main {
             if let Some(reason) = SetupStage::explain_error(number) {
@@ -306,6 +309,8 @@ impl ShellCommand {
             }
             return Err(WorkspaceError::Start { program: shell, source: io::Error::from_raw_os_error(number) });
         }
+        // Normally a no-op, because the supervisor has removed the folder; it matters if it was
+        // killed.
         order.iter().for_each(SandboxPlan::remove_temp_dir);
         let ending = ExitSummary {
             end: story.command_exit(),
@@ -428,6 +433,8 @@ impl SupervisorStreams {
         let mut story = WatchReport::default();
         let mut out = vec![0; CHUNK_BYTES];
         let mut err = vec![0; CHUNK_BYTES];
+        // Futures are pinned once outside the loop: `select!` would restart temporary ones in each
+        // round.
         let mut alarm = Box::pin(sleep(limits.timeout.unwrap_or(Duration::MAX)));
         let mut last_call: Option<Pin<Box<Sleep>>> = None;
         let mut silence =

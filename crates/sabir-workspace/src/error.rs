@@ -220,6 +220,7 @@ impl WorkspaceError {
         let errno = source.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
         match errno {
             _ if leaves => Self::LinkLeaves { path },
+            // `openat2` reports a lookup that leaves the folder as `EXDEV`.
             Some(rustix::io::Errno::XDEV) => Self::LinkLeaves { path },
             Some(rustix::io::Errno::LOOP) => Self::LinkLoop { path },
             Some(rustix::io::Errno::NAMETOOLONG) => Self::PathTooLong { input: shorten_text(&path) },

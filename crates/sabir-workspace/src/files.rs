@@ -128,6 +128,8 @@ impl Workspace {
     /// Those of [`WorkPath::parse`].
     pub fn parse_path(&self, text: &str) -> Result<WorkPath, WorkspaceError> {
         match WorkPath::parse(text, &self.root) {
+            // The folder may have been opened through a link, and models repeat the name they were
+            // shown.
             Err(WorkspaceError::PathOutside { .. }) if self.given.is_absolute() && Path::new(text).is_absolute() => {
                 WorkPath::parse(text, &self.given).or_else(|_| WorkPath::parse(text, &self.root))
             }
@@ -268,6 +270,7 @@ impl FileVersion {
     fn of_large(found: &std::fs::Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
         let mut hash = Sha256::new();
+        // A prefix keeps these hashes apart from those of contents.
         hash.update(b"a large file");
         for number in [found.dev(), found.ino(), found.size()] {
             hash.update(number.to_le_bytes());

@@ -128,6 +128,7 @@ impl RepositoryReader<'_> {
         self.check_environment()?;
         let Some(folders) = find_repository(folder)? else { return Ok(None) };
         let configuration = self.read_configuration(&folders)?;
+        // Without a work tree the paths in the configuration have no meaning here.
         if configuration.is_bare {
             return Err(Unreadable::Bare(folders.own));
         }
@@ -165,6 +166,7 @@ impl RepositoryReader<'_> {
         let file = folders.common.join("config");
         let more = folders.own.join("config.worktree");
         let mut entries = reader.read_file(&file)?;
+        // The last setting wins, and included files do not count for the layout.
         let last = |entries: &[Entry], key: &str| {
             let plain = entries.iter().rev().filter(|entry| !entry.is_included);
             plain.map(|entry| &entry.variable).find(|variable| variable.key == key).cloned()

@@ -185,6 +185,7 @@ impl JobManager {
         text: &str,
         mut on_output: impl FnMut(OutputStream, &[u8]) + Send,
     ) -> Result<FinishedCommand, WorkspaceError> {
+        // The number is known only when the output is kept, so it grows under a name without one.
         let part = {
             let mut state = self.lock_table();
             state.parts += 1;
@@ -402,6 +403,7 @@ impl JobManager {
         let mut runtime = lock_mutex(&self.runtime);
         let runtime = match &mut *runtime {
             Some(runtime) => runtime,
+            // One worker thread suffices: it only moves bytes between pipes and files.
             none => none.insert(Builder::new_multi_thread().worker_threads(1).enable_all().build()?),
         };
         drop(runtime.spawn(job));
@@ -416,6 +418,7 @@ impl JobManager {
             ended.map(|(number, entry)| (*number, output::disk_bytes(&self.output_stem(*number)), entry)).collect();
         let mut all: u64 = ended.iter().map(|(_, size, _)| size).sum();
         for (number, size, entry) in &mut ended {
+            // The newest output has just been reported to the model, so it is never removed here.
             if all <= MAX_ALL_BYTES || *number == newest {
                 break;
             }
@@ -430,6 +433,7 @@ impl JobManager {
 impl Drop for JobManager {
     fn drop(&mut self) {
         if let Some(runtime) = lock_mutex(&self.runtime).take() {
+            // A blocking shutdown would panic inside an async context.
             runtime.shutdown_background();
         }
         if self.lifetime == OutputLifetime::Temporary {

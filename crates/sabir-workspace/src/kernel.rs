@@ -69,6 +69,7 @@ pub(crate) fn detach_process(parent: Pid, device: OutputDevice) -> io::Result<()
     if device == OutputDevice::Terminal {
         ioctl_tiocsctty(stdin())?;
     }
+    // The kernel clears this setting at fork, so it is set in the new process itself.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // The parent may have died before the line above; then nothing would ever send the signal.
     if getppid() == Some(parent) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }

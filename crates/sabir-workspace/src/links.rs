@@ -112,6 +112,7 @@ fn resolve_component(
             return add_place((above.to_path_buf(), *linked), next);
         }
         Component::Normal(name) => name,
+        // Only relative paths belong to the workspace, so nothing can be said of others.
         Component::RootDir | Component::Prefix(_) => return Err(EscapesWorkspace),
     };
     let text = name.to_string_lossy();

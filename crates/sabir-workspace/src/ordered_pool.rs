@@ -98,6 +98,7 @@ impl<J, P, T: FnMut(P) -> ControlFlow<()>> PoolShared<'_, J, P, T> {
                 board = self.changed.wait(board).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
+            // The lock is released while the job runs.
             board.running.push(key.clone());
             drop(board);
             let given = worker(job);
@@ -117,6 +118,8 @@ impl<J, P, T: FnMut(P) -> ControlFlow<()>> PoolState<J, P, T> {
     /// that the order waits for.
     fn next_job(&mut self, ahead: usize) -> Option<(OrderKey, J)> {
         let least = self.waiting.first_key_value()?.0;
+        // The lowest job of all must always run, even over the limit, or the order could never
+        // advance.
         let missing = self.running.iter().all(|running| least < running);
         if missing || self.held <= ahead { self.waiting.pop_first() } else { None }
     }

@@ -150,6 +150,8 @@ impl StoredOutput {
         }
         if stem != self.stem {
             let tail = self.files.as_ref().is_some_and(|files| files.tail.is_some());
+            // The `.about` file is written last: without it a resumed task treats the output as
+            // incomplete.
             fs::rename(self.stem.with_extension("head"), stem.with_extension("head"))?;
             if tail {
                 fs::rename(self.stem.with_extension("tail"), stem.with_extension("tail"))?;

@@ -91,6 +91,7 @@ pub(crate) fn search_lines(
         let matched = matcher.is_match(raw.bytes).unwrap_or(false);
         let after = found.last().is_some_and(|last| last.matched && last.number + 1 == raw.number);
         let line = to_output_line(&raw, max_line_bytes, matched);
+        // One match beyond the limit proves that there are more, so the search can stop.
         if matched && found.len() >= max {
             more = true;
             return ControlFlow::Break(());
@@ -181,6 +182,7 @@ fn visit_side(output: &StoredOutput, wanted: GapSide, first: u64, visit: &mut Li
         }
         if liner.stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
+    // The screen still holds the last lines, so they come only now.
     plain.finish(&mut |text| liner.push(text));
     if !liner.line.is_empty() {
         liner.end_line(false);

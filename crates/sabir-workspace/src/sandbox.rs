@@ -265,10 +265,12 @@ impl Sandbox {
             write.push(real(folder)?);
         }
         let mut read = self.read.iter().map(real).collect::<Result<Vec<_>, _>>()?;
+        // Anything inside a writable folder is readable already.
         read.retain(|path| !write.iter().any(|folder| path.starts_with(folder)));
         let mut hide: Vec<PathBuf> = self.hide.iter().filter_map(|path| path.canonicalize().ok()).collect();
         hide.sort();
         hide.dedup();
+        // Hiding a parent of a visible path would hide that path too.
         hide.retain(|path| !write.iter().chain(&read).any(|shown| shown.starts_with(path)));
         // Everything that was writable stays readable.
         if self.work == WorkspaceAccess::Read {

@@ -161,6 +161,8 @@ impl MergedResult<'_> {
                 self.result.skipped += 1;
                 continue;
             }
+            // Decided here, in order, so that the result does not depend on which thread was
+            // faster.
             if file.bytes > self.left_bytes {
                 self.result.truncated = true;
                 return ControlFlow::Break(());

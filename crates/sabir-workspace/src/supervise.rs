@@ -191,6 +191,7 @@ fn run_supervisor(plan: &SupervisorPlan) -> io::Result<()> {
     // A kernel before 5.11 does not know this flag; then descriptors that the agent's parent forgot
     // to close are inherited.
     let _ = kernel::close_others_on_exec();
+    // Prepared before the shell starts; dropping it removes the masks and the temporary folder.
     let mut room = SandboxEnvironment::open(&plan.sandbox)?;
     let arguments = [OsStr::new("-c"), plan.text.as_os_str()];
     let (shell, confined) = room.start_program(&LaunchProgram { path: &plan.shell, arguments, device: plan.device })?;
@@ -237,6 +238,7 @@ fn watch_shell(family: &mut ChildProcesses, limit: Option<u64>) -> io::Result<bo
             process_tree::kill_all();
             return Ok(true);
         }
+        // Summing up memory reads many files in `/proc`, so it is done once per interval at most.
         if looked.elapsed() >= REAP_EVERY {
             looked = Instant::now();
         }

@@ -49,6 +49,8 @@ impl TerminalText {
         let whole = whole_characters(bytes);
         self.carry = bytes.get(whole.len()..).unwrap_or_default().to_vec();
         let mut rest = whole;
+        // Fast path: plain text at the end of the screen needs no parsing except for its last
+        // screenful.
         if is_plain(whole) && self.page.can_append() {
             let kept = last_screen(whole);
             if kept.len() < whole.len() {
@@ -263,6 +265,7 @@ impl ScreenBuffer {
         for _ in 0..count.min(ROWS) {
             self.lines.insert(self.row, Vec::new());
         }
+        // Lines pushed off the bottom of the screen are lost, as on a terminal.
         self.lines.truncate(ROWS);
     }
 

@@ -109,6 +109,7 @@ impl GitPrograms {
             let word = word.trim_matches(|c| matches!(c, '\'' | '"' | '!'));
             let named = self.top.join(word);
             let Ok(path) = named.canonicalize() else { continue };
+            // Programs outside of the work tree belong to the machine, not to the repository.
             if word.is_empty() || !named.starts_with(&self.top) {
                 continue;
             }

@@ -55,6 +55,8 @@ impl IgnoreFileCache {
             return Arc::clone(list);
         }
         let list = Arc::new(compile_ignore_file(&text));
+        // Clearing everything is crude but bounded, and the texts of one workspace rarely reach the
+        // limit.
         if kept.len() >= MAX_CACHED {
             kept.clear();
         }
@@ -104,6 +106,7 @@ impl HiddenRules {
             one = folder.above.as_deref();
             let Ok(below) = path.strip_prefix(&folder.base) else { continue };
             for found in folder.found.iter().filter(|found| found.name == name) {
+                // Fail closed: an unreadable ignore file might hide this very path.
                 let Some(list) = &found.list else { return Some(HiddenBy::Unreadable) };
                 match list.matched(below, is_folder) {
                     Match::Ignore(_) => return Some(HiddenBy::File),

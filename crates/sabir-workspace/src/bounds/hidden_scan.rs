@@ -50,6 +50,7 @@ impl Workspace {
         if stop.is_requested() {
             return Err(WorkspaceError::Stopped { path: ".".to_owned() });
         }
+        // Several links may lead to one file, so the list may contain duplicates.
         hidden.sort();
         hidden.dedup();
         Ok(hidden)
@@ -82,6 +83,8 @@ impl Workspace {
             let is_folder = kind == EntryKind::Folder;
             if self.bounds().hidden_by(self.root(), folder.hiding.as_deref(), &path, is_folder).is_some() {
                 found.extend(self.maskable_path(&path, kind));
+            // Ignore files do not apply inside `.git`, so it is scanned only if globs could hide
+            // something there.
             } else if is_folder && (path.file_name() != Some(OsStr::new(".git")) || self.bounds().has_globs()) {
                 given.push((
                     OrderKey::for_contents(&path),

@@ -78,6 +78,7 @@ impl VisibleEntry {
         ensure_regular_file(&self.found, named)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()).map_err(fail)?;
+        // Checked again on the handle, since the entry may have been replaced since it was judged.
         ensure_regular_file(&rustix::fs::fstat(&file).map_err(fail)?, named)?;
         Ok(file.into())
     }
@@ -141,6 +142,8 @@ impl Workspace {
         let parent = path.as_path().parent().unwrap_or(Path::new(""));
         let (folder, hiding) = self.open_visible_folder(path.as_path(), parent, |_, _| Err(Errno::NOENT))?;
         let found = match rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
+            // A hidden name that does not exist is reported as hidden, so that a probe reveals
+            // nothing.
             found if matches!(found, Err(Errno::NOENT)) || is_mask(folder.as_fd(), &name) => {
                 self.ensure_visible(hiding.as_deref(), path.as_path(), false)?;
                 return Err(Errno::NOENT.into());

@@ -99,6 +99,7 @@ impl Workspace {
         wanted: &[ChangeRequest<'_>],
     ) -> Result<Vec<Option<FileVersion>>, WorkspaceError> {
         check_distinct(wanted)?;
+        // All checks come before any write, so most errors leave nothing to undo.
         let looked: Vec<Option<FileAttributes>> =
             wanted.iter().map(|one| self.check_change(one)).collect::<Result<_, _>>()?;
         let mut work =
@@ -222,6 +223,7 @@ impl<'a> ChangeTransaction<'a> {
     /// Renames all files into place, one after the other, and syncs their folders.
     fn commit(&mut self) -> Result<(), WorkspaceError> {
         for swap in &mut self.swaps {
+            // Checked a second time, because preparing the other changes may have taken a while.
             let checked = check_precondition(&swap.temp.folder, swap.name, swap.path, swap.expect)?;
             swap.apply_swap(checked.as_ref())?;
         }

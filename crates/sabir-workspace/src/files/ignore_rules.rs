@@ -74,6 +74,7 @@ impl IgnoreRules {
                 git = git.or(one.git.matched(path, is_folder));
                 exclude = exclude.or(one.exclude.matched(path, is_folder));
             }
+            // `.ignore` files are not git's, so they keep applying above the top of a repository.
             same_repository &= !one.top;
             rules = one.above.as_deref();
         }

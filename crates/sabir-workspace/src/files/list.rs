@@ -91,6 +91,8 @@ impl Workspace {
         };
         let take = |(entries, hidden): ListPart| {
             listing.hidden += hidden;
+            // Parts arrive in order, so cutting here always keeps the first entries of the whole
+            // listing.
             let room = options.max_entries - listing.entries.len();
             listing.truncated = entries.len() > room;
             listing.entries.extend(entries.into_iter().take(room));

@@ -60,6 +60,8 @@ impl FileSwap<'_> {
                     result => return result.map_err(|trouble| self.workspace_error(trouble)),
                 }
             }
+            // With `Any`, the file may appear and disappear between the two attempts, so both are
+            // retried.
             match self.create_new() {
                 Err(Errno::EXIST) if self.expect == WritePrecondition::Any => {}
                 Err(Errno::EXIST) => return Err(WorkspaceError::Exists { path: self.path.to_string() }),
@@ -136,6 +138,7 @@ impl FileSwap<'_> {
             .apply_to(&into)
             .map_err(system_error)?;
         into.sync_all().map_err(system_error)?;
+        // Without an exchange, this check right before the rename is the best that can be done.
         if !stat_entry(folder, self.name)?.is_some_and(|now| is_unchanged(&now, &before)) {
             return Err(SwapError::Changed);
         }

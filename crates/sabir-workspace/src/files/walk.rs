@@ -80,6 +80,7 @@ impl Workspace {
         let at = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         for _ in 0..MAX_TRIES {
             match rustix::fs::openat2(self.dir().as_fd(), at, flags, Mode::empty(), resolve) {
+                // `RESOLVE_BENEATH` answers `EAGAIN` if a rename happened during the lookup.
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 // Kernels before 5.6, and some containers, lack `openat2`.
                 Err(Errno::NOSYS | Errno::PERM) => return self.open_folder(path, |_, _| Err(Errno::NOENT)),

@@ -50,6 +50,7 @@ impl<'a> ConfigReader<'a> {
     fn read_included(&mut self, file: &Path, depth: usize, entries: &mut Vec<Entry>) -> Result<(), Unreadable> {
         self.files = self.files.checked_sub(1).filter(|_| depth <= MAX_DEPTH).ok_or(Unreadable::TooMuch)?;
         let Some(text) = read_plain_file(file, self.bytes)? else { return Ok(()) };
+        // One budget for all files, so that includes cannot multiply the work.
         self.bytes = self.bytes.saturating_sub(text.len() as u64);
         let variables = read_variables(&text).ok_or_else(|| Unreadable::Syntax(file.to_owned()))?;
         for variable in variables {

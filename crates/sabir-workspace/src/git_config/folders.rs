@@ -69,6 +69,7 @@ pub(super) fn open_repository(holder: &Path) -> Result<Opened, Unreadable> {
             Ok(found(read_git_folder(&own)?, own).unwrap_or(Opened::LeadsNowhere))
         }
         Ok(_) => Ok(found(read_git_folder(&path)?, path).unwrap_or(Opened::Nothing)),
+        // Git, which runs as the same user, could not enter it either.
         Err(error) if is_out_of_reach(&error) => Ok(Opened::Nothing),
         Err(_) => Err(Unreadable::File(path)),
     }

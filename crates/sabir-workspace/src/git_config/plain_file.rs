@@ -16,6 +16,7 @@ pub(crate) fn read_plain_file(path: &Path, most: u64) -> Result<Option<Vec<u8>>,
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(unreadable(error)),
     };
+    // Checked on the handle, so the path cannot be swapped in between.
     if !file.metadata().map_err(unreadable)?.is_file() {
         return Err(Unreadable::File(path.to_owned()));
     }

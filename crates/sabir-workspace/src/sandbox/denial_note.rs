@@ -58,6 +58,7 @@ const BUSY: [&str; 2] = ["resource busy", "ebusy"];
 /// Returns a note for a failed command if its output contains an error that the sandbox may have
 /// caused.
 pub(super) fn find_denial(order: &SandboxPlan, tier: SandboxTier, output: &str) -> Option<DenialNote> {
+    // Searched from the end: the last error is most likely the one that made the command fail.
     let (line, wall) = output.lines().rev().find_map(|line| {
         let lower = line.to_lowercase();
         let wall = WORDS.iter().find(|(words, _)| lower.contains(words)).map(|&(_, wall)| wall);

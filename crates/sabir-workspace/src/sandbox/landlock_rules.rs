@@ -50,6 +50,8 @@ pub(super) fn restrict_process(rights: &LandlockRights<'_>) -> Result<i32, Rules
     let least = if rights.tier == SandboxTier::One { CompatLevel::HardRequirement } else { CompatLevel::BestEffort };
     let mut rules = Ruleset::default()
         .set_compatibility(least)
+        // Required in tier 1: the rights of the minimum version. Newer rights are used if the
+        // kernel has them.
         .handle_access(AccessFs::from_all(LEAST))?
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(NEWEST))?

@@ -66,6 +66,7 @@ fn launch_program(
             NamespaceRole::Done(code) => return Ok(code),
         }
     }
+    // After the namespaces: the filter denies the calls that create and mount them.
     let landlock = confine_process(order, tier)?;
     write_status(status.as_ref(), &format!("ready {}\n", tier.report_number(landlock)));
     let mut command = Command::new(program.path);

@@ -106,6 +106,7 @@ impl WorkspaceMasks {
                 guarded.existing.push(entry.path());
             }
         }
+        // Hooks and configuration of submodules run programs just like the repository's own.
         let modules = fs::read_dir(top.join(".git/modules")).into_iter().flatten().flatten();
         let modules = modules.flat_map(|module| ["hooks", "config"].map(|name| module.path().join(name)));
         guarded.existing.extend(modules.filter(|path| path.exists()));
@@ -125,6 +126,7 @@ impl WorkspaceMasks {
 /// Removes all masks, unless another command needs them.
 impl Drop for WorkspaceMasks {
     fn drop(&mut self) {
+        // Another command still holds a shared lock, so its masks have to stay.
         if flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             return;
         }

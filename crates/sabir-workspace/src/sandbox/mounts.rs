@@ -32,6 +32,7 @@ const CLOSED: [&str; 2] = ["/dev/.empty/closed-folder", "/dev/.empty/closed-file
 
 /// Builds the mounts. `guarded` are the protected paths of the workspace.
 pub(super) fn arrange_mounts(order: &SandboxPlan, guarded: &ProtectedPaths) -> io::Result<()> {
+    // First of all, cut the propagation: otherwise these mounts could show up outside.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let mut temporary = Vec::new();
     for place in TEMPORARY {
@@ -61,6 +62,7 @@ pub(super) fn arrange_mounts(order: &SandboxPlan, guarded: &ProtectedPaths) -> i
         harden_tree(&tree, 0)?;
         attach_tree(&tree, Path::new(place))?;
     }
+    // `visible_paths` yields the writable folders first, so the index tells them apart.
     for (index, (path, tree, is_folder)) in kept.iter().enumerate() {
         harden_tree(tree, if index < writable { 0 } else { READ_ONLY })?;
         make_mount_point(path, *is_folder)?;
@@ -101,6 +103,8 @@ fn arrange_devices(devices: Vec<(&str, OwnedFd)>) -> io::Result<()> {
     fs::write(EMPTY[1], "")?;
     fs::write(CLOSED[1], "")?;
     for closed in CLOSED {
+        // Mode 0 makes reading fail instead of showing an empty file, which could mislead a
+        // program.
         fs::set_permissions(closed, fs::Permissions::from_mode(0o0))?;
     }
     mount_fresh(c"devpts", &[(c"newinstance", c""), (c"ptmxmode", c"0666")], none, Path::new("/dev/pts"))?;

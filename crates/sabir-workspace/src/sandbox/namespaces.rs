@@ -43,6 +43,7 @@ pub(super) fn enter_namespaces(order: &SandboxPlan, status: &mut Option<OwnedFd>
     let (ends, end) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| SetupStage::Process.to_error(&error.into()))?;
     match fork_process(ForkRelation::Sibling).map_err(failed(SetupStage::Process))? {
         ForkSide::Parent(_) => {
+            // The supervisor waits for the end of the status pipe, so this copy must not stay open.
             drop((status.take(), end));
             return Ok(NamespaceRole::Done(exit_like_shell(ends)));
         }
@@ -86,6 +87,7 @@ fn map_user(network: NetworkAccess) -> io::Result<()> {
     unshare_namespaces(flags).map_err(|error| SetupStage::Namespaces.to_error(&error))?;
     let inner = |number: u32| if number == 0 { NOBODY_SPECIAL } else { number };
     let map = || {
+        // The kernel requires this before an unprivileged process may write `gid_map`.
         fs::write("/proc/self/setgroups", "deny")?;
         fs::write("/proc/self/uid_map", format!("{} {user} 1", inner(user)))?;
         fs::write("/proc/self/gid_map", format!("{} {group} 1", inner(group)))

@@ -35,7 +35,7 @@ const STAGES: [(SetupStage, &str); 16] = [
     (SetupStage::Privileges, "its privileges could not be dropped"),
     (
         SetupStage::Namespaces,
-        "namespaces are not to be had: this system or container forbids user namespaces, so use level 1",
+        "namespaces are not available: this system or container forbids user namespaces, so use level 1",
     ),
     (
         SetupStage::Mapping,
@@ -49,12 +49,12 @@ const STAGES: [(SetupStage, &str); 16] = [
     (SetupStage::Loopback, "its loopback network could not be switched on"),
     (SetupStage::Folder, "the folder of the command is not visible in it"),
     (SetupStage::Secrets, "level 1 cannot hide secrets that lie in a folder that may be written, so use level 2"),
-    (SetupStage::Landlock, "Landlock is not to be had: level 1 needs Linux 6.2 with Landlock switched on"),
+    (SetupStage::Landlock, "Landlock is not available: level 1 needs Linux 6.2 with Landlock switched on"),
     (SetupStage::Filter, "the system call filter could not be installed"),
     (SetupStage::Guard, "the protected paths of the workspace could not be covered"),
     (
         SetupStage::Neither,
-        "level 2 is not to be had here, and level 1 cannot hide the secrets that lie in the workspace: run where user namespaces are \
+        "level 2 is not available here, and level 1 cannot hide the secrets that lie in the workspace: run where user namespaces are \
          allowed, or move the secrets out",
     ),
 ];

@@ -61,6 +61,8 @@ fn create_locked(temporary: &Path) -> io::Result<LockedDir> {
         make_private(&path)?;
         if let Ok(lock) = open_folder(&path)
             && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+            // A cleanup may have removed the folder before the lock was taken; then another name is
+            // tried.
             && lock.metadata()?.nlink() > 0
         {
             return Ok(LockedDir { path, _lock: lock });

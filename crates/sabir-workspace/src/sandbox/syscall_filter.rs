@@ -166,11 +166,13 @@ fn allowed_sockets(tier: SandboxTier, network: NetworkAccess) -> Vec<SocketKind>
 pub(super) fn build_filter(tier: SandboxTier, network: NetworkAccess) -> Vec<sock_filter> {
     let mut code = BpfProgram(Vec::new());
     code.load_field(ARCHITECTURE);
+    // The architecture is checked first, because call numbers mean nothing without it.
     code.unless_equal(NATIVE, SECCOMP_RET_KILL_PROCESS);
     code.load_field(NUMBER);
     if cfg!(target_arch = "x86_64") {
         code.if_at_least(X32, SECCOMP_RET_KILL_PROCESS);
     }
+    // `ENOSYS` makes programs use their fallback for older kernels.
     code.if_at_least(NEWEST + 1, errno_verdict(libc::ENOSYS));
     code.if_equal(call_number(libc::SYS_clone3), errno_verdict(libc::ENOSYS));
     let shared = if tier == SandboxTier::One { SHARED } else { &[] };
@@ -189,6 +191,7 @@ pub(super) fn build_filter(tier: SandboxTier, network: NetworkAccess) -> Vec<soc
     code.match_call(libc::SYS_prlimit64, |code| {
         code.load_field(argument_offset(0));
         code.if_equal(0, SECCOMP_RET_ALLOW);
+        // The new limits are a 64-bit pointer, so both halves have to be zero (a query).
         for half in [argument_offset(2), argument_offset(2) ^ 4] {
             code.load_field(half);
             code.unless_equal(0, errno_verdict(libc::EPERM));

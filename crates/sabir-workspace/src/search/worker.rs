@@ -82,6 +82,7 @@ impl<'a> SearchWorker<'a> {
             .line_number(true)
             .before_context(options.context_lines)
             .after_context(options.context_lines)
+            // A NUL byte marks a binary file, as in ripgrep.
             .binary_detection(BinaryDetection::quit(0))
             .bom_sniffing(true)
             .heap_limit(Some(MAX_LINE_BUFFER_BYTES))
@@ -154,6 +155,7 @@ impl<'a> SearchWorker<'a> {
             if self.options.stop.is_requested() || self.over.is_requested() {
                 break;
             }
+            // Opened from the folder's handle, so a file swapped for a link is never followed.
             let found = match open_file(&folder, name.as_ref()) {
                 Some((file, size)) => self.search_file(&file, size, &files.folder.join(name), room),
                 None => FileResult::not_opened(),

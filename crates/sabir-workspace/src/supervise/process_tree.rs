@@ -22,6 +22,7 @@ pub(crate) fn list_descendants() -> Vec<Descendant> {
     let mut found: Vec<Descendant> = list_children(getpid());
     let mut known: HashSet<Pid> = found.iter().map(|below| below.pid).collect();
     let mut next = 0;
+    // Breadth first over the growing list, so parents come before their children.
     while let Some(&Descendant { pid, .. }) = found.get(next) {
         next += 1;
         found.extend(list_children(pid).into_iter().filter(|below| known.insert(below.pid)));
@@ -84,6 +85,8 @@ pub(crate) fn kill_all() {
         if fresh.is_empty() {
             break;
         }
+        // Repeats until a round finds nobody new: then everything is stopped and nothing can fork
+        // any more.
         signal_all(&fresh, Signal::STOP);
         stopped.extend(fresh);
     }

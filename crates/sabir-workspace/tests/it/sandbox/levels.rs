@@ -36,12 +36,12 @@ fn check(lacking: &[&str], level: &str, expected: Result<&str, &str>) {
 
 #[test]
 fn what_cannot_be_had_is_refused() {
-    check(&["landlock"], "1", Err("Landlock is not to be had: level 1 needs Linux 6.2"));
+    check(&["landlock"], "1", Err("Landlock is not available: level 1 needs Linux 6.2"));
     check(&["seccomp"], "1", Err("the system call filter could not be installed (Function not implemented"));
-    check(&["namespaces"], "2", Err("namespaces are not to be had"));
+    check(&["namespaces"], "2", Err("namespaces are not available"));
     check(&["mounts"], "2", Err("its view of the files could not be mounted"));
     check(&["seccomp"], "2", Err("the system call filter could not be installed"));
-    check(&["namespaces", "landlock"], "best", Err("namespaces are not to be had"));
+    check(&["namespaces", "landlock"], "best", Err("namespaces are not available"));
     check(&["seccomp"], "best", Err("the system call filter"));
 }
 
@@ -73,7 +73,7 @@ fn secrets_in_the_workspace_need_tier_2() {
         let out = scene.at("out").into();
         let hidden = scene.at("ws/.env").into();
         let neither = scene.run_seeing(&["without", "namespaces"], ("best", "denied"), (out, hidden), "touch ran");
-        assert!(neither.end.contains("level 2 is not to be had here, and level 1 cannot hide"), "{neither}");
+        assert!(neither.end.contains("level 2 is not available here, and level 1 cannot hide"), "{neither}");
         assert!(!scene.at("ws/ran").exists());
         match level {
             "1" => assert!(told.end.contains("level 1 cannot hide secrets"), "{told}"),

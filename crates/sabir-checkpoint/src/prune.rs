@@ -122,7 +122,7 @@ impl ObjectStore {
             if known.contains_key(&id) || added.contains_key(&id) {
                 continue;
             }
-            // A missing object takes no space; whoever reads it gets the error.
+            // A missing object takes no space; reading it reports the error.
             let Some((_, span)) = self.index.get(&id) else { continue };
             added.insert(id, span.length);
             let nodes: Vec<TreeNode> = match span.kind {

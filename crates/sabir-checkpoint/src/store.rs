@@ -1,11 +1,11 @@
 //! Manages the store: a folder of packs and one log, used by one process at a time.
 //!
 //! ```text
-//! lock          whoever works here holds it (flock)
-//! log           which checkpoints there are, and small objects
+//! lock          held by the process that uses the store (flock)
+//! log           the list of checkpoints, and small objects
 //! packs/N.pack  all other objects
-//! stamps        what files looked like when they were read last; may be lost
-//! workspace     the path of the folder that this is about, for people
+//! stamps        the metadata of files when they were last read; may be lost
+//! workspace     the path of the workspace folder, for people
 //! ```
 
 use std::collections::{BTreeMap, HashMap, HashSet};

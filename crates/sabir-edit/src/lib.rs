@@ -125,8 +125,8 @@ pub enum MatchLevel {
     /// Equal, except for white space at line ends, blank lines around SEARCH, typographic quotes,
     /// dashes and spaces, and the composition of accents.
     Normalised,
-    /// As [`Normalised`](Self::Normalised), and every line is indented more, or less, by the same
-    /// amount.
+    /// Equal as in [`Normalised`](Self::Normalised), with every line indented more, or less, by the
+    /// same amount.
     Shifted,
 }
 

@@ -1,4 +1,5 @@
-//! What the supervisor costs a command, and the reader a flood, beside the plain way.
+//! Measures the cost of the supervisor for a command, and of capturing a flood of output, beside
+//! the plain way.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 

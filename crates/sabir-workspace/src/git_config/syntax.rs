@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(found.as_deref(), expected, "{text:?}");
     }
 
-    /// Each as `git config --file F --list` was seen to answer.
+    /// Each expectation was observed with `git config --file F --list`.
     #[test]
     fn what_git_reads() {
         check("", Some(""));
@@ -220,7 +220,7 @@ mod tests {
         check("[a]\nb = c\n[a \"\"]\nd = e\n", Some("a.b=c|a..d=e"));
     }
 
-    /// What git itself makes of a text, if there is a git.
+    /// Returns what git itself reads from a text; `None` without git.
     fn read_by_git(text: &str) -> Option<Option<String>> {
         use std::io::Write;
         use std::process::{Command, Stdio};

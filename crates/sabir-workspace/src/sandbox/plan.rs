@@ -34,9 +34,9 @@ pub(crate) struct SandboxPlan {
 /// The lifetime of the temporary folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TempDirLifetime {
-    /// As long as the command: the supervisor creates and removes it.
+    /// The duration of the command: the supervisor creates and removes the folder.
     Command,
-    /// As long as the agent holds its lock.
+    /// The duration of the agent's lock on the folder.
     Task,
 }
 

@@ -60,7 +60,7 @@ pub(super) enum MountScope {
 pub(super) fn add_mount_attributes(root: BorrowedFd<'_>, attributes: u64, reach: MountScope) -> io::Result<()> {
     let change = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
     let flags = libc::AT_EMPTY_PATH | if reach == MountScope::Tree { libc::AT_RECURSIVE } else { 0 };
-    // SAFETY: the path is an empty C string, and the kernel reads as many bytes of the struct as it is told.
+    // SAFETY: the path is an empty C string, and `size` tells the kernel the length of the struct.
     let done = unsafe {
         let path = c"".as_ptr();
         let size = size_of::<libc::mount_attr>();

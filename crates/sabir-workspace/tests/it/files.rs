@@ -9,7 +9,7 @@ use sabir_workspace::{FileVersion, ListOptions, WorkPath, Workspace, WorkspaceEr
 
 use crate::Place;
 
-/// The name of an error's kind, which is the first word of its debug form.
+/// Returns the name of an error's variant, which is the first word of its debug form.
 pub(crate) fn kind<T>(result: Result<T, WorkspaceError>) -> String {
     match result {
         Ok(_) => "Ok".to_owned(),

@@ -1,4 +1,4 @@
-//! The filter, run by a small machine of our own: number and arguments in, verdict out.
+//! Runs the filter in a small interpreter: number and arguments in, verdict out.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Which level is in force, what happens where it cannot be had, and what the model is told.
+//! Tests the level in force, the refusal if a level is not available, and the explanation for the
+//! model.
 
 use super::{Scene, Told, worlds};
 
@@ -13,7 +14,8 @@ fn the_level_in_force_is_told() {
     assert_eq!(Scene::new(super::Who::Me).run("off", "true").level, "off");
 }
 
-/// What is taken from the kernel, the level asked for, and the beginning of what comes of it. `ran`: the command ran.
+/// Checks the start of the result if `lacking` is missing from the kernel, for a requested level.
+/// `Ok` means that the command ran.
 #[track_caller]
 fn check(lacking: &[&str], level: &str, expected: Result<&str, &str>) {
     for who in [super::Who::Me, super::Who::Stranger] {
@@ -92,7 +94,7 @@ fn denials_are_explained() {
         assert!(told.contains(&format!("`{outside}` is outside of what it may change")), "level {level}: {told}");
         assert!(told.contains(&format!("It can write in `{}`", scene.name("ws"))), "{told}");
         let told = note(&format!("'{}' try tcp 127.0.0.1:9 | sed 's/^/connect: /'; exit 1", scene.helper.display()));
-        // Tier 2 has a loopback of its own, on which nobody listens: that is no denial.
+        // Tier 2 has a private loopback without listeners, so this is no denial.
         assert_eq!(told.contains("it has no network"), level == "1", "level {level}: {told}");
         let told = note("echo 'curl: (6) Could not resolve host: example.org' >&2; exit 6");
         assert!(told.contains("it has no network"), "{told}");

@@ -9,7 +9,8 @@ use sabir_workspace::WorkspaceError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// The store, or the workspace folder as a whole, could not be read or written: a full disk, a missing permission.
+    /// The store, or the workspace folder as a whole, could not be read or written: a full disk, a
+    /// missing permission.
     #[error("could not {action} `{}`: {source}", path.display())]
     Io {
         /// The verb: `read`, `write`, `lock` and so on.

@@ -245,7 +245,8 @@ impl CheckpointStore {
     /// [`CheckpointError::Cancelled`] and nothing is kept.
     ///
     /// # Errors
-    /// [`CheckpointError::Io`], [`UnknownFormat`](CheckpointError::UnknownFormat) and [`Cancelled`](CheckpointError::Cancelled).
+    /// [`CheckpointError::Io`], [`UnknownFormat`](CheckpointError::UnknownFormat) and
+    /// [`Cancelled`](CheckpointError::Cancelled).
     pub fn take_snapshot(
         &self,
         mark: CheckpointCall,
@@ -453,7 +454,8 @@ impl CheckpointStore {
         let stamps = work.state.1.get_or_insert_with(|| StampCache::load_from(&self.root.join("stamps")));
         let root = self.workspace.as_fd();
         let target = SnapshotTarget::Memory(memory);
-        // A time of zero keeps the stamps of this scan from being remembered, so no clock is needed.
+        // A time of zero keeps the stamps of this scan from being remembered, so no clock is
+        // needed.
         let stop = AtomicBool::new(false);
         at(&mut SnapshotScanner::new(root, &excluded, target, stamps, self.caps, 0, &stop))
     }

@@ -101,8 +101,9 @@ impl CheckpointStore {
     /// Plans a restore. Nothing is changed.
     ///
     /// # Errors
-    /// [`CheckpointError::NoTask`], [`NoCall`](CheckpointError::NoCall), [`NothingToUndo`](CheckpointError::NothingToUndo),
-    /// [`Pruned`](CheckpointError::Pruned), [`UnknownPath`](CheckpointError::UnknownPath), [`Damaged`](CheckpointError::Damaged) and
+    /// [`CheckpointError::NoTask`], [`NoCall`](CheckpointError::NoCall),
+    /// [`NothingToUndo`](CheckpointError::NothingToUndo), [`Pruned`](CheckpointError::Pruned),
+    /// [`UnknownPath`](CheckpointError::UnknownPath), [`Damaged`](CheckpointError::Damaged) and
     /// [`Io`](CheckpointError::Io).
     pub fn plan_restore(&self, task: &str, goal: &RestorePoint) -> Result<RestorePlan, CheckpointError> {
         let mut work = self.lock_existing()?.ok_or_else(|| CheckpointError::NoTask { task: task.to_owned() })?;

@@ -265,8 +265,8 @@ fn without_escapes<'a>(lines: &[&'a str]) -> Vec<&'a str> {
 
 /// Returns the variant without line numbers, if every SEARCH line begins with one, as in `12 |
 /// text`, and they count up.
-fn without_numbers<'a>(reading: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
-    let first = number_of(reading.search.first()?)?.0;
+fn without_numbers<'a>(variant: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
+    let first = number_of(variant.search.first()?)?.0;
     let bare = |lines: &[&'a str], is_counted: bool| {
         // REPLACE may insert lines, so only the numbers of SEARCH have to be consecutive.
         let numbered = lines.iter().zip(first..).map(|(line, expected)| {
@@ -275,26 +275,26 @@ fn without_numbers<'a>(reading: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
         });
         numbered.collect::<Option<Vec<_>>>()
     };
-    let search = bare(&reading.search, true)?;
-    let replace = bare(&reading.replace, false)?;
-    Some(BlockVariant { search, replace, hint: reading.hint.or(Some(first)), least: reading.least })
+    let search = bare(&variant.search, true)?;
+    let replace = bare(&variant.replace, false)?;
+    Some(BlockVariant { search, replace, hint: variant.hint.or(Some(first)), least: variant.least })
 }
 
 /// Returns the variant without the blank lines that SEARCH begins or ends with; as many are removed
 /// from REPLACE.
-fn without_edges<'a>(reading: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
+fn without_edges<'a>(variant: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
     let is_blank = |line: &&&str| line.trim().is_empty();
-    let head = reading.search.iter().take_while(is_blank).count();
-    let tail = reading.search.iter().skip(head).rev().take_while(is_blank).count();
-    if head + tail == 0 || head == reading.search.len() {
+    let head = variant.search.iter().take_while(is_blank).count();
+    let tail = variant.search.iter().skip(head).rev().take_while(is_blank).count();
+    if head + tail == 0 || head == variant.search.len() {
         return None;
     }
-    let blank = reading.replace.iter().take_while(is_blank).count();
+    let blank = variant.replace.iter().take_while(is_blank).count();
     let (from, end) =
-        (head.min(blank), reading.replace.iter().skip(blank).rev().take_while(is_blank).count().min(tail));
-    let search = reading.search.get(head..reading.search.len() - tail)?.to_vec();
-    let replace = reading.replace.get(from..reading.replace.len() - end)?.to_vec();
-    Some(BlockVariant { search, replace, hint: reading.hint, least: MatchLevel::Normalised })
+        (head.min(blank), variant.replace.iter().skip(blank).rev().take_while(is_blank).count().min(tail));
+    let search = variant.search.get(head..variant.search.len() - tail)?.to_vec();
+    let replace = variant.replace.get(from..variant.replace.len() - end)?.to_vec();
+    Some(BlockVariant { search, replace, hint: variant.hint, least: MatchLevel::Normalised })
 }
 
 fn number_of(line: &str) -> Option<(usize, &str)> {

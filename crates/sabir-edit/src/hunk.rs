@@ -48,12 +48,12 @@ fn locate_hunk<'a>(lines: &LineIndex<'a>, hunk: &'a PatchHunk, from: usize) -> R
     // Models often leave an empty line after a hunk for looks, so the hunk is also tried without
     // its trailing empty lines.
     let short = all.get(..all.len() - hunk.loose).unwrap_or_default();
-    let mut readings = vec![all];
+    let mut variants = vec![all];
     if hunk.loose > 0 && !short.is_empty() {
-        readings.push(short);
+        variants.push(short);
     }
-    for reading in readings {
-        let wanted = expected_lines(reading);
+    for variant in variants {
+        let wanted = expected_lines(variant);
         if wanted.is_empty() {
             return build_addition(lines, hunk, heads.as_deref(), from);
         }
@@ -72,7 +72,7 @@ fn locate_hunk<'a>(lines: &LineIndex<'a>, hunk: &'a PatchHunk, from: usize) -> R
             let Some(start) = chosen else {
                 return Err(Box::new(fault::ambiguous_fault(&hunk.origin, lines, &places, usize::MAX)));
             };
-            return build_change(lines, hunk, reading, level, start);
+            return build_change(lines, hunk, variant, level, start);
         }
     }
     Err(Box::new(hunk_not_found_fault(lines, hunk, &expected_lines(all))))
@@ -178,18 +178,18 @@ fn build_addition<'a>(
 fn build_change<'a>(
     lines: &LineIndex<'a>,
     hunk: &'a PatchHunk,
-    reading: &'a [(LineOp, String)],
+    variant: &'a [(LineOp, String)],
     level: MatchLevel,
     start: usize,
 ) -> Result<LineChange<'a>, Box<EditFault>> {
-    let wanted = expected_lines(reading);
+    let wanted = expected_lines(variant);
     let old = start..start + wanted.len();
     let shift = if level == MatchLevel::Shifted { lines.indent_shift(start, &wanted) } else { None }
         .unwrap_or(IndentShift::Add(""));
     // Lines that stay keep the text's own bytes; `next` follows them through the old text.
     let mut new = Vec::new();
     let mut next = start;
-    for (op, text) in reading {
+    for (op, text) in variant {
         match op {
             LineOp::Keep => new.push(NewLine::Kept(next)),
             LineOp::Remove => {}

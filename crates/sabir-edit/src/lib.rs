@@ -138,7 +138,8 @@ impl MatchLevel {
 /// The formats of edits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EditSyntax {
-    /// Blocks between `------- SEARCH` and `+++++++ REPLACE`, or `<<<<<<< SEARCH` and `>>>>>>> REPLACE`.
+    /// Blocks between `------- SEARCH` and `+++++++ REPLACE`, or `<<<<<<< SEARCH` and `>>>>>>>
+    /// REPLACE`.
     SearchReplace,
     /// `*** Begin Patch`.
     ApplyPatch,
@@ -213,31 +214,31 @@ impl AppliedHunk {
 /// Finds the one place where a block applies.
 fn locate_block<'a>(lines: &LineIndex<'a>, block: &EditBlock<'a>) -> Result<LineChange<'a>, Box<EditFault>> {
     let origin = &block.origin;
-    let readings = block.to_variants();
-    for reading in readings.iter().filter(|reading| !reading.search.is_empty()) {
+    let variants = block.to_variants();
+    for variant in variants.iter().filter(|variant| !variant.search.is_empty()) {
         for level in MatchLevel::ALL {
             // With a hint every place matters, because the nearest one is chosen among all of them.
-            let limit = if reading.hint.is_some() { usize::MAX } else { MAX_PLACES };
-            let places = lines.find_places(level, &reading.search, limit);
+            let limit = if variant.hint.is_some() { usize::MAX } else { MAX_PLACES };
+            let places = lines.find_places(level, &variant.search, limit);
             if places.is_empty() {
                 continue;
             }
             // Reported only where SEARCH is found: a block that is not found has a more helpful
             // fault.
-            if reading.search == reading.replace {
+            if variant.search == variant.replace {
                 return Err(Box::new(fault::no_effect_fault(origin)));
             }
-            let Some(start) = pick_place(&places, reading.hint) else {
+            let Some(start) = pick_place(&places, variant.hint) else {
                 return Err(Box::new(fault::ambiguous_fault(origin, lines, &places, limit)));
             };
-            return build_change(lines, block, reading, level, start);
+            return build_change(lines, block, variant, level, start);
         }
     }
     // // The last variant is the most lenient one, which the model most likely meant.
-    let meant = readings.iter().rev().find(|reading| !reading.search.is_empty());
+    let meant = variants.iter().rev().find(|variant| !variant.search.is_empty());
     Err(Box::new(match meant {
-        Some(reading) if reading.search == reading.replace => fault::no_effect_fault(origin),
-        Some(reading) => fault::not_found_fault(origin, lines, &reading.search),
+        Some(variant) if variant.search == variant.replace => fault::no_effect_fault(origin),
+        Some(variant) => fault::not_found_fault(origin, lines, &variant.search),
         None => fault::empty_search_fault(origin),
     }))
 }
@@ -245,21 +246,21 @@ fn locate_block<'a>(lines: &LineIndex<'a>, block: &EditBlock<'a>) -> Result<Line
 fn build_change<'a>(
     lines: &LineIndex<'a>,
     block: &EditBlock<'a>,
-    reading: &BlockVariant<'a>,
+    variant: &BlockVariant<'a>,
     level: MatchLevel,
     start: usize,
 ) -> Result<LineChange<'a>, Box<EditFault>> {
     let origin = block.origin;
     // From here on the place is certain; only the indentation or an unchanged result can still
     // fail.
-    let old = start..start + reading.search.len();
-    let Some(new) = rewrite_lines(lines, level, start, &reading.search, &reading.replace) else {
+    let old = start..start + variant.search.len();
+    let Some(new) = rewrite_lines(lines, level, start, &variant.search, &variant.replace) else {
         return Err(Box::new(fault::indentation_fault(&origin, lines, old)));
     };
     if new.len() == old.len() && new.iter().zip(old.clone()).all(|(line, index)| *line == NewLine::Kept(index)) {
         return Err(Box::new(fault::no_effect_fault(&origin)));
     }
-    Ok(LineChange { origin, level: level.max(reading.least), old, new })
+    Ok(LineChange { origin, level: level.max(variant.least), old, new })
 }
 
 /// Returns the only place, or the one nearest to the hinted line if no other is equally near.

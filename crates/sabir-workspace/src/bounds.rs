@@ -220,7 +220,8 @@ impl Workspace {
     /// checks the same; this only reports it early.
     ///
     /// # Errors
-    /// [`WorkspaceError::Hidden`], [`Limited`](WorkspaceError::Limited), and those of [`resolve_links`](Self::resolve_links).
+    /// [`WorkspaceError::Hidden`], [`Limited`](WorkspaceError::Limited), and those of
+    /// [`resolve_links`](Self::resolve_links).
     pub fn check_writable(&self, path: &WorkPath) -> Result<(), WorkspaceError> {
         self.check_readable(path)?;
         if matches!(self.bounds().limit, WriteLimit::None) {
@@ -252,7 +253,8 @@ impl Workspace {
     /// with several threads, unless nothing can be hidden.
     ///
     /// # Errors
-    /// [`WorkspaceError::Stopped`], and [`Io`](WorkspaceError::Io) when the workspace folder itself cannot be read.
+    /// [`WorkspaceError::Stopped`], and [`Io`](WorkspaceError::Io) when the workspace folder itself
+    /// cannot be read.
     pub fn list_hidden_paths(&self, stop: &StopFlag) -> Result<Vec<PathBuf>, WorkspaceError> {
         if self.bounds().hides_anything() { self.scan_hidden_paths(stop) } else { Ok(Vec::new()) }
     }

@@ -276,9 +276,9 @@ impl ShellCommand {
             capture.push(bytes);
             on_output(stream, bytes);
         };
-        let (ExitSummary { end, left_running, survivors }, walls) = self.run_uncaptured(workspace, take).await?;
+        let (ExitSummary { end, left_running, survivors }, active) = self.run_uncaptured(workspace, take).await?;
         let output = capture.finish();
-        let confined = walls.map(|walls| walls.to_report(end != CommandExit::Exited(0), &output.text()));
+        let confined = active.map(|active| active.to_report(end != CommandExit::Exited(0), &output.text()));
         Ok(CommandOutcome { end, output, left_running, survivors, sandbox: confined })
     }
 
@@ -294,16 +294,16 @@ impl ShellCommand {
         // The mark is unique on this machine as long as this process lives, which is all it is
         // needed for.
         let mark = format!("{}-{}", std::process::id(), NEXT_MARK.fetch_add(1, Ordering::Relaxed));
-        let walled = self.sandbox.as_ref().map(|sandbox| sandbox.build_plan(workspace.root(), &self.env));
-        let order = walled.transpose()?.flatten();
-        let words = order.as_ref().map(SandboxPlan::to_args).unwrap_or_default();
+        let planned = self.sandbox.as_ref().map(|sandbox| sandbox.build_plan(workspace.root(), &self.env));
+        let sandbox_plan = planned.transpose()?.flatten();
+        let words = sandbox_plan.as_ref().map(SandboxPlan::to_args).unwrap_or_default();
         let (child, running) = self.start_supervisor(workspace, shell.clone(), words, &mark)?;
         let limits = WatchTimeouts { timeout: self.timeout, patience: SETTLE_TIME + self.grace + GIVE_UP + DRAIN_TIME };
         let cancel = self.cancel.take().unwrap_or_else(|| Box::pin(std::future::pending()));
-        let story = running.watch_until_closed(limits, cancel, &mark, on_output).await;
+        let watched = running.watch_until_closed(limits, cancel, &mark, on_output).await;
         // Reaped before the reports are read, so that no zombie stays in any case.
         reap_supervisor(child).await;
-        if let Some(SupervisorReport::Failed(number)) = story.main {
+        if let Some(SupervisorReport::Failed(number)) = watched.main {
             if let Some(reason) = SetupStage::explain_error(number) {
                 return Err(WorkspaceError::Sandbox { reason });
             }
@@ -311,13 +311,13 @@ impl ShellCommand {
         }
         // Normally a no-op, because the supervisor has removed the folder; it matters if it was
         // killed.
-        order.iter().for_each(SandboxPlan::remove_temp_dir);
+        sandbox_plan.iter().for_each(SandboxPlan::remove_temp_dir);
         let ending = ExitSummary {
-            end: story.command_exit(),
-            left_running: story.left,
-            survivors: story.survivors.unwrap_or(0),
+            end: watched.command_exit(),
+            left_running: watched.left,
+            survivors: watched.survivors.unwrap_or(0),
         };
-        Ok((ending, order.zip(story.confined).map(|(order, number)| ActiveSandbox { order, number })))
+        Ok((ending, sandbox_plan.zip(watched.confined).map(|(plan, number)| ActiveSandbox { plan, number })))
     }
 
     /// Starts the supervisor. Must not await: from the spawn on, dropping `SupervisorStreams` is
@@ -356,22 +356,22 @@ impl ShellCommand {
         // not redirect the command.
         command.current_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()));
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut seat = None;
+        let mut terminal_master = None;
         if device == OutputDevice::Terminal {
             let fail = |error| WorkspaceError::from_io("open", "a terminal", error);
             let (ours, theirs) = terminal::open_terminal().map_err(fail)?;
             command.stdout(theirs.try_clone().map_err(fail)?).stderr(theirs);
-            seat = Some(ours);
+            terminal_master = Some(ours);
         }
         let start = |source| WorkspaceError::Start { program: self.helper.clone(), source };
         let mut child = command.spawn().map_err(start)?;
-        let stdout: Option<OutputReader> = match (&seat, child.stdout.take()) {
-            (Some(seat), _) => Some(Box::new(seat.clone())),
+        let stdout: Option<OutputReader> = match (&terminal_master, child.stdout.take()) {
+            (Some(terminal_master), _) => Some(Box::new(terminal_master.clone())),
             (None, pipe) => pipe.map(|pipe| Box::new(pipe) as OutputReader),
         };
         let stderr = child.stderr.take();
         let reports = Some(BufReader::new(reports).lines());
-        Ok((child, SupervisorStreams { stdout, stderr, seat, reports, lifeline: Some(lifeline) }))
+        Ok((child, SupervisorStreams { stdout, stderr, terminal_master, reports, lifeline: Some(lifeline) }))
     }
 }
 
@@ -387,7 +387,7 @@ struct WatchTimeouts {
 struct SupervisorStreams {
     stdout: Option<OutputReader>,
     stderr: Option<ChildStderr>,
-    seat: Option<TerminalMaster>,
+    terminal_master: Option<TerminalMaster>,
     reports: Option<Lines<BufReader<OwnedReadHalf>>>,
     lifeline: Option<OwnedWriteHalf>,
 }
@@ -430,20 +430,23 @@ impl SupervisorStreams {
         mark: &str,
         mut on_output: impl FnMut(OutputStream, &[u8]),
     ) -> WatchReport {
-        let mut story = WatchReport::default();
+        let mut watched = WatchReport::default();
         let mut out = vec![0; CHUNK_BYTES];
         let mut err = vec![0; CHUNK_BYTES];
         // Futures are pinned once outside the loop: `select!` would restart temporary ones in each
         // round.
         let mut alarm = Box::pin(sleep(limits.timeout.unwrap_or(Duration::MAX)));
         let mut last_call: Option<Pin<Box<Sleep>>> = None;
-        let mut silence =
-            self.seat.as_ref().map(TerminalMaster::type_end_of_input).map(|()| Box::pin(sleep(TYPE_END_AFTER)));
+        let mut silence = self
+            .terminal_master
+            .as_ref()
+            .map(TerminalMaster::type_end_of_input)
+            .map(|()| Box::pin(sleep(TYPE_END_AFTER)));
         while self.stdout.is_some() || self.stderr.is_some() || self.reports.is_some() {
-            let ending = story.is_ending();
+            let ending = watched.is_ending();
             tokio::select! {
-                () = &mut alarm, if !ending && limits.timeout.is_some() => story.asked = Some(CommandExit::TimedOut),
-                () = &mut cancel, if !ending => story.asked = Some(CommandExit::Cancelled),
+                () = &mut alarm, if !ending && limits.timeout.is_some() => watched.asked = Some(CommandExit::TimedOut),
+                () = &mut cancel, if !ending => watched.asked = Some(CommandExit::Cancelled),
                 () = wait_for_timer(&mut last_call) => {
                     if self.reports.take().is_none() {
                         // The tree is dead, yet the pipe is open: a process outside was handed it.
@@ -453,7 +456,7 @@ impl SupervisorStreams {
                     last_call = Some(Box::pin(sleep(DRAIN_TIME)));
                 }
                 () = wait_for_timer(&mut silence) => {
-                    silence = self.seat.as_ref().map(TerminalMaster::type_end_of_input).map(|()| Box::pin(sleep(TYPE_END_AFTER)));
+                    silence = self.terminal_master.as_ref().map(TerminalMaster::type_end_of_input).map(|()| Box::pin(sleep(TYPE_END_AFTER)));
                 }
                 count = read_pipe(&mut self.stdout, &mut out) => {
                     if let Some(silence) = &mut silence {
@@ -465,32 +468,32 @@ impl SupervisorStreams {
                     deliver_output(&mut self.stderr, count, &err, |bytes| on_output(OutputStream::Stderr, bytes));
                 }
                 line = next_line(&mut self.reports) => match line.as_deref().map(str::parse) {
-                    Some(Ok(SupervisorReport::Confined(number))) => story.confined = Some(number),
-                    Some(Ok(SupervisorReport::LeftRunning(left))) => story.left = left.unsigned_abs(),
-                    Some(Ok(SupervisorReport::AllGone(left))) => story.survivors = Some(left.unsigned_abs()),
+                    Some(Ok(SupervisorReport::Confined(number))) => watched.confined = Some(number),
+                    Some(Ok(SupervisorReport::LeftRunning(left))) => watched.left = left.unsigned_abs(),
+                    Some(Ok(SupervisorReport::AllGone(left))) => watched.survivors = Some(left.unsigned_abs()),
                     // How the shell ended after an out-of-memory kill tells nothing more.
-                    Some(Ok(_)) if matches!(story.main, Some(SupervisorReport::OutOfMemory(_))) => {}
-                    Some(Ok(report)) => story.main = Some(report),
+                    Some(Ok(_)) if matches!(watched.main, Some(SupervisorReport::OutOfMemory(_))) => {}
+                    Some(Ok(report)) => watched.main = Some(report),
                     Some(Err(())) => {}
                     None => {
                         self.reports = None;
-                        if story.survivors.is_none() {
+                        if watched.survivors.is_none() {
                             process_tree::kill_marked(MARK_ENV, mark);
                         }
                         last_call = Some(Box::pin(sleep(DRAIN_TIME)));
                     }
                 }
             }
-            if story.asked.is_some() {
+            if watched.asked.is_some() {
                 // Dropping this half closes it: the supervisor reads the end of the stream, and can
                 // still answer.
                 self.lifeline = None;
             }
-            if story.is_ending() && last_call.is_none() {
+            if watched.is_ending() && last_call.is_none() {
                 last_call = Some(Box::pin(sleep(limits.patience)));
             }
         }
-        story
+        watched
     }
 }
 

@@ -50,7 +50,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 pub struct Workspace {
     dir: Dir,
     root: PathBuf,
-    given: PathBuf,
+    opened_as: PathBuf,
     /// The folders that are already cleared of temporary files left by killed processes.
     swept: Mutex<HashSet<PathBuf>>,
     /// The bounds for every read and write.
@@ -104,15 +104,16 @@ impl Workspace {
     /// no effect.
     ///
     /// # Errors
-    /// [`WorkspaceError::Missing`], [`NotAFolder`](WorkspaceError::NotAFolder) or [`Io`](WorkspaceError::Io).
+    /// [`WorkspaceError::Missing`], [`NotAFolder`](WorkspaceError::NotAFolder) or
+    /// [`Io`](WorkspaceError::Io).
     pub fn open(root: &Path) -> Result<Self, WorkspaceError> {
         let fail = |error| WorkspaceError::from_io("open", root.display(), error);
         let canonical = root.canonicalize().map_err(fail)?;
         let dir = Dir::open_ambient_dir(&canonical, ambient_authority()).map_err(fail)?;
-        let given = root.to_path_buf();
+        let opened_as = root.to_path_buf();
         let bounds = RwLock::default();
         let trust = Trust::default();
-        Ok(Self { dir, root: canonical, given, swept: Mutex::default(), bounds, trust })
+        Ok(Self { dir, root: canonical, opened_as, swept: Mutex::default(), bounds, trust })
     }
 
     /// Returns the canonical, absolute path of the folder.
@@ -130,8 +131,10 @@ impl Workspace {
         match WorkPath::parse(text, &self.root) {
             // The folder may have been opened through a link, and models repeat the name they were
             // shown.
-            Err(WorkspaceError::PathOutside { .. }) if self.given.is_absolute() && Path::new(text).is_absolute() => {
-                WorkPath::parse(text, &self.given).or_else(|_| WorkPath::parse(text, &self.root))
+            Err(WorkspaceError::PathOutside { .. })
+                if self.opened_as.is_absolute() && Path::new(text).is_absolute() =>
+            {
+                WorkPath::parse(text, &self.opened_as).or_else(|_| WorkPath::parse(text, &self.root))
             }
             parsed => parsed,
         }
@@ -143,8 +146,8 @@ impl Workspace {
     ///
     /// # Errors
     /// [`WorkspaceError::LinkLeaves`], [`LinkLoop`](WorkspaceError::LinkLoop),
-    /// [`LinkDangling`](WorkspaceError::LinkDangling), [`NotAFolder`](WorkspaceError::NotAFolder) or
-    /// [`Io`](WorkspaceError::Io).
+    /// [`LinkDangling`](WorkspaceError::LinkDangling), [`NotAFolder`](WorkspaceError::NotAFolder)
+    /// or [`Io`](WorkspaceError::Io).
     pub fn resolve_links(&self, path: &WorkPath) -> Result<WorkPath, WorkspaceError> {
         for existing in path.as_path().ancestors().filter(|existing| !existing.as_os_str().is_empty()) {
             match self.dir.canonicalize(existing) {
@@ -175,8 +178,9 @@ impl Workspace {
     /// limit.
     ///
     /// # Errors
-    /// [`WorkspaceError::Missing`], [`NotAFile`](WorkspaceError::NotAFile), [`LinkLeaves`](WorkspaceError::LinkLeaves),
-    /// [`LinkLoop`](WorkspaceError::LinkLoop), [`Hidden`](WorkspaceError::Hidden) or [`Io`](WorkspaceError::Io).
+    /// [`WorkspaceError::Missing`], [`NotAFile`](WorkspaceError::NotAFile),
+    /// [`LinkLeaves`](WorkspaceError::LinkLeaves), [`LinkLoop`](WorkspaceError::LinkLoop),
+    /// [`Hidden`](WorkspaceError::Hidden) or [`Io`](WorkspaceError::Io).
     pub fn read_file(&self, path: &WorkPath, limit_bytes: usize) -> Result<FileContent, WorkspaceError> {
         let file = self.open_regular(path)?;
         read_whole(&file, limit_bytes).map_err(|error| WorkspaceError::from_io("read", path, error))
@@ -198,8 +202,9 @@ impl Workspace {
     /// Returns the metadata of a path, with links followed.
     ///
     /// # Errors
-    /// [`WorkspaceError::Missing`], [`LinkLeaves`](WorkspaceError::LinkLeaves), [`LinkLoop`](WorkspaceError::LinkLoop),
-    /// [`Hidden`](WorkspaceError::Hidden) or [`Io`](WorkspaceError::Io).
+    /// [`WorkspaceError::Missing`], [`LinkLeaves`](WorkspaceError::LinkLeaves),
+    /// [`LinkLoop`](WorkspaceError::LinkLoop), [`Hidden`](WorkspaceError::Hidden) or
+    /// [`Io`](WorkspaceError::Io).
     pub fn metadata(&self, path: &WorkPath) -> Result<FileInfo, WorkspaceError> {
         if self.bounds().hides_anything() {
             return self.resolve_visible(path, "look at").map(|reached| reached.file_info());

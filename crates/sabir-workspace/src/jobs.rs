@@ -251,14 +251,14 @@ impl JobManager {
         let live = Arc::new(Mutex::new(LiveJob { capture, output, lines: 0, state: state_now, confined }));
         let stop = Arc::new(Notify::new());
         let (finished, done) = watch::channel(false);
-        let told = Arc::clone(&live);
+        let shared = Arc::clone(&live);
         let stopped = Arc::clone(&stop);
         let text = text.to_owned();
         let entry = JobEntry { command: text.clone(), live, stop, done, next_line: 1, pruned: false };
         self.spawn_job(async move {
             let command = command.cancel_when(async move { stopped.notified().await });
-            let ran = command.run_uncaptured(&workspace, |_, bytes| lock_mutex(&told).push(bytes)).await;
-            lock_mutex(&told).finish_job(ran, stem, text);
+            let ran = command.run_uncaptured(&workspace, |_, bytes| lock_mutex(&shared).push(bytes)).await;
+            lock_mutex(&shared).finish_job(ran, stem, text);
             // Nobody may be waiting any more.
             let _ = finished.send(true);
         })?;
@@ -322,8 +322,8 @@ impl JobManager {
     /// Returns some lines of an output. Blocks.
     ///
     /// # Errors
-    /// [`OutputError::Missing`], [`Pruned`](OutputError::Pruned), [`Binary`](OutputError::Binary) and
-    /// [`Io`](OutputError::Io).
+    /// [`OutputError::Missing`], [`Pruned`](OutputError::Pruned), [`Binary`](OutputError::Binary)
+    /// and [`Io`](OutputError::Io).
     pub fn read_page(&self, number: u32, options: &PageOptions) -> Result<Vec<OutputLine>, OutputError> {
         self.with_readable(number, |live| Ok(output_lines::read_page(&live.output, live.line_count(), options)?))
     }
@@ -469,9 +469,9 @@ impl LiveJob {
         let printed = self.capture.take().map(OutputCapture::finish).unwrap_or_default();
         self.lines = printed.lines;
         match ran {
-            Ok((ending, walls)) => {
+            Ok((ending, active)) => {
                 self.confined =
-                    walls.map(|walls| walls.to_report(ending.end != CommandExit::Exited(0), &printed.text()));
+                    active.map(|active| active.to_report(ending.end != CommandExit::Exited(0), &printed.text()));
                 let total = self.output.total_bytes();
                 let lines = self.lines;
                 let end = ending.end.to_string();

@@ -48,15 +48,17 @@ pub(crate) fn close_others_on_exec() -> io::Result<()> {
 /// input, with default signal handling. It dies when the calling thread does.
 pub(crate) fn spawn_detached(command: &mut Command, device: OutputDevice) -> io::Result<Child> {
     let parent = getpid();
-    // SAFETY: the closure runs between fork and exec, where only async-signal-safe calls are allowed; it makes plain system
-    // calls and calls sigfillset and its like, and allocates nothing.
+    // SAFETY: the closure runs between fork and exec, where only async-signal-safe calls are
+    // allowed; it makes plain system calls and calls sigfillset and its like, and allocates
+    // nothing.
     unsafe { command.pre_exec(move || detach_process(parent, device)) };
     command.spawn()
 }
 
 /// Registers a non-blocking descriptor with the async runtime. Needs a runtime.
 pub(crate) fn register_fd(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an owned descriptor is always the same one, and it is closed only after it was taken out again.
+    // SAFETY: an owned descriptor is always the same one, and it is closed only after it was taken
+    // out again.
     unsafe { AsyncFd::register(descriptor) }.map_err(Into::into)
 }
 
@@ -79,11 +81,13 @@ pub(crate) fn detach_process(parent: Pid, device: OutputDevice) -> io::Result<()
 /// and sets the mask.
 fn set_signals(wanted: AllowedSignals) -> io::Result<()> {
     for signal in 1..=LAST_SIGNAL {
-        // SAFETY: SIG_DFL is always a valid disposition; for SIGKILL, SIGSTOP and the C library's own the call fails harmlessly.
+        // SAFETY: SIG_DFL is always a valid disposition; for SIGKILL, SIGSTOP and the C library's
+        // own the call fails harmlessly.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     let mut mask = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigfillset and sigemptyset initialise the set that pthread_sigmask then reads; the old mask is not asked for.
+    // SAFETY: sigfillset and sigemptyset initialise the set that pthread_sigmask then reads; the
+    // old mask is not asked for.
     let error = unsafe {
         match wanted {
             AllowedSignals::All => libc::sigemptyset(mask.as_mut_ptr()),

@@ -56,8 +56,8 @@ pub(crate) fn run_in_order<J: Send, P: Send, W: FnMut(J) -> Vec<(OrderKey, JobOu
     take: impl FnMut(P) -> ControlFlow<()> + Send,
 ) {
     let waiting = BTreeMap::from([first]);
-    let board = PoolState { waiting, running: Vec::new(), done: BTreeMap::new(), held: 0, over: false, take };
-    let shared = PoolShared { board: Mutex::new(board), changed: Condvar::new(), ahead, stop };
+    let state = PoolState { waiting, running: Vec::new(), done: BTreeMap::new(), held: 0, over: false, take };
+    let shared = PoolShared { state: Mutex::new(state), changed: Condvar::new(), ahead, stop };
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     std::thread::scope(|scope| {
         for _ in 1..threads {
@@ -69,7 +69,7 @@ pub(crate) fn run_in_order<J: Send, P: Send, W: FnMut(J) -> Vec<(OrderKey, JobOu
 }
 
 struct PoolShared<'a, J, P, T> {
-    board: Mutex<PoolState<J, P, T>>,
+    state: Mutex<PoolState<J, P, T>>,
     changed: Condvar,
     ahead: usize,
     stop: &'a StopFlag,
@@ -88,28 +88,28 @@ struct PoolState<J, P, T> {
 impl<J, P, T: FnMut(P) -> ControlFlow<()>> PoolShared<'_, J, P, T> {
     fn run_worker(&self, mut worker: impl FnMut(J) -> Vec<(OrderKey, JobOutput<J, P>)>) {
         let _leaving = PoolShutdown(self);
-        let mut board = self.lock_state();
+        let mut state = self.lock_state();
         loop {
-            board.over |= self.stop.is_requested() || (board.waiting.is_empty() && board.running.is_empty());
-            if board.over {
+            state.over |= self.stop.is_requested() || (state.waiting.is_empty() && state.running.is_empty());
+            if state.over {
                 return;
             }
-            let Some((key, job)) = board.next_job(self.ahead) else {
-                board = self.changed.wait(board).unwrap_or_else(PoisonError::into_inner);
+            let Some((key, job)) = state.next_job(self.ahead) else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             // The lock is released while the job runs.
-            board.running.push(key.clone());
-            drop(board);
-            let given = worker(job);
-            board = self.lock_state();
-            board.finish_job(&key, given);
+            state.running.push(key.clone());
+            drop(state);
+            let outputs = worker(job);
+            state = self.lock_state();
+            state.finish_job(&key, outputs);
             self.changed.notify_all();
         }
     }
 
     fn lock_state(&self) -> MutexGuard<'_, PoolState<J, P, T>> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -124,9 +124,9 @@ impl<J, P, T: FnMut(P) -> ControlFlow<()>> PoolState<J, P, T> {
         if missing || self.held <= ahead { self.waiting.pop_first() } else { None }
     }
 
-    fn finish_job(&mut self, key: &OrderKey, given: Vec<(OrderKey, JobOutput<J, P>)>) {
+    fn finish_job(&mut self, key: &OrderKey, outputs: Vec<(OrderKey, JobOutput<J, P>)>) {
         self.running.retain(|running| running != key);
-        for (key, next) in given {
+        for (key, next) in outputs {
             match next {
                 JobOutput::Job(job) => drop(self.waiting.insert(key, job)),
                 JobOutput::Part(part, count) => {

@@ -35,9 +35,9 @@ impl WorkPath {
     /// lie in; components are compared, so `/home/ada/app-secrets` is not inside `/home/ada/app`.
     ///
     /// # Errors
-    /// [`WorkspaceError::PathEmpty`], [`PathNul`](WorkspaceError::PathNul), [`PathUrl`](WorkspaceError::PathUrl),
-    /// [`PathTooLong`](WorkspaceError::PathTooLong) and [`PathOutside`](WorkspaceError::PathOutside). The file system is
-    /// not consulted.
+    /// [`WorkspaceError::PathEmpty`], [`PathNul`](WorkspaceError::PathNul),
+    /// [`PathUrl`](WorkspaceError::PathUrl), [`PathTooLong`](WorkspaceError::PathTooLong) and
+    /// [`PathOutside`](WorkspaceError::PathOutside). The file system is not consulted.
     pub fn parse(text: &str, root: &Path) -> Result<Self, WorkspaceError> {
         if text.is_empty() {
             return Err(WorkspaceError::PathEmpty);

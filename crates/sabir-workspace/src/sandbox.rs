@@ -278,9 +278,9 @@ impl Sandbox {
         }
         let (tmp, stay) = self.temp_dir(root)?;
         let caches = plan::moved_caches(&write, env);
-        let guarded = ProtectedPaths::default();
+        let protected = ProtectedPaths::default();
         let Self { level, network, memory_mib, .. } = *self;
-        Ok(Some(SandboxPlan { level, network, write, read, hide, tmp, stay, caches, memory_mib, guarded }))
+        Ok(Some(SandboxPlan { level, network, write, read, hide, tmp, stay, caches, memory_mib, protected }))
     }
 
     /// Returns the same sandbox as a profile for macOS's `sandbox-exec`. Untested, see
@@ -289,8 +289,8 @@ impl Sandbox {
     /// # Errors
     /// [`WorkspaceError::Sandbox`] for a folder that does not exist.
     pub fn seatbelt_profile(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
-        let order = self.build_plan(workspace.root(), &[])?;
-        Ok(order.as_ref().map(seatbelt::build_profile).unwrap_or_default())
+        let plan = self.build_plan(workspace.root(), &[])?;
+        Ok(plan.as_ref().map(seatbelt::build_profile).unwrap_or_default())
     }
 
     /// Returns the temporary folder and its lifetime.
@@ -312,7 +312,7 @@ impl Sandbox {
 
 /// The sandbox that a command ran in: the plan, and the supervisor's report number.
 pub(crate) struct ActiveSandbox {
-    pub(crate) order: SandboxPlan,
+    pub(crate) plan: SandboxPlan,
     pub(crate) number: i32,
 }
 
@@ -321,7 +321,7 @@ impl ActiveSandbox {
     /// way that looks like a denial.
     pub(crate) fn to_report(&self, failed: bool, output: &str) -> SandboxReport {
         let tier = if self.number >= TIER { SandboxTier::Two } else { SandboxTier::One };
-        let note = if failed { denial_note::find_denial(&self.order, tier, output) } else { None };
+        let note = if failed { denial_note::find_denial(&self.plan, tier, output) } else { None };
         SandboxReport { tier, landlock: self.number.rem_euclid(TIER).unsigned_abs(), note }
     }
 }

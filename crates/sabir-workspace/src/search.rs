@@ -110,9 +110,9 @@ impl Workspace {
         let matcher = compile_regex(&options.regex)?;
         let glob = options.glob.as_deref().map(compile_glob).transpose()?;
         let found = self.metadata(&options.path)?;
-        let (start, hiding) = self.resolve_start(&options.path)?;
+        let (start, hidden_rules) = self.resolve_start(&options.path)?;
         let first = match (found.kind, start.as_path().parent(), start.as_path().file_name()) {
-            (EntryKind::Folder, _, _) => SearchJob::Folder(self.start_folder(start.as_path(), hiding)),
+            (EntryKind::Folder, _, _) => SearchJob::Folder(self.start_folder(start.as_path(), hidden_rules)),
             (EntryKind::File, Some(parent), Some(name))
                 if glob.as_ref().is_none_or(|glob| glob_matches(glob, start.as_path())) =>
             {

@@ -192,40 +192,41 @@ fn run_supervisor(plan: &SupervisorPlan) -> io::Result<()> {
     // to close are inherited.
     let _ = kernel::close_others_on_exec();
     // Prepared before the shell starts; dropping it removes the masks and the temporary folder.
-    let mut room = SandboxEnvironment::open(&plan.sandbox)?;
+    let mut environment = SandboxEnvironment::open(&plan.sandbox)?;
     let arguments = [OsStr::new("-c"), plan.text.as_os_str()];
-    let (shell, confined) = room.start_program(&LaunchProgram { path: &plan.shell, arguments, device: plan.device })?;
+    let (shell, confined) =
+        environment.start_program(&LaunchProgram { path: &plan.shell, arguments, device: plan.device })?;
     if let Some(confined) = confined {
         send_report(SupervisorReport::Confined(confined));
     }
-    let mut family = ChildProcesses { shell, status: None, alive: true };
+    let mut children = ChildProcesses { shell, status: None, alive: true };
     // If waiting is impossible, end everything now: nothing may run unwatched.
-    let hurried = watch_shell(&mut family, room.memory_kib()).unwrap_or(true);
-    let settle = if hurried { Duration::ZERO } else { plan.settle };
-    family.wait_until(settle, is_lifeline_closed);
-    if family.alive && !hurried {
+    let end_now = watch_shell(&mut children, environment.memory_kib()).unwrap_or(true);
+    let settle = if end_now { Duration::ZERO } else { plan.settle };
+    children.wait_until(settle, is_lifeline_closed);
+    if children.alive && !end_now {
         let running = process_tree::count_running().saturating_sub(sandbox::helper_count(confined));
         send_report(SupervisorReport::LeftRunning(i32::try_from(running).unwrap_or(i32::MAX)));
     }
-    family.end_all(plan.grace);
+    children.end_all(plan.grace);
     // Cleaned up before the last report, so that the agent's next step does not meet the masks.
-    drop(room);
-    let survivors = if family.alive { process_tree::list_descendants().len() } else { 0 };
+    drop(environment);
+    let survivors = if children.alive { process_tree::list_descendants().len() } else { 0 };
     send_report(SupervisorReport::AllGone(i32::try_from(survivors).unwrap_or(i32::MAX)));
     Ok(())
 }
 
 /// Waits until the shell has ended (`false`), or until the agent asks for the end, the agent dies,
 /// or the command exceeds `limit` KiB of memory (`true`).
-fn watch_shell(family: &mut ChildProcesses, limit: Option<u64>) -> io::Result<bool> {
+fn watch_shell(children: &mut ChildProcesses, limit: Option<u64>) -> io::Result<bool> {
     // A kernel before 5.3 has no process handles; then the loop polls often.
-    let handle: Option<OwnedFd> = pidfd_open(family.shell, PidfdFlags::empty()).ok();
+    let handle: Option<OwnedFd> = pidfd_open(children.shell, PidfdFlags::empty()).ok();
     let every = if handle.is_some() { REAP_EVERY } else { PAUSE };
     let timeout = Timespec::try_from(every).map_err(io::Error::other)?;
     let mut looked = Instant::now();
     loop {
-        family.reap_ended();
-        if family.status.is_some() {
+        children.reap_ended();
+        if children.status.is_some() {
             return Ok(false);
         }
         if is_lifeline_closed() {

@@ -27,7 +27,7 @@ const FILLER: char = '\0';
 /// one piece.
 pub(crate) struct TerminalText {
     parser: Parser,
-    page: ScreenBuffer,
+    screen: ScreenBuffer,
     /// The start of a character that was cut off at the end of a piece.
     carry: Vec<u8>,
     silent: usize,
@@ -35,7 +35,7 @@ pub(crate) struct TerminalText {
 
 impl TerminalText {
     pub(crate) fn new() -> Self {
-        Self { parser: Parser::new(), page: ScreenBuffer::default(), carry: Vec::new(), silent: 0 }
+        Self { parser: Parser::new(), screen: ScreenBuffer::default(), carry: Vec::new(), silent: 0 }
     }
 
     /// Takes a piece of output, and passes on the text that nothing can change any more.
@@ -51,52 +51,52 @@ impl TerminalText {
         let mut rest = whole;
         // Fast path: plain text at the end of the screen needs no parsing except for its last
         // screenful.
-        if is_plain(whole) && self.page.can_append() {
+        if is_plain(whole) && self.screen.can_append() {
             let kept = last_screen(whole);
             if kept.len() < whole.len() {
-                self.page.scroll_all();
-                self.page.flush_scrolled(out);
+                self.screen.scroll_all();
+                self.screen.flush_scrolled(out);
                 out(whole.get(..whole.len() - kept.len()).unwrap_or_default());
                 rest = kept;
             }
         }
         self.parse_bytes(rest);
-        self.page.flush_scrolled(out);
+        self.screen.flush_scrolled(out);
     }
 
     /// Returns the number of line endings that are held back, and whether a line without one
     /// follows.
     pub(crate) fn pending_lines(&self) -> (usize, bool) {
-        let open = self.page.lines.back().is_some_and(|line| !line.is_empty()) || !self.carry.is_empty();
-        (self.page.lines.len() - 1, open)
+        let open = self.screen.lines.back().is_some_and(|line| !line.is_empty()) || !self.carry.is_empty();
+        (self.screen.lines.len() - 1, open)
     }
 
     /// Passes on the rest: the screen as it is.
     pub(crate) fn finish(&mut self, out: &mut impl FnMut(&[u8])) {
         if !self.carry.is_empty() {
             self.carry.clear();
-            self.page.print_char(char::REPLACEMENT_CHARACTER);
+            self.screen.print_char(char::REPLACEMENT_CHARACTER);
         }
-        self.page.scroll_all();
-        self.page.flush_scrolled(out);
+        self.screen.scroll_all();
+        self.screen.flush_scrolled(out);
     }
 
     fn parse_bytes(&mut self, bytes: &[u8]) {
         for piece in bytes.chunks(MAX_SILENT_BYTES) {
-            self.page.has_effect = false;
+            self.screen.has_effect = false;
             // The start of the last escape sequence, to find out afterwards whether it has ended.
             let escape = piece.iter().rposition(|byte| *byte == 0x1b).unwrap_or(0);
             let (before, after) = piece.split_at(escape);
-            self.parser.advance(&mut self.page, before);
+            self.parser.advance(&mut self.screen, before);
             if after.first() == Some(&0x1b) {
-                self.page.is_idle = false;
+                self.screen.is_idle = false;
             }
-            self.parser.advance(&mut self.page, after);
-            self.silent = if self.page.has_effect { 0 } else { self.silent + piece.len() };
+            self.parser.advance(&mut self.screen, after);
+            self.silent = if self.screen.has_effect { 0 } else { self.silent + piece.len() };
             if self.silent >= MAX_SILENT_BYTES {
                 self.parser = Parser::new();
                 self.silent = 0;
-                self.page.is_idle = true;
+                self.screen.is_idle = true;
             }
         }
     }

@@ -25,7 +25,7 @@ const MAX_HOOKS: usize = 200;
 pub struct GitPrograms {
     /// The folder of the work tree, with links resolved.
     pub top: PathBuf,
-    things: BTreeMap<String, HashedItem>,
+    items: BTreeMap<String, HashedItem>,
 }
 
 /// A configuration key, a hook, or a file.
@@ -64,33 +64,33 @@ pub(crate) struct Unseen;
 impl GitPrograms {
     /// Creates an empty list for a work tree.
     pub(crate) fn of(top: &Path) -> Self {
-        Self { top: top.canonicalize().unwrap_or_else(|_| top.to_owned()), things: BTreeMap::new() }
+        Self { top: top.canonicalize().unwrap_or_else(|_| top.to_owned()), items: BTreeMap::new() }
     }
 
     /// Returns true if nothing runs when the repository is looked at.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.things.values().any(|thing| thing.runs)
+        !self.items.values().any(|item| item.runs)
     }
 
     /// Returns the names of what runs when the repository is looked at: keys in lower case, hooks
     /// as `hooks/NAME`. Sorted.
     #[must_use]
     pub fn running_keys(&self) -> Vec<String> {
-        let keys = self.things.iter().filter(|(_, thing)| thing.runs);
+        let keys = self.items.iter().filter(|(_, item)| item.runs);
         keys.map(|(name, _)| name.clone()).collect()
     }
 
     /// Iterates over everything that is hashed: the name, and the values or the size in bytes for
     /// display. Sorted.
     pub fn hashed_items(&self) -> impl Iterator<Item = (&str, String)> {
-        self.things.iter().map(|(name, thing)| (name.as_str(), thing.shown.join("; ")))
+        self.items.iter().map(|(name, item)| (name.as_str(), item.shown.join("; ")))
     }
 
     /// Returns the SHA-256 of each item by name, in hexadecimal.
     #[must_use]
     pub fn hashes(&self) -> BTreeMap<String, String> {
-        self.things.iter().map(|(name, thing)| (name.clone(), hex(&thing.state))).collect()
+        self.items.iter().map(|(name, item)| (name.clone(), hex(&item.state))).collect()
     }
 
     /// Returns the SHA-256 of all items, in hexadecimal.
@@ -147,7 +147,7 @@ impl GitPrograms {
     }
 
     fn file(&mut self, name: String, path: &Path, runs: bool) -> Result<(), Unseen> {
-        if self.things.contains_key(&name) {
+        if self.items.contains_key(&name) {
             return Ok(());
         }
         let bytes = read_plain_file(path, MAX_FILE_BYTES).ok().flatten().ok_or(Unseen)?;
@@ -156,14 +156,14 @@ impl GitPrograms {
     }
 
     fn add(&mut self, name: String, shown: String, bytes: &[u8], runs: bool) {
-        let thing = self.things.entry(name).or_default();
-        thing.shown.push(shown);
-        thing.runs |= runs;
-        let before = std::mem::take(&mut thing.state);
+        let item = self.items.entry(name).or_default();
+        item.shown.push(shown);
+        item.runs |= runs;
+        let before = std::mem::take(&mut item.state);
         let mut hash = Sha256::new();
         hash.update(&before);
         hash.update(bytes);
-        thing.state = hash.finalize().to_vec();
+        item.state = hash.finalize().to_vec();
     }
 }
 

@@ -70,7 +70,7 @@ impl Bounds {
     pub(crate) fn hidden_by(
         &self,
         root: &Path,
-        hiding: Option<&HiddenRules>,
+        hidden_rules: Option<&HiddenRules>,
         path: &Path,
         is_folder: bool,
     ) -> Option<HiddenBy> {
@@ -79,7 +79,7 @@ impl Bounds {
         }
         // As in git, ignore files do not apply inside `.git`: `main` may be the name of a branch
         // there.
-        if hiding.is_none() || is_in_repository(path) {
+        if hidden_rules.is_none() || is_in_repository(path) {
             return None;
         }
         // Ignore files stay visible: they hold no secret, and a `*` would hide them.
@@ -88,7 +88,7 @@ impl Bounds {
         }
         let mut names = self.ignore_files.iter().enumerate();
         names.find_map(|(index, name)| {
-            HiddenRules::decide_hidden(hiding, index, path, is_folder).map(|by| by(name.clone()))
+            HiddenRules::decide_hidden(hidden_rules, index, path, is_folder).map(|by| by(name.clone()))
         })
     }
 }

@@ -24,7 +24,7 @@ const MAX_QUEUED: usize = 1 << 20;
 /// A visible folder to scan.
 struct HiddenScanFolder {
     path: PathBuf,
-    hiding: Option<Arc<HiddenRules>>,
+    hidden_rules: Option<Arc<HiddenRules>>,
 }
 
 /// The output of one folder: the folders below it, and the hidden paths in it.
@@ -45,7 +45,7 @@ impl Workspace {
             hidden.extend(part);
             ControlFlow::Continue(())
         };
-        let first = HiddenScanFolder { path: PathBuf::new(), hiding: None };
+        let first = HiddenScanFolder { path: PathBuf::new(), hidden_rules: None };
         run_in_order((OrderKey::for_contents(Path::new("")), first), MAX_QUEUED, stop, worker, take);
         if stop.is_requested() {
             return Err(WorkspaceError::Stopped { path: ".".to_owned() });
@@ -74,27 +74,27 @@ impl Workspace {
             }
         }
         if bound {
-            folder.hiding = self.hidden_rules_in(folder.hiding.take(), handle.as_fd(), &folder.path);
+            folder.hidden_rules = self.hidden_rules_in(folder.hidden_rules.take(), handle.as_fd(), &folder.path);
         }
-        let mut given = Vec::new();
+        let mut outputs = Vec::new();
         let mut found = Vec::new();
         for (name, kind) in names {
             let path = folder.path.join(name);
             let is_folder = kind == EntryKind::Folder;
-            if self.bounds().hidden_by(self.root(), folder.hiding.as_deref(), &path, is_folder).is_some() {
+            if self.bounds().hidden_by(self.root(), folder.hidden_rules.as_deref(), &path, is_folder).is_some() {
                 found.extend(self.maskable_path(&path, kind));
             // Ignore files do not apply inside `.git`, so it is scanned only if globs could hide
             // something there.
             } else if is_folder && (path.file_name() != Some(OsStr::new(".git")) || self.bounds().has_globs()) {
-                given.push((
+                outputs.push((
                     OrderKey::for_contents(&path),
-                    JobOutput::Job(HiddenScanFolder { hiding: folder.hiding.clone(), path }),
+                    JobOutput::Job(HiddenScanFolder { hidden_rules: folder.hidden_rules.clone(), path }),
                 ));
             }
         }
         let count = found.len();
-        given.push((OrderKey::for_contents(&folder.path), JobOutput::Part(found, count)));
-        Ok(given)
+        outputs.push((OrderKey::for_contents(&folder.path), JobOutput::Part(found, count)));
+        Ok(outputs)
     }
 
     /// Returns the path that a sandbox can mask for a hidden name: the path itself, or the target

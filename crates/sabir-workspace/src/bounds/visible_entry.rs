@@ -34,7 +34,7 @@ pub(crate) struct VisibleEntry {
     /// The metadata of the entry, which is not a link.
     pub(crate) found: Stat,
     /// The ignore files of the folders above it.
-    pub(crate) hiding: Option<Arc<HiddenRules>>,
+    pub(crate) hidden_rules: Option<Arc<HiddenRules>>,
 }
 
 /// The reason that a walk ended early.
@@ -107,7 +107,7 @@ impl Workspace {
             self.check_unmasked(path)?;
             return Ok((self.resolve_links(path)?, None));
         }
-        self.resolve_visible(path, "list").map(|reached| (reached.path, reached.hiding))
+        self.resolve_visible(path, "list").map(|reached| (reached.path, reached.hidden_rules))
     }
 
     /// Opens the entry at a path, unless it is hidden.
@@ -121,31 +121,31 @@ impl Workspace {
         action: &'static str,
     ) -> Result<VisibleEntry, WorkspaceError> {
         self.ensure_name_visible(path).map_err(|by| AccessError::Hidden(by).into_workspace_error(action, path))?;
-        let mut barred = AccessError::System(Errno::LOOP);
+        let mut access_error = AccessError::System(Errno::LOOP);
         for _ in 0..MAX_TRIES {
             let real = self.resolve_links(path)?;
             match self.open_visible(&real) {
                 Ok(reached) => return Ok(reached),
                 // A link appeared since the path was resolved, so it has to be resolved again.
-                Err(AccessError::System(error @ (Errno::LOOP | Errno::NOTDIR))) => barred = error.into(),
+                Err(AccessError::System(error @ (Errno::LOOP | Errno::NOTDIR))) => access_error = error.into(),
                 Err(AccessError::Hidden(by)) => return Err(AccessError::Hidden(by).into_workspace_error(action, &real)),
                 Err(AccessError::System(error)) => {
                     return Err(AccessError::System(error).into_workspace_error(action, path));
                 }
             }
         }
-        Err(barred.into_workspace_error(action, path))
+        Err(access_error.into_workspace_error(action, path))
     }
 
     fn open_visible(&self, path: &WorkPath) -> Result<VisibleEntry, AccessError> {
         let name = path.as_path().file_name().unwrap_or(OsStr::new(".")).to_os_string();
         let parent = path.as_path().parent().unwrap_or(Path::new(""));
-        let (folder, hiding) = self.open_visible_folder(path.as_path(), parent, |_, _| Err(Errno::NOENT))?;
+        let (folder, hidden_rules) = self.open_visible_folder(path.as_path(), parent, |_, _| Err(Errno::NOENT))?;
         let found = match rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
             // A hidden name that does not exist is reported as hidden, so that a probe reveals
             // nothing.
             found if matches!(found, Err(Errno::NOENT)) || is_mask(folder.as_fd(), &name) => {
-                self.ensure_visible(hiding.as_deref(), path.as_path(), false)?;
+                self.ensure_visible(hidden_rules.as_deref(), path.as_path(), false)?;
                 return Err(Errno::NOENT.into());
             }
             found => found?,
@@ -155,10 +155,10 @@ impl Workspace {
             return Err(Errno::LOOP.into());
         }
         if !path.is_root() {
-            self.ensure_visible(hiding.as_deref(), path.as_path(), kind == FileType::Directory)?;
+            self.ensure_visible(hidden_rules.as_deref(), path.as_path(), kind == FileType::Directory)?;
         }
-        let hiding = if path.is_root() { None } else { hiding };
-        Ok(VisibleEntry { path: path.clone(), folder, name, found, hiding })
+        let hidden_rules = if path.is_root() { None } else { hidden_rules };
+        Ok(VisibleEntry { path: path.clone(), folder, name, found, hidden_rules })
     }
 
     /// Opens the folder `parent` of `path` without following links or passing anything hidden, and
@@ -171,21 +171,21 @@ impl Workspace {
         parent: &Path,
         missing: impl FnMut(&OwnedFd, &Path) -> Result<(), Errno>,
     ) -> Result<(OwnedFd, Option<Arc<HiddenRules>>), AccessError> {
-        let mut hiding = None;
+        let mut hidden_rules = None;
         let opened = self.open_each(parent, missing, |handle, folder, below| {
-            hiding = self.hidden_rules_in(hiding.take(), handle.as_fd(), folder);
-            self.ensure_visible(hiding.as_deref(), below, true)
+            hidden_rules = self.hidden_rules_in(hidden_rules.take(), handle.as_fd(), folder);
+            self.ensure_visible(hidden_rules.as_deref(), below, true)
         });
         match opened {
             Ok(folder) => {
-                hiding = self.hidden_rules_in(hiding.take(), folder.as_fd(), parent);
-                Ok((folder, hiding))
+                hidden_rules = self.hidden_rules_in(hidden_rules.take(), folder.as_fd(), parent);
+                Ok((folder, hidden_rules))
             }
             Err(AccessError::System(Errno::NOENT)) => {
                 let mut all: Vec<&Path> = path.ancestors().filter(|path| !path.as_os_str().is_empty()).collect();
                 all.reverse();
                 for one in all {
-                    self.ensure_visible(hiding.as_deref(), one, one != path)?;
+                    self.ensure_visible(hidden_rules.as_deref(), one, one != path)?;
                 }
                 Err(Errno::NOENT.into())
             }
@@ -196,11 +196,11 @@ impl Workspace {
     /// Fails for an entry that is hidden in a visible folder.
     pub(crate) fn ensure_visible(
         &self,
-        hiding: Option<&HiddenRules>,
+        hidden_rules: Option<&HiddenRules>,
         path: &Path,
         is_folder: bool,
     ) -> Result<(), AccessError> {
-        match self.bounds().hidden_by(self.root(), hiding, path, is_folder) {
+        match self.bounds().hidden_by(self.root(), hidden_rules, path, is_folder) {
             Some(by) => Err(AccessError::Hidden(by)),
             None => Ok(()),
         }
@@ -209,18 +209,18 @@ impl Workspace {
     /// Judges the path as named, without resolving links on the way. The place that it leads to is
     /// judged separately.
     fn ensure_name_visible(&self, path: &WorkPath) -> Result<(), HiddenBy> {
-        let mut hiding = None;
+        let mut hidden_rules = None;
         let mut folders: Vec<&Path> = path.as_path().ancestors().collect();
         folders.reverse();
         for pair in folders.windows(2) {
             let [folder, below] = pair else { continue };
             let at = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
             if let Ok(handle) = self.dir().open_dir(at) {
-                hiding = self.hidden_rules_in(hiding, handle.as_fd(), folder);
+                hidden_rules = self.hidden_rules_in(hidden_rules, handle.as_fd(), folder);
             }
             let is_folder =
                 *below != path.as_path() || self.dir().symlink_metadata(below).is_ok_and(|found| found.is_dir());
-            if let Some(by) = self.bounds().hidden_by(self.root(), hiding.as_deref(), below, is_folder) {
+            if let Some(by) = self.bounds().hidden_by(self.root(), hidden_rules.as_deref(), below, is_folder) {
                 return Err(by);
             }
         }

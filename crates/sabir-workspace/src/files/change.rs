@@ -100,12 +100,14 @@ impl Workspace {
     ) -> Result<Vec<Option<FileVersion>>, WorkspaceError> {
         check_distinct(wanted)?;
         // All checks come before any write, so most errors leave nothing to undo.
-        let looked: Vec<Option<FileAttributes>> =
+        let attributes: Vec<Option<FileAttributes>> =
             wanted.iter().map(|one| self.check_change(one)).collect::<Result<_, _>>()?;
         let mut work =
             ChangeTransaction { workspace: self, folders: HashMap::new(), made: Vec::new(), swaps: Vec::new() };
-        let result =
-            wanted.iter().zip(&looked).try_for_each(|(one, attributes)| work.prepare_change(one, attributes.as_ref()));
+        let result = wanted
+            .iter()
+            .zip(&attributes)
+            .try_for_each(|(one, attributes)| work.prepare_change(one, attributes.as_ref()));
         match result.and_then(|()| work.commit()) {
             Ok(()) => Ok(work.swaps.into_iter().map(|swap| swap.version).collect()),
             Err(error) => Err(work.roll_back(error)),
@@ -179,7 +181,7 @@ impl<'a> ChangeTransaction<'a> {
         let (parent, name) = split_path(wanted.path)?;
         let folder = self
             .open_change_folder(wanted.path.as_path(), parent)
-            .map_err(|barred| barred.into_workspace_error("write", wanted.path))?;
+            .map_err(|access_error| access_error.into_workspace_error("write", wanted.path))?;
         let (temp, version) = match wanted.content {
             Some(bytes) => {
                 let (temp, version) = TempFile::create_with(&folder, bytes, attributes).map_err(fail)?;
@@ -200,12 +202,12 @@ impl<'a> ChangeTransaction<'a> {
 
     /// Opens (or creates) the parent folder of a path that is not hidden.
     fn open_change_folder(&mut self, path: &Path, parent: &Path) -> Result<Arc<OwnedFd>, AccessError> {
-        if let Some((known, hiding)) = self.folders.get(parent) {
-            self.workspace.ensure_visible(hiding.as_deref(), path, false)?;
+        if let Some((known, hidden_rules)) = self.folders.get(parent) {
+            self.workspace.ensure_visible(hidden_rules.as_deref(), path, false)?;
             return Ok(Arc::clone(known));
         }
         let made = &mut self.made;
-        let (opened, hiding) = self.workspace.open_visible_folder(path, parent, |above, name| {
+        let (opened, hidden_rules) = self.workspace.open_visible_folder(path, parent, |above, name| {
             match rustix::fs::mkdirat(above, name, Mode::from_raw_mode(0o777)) {
                 Ok(()) => made.push((above.try_clone().map_err(|_| Errno::MFILE)?, name.to_path_buf())),
                 Err(Errno::EXIST) => {}
@@ -214,9 +216,9 @@ impl<'a> ChangeTransaction<'a> {
             sync_folder(above)
         })?;
         self.workspace.sweep_temp_files(parent, opened.as_fd());
-        self.workspace.ensure_visible(hiding.as_deref(), path, false)?;
+        self.workspace.ensure_visible(hidden_rules.as_deref(), path, false)?;
         let opened = Arc::new(opened);
-        self.folders.insert(parent.to_path_buf(), (Arc::clone(&opened), hiding));
+        self.folders.insert(parent.to_path_buf(), (Arc::clone(&opened), hidden_rules));
         Ok(opened)
     }
 

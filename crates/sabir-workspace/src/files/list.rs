@@ -79,8 +79,8 @@ impl Workspace {
         if self.metadata(folder)?.kind != EntryKind::Folder {
             return Err(WorkspaceError::NotAFolder { path: folder.to_string() });
         }
-        let (start, hiding) = self.resolve_start(folder)?;
-        let start = self.start_folder(start.as_path(), hiding);
+        let (start, hidden_rules) = self.resolve_start(folder)?;
+        let start = self.start_folder(start.as_path(), hidden_rules);
         // Unreadable subfolders are skipped silently, but this folder was requested by name.
         self.open_beneath(&start.path).map_err(|error| WorkspaceError::from_io("list", folder, error.into()))?;
         let mut listing = FolderListing { entries: Vec::new(), truncated: false, hidden: 0 };
@@ -118,12 +118,12 @@ fn list_entries(
     recursive: bool,
 ) -> Vec<(OrderKey, JobOutput<PendingFolder, ListPart>)> {
     let shown = reader.read_folder(&mut folder).unwrap_or_default();
-    let mut given = Vec::new();
+    let mut outputs = Vec::new();
     let mut part = Vec::new();
     let mut key = None;
     if shown.hidden > 0 {
         // The key sorts before everything that the folder contains.
-        given.push((OrderKey::for_contents(&folder.path), JobOutput::Part((Vec::new(), shown.hidden), 0)));
+        outputs.push((OrderKey::for_contents(&folder.path), JobOutput::Part((Vec::new(), shown.hidden), 0)));
     }
     for FolderEntry { name, kind } in shown.names {
         let path = folder.path.join(name);
@@ -133,11 +133,11 @@ fn list_entries(
         if recursive && kind == EntryKind::Folder {
             let entries = std::mem::take(&mut part);
             let count = entries.len();
-            given.extend(key.take().map(|key| (key, JobOutput::Part((entries, 0), count))));
-            given.push((OrderKey::for_contents(&path), JobOutput::Job(folder.child_folder(path))));
+            outputs.extend(key.take().map(|key| (key, JobOutput::Part((entries, 0), count))));
+            outputs.push((OrderKey::for_contents(&path), JobOutput::Job(folder.child_folder(path))));
         }
     }
     let count = part.len();
-    given.extend(key.map(|key| (key, JobOutput::Part((part, 0), count))));
-    given
+    outputs.extend(key.map(|key| (key, JobOutput::Part((part, 0), count))));
+    outputs
 }

@@ -31,7 +31,7 @@ pub(crate) struct PendingFolder {
     pub(crate) path: PathBuf,
     rules: Option<Arc<IgnoreRules>>,
     /// The hidden-path rules that apply in it.
-    hiding: Option<Arc<HiddenRules>>,
+    hidden_rules: Option<Arc<HiddenRules>>,
 }
 
 /// The visible content of a folder.
@@ -62,15 +62,15 @@ pub(crate) struct FolderReader<'a> {
 impl PendingFolder {
     /// Returns a subfolder of this one, which inherits its rules.
     pub(crate) fn child_folder(&self, path: PathBuf) -> Self {
-        Self { path, rules: self.rules.clone(), hiding: self.hiding.clone() }
+        Self { path, rules: self.rules.clone(), hidden_rules: self.hidden_rules.clone() }
     }
 }
 
 impl Workspace {
     /// Returns the folder to start from, given its resolved path and the hidden-path rules above
     /// it.
-    pub(crate) fn start_folder(&self, path: &Path, hiding: Option<Arc<HiddenRules>>) -> PendingFolder {
-        PendingFolder { path: path.to_path_buf(), rules: self.rules_above(path), hiding }
+    pub(crate) fn start_folder(&self, path: &Path, hidden_rules: Option<Arc<HiddenRules>>) -> PendingFolder {
+        PendingFolder { path: path.to_path_buf(), rules: self.rules_above(path), hidden_rules }
     }
 
     /// Opens a folder beneath the workspace's handle, without following links.
@@ -133,7 +133,8 @@ impl<'a> FolderReader<'a> {
             });
         }
         if bound {
-            folder.hiding = self.workspace.hidden_rules_in(folder.hiding.take(), handle.as_fd(), &folder.path);
+            folder.hidden_rules =
+                self.workspace.hidden_rules_in(folder.hidden_rules.take(), handle.as_fd(), &folder.path);
         }
         let hidden = if bounds.hides_anything() { self.remove_hidden(folder, &mut names) } else { 0 };
         // Selecting before sorting bounds the work for folders with far more names than wanted.
@@ -153,7 +154,7 @@ impl<'a> FolderReader<'a> {
         names.retain(|name| {
             path.push(&name.name);
             let is_folder = name.kind == EntryKind::Folder;
-            let hider = self.workspace.bounds().hidden_by(root, folder.hiding.as_deref(), &path, is_folder);
+            let hider = self.workspace.bounds().hidden_by(root, folder.hidden_rules.as_deref(), &path, is_folder);
             path.pop();
             hider.is_none()
         });

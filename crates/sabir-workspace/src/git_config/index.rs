@@ -240,7 +240,8 @@ mod tests {
         let mut long = entry(0o100_644, "a");
         long[61] = 2;
         check(&index(&[long], b""), broken.clone());
-        // Cut anywhere, it is refused; where the extension is gone and the sum whole, it is another index.
+        // Cut anywhere, it is refused; where the extension is gone and the sum whole, it is another
+        // index.
         let whole = index(&[entry(0o160_000, "sub")], &extension("TREE", b"xyz"));
         for end in (0..whole.len()).filter(|end| *end != whole.len() - 11) {
             assert_eq!(links_of(&whole[..end], 20), broken_links(), "{end}");

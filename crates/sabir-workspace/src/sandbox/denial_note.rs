@@ -57,36 +57,35 @@ const BUSY: [&str; 2] = ["resource busy", "ebusy"];
 
 /// Returns a note for a failed command if its output contains an error that the sandbox may have
 /// caused.
-pub(super) fn find_denial(order: &SandboxPlan, tier: SandboxTier, output: &str) -> Option<DenialNote> {
+pub(super) fn find_denial(plan: &SandboxPlan, tier: SandboxTier, output: &str) -> Option<DenialNote> {
     // Searched from the end: the last error is most likely the one that made the command fail.
-    let (line, wall) = output.lines().rev().find_map(|line| {
+    let (line, kind) = output.lines().rev().find_map(|line| {
         let lower = line.to_lowercase();
-        let wall = WORDS.iter().find(|(words, _)| lower.contains(words)).map(|&(_, wall)| wall);
-        let busy = || is_busy(line) && find_guarded_path(order, tier, line).is_some();
-        wall.or_else(|| busy().then_some(DenialKind::Files)).map(|wall| (line.trim(), wall))
+        let kind = WORDS.iter().find(|(words, _)| lower.contains(words)).map(|&(_, kind)| kind);
+        let busy = || is_busy(line) && find_guarded_path(plan, tier, line).is_some();
+        kind.or_else(|| busy().then_some(DenialKind::Files)).map(|kind| (line.trim(), kind))
     })?;
-    let wall = if wall == DenialKind::Files && speaks_of_network(line) { DenialKind::Network } else { wall };
-    if (wall, order.network) == (DenialKind::Network, NetworkAccess::Allowed) {
+    let kind = if kind == DenialKind::Files && speaks_of_network(line) { DenialKind::Network } else { kind };
+    if (kind, plan.network) == (DenialKind::Network, NetworkAccess::Allowed) {
         return None;
     }
-    let rule = match wall {
+    let rule = match kind {
         DenialKind::Network => "it has no network".to_owned(),
-        DenialKind::Files => describe_rule(order, tier, line),
+        DenialKind::Files => describe_rule(plan, tier, line),
     };
     let shown: String = line.chars().take(SHOWN).collect();
     let list =
         |paths: &[PathBuf]| paths.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", ");
     let tmp = if tier == SandboxTier::Two { "/tmp" } else { "$TMPDIR" };
-    let network =
-        if order.network == NetworkAccess::Denied { "no network" } else { "the network, but no unix sockets" };
-    let places = match order.write.as_slice() {
+    let network = if plan.network == NetworkAccess::Denied { "no network" } else { "the network, but no unix sockets" };
+    let places = match plan.write.as_slice() {
         [] => format!("As a command that only reads, it can write in {tmp} alone"),
         write => format!("It can write in {} and {tmp}", list(write)),
     };
     let words = format!(
         "The command ran in a sandbox (level {tier}), which may be why `{shown}`: {rule}. {places}, and has {network}."
     );
-    Some(DenialNote { kind: wall, message: words })
+    Some(DenialNote { kind: kind, message: words })
 }
 
 fn speaks_of_network(line: &str) -> bool {
@@ -100,39 +99,39 @@ fn is_busy(line: &str) -> bool {
 }
 
 /// Describes the rule for the path that the line names.
-fn describe_rule(order: &SandboxPlan, tier: SandboxTier, line: &str) -> String {
+fn describe_rule(plan: &SandboxPlan, tier: SandboxTier, line: &str) -> String {
     let none =
         "files outside of these folders cannot be changed, and new privileges, devices, mounts and traces are denied";
-    let Some(path) = (if is_busy(line) { find_guarded_path(order, tier, line) } else { find_path(line) }) else {
+    let Some(path) = (if is_busy(line) { find_guarded_path(plan, tier, line) } else { find_path(line) }) else {
         return none.to_owned();
     };
     let shown = path.display();
-    if let Some(reason) = protected_reason(order, tier, path) {
+    if let Some(reason) = protected_reason(plan, tier, path) {
         return format!("`{shown}` is {reason}, which commands may not change");
     }
-    if order.hide.iter().any(|hidden| path.starts_with(hidden)) {
+    if plan.hide.iter().any(|hidden| path.starts_with(hidden)) {
         return format!("`{shown}` is hidden, because secrets may be there");
     }
-    match inside_workspace(order, path) {
+    match inside_workspace(plan, path) {
         Some(_) => none.to_owned(),
         None => format!("`{shown}` is outside of what it may change"),
     }
 }
 
 /// Returns the path relative to the workspace, if it lies there and the workspace is writable.
-fn inside_workspace<'a>(order: &SandboxPlan, path: &'a Path) -> Option<&'a Path> {
-    let workspace = order.write.first()?;
+fn inside_workspace<'a>(plan: &SandboxPlan, path: &'a Path) -> Option<&'a Path> {
+    let workspace = plan.write.first()?;
     if path.is_absolute() { path.strip_prefix(workspace).ok() } else { Some(path) }
 }
 
 /// Returns the reason that commands of this tier cannot change a path in the workspace, if any.
-fn protected_reason(order: &SandboxPlan, tier: SandboxTier, path: &Path) -> Option<&'static str> {
-    inside_workspace(order, path).and_then(protected_paths::find_protection_reason).filter(|_| tier == SandboxTier::Two)
+fn protected_reason(plan: &SandboxPlan, tier: SandboxTier, path: &Path) -> Option<&'static str> {
+    inside_workspace(plan, path).and_then(protected_paths::find_protection_reason).filter(|_| tier == SandboxTier::Two)
 }
 
 /// Returns the last word of the line that is a protected path.
-fn find_guarded_path<'a>(order: &SandboxPlan, tier: SandboxTier, line: &'a str) -> Option<&'a Path> {
-    split_words(line).map(Path::new).rfind(|path| protected_reason(order, tier, path).is_some())
+fn find_guarded_path<'a>(plan: &SandboxPlan, tier: SandboxTier, line: &'a str) -> Option<&'a Path> {
+    split_words(line).map(Path::new).rfind(|path| protected_reason(plan, tier, path).is_some())
 }
 
 /// Returns the last word of the line that looks like a path.
@@ -150,7 +149,7 @@ mod tests {
     use super::*;
     use crate::sandbox::{ProtectedPaths, SandboxLevel, TempDirLifetime};
 
-    fn order(network: NetworkAccess) -> SandboxPlan {
+    fn plan(network: NetworkAccess) -> SandboxPlan {
         let write = vec!["/w".into()];
         let read = Vec::new();
         let hide = vec!["/h/.ssh".into()];
@@ -164,13 +163,13 @@ mod tests {
             stay: TempDirLifetime::Command,
             caches: Vec::new(),
             memory_mib: None,
-            guarded: ProtectedPaths::default(),
+            protected: ProtectedPaths::default(),
         }
     }
 
     #[track_caller]
     fn check(output: &str, expected: Option<&str>) {
-        let found = find_denial(&order(NetworkAccess::Denied), SandboxTier::Two, output);
+        let found = find_denial(&plan(NetworkAccess::Denied), SandboxTier::Two, output);
         match expected {
             None => assert_eq!(found, None),
             Some(words) => {
@@ -208,11 +207,8 @@ mod tests {
 
     #[test]
     fn an_allowed_network_is_not_blamed() {
-        let found = find_denial(
-            &order(NetworkAccess::Allowed),
-            SandboxTier::One,
-            "curl: (6) Could not resolve host: x.example",
-        );
+        let found =
+            find_denial(&plan(NetworkAccess::Allowed), SandboxTier::One, "curl: (6) Could not resolve host: x.example");
         assert_eq!(found, None);
     }
 }

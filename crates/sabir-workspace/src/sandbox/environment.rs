@@ -28,7 +28,7 @@ pub(crate) struct LaunchProgram<'a> {
 
 /// The environment of one sandboxed command. Dropping it removes everything made for it.
 pub(crate) struct SandboxEnvironment {
-    order: Option<SandboxPlan>,
+    plan: Option<SandboxPlan>,
     masks: Option<WorkspaceMasks>,
 }
 
@@ -37,21 +37,21 @@ impl SandboxEnvironment {
     /// sandbox.
     pub(crate) fn open(words: &[OsString]) -> io::Result<Self> {
         if words.is_empty() {
-            return Ok(Self { order: None, masks: None });
+            return Ok(Self { plan: None, masks: None });
         }
         let malformed = || SetupStage::Order.to_error(&io::Error::from_raw_os_error(libc::EINVAL));
-        let order = SandboxPlan::from_args(words)
-            .filter(|order| !order.level.candidate_tiers().is_empty())
+        let plan = SandboxPlan::from_args(words)
+            .filter(|plan| !plan.level.candidate_tiers().is_empty())
             .ok_or_else(malformed)?;
-        if order.stay == TempDirLifetime::Command {
-            make_private(&order.tmp).map_err(|error| SetupStage::Temporary.to_error(&error))?;
+        if plan.stay == TempDirLifetime::Command {
+            make_private(&plan.tmp).map_err(|error| SetupStage::Temporary.to_error(&error))?;
         }
-        Ok(Self { order: Some(order), masks: None })
+        Ok(Self { plan: Some(plan), masks: None })
     }
 
     /// Returns the memory limit in KiB, if there is a sandbox.
     pub(crate) fn memory_kib(&self) -> Option<u64> {
-        match self.order.as_ref()?.memory_mib {
+        match self.plan.as_ref()?.memory_mib {
             Some(most) => Some(most.saturating_mul(1024)),
             None => process_tree::machine_memory().map(|all| all / 10 * 9),
         }
@@ -60,7 +60,7 @@ impl SandboxEnvironment {
     /// Starts the program in the best requested tier that is available. Returns the process, and
     /// the report number of the sandbox if there is one.
     pub(crate) fn start_program(&mut self, program: &LaunchProgram<'_>) -> io::Result<(Pid, Option<i32>)> {
-        let Some(asked) = self.order.clone() else {
+        let Some(asked) = self.plan.clone() else {
             let mut command = Command::new(program.path);
             command.args(program.arguments).stdin(match program.device {
                 OutputDevice::Pipe => Stdio::null(),
@@ -70,15 +70,15 @@ impl SandboxEnvironment {
         };
         let mut failure = None;
         for &tier in asked.level.candidate_tiers() {
-            let mut order = asked.clone();
+            let mut plan = asked.clone();
             // A read-only command cannot create protected names, so it needs no masks.
-            if let (SandboxTier::Two, Some(top)) = (tier, order.write.first()) {
-                let (masks, guarded) =
+            if let (SandboxTier::Two, Some(top)) = (tier, plan.write.first()) {
+                let (masks, protected) =
                     WorkspaceMasks::put_masks(top).map_err(|error| SetupStage::Guard.to_error(&error))?;
                 self.masks = Some(masks);
-                order.guarded = guarded;
+                plan.protected = protected;
             }
-            match fork_launcher(&order, tier, program) {
+            match fork_launcher(&plan, tier, program) {
                 Ok((shell, report)) => return Ok((shell, Some(report))),
                 // If tier 2 failed and tier 1 cannot hide secrets in the workspace, the message has
                 // to explain both.
@@ -96,9 +96,9 @@ impl SandboxEnvironment {
 impl Drop for SandboxEnvironment {
     fn drop(&mut self) {
         self.masks = None;
-        match &self.order {
-            Some(order) if order.stay == TempDirLifetime::Command => remove_folder(&order.tmp),
-            Some(order) => shared_temp::remove_if_unlocked(&order.tmp),
+        match &self.plan {
+            Some(plan) if plan.stay == TempDirLifetime::Command => remove_folder(&plan.tmp),
+            Some(plan) => shared_temp::remove_if_unlocked(&plan.tmp),
             None => {}
         }
     }
@@ -106,7 +106,7 @@ impl Drop for SandboxEnvironment {
 
 /// Forks the launcher, and waits until it has become the program. This process has only one thread,
 /// so its copy may run arbitrary code.
-fn fork_launcher(order: &SandboxPlan, tier: SandboxTier, program: &LaunchProgram<'_>) -> io::Result<(Pid, i32)> {
+fn fork_launcher(plan: &SandboxPlan, tier: SandboxTier, program: &LaunchProgram<'_>) -> io::Result<(Pid, i32)> {
     let failed = |error: io::Error| SetupStage::Launch.to_error(&error);
     let (from, to) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
     let parent = getpid();
@@ -120,7 +120,7 @@ fn fork_launcher(order: &SandboxPlan, tier: SandboxTier, program: &LaunchProgram
         }
         ForkSide::Child => {
             drop(from);
-            std::process::exit(launch::run_launcher(order, tier, program, parent, to))
+            std::process::exit(launch::run_launcher(plan, tier, program, parent, to))
         }
     }
 }

@@ -36,14 +36,14 @@ const PROCESSES: u64 = 16_384;
 /// Becomes the program, or reports the failure through `status`. Returns the exit code of a process
 /// that is done. `parent` is the supervisor.
 pub(super) fn run_launcher(
-    order: &SandboxPlan,
+    plan: &SandboxPlan,
     tier: SandboxTier,
     program: &LaunchProgram<'_>,
     parent: Pid,
     status: OwnedFd,
 ) -> i32 {
     let mut status = Some(status);
-    match launch_program(order, tier, program, parent, &mut status) {
+    match launch_program(plan, tier, program, parent, &mut status) {
         Ok(code) => code,
         Err(error) => {
             write_status(status.as_ref(), &format!("{}\n", error.raw_os_error().unwrap_or(0)));
@@ -53,7 +53,7 @@ pub(super) fn run_launcher(
 }
 
 fn launch_program(
-    order: &SandboxPlan,
+    plan: &SandboxPlan,
     tier: SandboxTier,
     program: &LaunchProgram<'_>,
     parent: Pid,
@@ -61,16 +61,16 @@ fn launch_program(
 ) -> io::Result<i32> {
     prepare_process(parent, program.device).map_err(|error| SetupStage::Launch.to_error(&error))?;
     if tier == SandboxTier::Two {
-        match enter_namespaces(order, status)? {
+        match enter_namespaces(plan, status)? {
             NamespaceRole::Shell => {}
             NamespaceRole::Done(code) => return Ok(code),
         }
     }
     // After the namespaces: the filter denies the calls that create and mount them.
-    let landlock = confine_process(order, tier)?;
+    let landlock = confine_process(plan, tier)?;
     write_status(status.as_ref(), &format!("ready {}\n", tier.report_number(landlock)));
     let mut command = Command::new(program.path);
-    command.args(program.arguments).envs(temp_environment(order, tier));
+    command.args(program.arguments).envs(temp_environment(plan, tier));
     Err(command.exec())
 }
 
@@ -88,24 +88,24 @@ fn prepare_process(parent: Pid, device: OutputDevice) -> io::Result<()> {
 }
 
 /// Returns the environment variables for temporary files and caches.
-fn temp_environment(order: &SandboxPlan, tier: SandboxTier) -> Vec<(String, PathBuf)> {
-    let tmp = if tier == SandboxTier::Two { Path::new("/tmp") } else { &order.tmp };
-    let caches = order.caches.iter().map(|name| (name.clone(), tmp.join(".cache").join(name.to_ascii_lowercase())));
+fn temp_environment(plan: &SandboxPlan, tier: SandboxTier) -> Vec<(String, PathBuf)> {
+    let tmp = if tier == SandboxTier::Two { Path::new("/tmp") } else { &plan.tmp };
+    let caches = plan.caches.iter().map(|name| (name.clone(), tmp.join(".cache").join(name.to_ascii_lowercase())));
     ["TMPDIR", "TMP", "TEMP"].map(|name| (name.to_owned(), tmp.to_path_buf())).into_iter().chain(caches).collect()
 }
 
 /// Applies all restrictions that concern only this process and its children.
-fn confine_process(order: &SandboxPlan, tier: SandboxTier) -> io::Result<i32> {
+fn confine_process(plan: &SandboxPlan, tier: SandboxTier) -> io::Result<i32> {
     lower_limits().map_err(|error| SetupStage::Limits.to_error(&error))?;
     drop_privileges().map_err(|error| SetupStage::Privileges.to_error(&error))?;
-    let write = order.writable_folders(tier);
+    let write = plan.writable_folders(tier);
     // Without mounts, nothing inside a writable folder can be hidden.
-    if tier == SandboxTier::One && order.hide.iter().any(|path| write.iter().any(|folder| path.starts_with(folder))) {
+    if tier == SandboxTier::One && plan.hide.iter().any(|path| write.iter().any(|folder| path.starts_with(folder))) {
         return Err(SetupStage::Secrets.to_error(&io::Error::from_raw_os_error(0)));
     }
-    let rights = LandlockRights { tier, network: order.network, write: &write, read: &order.read, hide: &order.hide };
+    let rights = LandlockRights { tier, network: plan.network, write: &write, read: &plan.read, hide: &plan.hide };
     let landlock = restrict_process(&rights).map_err(|error| SetupStage::Landlock.to_error(&root_cause(&error)))?;
-    let program = syscall_filter::build_filter(tier, order.network);
+    let program = syscall_filter::build_filter(tier, plan.network);
     syscalls::install_filter(&program).map_err(|error| SetupStage::Filter.to_error(&error))?;
     Ok(landlock)
 }

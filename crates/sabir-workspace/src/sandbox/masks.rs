@@ -97,29 +97,29 @@ impl WorkspaceMasks {
             }
             sleep(PAUSE);
         }
-        let mut guarded = ProtectedPaths::default();
+        let mut protected = ProtectedPaths::default();
         for entry in fs::read_dir(top)?.flatten() {
             let name = entry.file_name();
             // A link is not covered here; its target is, if that is protected.
             let plain = entry.file_type().is_ok_and(|kind| kind.is_file() || (kind.is_dir() && name != GIT));
             if plain && protected_paths::find_protection_reason(Path::new(&name)).is_some() {
-                guarded.existing.push(entry.path());
+                protected.existing.push(entry.path());
             }
         }
         // Hooks and configuration of submodules run programs just like the repository's own.
         let modules = fs::read_dir(top.join(".git/modules")).into_iter().flatten().flatten();
         let modules = modules.flat_map(|module| ["hooks", "config"].map(|name| module.path().join(name)));
-        guarded.existing.extend(modules.filter(|path| path.exists()));
+        protected.existing.extend(modules.filter(|path| path.exists()));
         // Created with their final mode, since a later change of mode would cost as much as
         // creating them. The umask may be changed because this process has one thread.
         let usual = umask(Mode::empty());
-        let put = MASKED.iter().try_for_each(|(name, kind)| guard_name(top, name, *kind, &mut guarded));
+        let put = MASKED.iter().try_for_each(|(name, kind)| guard_name(top, name, *kind, &mut protected));
         umask(usual);
         put?;
-        guarded.existing.sort();
-        guarded.existing.dedup();
-        guarded.pinned.dedup();
-        Ok((masks, guarded))
+        protected.existing.sort();
+        protected.existing.dedup();
+        protected.pinned.dedup();
+        Ok((masks, protected))
     }
 }
 
@@ -140,35 +140,35 @@ impl Drop for WorkspaceMasks {
     }
 }
 
-fn guard_name(top: &Path, name: &str, kind: MaskKind, guarded: &mut ProtectedPaths) -> io::Result<()> {
+fn guard_name(top: &Path, name: &str, kind: MaskKind, protected: &mut ProtectedPaths) -> io::Result<()> {
     let path = top.join(name);
     let parent = path.parent().filter(|parent| *parent != top);
     let exists = |path: &Path| fs::symlink_metadata(path).ok();
-    let covered = |parent: &Path| guarded.existing.iter().chain(&guarded.missing).any(|path| path == parent);
+    let covered = |parent: &Path| protected.existing.iter().chain(&protected.missing).any(|path| path == parent);
     match (exists(&path), parent.map(|parent| (parent, exists(parent)))) {
         // The parent is covered as a whole, or is a file or a link to elsewhere.
         (_, Some((parent, Some(found)))) if !found.is_dir() || covered(parent) => {}
         // The parent is another command's mask.
-        (_, Some((parent, Some(found)))) if has_mask_mode(&found) => guarded.missing.push(parent.to_path_buf()),
+        (_, Some((parent, Some(found)))) if has_mask_mode(&found) => protected.missing.push(parent.to_path_buf()),
         // A command may create a repository; git's programs in it are checked whenever git is to
         // run.
         (_, Some((parent, None))) if parent.ends_with(GIT) => {}
-        (_, Some((parent, None))) => make_mask(parent, MaskKind::Folder, guarded)?,
+        (_, Some((parent, None))) => make_mask(parent, MaskKind::Folder, protected)?,
         (Some(found), parent) => {
-            guarded.pinned.extend(parent.map(|(parent, _)| parent.to_path_buf()));
+            protected.pinned.extend(parent.map(|(parent, _)| parent.to_path_buf()));
             if !found.is_symlink() {
-                guarded.existing.push(path);
+                protected.existing.push(path);
             }
         }
         (None, parent) => {
-            guarded.pinned.extend(parent.map(|(parent, _)| parent.to_path_buf()));
-            make_mask(&path, kind, guarded)?;
+            protected.pinned.extend(parent.map(|(parent, _)| parent.to_path_buf()));
+            make_mask(&path, kind, protected)?;
         }
     }
     Ok(())
 }
 
-fn make_mask(path: &Path, kind: MaskKind, guarded: &mut ProtectedPaths) -> io::Result<()> {
+fn make_mask(path: &Path, kind: MaskKind, protected: &mut ProtectedPaths) -> io::Result<()> {
     let made = match kind {
         MaskKind::Folder => mkdir(path, Mode::from_raw_mode(FOLDER_MODE)).map_err(io::Error::from),
         MaskKind::File => {
@@ -182,7 +182,7 @@ fn make_mask(path: &Path, kind: MaskKind, guarded: &mut ProtectedPaths) -> io::R
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
     }
-    guarded.missing.push(path.to_path_buf());
+    protected.missing.push(path.to_path_buf());
     Ok(())
 }
 
@@ -259,8 +259,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join(".git")).unwrap();
         fs::write(folder.path().join("CLAUDE.md"), "be good").unwrap();
-        let (first, guarded) = WorkspaceMasks::put_masks(folder.path()).unwrap();
-        assert!(guarded.missing.contains(&folder.path().join(".git/config")), "{guarded:?}");
+        let (first, protected) = WorkspaceMasks::put_masks(folder.path()).unwrap();
+        assert!(protected.missing.contains(&folder.path().join(".git/config")), "{protected:?}");
         let (second, _) = WorkspaceMasks::put_masks(folder.path()).unwrap();
         drop(first);
         assert!(folder.path().join(".vscode").exists());
@@ -281,8 +281,8 @@ mod tests {
         // What a kill does: the lock goes, the masks stay.
         let WorkspaceMasks { top, lock } = &killed;
         flock(lock, FlockOperation::Unlock).unwrap();
-        let (next, guarded) = WorkspaceMasks::put_masks(top).unwrap();
-        assert!(guarded.missing.iter().chain(&guarded.existing).any(|path| path.ends_with(".idea")));
+        let (next, protected) = WorkspaceMasks::put_masks(top).unwrap();
+        assert!(protected.missing.iter().chain(&protected.existing).any(|path| path.ends_with(".idea")));
         fs::write(folder.path().join(".idea/made-by-the-user"), "").unwrap();
         drop(next);
         assert_eq!(names(folder.path()), [".idea"]);

@@ -31,14 +31,14 @@ const EMPTY: [&str; 2] = ["/dev/.empty/folder", "/dev/.empty/file"];
 const CLOSED: [&str; 2] = ["/dev/.empty/closed-folder", "/dev/.empty/closed-file"];
 
 /// Builds the mounts. `guarded` are the protected paths of the workspace.
-pub(super) fn arrange_mounts(order: &SandboxPlan, guarded: &ProtectedPaths) -> io::Result<()> {
+pub(super) fn arrange_mounts(plan: &SandboxPlan, protected: &ProtectedPaths) -> io::Result<()> {
     // First of all, cut the propagation: otherwise these mounts could show up outside.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let mut temporary = Vec::new();
     for place in TEMPORARY {
         // A link, for instance to the other one, needs no mount.
         if fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
-            temporary.push((place, clone_tree(&order.tmp)?));
+            temporary.push((place, clone_tree(&plan.tmp)?));
         }
     }
     let mut devices = Vec::new();
@@ -50,10 +50,10 @@ pub(super) fn arrange_mounts(order: &SandboxPlan, guarded: &ProtectedPaths) -> i
     let mut kept = Vec::new();
     // Cloned before the root becomes read-only, since a clone keeps the attributes that it was made
     // with.
-    for path in order.visible_paths() {
+    for path in plan.visible_paths() {
         kept.push((path, clone_tree(path)?, path.is_dir()));
     }
-    let writable = order.write.len();
+    let writable = plan.write.len();
     let root = open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     add_mount_attributes(root.as_fd(), ALL, MountScope::Tree)?;
     mount_fresh(c"proc", &[], MountAttrFlags::MOUNT_ATTR_RDONLY, Path::new("/proc"))?;
@@ -68,24 +68,24 @@ pub(super) fn arrange_mounts(order: &SandboxPlan, guarded: &ProtectedPaths) -> i
         make_mount_point(path, *is_folder)?;
         attach_tree(tree, path)?;
     }
-    for path in &order.hide {
+    for path in &plan.hide {
         cover_path(path, CLOSED)?;
     }
-    protect_paths(guarded)
+    protect_paths(protected)
 }
 
 /// Protects paths of the workspace: existing ones become read-only, and masks are covered.
-fn protect_paths(guarded: &ProtectedPaths) -> io::Result<()> {
-    for path in &guarded.pinned {
+fn protect_paths(protected: &ProtectedPaths) -> io::Result<()> {
+    for path in &protected.pinned {
         // A mount point cannot be renamed away together with the mounts below it.
         attach_tree(&clone_tree(path)?, path)?;
     }
-    for path in &guarded.existing {
+    for path in &protected.existing {
         let tree = clone_tree(path)?;
         harden_tree(&tree, READ_ONLY)?;
         attach_tree(&tree, path)?;
     }
-    guarded.missing.iter().try_for_each(|path| cover_path(path, EMPTY))
+    protected.missing.iter().try_for_each(|path| cover_path(path, EMPTY))
 }
 
 /// Mounts private devices, pseudo-terminals and shared memory.

@@ -36,10 +36,10 @@ pub(super) enum NamespaceRole {
 }
 
 /// Creates the namespaces and everything in them. `status` is the pipe to the supervisor.
-pub(super) fn enter_namespaces(order: &SandboxPlan, status: &mut Option<OwnedFd>) -> io::Result<NamespaceRole> {
+pub(super) fn enter_namespaces(plan: &SandboxPlan, status: &mut Option<OwnedFd>) -> io::Result<NamespaceRole> {
     let failed = |stage: SetupStage| move |error: io::Error| stage.to_error(&error);
     let folder = rustix::process::getcwd(Vec::new()).map_err(|error| SetupStage::Folder.to_error(&error.into()))?;
-    map_user(order.network)?;
+    map_user(plan.network)?;
     let (ends, end) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| SetupStage::Process.to_error(&error.into()))?;
     match fork_process(ForkRelation::Sibling).map_err(failed(SetupStage::Process))? {
         ForkSide::Parent(_) => {
@@ -53,8 +53,8 @@ pub(super) fn enter_namespaces(order: &SandboxPlan, status: &mut Option<OwnedFd>
     if is_deserted(status.as_ref()) {
         return Ok(NamespaceRole::Done(1));
     }
-    mounts::arrange_mounts(order, &order.guarded).map_err(failed(SetupStage::Mounts))?;
-    if order.network == NetworkAccess::Denied {
+    mounts::arrange_mounts(plan, &plan.protected).map_err(failed(SetupStage::Mounts))?;
+    if plan.network == NetworkAccess::Denied {
         let socket = UdpSocket::bind("0.0.0.0:0").map_err(failed(SetupStage::Loopback))?;
         raise_interface(socket.as_fd(), c"lo").map_err(failed(SetupStage::Loopback))?;
     }

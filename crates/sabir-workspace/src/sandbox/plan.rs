@@ -28,7 +28,7 @@ pub(crate) struct SandboxPlan {
     /// The memory limit in MiB; `None` for what the machine can spare.
     pub(crate) memory_mib: Option<u64>,
     /// The protected paths that the supervisor found in the workspace.
-    pub(crate) guarded: ProtectedPaths,
+    pub(crate) protected: ProtectedPaths,
 }
 
 /// The lifetime of the temporary folder.
@@ -59,7 +59,7 @@ impl SandboxPlan {
         words.extend(["stay".into(), if self.stay == TempDirLifetime::Task { "task" } else { "command" }.into()]);
         words.extend(self.memory_mib.iter().flat_map(|most| ["memory".into(), most.to_string().into()]));
         words.extend(self.caches.iter().flat_map(|name| ["cache".into(), name.into()]));
-        let ProtectedPaths { pinned, existing, missing } = &self.guarded;
+        let ProtectedPaths { pinned, existing, missing } = &self.protected;
         let lists = [
             ("write", &self.write),
             ("read", &self.read),
@@ -85,7 +85,7 @@ impl SandboxPlan {
         let mut write = Vec::new();
         let mut read = Vec::new();
         let mut hide = Vec::new();
-        let mut guarded = ProtectedPaths::default();
+        let mut protected = ProtectedPaths::default();
         for pair in words.chunks(2) {
             let [key, value] = pair else { return None };
             let path = PathBuf::from(value);
@@ -101,9 +101,9 @@ impl SandboxPlan {
                 "write" => write.push(path),
                 "read" => read.push(path),
                 "hide" => hide.push(path),
-                "pin" => guarded.pinned.push(path),
-                "guard" => guarded.existing.push(path),
-                "mask" => guarded.missing.push(path),
+                "pin" => protected.pinned.push(path),
+                "guard" => protected.existing.push(path),
+                "mask" => protected.missing.push(path),
                 _ => return None,
             }
         }
@@ -117,7 +117,7 @@ impl SandboxPlan {
             stay: stay?,
             caches,
             memory_mib,
-            guarded,
+            protected,
         })
     }
 
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn an_order_survives_the_command_line() {
         let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
-        let order = SandboxPlan {
+        let plan = SandboxPlan {
             level: SandboxLevel::Best,
             network: NetworkAccess::Allowed,
             write: paths(&["/w", "/a b\nc"]),
@@ -179,15 +179,15 @@ mod tests {
             stay: TempDirLifetime::Task,
             caches: vec!["GOCACHE".to_owned()],
             memory_mib: Some(512),
-            guarded: ProtectedPaths {
+            protected: ProtectedPaths {
                 pinned: paths(&["/w/.git"]),
                 existing: paths(&["/w/.git/hooks"]),
                 missing: paths(&["/w/.idea"]),
             },
         };
-        assert_eq!(SandboxPlan::from_args(&order.to_args()), Some(order.clone()));
-        for broken in [1, 3, order.to_args().len() - 1] {
-            assert_eq!(SandboxPlan::from_args(&order.to_args()[..broken]), None);
+        assert_eq!(SandboxPlan::from_args(&plan.to_args()), Some(plan.clone()));
+        for broken in [1, 3, plan.to_args().len() - 1] {
+            assert_eq!(SandboxPlan::from_args(&plan.to_args()[..broken]), None);
         }
         assert_eq!(SandboxPlan::from_args(&["level".into(), "3".into()]), None);
     }

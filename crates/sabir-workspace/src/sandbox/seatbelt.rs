@@ -34,18 +34,18 @@ const NETWORK: &str = "\
 ";
 
 /// Builds the whole profile.
-pub(super) fn build_profile(order: &SandboxPlan) -> String {
+pub(super) fn build_profile(plan: &SandboxPlan) -> String {
     let mut text = BASE.to_owned();
-    text.push_str(&profile_rule("deny file-read* file-write*", &order.hide));
-    text.push_str(&profile_rule("allow file-read*", &order.read));
-    text.push_str(&profile_rule("allow file-write*", order.write.iter().chain([&order.tmp])));
-    if let Some(top) = order.write.first() {
+    text.push_str(&profile_rule("deny file-read* file-write*", &plan.hide));
+    text.push_str(&profile_rule("allow file-read*", &plan.read));
+    text.push_str(&profile_rule("allow file-write*", plan.write.iter().chain([&plan.tmp])));
+    if let Some(top) = plan.write.first() {
         let protected: Vec<PathBuf> = masks::masked_names().map(|name| top.join(name)).collect();
         text.push_str(&profile_rule("deny file-write*", &protected));
-        let inside: Vec<&PathBuf> = order.hide.iter().filter(|path| path.starts_with(top)).collect();
+        let inside: Vec<&PathBuf> = plan.hide.iter().filter(|path| path.starts_with(top)).collect();
         text.push_str(&profile_rule("deny file-read* file-write*", inside));
     }
-    if order.network == NetworkAccess::Allowed {
+    if plan.network == NetworkAccess::Allowed {
         text.push_str(NETWORK);
     }
     text
@@ -69,7 +69,7 @@ mod tests {
     #[track_caller]
     fn check(write: &[&str], network: NetworkAccess, expected: &str) {
         let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
-        let order = SandboxPlan {
+        let plan = SandboxPlan {
             level: SandboxLevel::Best,
             network,
             write: paths(write),
@@ -79,9 +79,9 @@ mod tests {
             stay: TempDirLifetime::Task,
             caches: Vec::new(),
             memory_mib: None,
-            guarded: ProtectedPaths::default(),
+            protected: ProtectedPaths::default(),
         };
-        let text = build_profile(&order);
+        let text = build_profile(&plan);
         assert_eq!(text.strip_prefix(BASE), Some(expected));
     }
 

@@ -183,8 +183,8 @@ pub(super) fn build_filter(tier: SandboxTier, network: NetworkAccess) -> Vec<soc
     code.match_call(libc::SYS_clone, |code| code.if_any_bit(argument_offset(0), CLONE_NAMESPACES));
     code.match_call(libc::SYS_ioctl, |code| {
         code.load_field(argument_offset(1));
-        for &order in IOCTLS {
-            code.if_equal(order, errno_verdict(libc::EPERM));
+        for &request in IOCTLS {
+            code.if_equal(request, errno_verdict(libc::EPERM));
         }
     });
     // Denies changing the limits of another process, such as the agent.

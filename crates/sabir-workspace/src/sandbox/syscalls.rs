@@ -29,8 +29,9 @@ pub(super) enum ForkRelation {
 /// Forks this process, which must have no other threads.
 pub(super) fn fork_process(kin: ForkRelation) -> io::Result<ForkSide> {
     let flags = libc::SIGCHLD | if kin == ForkRelation::Sibling { libc::CLONE_PARENT } else { 0 };
-    // SAFETY: without CLONE_VM this is a fork; with one thread there is no lock that another could hold. The stack is copied, the
-    // remaining arguments are unused with these flags, so their order, which differs between machines, does not matter.
+    // SAFETY: without CLONE_VM this is a fork; with one thread there is no lock that another could
+    // hold. The stack is copied, the remaining arguments are unused with these flags, so their
+    // order, which differs between machines, does not matter.
     let number =
         unsafe { libc::syscall(libc::SYS_clone, libc::c_long::from(flags), 0_usize, 0_usize, 0_usize, 0_usize) };
     match i32::try_from(number) {

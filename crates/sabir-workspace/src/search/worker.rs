@@ -110,21 +110,21 @@ impl<'a> SearchWorker<'a> {
     /// Splits a folder into batches of files, with the subfolders in between.
     fn list_folder(&mut self, mut folder: PendingFolder) -> Vec<(OrderKey, JobOutput<SearchJob, Vec<FileResult>>)> {
         let found = self.reader.read_folder(&mut folder).unwrap_or_default().names;
-        let mut given = Vec::new();
+        let mut outputs = Vec::new();
         let mut names = Vec::new();
-        let hand_over = |names: &mut Vec<OsString>, given: &mut Vec<_>| {
+        let hand_over = |names: &mut Vec<OsString>, outputs: &mut Vec<_>| {
             if let Some(first) = names.first() {
                 let key = OrderKey::for_path(&folder.path.join(first));
                 let files = FileBatch { folder: folder.path.clone(), names: std::mem::take(names) };
-                given.push((key, JobOutput::Job(SearchJob::Files(files))));
+                outputs.push((key, JobOutput::Job(SearchJob::Files(files))));
             }
         };
         for found in found {
             match found.kind {
                 EntryKind::Folder => {
-                    hand_over(&mut names, &mut given);
+                    hand_over(&mut names, &mut outputs);
                     let path = folder.path.join(found.name);
-                    given.push((
+                    outputs.push((
                         OrderKey::for_contents(&path),
                         JobOutput::Job(SearchJob::Folder(folder.child_folder(path))),
                     ));
@@ -134,14 +134,14 @@ impl<'a> SearchWorker<'a> {
                         names.push(found.name);
                     }
                     if names.len() == FILES_A_JOB {
-                        hand_over(&mut names, &mut given);
+                        hand_over(&mut names, &mut outputs);
                     }
                 }
                 EntryKind::Link | EntryKind::Other => {}
             }
         }
-        hand_over(&mut names, &mut given);
-        given
+        hand_over(&mut names, &mut outputs);
+        outputs
     }
 
     /// Searches files until one match more than `room` is found.

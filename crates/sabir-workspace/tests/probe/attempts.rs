@@ -55,7 +55,8 @@ fn on_files(name: &str, args: &[String]) -> Option<io::Result<()>> {
         "append" => OpenOptions::new().append(true).open(path()).map(drop),
         "read" => fs::File::open(path()).map(drop),
         "list" => fs::read_dir(path()).map(drop),
-        // SAFETY: here and below, the arguments are numbers, or point to what lives until the call returns.
+        // SAFETY: here and below, the arguments are numbers, or point to what lives until the call
+        // returns.
         "truncate" => done(unsafe { libc::truncate(text().as_ptr(), 0) }.into()),
         "link" => fs::hard_link(path(), &args[1]).and_then(|()| fs::write(&args[1], "written\n")),
         "rename" => fs::rename(path(), &args[1]),

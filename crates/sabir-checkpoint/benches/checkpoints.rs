@@ -1,4 +1,5 @@
-//! What a checkpoint adds to a call, beside a plain listing of the same tree and a synced write of the same file.
+//! Measures the cost of a checkpoint, beside a plain listing of the same tree and a synced write of
+//! the same file.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a bench that fails by panicking says so")]
 
 use std::fs;
@@ -23,7 +24,8 @@ struct Ground {
 
 impl Ground {
     fn new(files: usize) -> Self {
-        let (work, data) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let work = TempDir::new().unwrap();
+        let data = TempDir::new().unwrap();
         for number in 0..files {
             let folder = work.path().join(format!("{}/{}", number / 1000, number / 100));
             fs::create_dir_all(&folder).unwrap();
@@ -36,7 +38,7 @@ impl Ground {
     }
 
     fn call(&self, scope: &SnapshotScope, act: impl FnOnce()) {
-        // Later than any file, so that files count as quiet.
+        // Later than any file, so that all files count as quiet.
         let mark = CheckpointCall { task: "t".to_owned(), time_ms: 4_000_000_000_000, ..CheckpointCall::default() };
         let stop = AtomicBool::new(false);
         let id = self.checkpoints.take_snapshot(mark, scope, &stop).unwrap();

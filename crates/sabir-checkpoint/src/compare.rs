@@ -1,4 +1,4 @@
-//! What is different between two states, path by path.
+//! Compares two states of the workspace, path by path.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,27 +7,27 @@ use super::error::CheckpointError;
 use super::object::{ObjectId, PathStates, TreeEntries, TreeNode};
 use super::store::ObjectStore;
 
-/// One path that is not what it was.
+/// A path with its states before and after.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathDifference {
-    /// From the workspace folder.
+    /// The path, relative to the workspace folder.
     pub path: PathBuf,
-    /// What was there; `None`: nothing.
+    /// The earlier state; `None` if nothing existed.
     pub before: Option<TreeNode>,
-    /// What is there; `None`: nothing.
+    /// The later state; `None` if nothing exists.
     pub after: Option<TreeNode>,
 }
 
-/// A state of the workspace, as far as it was looked at.
+/// A state of the workspace, as far as it was scanned.
 #[derive(Debug, Clone)]
 pub(super) enum WorkspaceState {
-    /// All of it: the root's tree.
+    /// The whole workspace, by the id of its root tree.
     Whole(ObjectId),
     /// Single paths.
     Paths(PathStates),
 }
 
-/// Where trees are read from: the store, and what was looked at just now.
+/// A reader of trees, from a scan in memory or from the store.
 pub(super) struct TreeReader<'a> {
     pub(super) store: &'a ObjectStore,
     pub(super) memory: &'a HashMap<ObjectId, TreeEntries>,
@@ -38,7 +38,7 @@ impl TreeReader<'_> {
         self.memory.get(id).cloned().map_or_else(|| self.store.load_tree(id), Ok)
     }
 
-    /// Every path that differs, sorted; folders before what they hold.
+    /// Returns every path that differs, sorted, with folders before their content.
     pub(super) fn diff_states(
         &self,
         before: &WorkspaceState,
@@ -50,9 +50,9 @@ impl TreeReader<'_> {
                 self.diff_trees(Path::new(""), Some(before), Some(after), &mut found)?;
             }
             (WorkspaceState::Paths(before), WorkspaceState::Paths(after)) => {
-                self.diff_path_states(Path::new(""), (before, after), &mut found)?
+                self.diff_path_states(Path::new(""), before, after, &mut found)?
             }
-            // A seal looks at what its checkpoint looked at.
+            // Cannot occur: sealing scans the same scope as taking the snapshot.
             _ => {}
         }
         Ok(found)
@@ -65,6 +65,7 @@ impl TreeReader<'_> {
         after: Option<&ObjectId>,
         found: &mut Vec<PathDifference>,
     ) -> Result<(), CheckpointError> {
+        // Equal ids mean equal trees, so unchanged folders are never opened.
         if before == after {
             return Ok(());
         }
@@ -72,16 +73,19 @@ impl TreeReader<'_> {
             let tree = id.map_or(Ok(TreeEntries::new()), |id| self.load_tree(id))?;
             Ok(tree.into_iter().map(|(name, node)| (name, Some(node))).collect())
         };
-        self.diff_path_states(path, (&rows(before)?, &rows(after)?), found)
+        self.diff_path_states(path, &rows(before)?, &rows(after)?, found)
     }
 
     fn diff_path_states(
         &self,
         path: &Path,
-        (before, after): (&PathStates, &PathStates),
+        before: &PathStates,
+        after: &PathStates,
         found: &mut Vec<PathDifference>,
     ) -> Result<(), CheckpointError> {
-        let (mut before, mut after) = (before.iter().peekable(), after.iter().peekable());
+        // Both lists are sorted, so one merge pass pairs the entries of the same name.
+        let mut before = before.iter().peekable();
+        let mut after = after.iter().peekable();
         loop {
             let order = match (before.peek(), after.peek()) {
                 (None, None) => return Ok(()),
@@ -93,32 +97,34 @@ impl TreeReader<'_> {
             let new = if order.is_ge() { after.next() } else { None };
             let Some((name, _)) = old.or(new) else { return Ok(()) };
             let node = |row: Option<&(PathBuf, Option<TreeNode>)>| row.and_then(|(_, node)| node.clone());
-            self.diff_nodes(path.join(name), (node(old), node(new)), found)?;
+            self.diff_nodes(path.join(name), node(old), node(new), found)?;
         }
     }
 
     fn diff_nodes(
         &self,
         path: PathBuf,
-        (before, after): (Option<TreeNode>, Option<TreeNode>),
+        before: Option<TreeNode>,
+        after: Option<TreeNode>,
         found: &mut Vec<PathDifference>,
     ) -> Result<(), CheckpointError> {
-        let inside = (tree_of(before.as_ref()), tree_of(after.as_ref()));
+        let old_tree = tree_of(before.as_ref());
+        let new_tree = tree_of(after.as_ref());
         let unknown = [&before, &after].iter().any(|node| matches!(node, Some(TreeNode::Omitted { folder: true, .. })));
         let alike = match (&before, &after) {
             (Some(before), Some(after)) => before.is_same_entry(after),
             (None, None) => true,
             _ => false,
         };
-        // A folder that was looked at alone on one side says nothing of what it holds.
+        // If one side was scanned without its content, the contents cannot be compared.
         let alone = [&before, &after].iter().any(|node| matches!(node, Some(TreeNode::Folder { tree: None, .. })));
         if !alike {
             found.push(PathDifference { path: path.clone(), before, after });
         }
-        if unknown || alone { Ok(()) } else { self.diff_trees(&path, inside.0.as_ref(), inside.1.as_ref(), found) }
+        if unknown || alone { Ok(()) } else { self.diff_trees(&path, old_tree.as_ref(), new_tree.as_ref(), found) }
     }
 
-    /// What stands at a path of a whole state.
+    /// Returns the node at a path below a root tree.
     pub(super) fn find_node(&self, root: &ObjectId, path: &Path) -> Result<Option<TreeNode>, CheckpointError> {
         let mut tree = self.load_tree(root)?;
         let mut names = path.iter().peekable();
@@ -127,7 +133,7 @@ impl TreeReader<'_> {
             match (found, names.peek()) {
                 (found, None) => return Ok(found),
                 (Some(TreeNode::Folder { tree: Some(id), .. }), Some(_)) => tree = self.load_tree(&id)?,
-                // Nothing is known of what such a folder holds.
+                // The content of an omitted folder is unknown.
                 (Some(left @ TreeNode::Omitted { folder: true, .. }), Some(_)) => return Ok(Some(left)),
                 _ => return Ok(None),
             }
@@ -135,10 +141,10 @@ impl TreeReader<'_> {
         Ok(Some(TreeNode::Folder { mode: 0o755, tree: Some(*root) }))
     }
 
-    /// A node and all below it, as rows.
+    /// Returns a node and everything below it, as path states.
     pub(super) fn list_below(&self, path: &Path, node: Option<TreeNode>) -> Result<PathStates, CheckpointError> {
         let mut found = Vec::new();
-        self.diff_nodes(path.to_path_buf(), (None, node), &mut found)?;
+        self.diff_nodes(path.to_path_buf(), None, node, &mut found)?;
         Ok(found.into_iter().map(|difference| (difference.path, difference.after)).collect())
     }
 }

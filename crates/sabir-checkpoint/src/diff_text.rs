@@ -1,4 +1,4 @@
-//! Differences for people: unified diffs, and what happened to a path in a few words.
+//! Renders differences for people: unified diffs, and one-line descriptions.
 
 use std::fmt;
 use std::path::Path;
@@ -11,13 +11,15 @@ use super::object::{ObjectId, TreeNode};
 use super::restore_plan::RestoreConflict;
 use super::{CheckpointError, CheckpointStore};
 
-/// Larger contents are only said to differ.
+/// The size, in bytes, above which contents are only reported as different.
 const MAX_TEXT_BYTES: usize = 1 << 20;
+// Bounds the time that a diff of unrelated texts can take; the rest is shown as replaced.
 const MAX_TIME: Duration = Duration::from_millis(500);
 
 impl CheckpointStore {
-    /// The differences as one text: unified diffs of texts, a line for anything else. Files over a megabyte, and those that are no
-    /// UTF-8 or hold a NUL byte, are only said to differ.
+    /// Renders the differences as one text: unified diffs for text files, one line for everything
+    /// else. Files over a megabyte, and those that are not UTF-8 or contain a NUL byte, get one
+    /// line too.
     ///
     /// # Errors
     /// [`CheckpointError::Damaged`] and [`CheckpointError::Io`].
@@ -25,7 +27,8 @@ impl CheckpointStore {
         let Some(work) = self.lock_existing()? else { return Ok(String::new()) };
         let content = |path: &Path, id: &ObjectId| {
             work.store().read_object(id).or_else(|damaged| {
-                // What a call left that was not sealed is there, and nowhere else.
+                // The content that an unsealed call left is not in the store; it exists only in the
+                // workspace.
                 let now = self.to_work_path(path).and_then(|path| self.workspace.read_file(&path, MAX_TEXT_BYTES).ok());
                 now.map(|now| now.bytes).filter(|bytes| ObjectId::hash_of(bytes) == *id).ok_or(damaged)
             })
@@ -34,7 +37,7 @@ impl CheckpointStore {
     }
 }
 
-/// A path on one line: as it stands, or in quotes with escapes if it holds control characters.
+/// Formats a path on one line: unchanged, or quoted with escapes if it contains control characters.
 #[must_use]
 pub fn display_path(path: &Path) -> String {
     let plain = path.display().to_string();
@@ -67,7 +70,7 @@ fn render_difference(difference: &PathDifference, content: ContentLoader<'_>) ->
         (Some(TreeNode::File { content: old, .. }), Some(TreeNode::File { content: new, .. })) if old == new => {}
         _ if file(before) && file(after) => match (text(before.as_ref())?, text(after.as_ref())?) {
             (Some(old), Some(new)) if !(old.is_empty() && new.is_empty()) => {
-                lines.push_str(&render_unified((&old, &new), path, (before.is_some(), after.is_some())));
+                lines.push_str(&render_unified(&old, &new, path, before.is_some(), after.is_some()));
             }
             _ => lines.push_str(&describe_difference(difference)),
         },
@@ -76,15 +79,15 @@ fn render_difference(difference: &PathDifference, content: ContentLoader<'_>) ->
     Ok(lines)
 }
 
-fn render_unified((old, new): (&str, &str), path: &Path, (was, is): (bool, bool)) -> String {
+fn render_unified(old: &str, new: &str, path: &Path, existed: bool, exists: bool) -> String {
     let side = |there: bool, letter: char| {
         if there { format!("{letter}/{}", display_path(path)) } else { "/dev/null".to_owned() }
     };
     let diff = TextDiff::configure().timeout(MAX_TIME).diff_lines(old, new);
-    diff.unified_diff().context_radius(3).header(&side(was, 'a'), &side(is, 'b')).to_string()
+    diff.unified_diff().context_radius(3).header(&side(existed, 'a'), &side(exists, 'b')).to_string()
 }
 
-/// What happened to a path, in a line.
+/// Describes the change of a path in one line.
 fn describe_difference(difference: &PathDifference) -> String {
     let shown = display_path(&difference.path);
     let what = |node: &TreeNode| node.to_string();
@@ -103,7 +106,7 @@ fn node_mode(node: &TreeNode) -> Option<u32> {
     }
 }
 
-/// With its article: `a file of 12 bytes`.
+/// Writes the node with its article: `a file of 12 bytes`.
 impl fmt::Display for TreeNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

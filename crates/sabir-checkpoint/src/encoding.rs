@@ -1,5 +1,5 @@
-//! Numbers and byte strings, one behind the other: the form of everything that the store keeps. Numbers are little-endian; a byte
-//! string has its length, four bytes, in front.
+//! Encodes numbers and byte strings one after another: the format of all store files. Numbers are
+//! little-endian; a byte string is preceded by its length as a 32-bit number.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use super::object::ObjectId;
 
-/// Writes to the end of a buffer.
+/// Appends values to a buffer.
 #[derive(Debug, Default)]
 pub(super) struct ByteWriter(pub(super) Vec<u8>);
 
-/// Reads from the start of a slice. `None` where it is too short or malformed.
+/// Reads values from the start of a slice. Its methods return `None` if the data is too short or
+/// malformed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ByteReader<'a> {
     rest: &'a [u8],
@@ -35,7 +36,7 @@ impl ByteWriter {
         self.0.extend_from_slice(id.as_bytes());
     }
 
-    /// What is longer than four gigabytes cannot come here: objects are capped far below.
+    /// Writes a byte string. Longer than 4 GiB cannot occur: objects are capped far below.
     pub(super) fn write_bytes(&mut self, bytes: &[u8]) {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.write_u32(length);
@@ -56,7 +57,7 @@ impl<'a> ByteReader<'a> {
         Self { rest: bytes, at: 0 }
     }
 
-    /// How many bytes have been read.
+    /// Returns the number of bytes read so far.
     pub(super) fn position(&self) -> usize {
         self.at
     }

@@ -1,22 +1,23 @@
-//! What can go wrong with checkpoints, as data with sentences.
+//! Defines the errors of checkpoints.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use sabir_workspace::WorkspaceError;
 
-/// Why a checkpoint could not be taken, found or gone back to.
+/// An error while a checkpoint is taken, found or restored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// The store, or the workspace folder as a whole, could not be read or written: a full disk, a missing permission.
+    /// The store, or the workspace folder as a whole, could not be read or written: a full disk, a
+    /// missing permission.
     #[error("could not {action} `{}`: {source}", path.display())]
     Io {
-        /// The verb: `read`, `write`, `lock`…
+        /// The verb: `read`, `write`, `lock` and so on.
         action: &'static str,
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// The store was written by another version of this program.
@@ -25,7 +26,7 @@ pub enum CheckpointError {
         /// The file.
         path: PathBuf,
     },
-    /// Whoever asked for it does not want it any more. Nothing half is left.
+    /// The caller cancelled the operation. Nothing partial is left.
     #[error("the checkpoint was cancelled")]
     Cancelled,
     /// No checkpoint of that task is kept here.
@@ -34,14 +35,14 @@ pub enum CheckpointError {
         /// The task.
         task: String,
     },
-    /// The task has no such call.
+    /// The task has no call of that number.
     #[error("the task {task} has no changing call {number}; its last one is {last}")]
     NoCall {
         /// The task.
         task: String,
-        /// What was asked for.
+        /// The requested number.
         number: u32,
-        /// The greatest number there is.
+        /// The greatest number that exists.
         last: u32,
     },
     /// The checkpoint was there, and was removed to keep the store small.
@@ -52,34 +53,34 @@ pub enum CheckpointError {
         /// The last call whose checkpoint was removed.
         through: u32,
     },
-    /// The task has changed nothing, or not so often, or what it changed has been gone back on.
-    #[error("the task {task} has no changing call left to go back on, or not so many; `sabir checkpoints` lists them")]
+    /// The task has changed nothing, or too few times, or its changes are undone already.
+    #[error("the task {task} has no changing call left to undo, or not so many; `sabir checkpoints` lists them")]
     NothingToUndo {
         /// The task.
         task: String,
     },
-    /// The files are no longer what the plan saw.
+    /// The files have changed since the plan was made.
     #[error("the files changed since the plan was shown, so nothing was done; look at it once more")]
     Stale,
-    /// A path is not known at that call.
+    /// The path is in no checkpoint since that call.
     #[error("`{}` is in no checkpoint since that call", path.display())]
     UnknownPath {
         /// The path in the workspace.
         path: PathBuf,
     },
-    /// What the store should hold is not there, or is not what was put in.
+    /// An object is missing from the store, or does not match its id.
     #[error("the store of checkpoints is damaged: the content {object} is missing or wrong")]
     Damaged {
-        /// The object, in hexadecimal digits.
+        /// The id of the object, in hexadecimal digits.
         object: String,
     },
-    /// A path is no path of the workspace.
+    /// A path is not a valid path of the workspace.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
 }
 
 impl CheckpointError {
-    /// For `map_err`: the action and the file are known before the error is.
+    /// Returns a function for `map_err` that adds the action and the path to an I/O error.
     pub(super) fn io_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::Io { action, path: path.clone(), source }

@@ -1,6 +1,7 @@
-//! What the ignore files of the workspace name: git's own rules, read beneath the folder's handle.
+//! Applies the ignore files of the workspace by git's rules, reading them through the folder's
+//! handle.
 //!
-//! Ignoring decides nothing but the caps: an ignored folder is kept as long as it is small.
+//! Ignoring affects only the limits: an ignored folder is kept as long as it is small.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,17 +11,18 @@ use std::path::{Path, PathBuf};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{Mode, OFlags};
 
-/// An ignore file larger than this names nothing.
+/// The size in bytes above which an ignore file is not read.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The rules of a folder and of those above it, up to the next repository.
+/// The ignore rules of a folder, linked to those of the folders above, up to the next repository.
 pub(super) struct GitignoreChain<'a> {
     own: Option<Gitignore>,
     above: Option<&'a GitignoreChain<'a>>,
 }
 
 impl<'a> GitignoreChain<'a> {
-    /// The rules within a folder. A folder with a `.git` is a repository: rules from above end there.
+    /// Loads the rules of a folder. A folder with a `.git` is a repository, so the rules from above
+    /// end there.
     pub(super) fn load_folder(folder: BorrowedFd<'_>, path: &Path, names: &[PathBuf], above: Option<&'a Self>) -> Self {
         let has = |name: &str| names.iter().any(|known| known == Path::new(name));
         let repository = has(".git");
@@ -29,7 +31,7 @@ impl<'a> GitignoreChain<'a> {
         let mut some = false;
         for text in texts.iter().filter(|(there, _)| *there).filter_map(|(_, name)| read_ignore_file(folder, name)) {
             for line in text.lines() {
-                // A line that is no pattern names nothing, as with git.
+                // An invalid pattern is skipped, as git does.
                 some |= builder.add_line(None, line).is_ok();
             }
         }
@@ -37,7 +39,7 @@ impl<'a> GitignoreChain<'a> {
         Self { own, above: above.filter(|_| !repository) }
     }
 
-    /// Whether a folder right here is ignored; the nearest rule decides.
+    /// Returns true if a folder inside this one is ignored; the nearest matching rule decides.
     pub(super) fn ignores_folder(&self, path: &Path) -> bool {
         let place = to_absolute(path);
         let mut rules = Some(self);
@@ -52,12 +54,13 @@ impl<'a> GitignoreChain<'a> {
     }
 }
 
-/// The matcher wants paths with a root; which one does not matter.
+/// Makes a path absolute, as the matcher requires; the root itself does not matter.
 fn to_absolute(path: &Path) -> PathBuf {
     Path::new("/").join(path)
 }
 
 fn read_ignore_file(folder: BorrowedFd<'_>, name: &str) -> Option<String> {
+    // No link is followed and no FIFO can block the scan, as everywhere in snapshots.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let mut folder = rustix::fs::openat(folder, ".", flags | OFlags::DIRECTORY, Mode::empty()).ok()?;
     let mut parts = Path::new(name).iter().peekable();

@@ -1,48 +1,51 @@
-//! Checkpoints: what the workspace held before a call changed it, and the way back.
+//! Keeps the content of workspace files before a tool call changes them, and restores it.
 //!
-//! A [`CheckpointStore`] is a store in a folder of its own, outside of the workspace, and it only ever reads the workspace until
-//! somebody goes back. It needs no version control and has no part in any: a repository's own files are files like others,
-//! nested repositories and submodules among them.
+//! A [`CheckpointStore`] lives in a folder of its own, outside of the workspace. It only reads the
+//! workspace until somebody restores. It neither needs nor touches version control: the files of a
+//! repository, nested repositories and submodules included, are files like others.
 //!
-//! [`take_snapshot`](CheckpointStore::take_snapshot) keeps what is there before a call, [`seal_checkpoint`](CheckpointStore::seal_checkpoint) what the call left. Both are needed:
-//! only what a call changed is ever gone back on, and what somebody else has changed since can be told from it.
+//! [`take_snapshot`](CheckpointStore::take_snapshot) records the files before a call,
+//! [`seal_checkpoint`](CheckpointStore::seal_checkpoint) those after it. Both are needed: only
+//! changes made by a call are ever undone, and the second state shows what somebody else has
+//! changed since.
 //!
-//! Contents and folders are objects, known by their SHA-256 ([`ObjectId`]), so what is unchanged costs nothing, and a file that
-//! looks as it did is not read again. Every cap is in [`StoreLimits`]; what is over one is recorded as [`TreeNode::Omitted`], with the reason,
-//! and never touched on the way back.
+//! File contents and folders are objects, identified by their SHA-256 ([`ObjectId`]). Unchanged
+//! content therefore costs no space, and a file with an unchanged stamp (size, inode, times) is not
+//! read again. Every limit is in [`StoreLimits`]; content over a limit is recorded as
+//! [`TreeNode::Omitted`] with the reason, and restoring never touches it.
 //!
-//! Whatever happens in between, `kill -9` or a full disk, checkpoints that were taken can be gone back to, and a way back that
-//! was broken off can be gone again: each file is old or new.
+//! After `kill -9` or on a full disk, checkpoints that were taken can still be restored, and an
+//! interrupted restore can be repeated: each file is either old or new.
 //!
 //! ```
 //! use std::path::PathBuf;
 //! use std::sync::Arc;
 //! use std::sync::atomic::AtomicBool;
 //!
-//! use sabir_checkpoint::{Caps, Checkpoints, Goal, Mark, Scope};
-//! use sabir_workspace::{Expect, Workspace};
+//! use sabir_checkpoint::{CheckpointCall, CheckpointStore, RestorePoint, SnapshotScope, StoreLimits};
+//! use sabir_workspace::{Workspace, WritePrecondition};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folders = [tempfile::tempdir()?, tempfile::tempdir()?];
 //! # let [work, store] = [folders[0].path(), folders[1].path()];
 //! let workspace = Arc::new(Workspace::open(work)?);
-//! let path = workspace.path("a.txt")?;
-//! workspace.write(&path, b"old", Expect::Missing)?;
+//! let path = workspace.parse_path("a.txt")?;
+//! workspace.write_file(&path, b"old", WritePrecondition::Missing)?;
 //!
-//! let checkpoints = Checkpoints::new(PathBuf::from(store), Arc::clone(&workspace), Caps::default(), Vec::new());
+//! let checkpoints = CheckpointStore::new(PathBuf::from(store), Arc::clone(&workspace), StoreLimits::default(), Vec::new());
 //! let (stop, task) = (AtomicBool::new(false), "t1".to_owned());
-//! let mark = Mark { task, ..Mark::default() };
+//! let mark = CheckpointCall { task, ..CheckpointCall::default() };
 //!
 //! // Around a call that changes a file.
-//! let id = checkpoints.take(mark.clone(), &Scope::Files(vec![path.clone()]), &stop)?;
-//! workspace.write(&path, b"new", Expect::Any)?;
-//! checkpoints.seal(id, 0, &stop)?;
+//! let id = checkpoints.take_snapshot(mark.clone(), &SnapshotScope::Files(vec![path.clone()]), &stop)?;
+//! workspace.write_file(&path, b"new", WritePrecondition::Any)?;
+//! checkpoints.seal_checkpoint(id, 0, &stop)?;
 //!
-//! // A plan says what going back would do; nothing is done that differs from it.
-//! let goal = Goal::Last(1);
-//! let plan = checkpoints.plan("t1", &goal)?;
+//! // A plan says what a restore would do; a restore that would do anything else is refused.
+//! let goal = RestorePoint::Last(1);
+//! let plan = checkpoints.plan_restore("t1", &goal)?;
 //! checkpoints.restore(&plan, &goal, mark, false)?;
-//! assert_eq!(workspace.read(&path, 100)?.bytes, b"old");
+//! assert_eq!(workspace.read_file(&path, 100)?.bytes, b"old");
 //! # Ok(())
 //! # }
 //! ```
@@ -87,40 +90,41 @@ use snapshot::{SnapshotScanner, SnapshotTarget};
 use stamps::StampCache;
 use store::{ObjectStore, StoreLock};
 
-/// How much is kept. Everything over a cap is recorded as not kept.
+/// The limits of a store. Content over a limit is recorded as not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreLimits {
-    /// The most that the store takes on disk, in bytes. A checkpoint may hold a quarter of it.
+    /// The maximum size of the store on disk, in bytes. A checkpoint may hold a quarter of it.
     pub store_bytes: u64,
-    /// The largest file, in bytes.
+    /// The maximum size of a file, in bytes.
     pub file_bytes: u64,
-    /// The most files and folders in one checkpoint.
+    /// The maximum number of files and folders in one checkpoint.
     pub entries: u64,
-    /// The most files and folders in a folder that the ignore files name; a larger one is not kept at all.
+    /// The maximum number of files and folders in an ignored folder (one that the ignore files
+    /// name); a larger one is not kept at all.
     pub ignored_entries: u64,
-    /// The most bytes in such a folder.
+    /// The maximum number of bytes in an ignored folder.
     pub ignored_bytes: u64,
 }
 
-/// Which call a checkpoint is for.
+/// The tool call that a checkpoint belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CheckpointCall {
-    /// The task.
+    /// The id of the task.
     pub task: String,
-    /// The call's id.
+    /// The id of the call.
     pub call: String,
-    /// The tool's name.
+    /// The name of the tool.
     pub tool: String,
-    /// What the call does, in a line.
+    /// A one-line description of the call.
     pub label: String,
-    /// When, in milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub time_ms: u64,
 }
 
-/// What a call may change.
+/// The part of the workspace that a call may change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SnapshotScope {
-    /// These files, and the folders above them where they are missing.
+    /// These files, and the missing folders above them.
     Files(Vec<WorkPath>),
     /// Anything in the workspace.
     All,
@@ -129,42 +133,42 @@ pub enum SnapshotScope {
 /// One checkpoint.
 #[derive(Debug, Clone)]
 pub struct Checkpoint {
-    /// Counted in the store, over all tasks.
+    /// The id, counted in the store over all tasks.
     pub id: u64,
-    /// Counted in the task, from 1. Calls that changed nothing are not counted.
+    /// The number within the task, from 1. Calls that changed nothing are not counted.
     pub number: u32,
-    /// Which call it is for.
+    /// The call that it belongs to.
     pub mark: CheckpointCall,
-    /// What was done.
+    /// The kind of action that it precedes.
     pub kind: CheckpointKind,
     whole: bool,
     before: ObjectId,
     after: Option<StateAfter>,
 }
 
-/// What was done behind a checkpoint.
+/// The kind of action after a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckpointKind {
-    /// A call of a tool.
+    /// A tool call.
     Call,
-    /// Everything since the call of this number was gone back on.
+    /// A restore that undid everything since the call of this number.
     Restore {
-        /// The first call that was gone back on.
+        /// The first call that was undone.
         to: u32,
     },
-    /// Some paths were brought back.
+    /// A restore of single paths.
     PartialRestore,
 }
 
-/// What a call left.
+/// The state that a call left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct StateAfter {
     root: ObjectId,
-    /// Whether it was looked at only when the next call began, because the process was gone.
+    /// True if the state was recorded only when the next call began, because the process had ended.
     late: bool,
 }
 
-/// What a seal found.
+/// The result of sealing a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SealOutcome {
     /// The call changed nothing; its checkpoint is removed.
@@ -179,19 +183,20 @@ pub struct CheckpointStore {
     root: PathBuf,
     workspace: Arc<Workspace>,
     caps: StoreLimits,
-    /// Folders that are left out, by path, until the first look finds out which they are.
-    apart: Vec<PathBuf>,
+    /// Folders to leave out, by path; they are resolved to inodes at each scan.
+    excluded: Vec<PathBuf>,
     state: Mutex<(ObjectStore, Option<StampCache>)>,
 }
 
-/// A store that nobody else works on.
+/// A store whose file lock this process holds.
 struct LockedStore<'a> {
     _lock: StoreLock,
     state: MutexGuard<'a, (ObjectStore, Option<StampCache>)>,
 }
 
 impl Default for StoreLimits {
-    /// 2 GiB in all, 32 MiB a file, 200,000 entries; 5,000 entries and 64 MiB in an ignored folder.
+    /// Returns 2 GiB in total, 32 MiB per file, 200,000 entries; 5,000 entries and 64 MiB in an
+    /// ignored folder.
     fn default() -> Self {
         Self {
             store_bytes: 2 << 30,
@@ -210,13 +215,14 @@ impl StoreLimits {
 }
 
 impl Checkpoint {
-    /// Whether it is known what the call left. Not so while it runs, and after a crash until the task goes on.
+    /// Returns true if the state after the call is recorded. It is not while the call runs, nor
+    /// after a crash until the task continues.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
         self.after.is_some()
     }
 
-    /// Whether the whole workspace was looked at, and not only the files that the call named.
+    /// Returns true if the whole workspace was scanned, not only the files that the call named.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.whole
@@ -224,20 +230,23 @@ impl Checkpoint {
 }
 
 impl CheckpointStore {
-    /// The store in the folder `root`, which is made when the first checkpoint is taken; nothing is touched here. `apart`: folders
-    /// that are left out wherever the workspace holds them, as the one where this program keeps its own files.
+    /// Creates a handle for the store in the folder `root`, which is created with the first
+    /// checkpoint; nothing is read or written here. `excluded` lists folders that are left out
+    /// wherever the workspace contains them, such as this program's own files.
     #[must_use]
-    pub fn new(root: PathBuf, workspace: Arc<Workspace>, caps: StoreLimits, apart: Vec<PathBuf>) -> Self {
+    pub fn new(root: PathBuf, workspace: Arc<Workspace>, caps: StoreLimits, excluded: Vec<PathBuf>) -> Self {
         let state = Mutex::new((ObjectStore::new(root.clone()), None));
-        Self { root, workspace, caps, apart, state }
+        Self { root, workspace, caps, excluded, state }
     }
 
-    /// Keeps what is there before a call. When this returns, it lasts. Returns the checkpoint's id.
+    /// Records the state before a call, durably, and returns the checkpoint's id.
     ///
-    /// `stop` is looked at in every folder: whoever sets it gets [`CheckpointError::Cancelled`], and nothing is kept.
+    /// `stop` is checked in every folder; when it is set, the result is
+    /// [`CheckpointError::Cancelled`] and nothing is kept.
     ///
     /// # Errors
-    /// [`CheckpointError::Io`], [`UnknownFormat`](CheckpointError::UnknownFormat) and [`Cancelled`](CheckpointError::Cancelled).
+    /// [`CheckpointError::Io`], [`UnknownFormat`](CheckpointError::UnknownFormat) and
+    /// [`Cancelled`](CheckpointError::Cancelled).
     pub fn take_snapshot(
         &self,
         mark: CheckpointCall,
@@ -245,21 +254,22 @@ impl CheckpointStore {
         stop: &AtomicBool,
     ) -> Result<u64, CheckpointError> {
         let mut work = self.lock_or_create()?;
+        // The leftovers go first: the state after an interrupted call is the state before this one.
         self.seal_leftovers(&mut work, &mark, stop)?;
         self.make_room(&mut work, &mark.task, None)?;
-        self.take_snapshot_in(&mut work, (mark, CheckpointKind::Call), scope, stop)
+        self.take_snapshot_in(&mut work, mark, CheckpointKind::Call, scope, stop)
     }
 
-    /// Keeps what a call left.
+    /// Records the state that a call left.
     ///
     /// # Errors
-    /// As [`take_snapshot`](Self::take_snapshot). The checkpoint stays, unsealed.
+    /// Those of [`take_snapshot`](Self::take_snapshot). The checkpoint stays, unsealed.
     pub fn seal_checkpoint(&self, id: u64, time_ms: u64, stop: &AtomicBool) -> Result<SealOutcome, CheckpointError> {
         let Some(mut work) = self.lock_existing()? else { return Ok(SealOutcome::Unchanged) };
-        self.seal_checkpoint_in(&mut work, (id, time_ms), false, stop)
+        self.seal_checkpoint_in(&mut work, id, time_ms, false, stop)
     }
 
-    /// The checkpoints of a task, or of all, the oldest first.
+    /// Returns the checkpoints of a task, or of all tasks, oldest first.
     ///
     /// # Errors
     /// [`CheckpointError::Io`] and [`UnknownFormat`](CheckpointError::UnknownFormat).
@@ -269,23 +279,23 @@ impl CheckpointStore {
         Ok(work.store().checkpoints.iter().filter(wanted).cloned().collect())
     }
 
-    /// Up to which number the checkpoints of a task were removed, if any were.
+    /// Returns the highest call number whose checkpoint was removed to save space, if any was.
     ///
     /// # Errors
-    /// As [`list_checkpoints`](Self::list_checkpoints).
+    /// Those of [`list_checkpoints`](Self::list_checkpoints).
     pub fn pruned_through(&self, task: &str) -> Result<Option<u32>, CheckpointError> {
         Ok(self.lock_existing()?.and_then(|work| work.store().pruned.get(task).copied()))
     }
 
-    /// What the store takes on disk, in bytes.
+    /// Returns the size of the store on disk, in bytes.
     ///
     /// # Errors
-    /// As [`list_checkpoints`](Self::list_checkpoints).
+    /// Those of [`list_checkpoints`](Self::list_checkpoints).
     pub fn disk_bytes(&self) -> Result<u64, CheckpointError> {
         Ok(self.lock_existing()?.map_or(0, |work| work.store().total_bytes()))
     }
 
-    /// The bytes of a file that a checkpoint holds.
+    /// Returns the bytes of a file that a checkpoint holds.
     ///
     /// # Errors
     /// [`CheckpointError::Damaged`], and those of [`list_checkpoints`](Self::list_checkpoints).
@@ -304,18 +314,19 @@ impl CheckpointStore {
     }
 
     fn lock_store(&self, create: bool) -> Result<Option<LockedStore<'_>>, CheckpointError> {
-        // The mutex first: the lock of the file system does not tell one caller of this process from another.
+        // Take the mutex first: a file lock does not separate the threads of one process.
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(lock) = store::lock_store(&self.root, create)? else { return Ok(None) };
         let mut work = LockedStore { _lock: lock, state };
         if create {
             self.write_workspace_name()?;
         }
+        // Another process may have changed the store while this one waited for the lock.
         work.state.0.refresh()?;
         Ok(Some(work))
     }
 
-    /// Writes down for people which folder the store is about.
+    /// Writes the path of the workspace folder into the store, for people who look at it.
     fn write_workspace_name(&self) -> Result<(), CheckpointError> {
         let path = self.root.join("workspace");
         if path.exists() {
@@ -330,17 +341,18 @@ impl CheckpointStore {
     fn take_snapshot_in(
         &self,
         work: &mut LockedStore<'_>,
-        (mark, what): (CheckpointCall, CheckpointKind),
+        mark: CheckpointCall,
+        kind: CheckpointKind,
         scope: &SnapshotScope,
         stop: &AtomicBool,
     ) -> Result<u64, CheckpointError> {
         let before = match scope {
-            SnapshotScope::All => self.scan_into_store(work, mark.time_ms, stop, |look| look.scan_workspace()),
+            SnapshotScope::All => self.scan_into_store(work, mark.time_ms, stop, |scanner| scanner.scan_workspace()),
             SnapshotScope::Files(paths) => {
                 let paths: Vec<_> = paths.iter().map(|path| path.as_path().to_path_buf()).collect();
-                let places = self.scan_into_store(work, mark.time_ms, stop, |look| match what {
-                    CheckpointKind::Call => look.scan_paths(&paths),
-                    _ => look.scan_paths_shallow(&paths),
+                let places = self.scan_into_store(work, mark.time_ms, stop, |scanner| match kind {
+                    CheckpointKind::Call => scanner.scan_paths(&paths),
+                    _ => scanner.scan_paths_shallow(&paths),
                 })?;
                 work.store_mut().put_path_states(&places)
             }
@@ -349,15 +361,17 @@ impl CheckpointStore {
             work.store_mut().discard_pending();
         }
         let store = work.store_mut();
-        let (id, number) = (store.last_id + 1, store.next_number(&mark.task));
+        let id = store.last_id + 1;
+        let number = store.next_number(&mark.task);
         let whole = matches!(scope, SnapshotScope::All);
-        let checkpoint = Checkpoint { id, number, mark, kind: what, whole, before: before?, after: None };
+        let checkpoint = Checkpoint { id, number, mark, kind, whole, before: before?, after: None };
         store.commit(LogRecord::Taken(checkpoint), AppendDurability::Synced)?;
         self.save_stamps(work);
         Ok(id)
     }
 
-    /// What an earlier process of this task left unsealed is what is there now.
+    /// Seals the checkpoints that an earlier process of this task left unsealed, with the current
+    /// state.
     fn seal_leftovers(
         &self,
         work: &mut LockedStore<'_>,
@@ -366,13 +380,14 @@ impl CheckpointStore {
     ) -> Result<(), CheckpointError> {
         let unsealed = |checkpoint: &&Checkpoint| checkpoint.mark.task == mark.task && checkpoint.after.is_none();
         let left: Vec<u64> = work.store().checkpoints.iter().filter(unsealed).map(|checkpoint| checkpoint.id).collect();
-        left.into_iter().try_for_each(|id| self.seal_checkpoint_in(work, (id, mark.time_ms), true, stop).map(|_| ()))
+        left.into_iter().try_for_each(|id| self.seal_checkpoint_in(work, id, mark.time_ms, true, stop).map(|_| ()))
     }
 
     fn seal_checkpoint_in(
         &self,
         work: &mut LockedStore<'_>,
-        (id, time_ms): (u64, u64),
+        id: u64,
+        time_ms: u64,
         late: bool,
         stop: &AtomicBool,
     ) -> Result<SealOutcome, CheckpointError> {
@@ -381,13 +396,14 @@ impl CheckpointStore {
         };
         self.make_room(work, &checkpoint.mark.task, None)?;
         let root = if checkpoint.whole {
-            self.scan_into_store(work, time_ms, stop, |look| look.scan_workspace())
+            self.scan_into_store(work, time_ms, stop, |scanner| scanner.scan_workspace())
         } else {
             let before = work.store().load_path_states(&checkpoint.before)?;
+            // The same paths as in the snapshot, so that both states can be compared.
             let paths: Vec<_> = before.into_iter().map(|(path, _)| path).collect();
-            let after = self.scan_into_store(work, time_ms, stop, |look| match checkpoint.kind {
-                CheckpointKind::Call => look.scan_paths(&paths),
-                _ => look.scan_paths_shallow(&paths),
+            let after = self.scan_into_store(work, time_ms, stop, |scanner| match checkpoint.kind {
+                CheckpointKind::Call => scanner.scan_paths(&paths),
+                _ => scanner.scan_paths_shallow(&paths),
             })?;
             work.store_mut().put_path_states(&after)
         };
@@ -395,7 +411,8 @@ impl CheckpointStore {
             work.store_mut().discard_pending();
         }
         let root = root?;
-        // A call that is taken for interrupted may still be at work, and be sealed once more.
+        // A late seal keeps the checkpoint even without a change: the call may still be running,
+        // and be sealed again.
         if root == checkpoint.before && checkpoint.kind == CheckpointKind::Call && !late {
             work.store_mut().discard_pending();
             work.store_mut().commit(LogRecord::Discarded { id }, AppendDurability::Deferred)?;
@@ -406,7 +423,7 @@ impl CheckpointStore {
         Ok(SealOutcome::Changed)
     }
 
-    /// Looks at the workspace, and puts what it sees into the store.
+    /// Scans the workspace and puts the content it reads into the store.
     fn scan_into_store<T>(
         &self,
         work: &mut LockedStore<'_>,
@@ -414,44 +431,41 @@ impl CheckpointStore {
         stop: &AtomicBool,
         at: impl FnOnce(&mut SnapshotScanner<'_>) -> Result<T, CheckpointError>,
     ) -> Result<T, CheckpointError> {
-        let apart = self.excluded_inodes();
+        let excluded = self.excluded_inodes();
         let (store, stamps) = &mut *work.state;
         let stamps = stamps.get_or_insert_with(|| StampCache::load_from(&self.root.join("stamps")));
-        let place = (self.workspace.as_fd(), apart.as_slice());
-        let looked =
-            at(&mut SnapshotScanner::new(place, SnapshotTarget::Store(store), stamps, (self.caps, now_ms), stop));
-        if looked.is_err() {
+        let target = SnapshotTarget::Store(store);
+        let root = self.workspace.as_fd();
+        let scanned = at(&mut SnapshotScanner::new(root, &excluded, target, stamps, self.caps, now_ms, stop));
+        if scanned.is_err() {
             store.discard_pending();
         }
-        looked
+        scanned
     }
 
-    /// Looks at the workspace, and keeps nothing but the folders, in memory.
+    /// Scans the workspace without storing content; only the folder listings are kept, in memory.
     fn scan_in_memory<T>(
         &self,
         work: &mut LockedStore<'_>,
         memory: &mut std::collections::HashMap<ObjectId, object::TreeEntries>,
         at: impl FnOnce(&mut SnapshotScanner<'_>) -> Result<T, CheckpointError>,
     ) -> Result<T, CheckpointError> {
-        let apart = self.excluded_inodes();
+        let excluded = self.excluded_inodes();
         let stamps = work.state.1.get_or_insert_with(|| StampCache::load_from(&self.root.join("stamps")));
-        let place = (self.workspace.as_fd(), apart.as_slice());
-        // No clock is needed, since nothing of this look is remembered for another.
-        at(&mut SnapshotScanner::new(
-            place,
-            SnapshotTarget::Memory(memory),
-            stamps,
-            (self.caps, 0),
-            &AtomicBool::new(false),
-        ))
+        let root = self.workspace.as_fd();
+        let target = SnapshotTarget::Memory(memory);
+        // A time of zero keeps the stamps of this scan from being remembered, so no clock is
+        // needed.
+        let stop = AtomicBool::new(false);
+        at(&mut SnapshotScanner::new(root, &excluded, target, stamps, self.caps, 0, &stop))
     }
 
     fn excluded_inodes(&self) -> Vec<(u64, u64)> {
-        let own = self.apart.iter().chain([&self.root]);
+        let own = self.excluded.iter().chain([&self.root]);
         own.filter_map(|path| std::fs::metadata(path).ok()).map(|found| (found.dev(), found.ino())).collect()
     }
 
-    /// Writes the stamps when enough of them are new; to lose them costs time and nothing else.
+    /// Writes the stamps if more than one in twenty is new. Losing them costs only time.
     fn save_stamps(&self, work: &mut LockedStore<'_>) {
         if let Some(stamps) = &mut work.state.1
             && stamps.fresh > stamps.file_count() / 20
@@ -460,7 +474,7 @@ impl CheckpointStore {
         }
     }
 
-    /// The state before or after a checkpoint.
+    /// Loads the state before or after a checkpoint.
     fn load_state(
         work: &LockedStore<'_>,
         checkpoint: &Checkpoint,

@@ -1,11 +1,12 @@
-//! The log: which checkpoints there are, in the order in which they were taken, and the small objects among what they hold.
+//! Reads and writes the log: the list of checkpoints in the order in which they were taken, with
+//! their small objects inline.
 //!
 //! ```text
 //! SABIRLG1 │ frame │ frame │ …        frame: length (4) │ CRC-32 (4) │ record │ objects
 //! ```
 //!
-//! A frame is appended at once. One that is cut off or does not fit its sum ends the log: nobody was told that it was kept. The
-//! next append goes over it.
+//! A frame is appended with one write. A frame that is truncated or fails its checksum ends the
+//! log, since no caller was told that it was kept; the next append overwrites it.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,10 +21,10 @@ use super::{Checkpoint, CheckpointCall, CheckpointKind, StateAfter};
 const HEAD: &[u8; 8] = b"SABIRLG1";
 const FRAME_BYTES: usize = 8;
 
-/// An object that stands in the log.
+/// An object stored in the log.
 pub(super) type InlineObject = (ObjectKind, ObjectId, Vec<u8>);
 
-/// One thing that the log says.
+/// An entry of the log.
 #[derive(Debug, Clone)]
 pub(super) enum LogRecord {
     Taken(Checkpoint),
@@ -31,39 +32,40 @@ pub(super) enum LogRecord {
         id: u64,
         after: StateAfter,
     },
-    /// The call changed nothing: its checkpoint is none.
+    /// The call changed nothing, so its checkpoint is removed.
     Discarded {
         id: u64,
     },
-    /// The checkpoints of a task up to this number were removed.
+    /// The checkpoints of a task up to this call number were removed.
     Pruned {
         task: String,
         through: u32,
     },
-    /// Numbers of checkpoints up to this one were given away.
+    /// Checkpoint ids up to this one are used.
     LastId {
         id: u64,
     },
 }
 
-/// What a log held.
+/// The content of a log.
 #[derive(Debug, Default)]
 pub(super) struct LogContents {
     pub(super) records: Vec<LogRecord>,
     pub(super) objects: Vec<(ObjectId, ObjectSpan)>,
-    /// How much of the file is good.
+    /// The length of the valid part of the file, in bytes.
     pub(super) good_bytes: u64,
     pub(super) inode: u64,
 }
 
-/// Whether an append has to be on disk when it returns.
+/// The durability of an append when it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AppendDurability {
     Synced,
     Deferred,
 }
 
-/// Reads a log. `None`: the file is no log of this version. A file that is not there holds nothing.
+/// Reads a log. Returns `None` if the file is not a log of this version. A missing file is an empty
+/// log.
 pub(super) fn read_log(path: &Path) -> io::Result<Option<LogContents>> {
     let mut file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(LogContents::default())),
@@ -73,12 +75,14 @@ pub(super) fn read_log(path: &Path) -> io::Result<Option<LogContents>> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     let Some(mut rest) = bytes.strip_prefix(HEAD) else {
-        // A crash may have come before the head was whole.
+        // A crash may have left an incomplete head.
         return Ok(HEAD.starts_with(&bytes).then_some(contents));
     };
     contents.good_bytes = HEAD.len() as u64;
     while let Some((payload, behind)) = split_frame(rest) {
         let at = contents.good_bytes + FRAME_BYTES as u64;
+        // The checksum is right, so an unknown record was written by a newer version: refuse the
+        // log instead of losing it.
         let Some((record, objects)) = decode_frame(payload) else { return Ok(None) };
         contents
             .objects
@@ -90,17 +94,21 @@ pub(super) fn read_log(path: &Path) -> io::Result<Option<LogContents>> {
     Ok(Some(contents))
 }
 
-/// Appends behind what is good of the log. Returns where the objects came to stand, and the new size in bytes.
+/// Appends a record after the valid part of the log. Returns the positions of the objects and the
+/// new size in bytes.
 pub(super) fn append_record(
     path: &Path,
     good_bytes: u64,
-    (record, objects): (&LogRecord, &[InlineObject]),
+    record: &LogRecord,
+    objects: &[InlineObject],
     durable: AppendDurability,
 ) -> io::Result<(Vec<(ObjectId, ObjectSpan)>, u64)> {
     let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     let mut bytes = if good_bytes == 0 { HEAD.to_vec() } else { Vec::new() };
     let at = good_bytes + bytes.len() as u64 + FRAME_BYTES as u64;
     let spans = encode_frame(record, objects, &mut bytes);
+    // A crash may have left a broken frame behind the valid part; without truncation its tail would
+    // follow this frame.
     if file.metadata()?.len() > good_bytes {
         file.set_len(good_bytes)?;
     }
@@ -112,7 +120,7 @@ pub(super) fn append_record(
     Ok((spans, good_bytes + bytes.len() as u64))
 }
 
-/// Puts a log of these records in the place of the old one, without objects.
+/// Replaces the log by one with these records, without objects.
 pub(super) fn replace_log(path: &Path, records: &[LogRecord]) -> io::Result<()> {
     let mut bytes = HEAD.to_vec();
     for record in records {
@@ -131,15 +139,16 @@ pub(super) fn replace_log(path: &Path, records: &[LogRecord]) -> io::Result<()> 
     }
 }
 
-/// The first frame and what is behind it.
+/// Splits off the first frame. Returns its payload and the rest; `None` if no valid frame follows.
 fn split_frame(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut from = ByteReader::new(bytes);
-    let (length, crc) = (from.read_u32()? as usize, from.read_u32()?);
+    let length = from.read_u32()? as usize;
+    let crc = from.read_u32()?;
     let payload = from.take_bytes(length)?;
     (crc32fast::hash(payload) == crc).then(|| (payload, bytes.get(FRAME_BYTES + length..).unwrap_or_default()))
 }
 
-/// Writes a frame. The spans are counted from the start of its payload.
+/// Encodes a frame. The returned offsets count from the start of its payload.
 fn encode_frame(record: &LogRecord, objects: &[InlineObject], out: &mut Vec<u8>) -> Vec<(ObjectId, ObjectSpan)> {
     let mut payload = ByteWriter::default();
     record.write_to(&mut payload);
@@ -148,6 +157,7 @@ fn encode_frame(record: &LogRecord, objects: &[InlineObject], out: &mut Vec<u8>)
     for (kind, id, bytes) in objects {
         payload.write_u8(kind.to_number());
         payload.write_id(*id);
+        // The bytes of the object follow its four-byte length.
         let offset = payload.0.len() as u64 + 4;
         payload.write_bytes(bytes);
         spans.push((*id, ObjectSpan { kind: *kind, offset, length: bytes.len() as u64 }));
@@ -166,7 +176,8 @@ fn decode_frame(payload: &[u8]) -> Option<(LogRecord, Vec<(ObjectId, ObjectSpan)
     let count = from.read_u32()?;
     let mut objects = Vec::new();
     for _ in 0..count {
-        let (kind, id) = (ObjectKind::from_number(from.read_u8()?)?, from.read_id()?);
+        let kind = ObjectKind::from_number(from.read_u8()?)?;
+        let id = from.read_id()?;
         let offset = from.position() as u64 + 4;
         let length = from.read_bytes()?.len() as u64;
         objects.push((id, ObjectSpan { kind, offset, length }));
@@ -239,8 +250,12 @@ impl Checkpoint {
     }
 
     fn read_from(from: &mut ByteReader<'_>) -> Option<Self> {
-        let (id, number) = (from.read_u64()?, from.read_u32()?);
-        let (task, call, tool, label) = (from.read_text()?, from.read_text()?, from.read_text()?, from.read_text()?);
+        let id = from.read_u64()?;
+        let number = from.read_u32()?;
+        let task = from.read_text()?;
+        let call = from.read_text()?;
+        let tool = from.read_text()?;
+        let label = from.read_text()?;
         let mark = CheckpointCall { task, call, tool, label, time_ms: from.read_u64()? };
         let what = match from.read_u8()? {
             0 => CheckpointKind::Call,

@@ -1,4 +1,5 @@
-//! Objects: contents and folders, known by their SHA-256, and what stands at a path.
+//! Defines objects (file contents and folders, identified by their SHA-256) and the nodes of a
+//! folder tree.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -8,72 +9,72 @@ use sha2::{Digest, Sha256};
 
 use super::encoding::{ByteReader, ByteWriter};
 
-/// What an object is known by: the SHA-256 of its bytes.
+/// The identity of an object: the SHA-256 of its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId([u8; 32]);
 
-/// What stands at a path.
+/// The state of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TreeNode {
     /// A regular file.
     File {
-        /// Its permission bits and the sticky bit; set-user-id and set-group-id are not kept.
+        /// The permission bits and the sticky bit; set-user-id and set-group-id are not kept.
         mode: u32,
-        /// In bytes.
+        /// The size, in bytes.
         size: u64,
-        /// What it holds.
+        /// The id of the content.
         content: ObjectId,
     },
-    /// A symbolic link, as a link.
+    /// A symbolic link, not followed.
     Link {
-        /// Its text.
+        /// The target text of the link.
         target: PathBuf,
     },
     /// A folder.
     Folder {
-        /// Its permission bits, with set-group-id and the sticky bit.
+        /// The permission bits, with set-group-id and the sticky bit.
         mode: u32,
-        /// What it holds; `None` where only the folder itself was looked at.
+        /// The id of the folder's tree; `None` if only the folder itself was scanned.
         tree: Option<ObjectId>,
     },
-    /// A FIFO, a socket or a device: left alone.
+    /// A FIFO, a socket or a device; never read or restored.
     Special,
     /// Something whose content is not kept.
     Omitted {
-        /// Why.
+        /// The reason.
         why: OmitReason,
-        /// Whether it is a folder.
+        /// True for a folder.
         folder: bool,
-        /// Of a file: its size in bytes.
+        /// The size of a file, in bytes.
         size: u64,
-        /// Of a file: a number made of size, time and inode, to see that it changed.
+        /// A hash of a file's size, time and inode, which shows that it changed.
         stamp: u64,
     },
 }
 
-/// Why something is not kept.
+/// A reason for not keeping content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OmitReason {
-    /// A file over the cap of one file.
+    /// The file exceeds the limit for one file.
     TooLarge,
-    /// A folder that the ignore files name, and that holds more than such a folder may.
+    /// The folder is ignored and holds more than the limit for ignored folders.
     Ignored,
-    /// The checkpoint holds as much as one may.
+    /// The checkpoint has reached its limit.
     CheckpointFull,
     /// It cannot be read.
     Unreadable,
-    /// Folders nested too deep.
+    /// The folders are nested too deep.
     TooDeep,
-    /// A folder of another file system.
+    /// The folder is on another file system.
     OtherFileSystem,
 }
 
-/// A folder's content: names in the order of their bytes.
+/// The entries of a folder, sorted by the bytes of their names.
 pub(super) type TreeEntries = Vec<(PathBuf, TreeNode)>;
-/// States of single paths, sorted; `None`: nothing is there.
+/// The states of single paths, sorted; `None` for a path where nothing exists.
 pub(super) type PathStates = Vec<(PathBuf, Option<TreeNode>)>;
 
-/// What kind of object it is, for those who walk them.
+/// The kind of an object, which tells how to find the objects it refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ObjectKind {
     Content,
@@ -82,7 +83,7 @@ pub(super) enum ObjectKind {
 }
 
 impl ObjectId {
-    /// The id of these bytes.
+    /// Returns the id of these bytes.
     #[must_use]
     pub fn hash_of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
@@ -97,7 +98,7 @@ impl ObjectId {
     }
 }
 
-/// Sixty-four hexadecimal digits.
+/// Writes sixty-four hexadecimal digits.
 impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -111,7 +112,7 @@ impl fmt::Debug for ObjectId {
 }
 
 impl OmitReason {
-    /// The reason in words: `is …`.
+    /// Returns the reason in words that complete `is …`.
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
@@ -129,8 +130,8 @@ impl OmitReason {
 }
 
 impl TreeNode {
-    /// Whether it is the same to somebody who looks at this path alone: of folders only the mode counts, since what they hold
-    /// has paths of its own.
+    /// Returns true if two nodes are the same when this path is considered alone: of folders only
+    /// the mode counts, since their entries have paths of their own.
     pub(super) fn is_same_entry(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Folder { mode, .. }, Self::Folder { mode: other, .. }) => mode == other,
@@ -141,7 +142,7 @@ impl TreeNode {
         }
     }
 
-    /// Whether it is a folder, kept or not.
+    /// Returns true for a folder, kept or not.
     #[must_use]
     pub fn is_folder(&self) -> bool {
         matches!(self, Self::Folder { .. } | Self::Omitted { folder: true, .. })
@@ -169,6 +170,7 @@ impl TreeNode {
             Self::Special => out.write_u8(5),
             Self::Omitted { why, folder, size, stamp } => {
                 out.write_u8(6);
+                // The position in `ALL` is part of the format, so new reasons go to the end of it.
                 out.write_u8(OmitReason::ALL.iter().position(|known| known == why).map_or(0, |at| at.to_le_bytes()[0]));
                 out.write_u8(u8::from(*folder));
                 out.write_u64(*size);
@@ -195,7 +197,7 @@ impl TreeNode {
     }
 }
 
-/// The bytes of a folder.
+/// Encodes a folder.
 pub(super) fn encode_tree(tree: &TreeEntries) -> Vec<u8> {
     let mut out = ByteWriter::default();
     for (name, node) in tree {
@@ -214,7 +216,7 @@ pub(super) fn decode_tree(bytes: &[u8]) -> Option<TreeEntries> {
     Some(tree)
 }
 
-/// The bytes of the states of single paths.
+/// Encodes the states of single paths.
 pub(super) fn encode_path_states(places: &PathStates) -> Vec<u8> {
     let mut out = ByteWriter::default();
     for (path, node) in places {
@@ -232,6 +234,7 @@ pub(super) fn decode_path_states(bytes: &[u8]) -> Option<PathStates> {
     let mut places = PathStates::new();
     while !from.is_empty() {
         let path = from.read_path()?;
+        // Node tags start at 1, so a zero byte marks a path where nothing exists.
         let mut ahead = from;
         let node = if ahead.read_u8()? == 0 {
             from = ahead;

@@ -1,4 +1,4 @@
-//! Packs: files that hold objects, written once and never changed.
+//! Reads and writes packs: immutable files that hold objects.
 //!
 //! ```text
 //! SABIRPK1 │ object bytes, one behind the other │ index │ trailer
@@ -6,8 +6,8 @@
 //! trailer: offset of the index (8) │ CRC-32 of the index (4) │ SABIREND
 //! ```
 //!
-//! A pack is written under a temporary name, synced, and renamed. A file with the end of its name that has no good trailer never
-//! was a pack that anybody relies on.
+//! A pack is written under a temporary name, synced, and renamed. A file named like a pack but
+//! without a valid trailer was never relied on by any checkpoint.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -24,7 +24,7 @@ const ENTRY_BYTES: u64 = 49;
 pub(super) const TEMP_END: &str = ".tmp";
 pub(super) const PACK_END: &str = ".pack";
 
-/// Where an object lies in a file.
+/// The position of an object in a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ObjectSpan {
     pub(super) kind: ObjectKind,
@@ -32,10 +32,10 @@ pub(super) struct ObjectSpan {
     pub(super) length: u64,
 }
 
-/// What a pack holds.
+/// The objects of a pack.
 pub(super) type PackIndex = Vec<(ObjectId, ObjectSpan)>;
 
-/// A pack that is being written. Dropping it unfinished removes it.
+/// A pack under construction. Dropping it unfinished removes the file.
 #[derive(Debug)]
 pub(super) struct PackWriter {
     file: BufWriter<File>,
@@ -61,7 +61,7 @@ impl PackWriter {
         Ok(())
     }
 
-    /// Makes it last under its name. Returns what it holds, and its size in bytes.
+    /// Syncs the pack and gives it its final name. Returns its index and its size in bytes.
     pub(super) fn finish(mut self, folder: &Path, number: u64) -> io::Result<(PackIndex, u64)> {
         let at = self.written;
         let mut index = ByteWriter::default();
@@ -81,6 +81,7 @@ impl PackWriter {
         self.file.get_ref().sync_all()?;
         std::fs::rename(&self.temp, folder.join(pack_file_name(number)))?;
         self.finished = true;
+        // The rename lasts only once the folder is synced too.
         File::open(folder)?.sync_all()?;
         Ok((std::mem::take(&mut self.objects), self.written))
     }
@@ -91,6 +92,7 @@ impl PackWriter {
 
     fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes)?;
+        // Counted here rather than asked of the file, since the writer buffers.
         self.written += bytes.len() as u64;
         Ok(())
     }
@@ -108,7 +110,8 @@ pub(super) fn pack_file_name(number: u64) -> String {
     format!("{number:08}{PACK_END}")
 }
 
-/// The index of a pack and its size in bytes; the index is `None` where the file is no whole pack.
+/// Reads the index and the size in bytes of a pack; the index is `None` if the file is not a
+/// complete pack.
 pub(super) fn read_index(path: &Path) -> io::Result<(Option<PackIndex>, u64)> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
@@ -118,6 +121,7 @@ pub(super) fn read_index(path: &Path) -> io::Result<(Option<PackIndex>, u64)> {
     let mut from = ByteReader::new(&trailer);
     let head = (from.read_u64(), from.read_u32(), from.take_bytes(8));
     let (Some(at), Some(crc), Some(tail)) = head else { return Ok((None, size)) };
+    // The trailer is written last, so a file without a valid one was never completed.
     let Some(length) = end.checked_sub(at).filter(|length| length % ENTRY_BYTES == 0 && tail == TAIL) else {
         return Ok((None, size));
     };
@@ -138,9 +142,10 @@ pub(super) fn read_index(path: &Path) -> io::Result<(Option<PackIndex>, u64)> {
     Ok((Some(objects), size))
 }
 
-/// The bytes at a place of a file.
+/// Reads the bytes of a span in a file.
 pub(super) fn read_span(path: &Path, span: ObjectSpan) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
+    // Checked before allocating, since a damaged index could name any length.
     if span.offset.saturating_add(span.length) > file.metadata()?.len() {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }

@@ -1,7 +1,8 @@
-//! Keeping the store under its cap: the oldest checkpoints go, and with them what only they held.
+//! Keeps the store under its size limit by removing the oldest checkpoints and the objects that
+//! only they hold.
 //!
-//! What is kept is written anew before what is removed goes, so a crash in between costs disk space until the next time, and no
-//! checkpoint.
+//! Objects to keep are rewritten before the old files are removed, so a crash in between wastes
+//! disk space until the next pruning but loses no checkpoint.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,16 +13,17 @@ use super::pack::PackWriter;
 use super::store::{ObjectLocation, ObjectStore};
 use super::{Checkpoint, CheckpointStore, LockedStore};
 
-/// The newest checkpoints of the task at work outlive older ones of others, as long as there is room at all.
+/// The number of newest checkpoints of the running task that outlive older ones of other tasks, as
+/// long as there is space.
 const PROTECTED_CHECKPOINTS: usize = 3;
-/// A log beyond this is read too slowly.
+/// The log size, in bytes, above which reading it takes too long.
 const MAX_LOG_BYTES: u64 = 32 << 20;
-/// More checkpoints than this are looked through too slowly.
+/// The number of checkpoints above which searching them takes too long.
 const MAX_CHECKPOINTS: usize = 5000;
-/// Tasks whose removed checkpoints are remembered.
+/// The number of tasks whose removed checkpoints are remembered.
 const MAX_PRUNED_TASKS: usize = 1000;
 
-/// What stays.
+/// The checkpoints and objects to keep. Maps each object to its size in bytes.
 #[derive(Default)]
 struct LiveSet {
     objects: HashMap<ObjectId, u64>,
@@ -30,8 +32,9 @@ struct LiveSet {
 }
 
 impl CheckpointStore {
-    /// Sees to it that the next checkpoint fits: it takes at most a quarter of the cap. What the task did from the call of the
-    /// number `from` on stays in any case: somebody is about to go back there.
+    /// Makes sure that the next checkpoint fits: it takes at most a quarter of the limit. The
+    /// task's checkpoints from the call number `from` on always stay, because they are about to be
+    /// restored.
     pub(super) fn make_room(
         &self,
         work: &mut LockedStore<'_>,
@@ -43,21 +46,24 @@ impl CheckpointStore {
         if store.total_bytes() <= cap / 4 * 3 && store.log_bytes <= MAX_LOG_BYTES.min(cap / 4) {
             return Ok(());
         }
-        store.prune_to((task, from), cap / 2, cap / 4 * 3)
+        store.prune_to(task, from, cap / 2, cap / 4 * 3)
     }
 }
 
 impl ObjectStore {
-    /// The number of a task's next checkpoint.
+    /// Returns the number of a task's next checkpoint.
     pub(super) fn next_number(&self, task: &str) -> u32 {
         let own = self.checkpoints.iter().filter(|checkpoint| checkpoint.mark.task == task);
         let last = own.map(|checkpoint| checkpoint.number).max().unwrap_or(0);
         last.max(self.pruned.get(task).copied().unwrap_or(0)) + 1
     }
 
-    /// Keeps the newest checkpoints that fit into `target` bytes, and the newest few of this task if they fit into `most`.
-    fn prune_to(&mut self, needed: (&str, Option<u32>), target: u64, most: u64) -> Result<(), CheckpointError> {
-        let live = self.choose_live(needed, target, most);
+    /// Keeps the newest checkpoints that fit into `target` bytes, and the newest few of this task
+    /// if they fit into `most`.
+    fn prune_to(&mut self, task: &str, from: Option<u32>, target: u64, most: u64) -> Result<(), CheckpointError> {
+        let live = self.choose_live(task, from, target, most);
+        // The order matters for crashes: first copy the objects that stay, then switch to the new
+        // log, then delete old packs.
         self.pack_log_objects(&live)?;
         let mut pruned = self.pruned.clone();
         for gone in &self.checkpoints {
@@ -72,15 +78,18 @@ impl ObjectStore {
         self.refresh()
     }
 
-    fn choose_live(&self, (task, from): (&str, Option<u32>), target: u64, most: u64) -> LiveSet {
+    fn choose_live(&self, task: &str, from: Option<u32>, target: u64, most: u64) -> LiveSet {
         let mut live = LiveSet::default();
-        let (mut full, mut own, mut cut) = (false, 0, HashSet::new());
+        let mut full = false;
+        let mut own = 0;
+        let mut cut = HashSet::new();
         for checkpoint in self.checkpoints.iter().rev() {
             let protected = checkpoint.mark.task == task && own < PROTECTED_CHECKPOINTS;
             own += usize::from(protected);
             let needed = checkpoint.mark.task == task && from.is_some_and(|from| checkpoint.number >= from);
             full |= live.checkpoints.len() >= MAX_CHECKPOINTS;
-            // Behind a checkpoint that goes, no older one of its task is of use.
+            // A task is restored through an unbroken chain of checkpoints, so none older than a
+            // removed one is of use.
             let ended = cut.contains(checkpoint.mark.task.as_str());
             if !needed && (ended || (full && !protected)) {
                 cut.insert(checkpoint.mark.task.as_str());
@@ -92,7 +101,7 @@ impl ObjectStore {
             }
             let bytes: u64 = live.bytes + added.values().sum::<u64>();
             let room = if protected { most } else { target };
-            // The newest one stays in any case: somebody may be about to need it.
+            // The newest one always stays: it may be needed next.
             if bytes <= room || needed || live.checkpoints.is_empty() {
                 live.bytes = bytes;
                 live.objects.extend(added);
@@ -106,14 +115,14 @@ impl ObjectStore {
         live
     }
 
-    /// Everything that a root holds and that is not known yet.
+    /// Collects every object reachable from `root` that is not in `known`, with its size.
     fn mark_reachable(&self, root: ObjectId, known: &HashMap<ObjectId, u64>, added: &mut HashMap<ObjectId, u64>) {
         let mut left = vec![root];
         while let Some(id) = left.pop() {
             if known.contains_key(&id) || added.contains_key(&id) {
                 continue;
             }
-            // What is missing takes no room; that it is missing is said to whoever needs it.
+            // A missing object takes no space; reading it reports the error.
             let Some((_, span)) = self.index.get(&id) else { continue };
             added.insert(id, span.length);
             let nodes: Vec<TreeNode> = match span.kind {
@@ -131,26 +140,28 @@ impl ObjectStore {
         }
     }
 
-    /// Moves what is needed of the log's objects into a pack, since the log is written without them.
+    /// Copies the live objects of the log into a pack, since the new log is written without
+    /// objects.
     fn pack_log_objects(&mut self, live: &LiveSet) -> Result<(), CheckpointError> {
         self.repack_objects(live, ObjectLocation::Log)?;
         Ok(())
     }
 
-    /// Writes the needed objects of a file into a new pack, if there are any.
+    /// Copies the live objects of a file into a new pack, if there are any.
     fn repack_objects(&mut self, live: &LiveSet, from: ObjectLocation) -> Result<(), CheckpointError> {
         let needed = |id: &&ObjectId| live.objects.contains_key(*id);
-        let on = self.index.iter().filter(|(_, (shelf, _))| *shelf == from);
+        let on = self.index.iter().filter(|(_, (location, _))| *location == from);
         let mut objects: Vec<_> = on.filter(|(id, _)| needed(id)).map(|(id, (_, span))| (*id, *span)).collect();
         if objects.is_empty() {
             return Ok(());
         }
         objects.sort_by_key(|(_, span)| span.offset);
-        let (folder, number) = (self.packs_folder(), self.next_pack_number());
+        let folder = self.packs_folder();
+        let number = self.next_pack_number();
         let fail = CheckpointError::io_error("write", &folder);
         let mut pack = PackWriter::create(&folder, number).map_err(&fail)?;
         for (id, span) in objects {
-            // A damaged object is not carried on under a good name.
+            // Skip damaged objects instead of storing them under a valid name.
             if let Ok(bytes) = self.read_object(&id) {
                 pack.add_object(span.kind, id, &bytes).map_err(&fail)?;
             }
@@ -162,8 +173,9 @@ impl ObjectStore {
     }
 
     fn write_log(&mut self, live: &LiveSet, mut pruned: BTreeMap<String, u32>) -> Result<(), CheckpointError> {
+        // Without a limit this map would grow for as long as the store exists.
         while pruned.len() > MAX_PRUNED_TASKS {
-            // Names of tasks begin with their time.
+            // Task names begin with their time, so the first is the oldest.
             pruned.pop_first();
         }
         let mut records = vec![LogRecord::LastId { id: self.last_id }];
@@ -177,16 +189,18 @@ impl ObjectStore {
         log::replace_log(&path, &records).map_err(CheckpointError::io_error("write", &path))
     }
 
-    /// Removes packs that nobody needs, and writes those anew of which little is needed.
+    /// Removes packs without live objects, and rewrites packs of which less than three quarters is
+    /// live.
     fn sweep_packs(&mut self, live: &LiveSet) -> Result<(), CheckpointError> {
         let mut needed: HashMap<u64, u64> = HashMap::new();
-        for (id, (shelf, span)) in &self.index {
-            if let (ObjectLocation::Pack(number), true) = (shelf, live.objects.contains_key(id)) {
+        for (id, (location, span)) in &self.index {
+            if let (ObjectLocation::Pack(number), true) = (location, live.objects.contains_key(id)) {
                 *needed.entry(*number).or_default() += span.length;
             }
         }
         for (number, size) in self.packs.clone() {
             let needed = needed.get(&number).copied().unwrap_or(0);
+            // Rewriting a mostly live pack would cost more than the space it frees.
             if needed > 0 && needed >= size / 4 * 3 {
                 continue;
             }

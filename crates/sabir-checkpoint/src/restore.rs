@@ -1,7 +1,9 @@
-//! Going back: paths become what a plan says, one by one, each old or new.
+//! Executes a restore plan: paths are set to their target states one by one, and each is either old
+//! or new.
 //!
-//! Folders are opened from the handle of the workspace name by name, and none may be a link: what somebody puts in the way leads
-//! nowhere. What is there is looked at once more right before it is replaced.
+//! Folders are opened from the handle of the workspace name by name, and none may be a link, so a
+//! link planted during the restore leads nowhere. Each path is checked again right before it is
+//! replaced.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -25,33 +27,37 @@ use sabir_workspace::{TEMP_START, WorkPath, Workspace};
 
 static NEXT_TEMP: AtomicU64 = AtomicU64::new(0);
 
-/// What going back did.
+/// The result of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoreOutcome {
-    /// The number of the checkpoint that was taken first, to go back on this.
+    /// The number of the checkpoint that was taken first, with which the restore itself can be
+    /// undone.
     pub number: u32,
-    /// How many paths are what they were.
+    /// The number of restored paths.
     pub restored: usize,
-    /// Paths that are not, and why: they were left alone as the plan says, or could not be changed.
+    /// The paths that were not restored, each with the reason: the plan leaves them alone, or they
+    /// could not be changed.
     pub skipped: Vec<(PathBuf, String)>,
 }
 
-/// Works below the workspace's handle.
+/// Restores files below the workspace's handle.
 struct FileRestorer<'a> {
     workspace: &'a Workspace,
     root: BorrowedFd<'a>,
     store: &'a ObjectStore,
-    /// Modes of folders, to be set when all is in them.
+    /// The modes to set on folders once their content is complete.
     modes: BTreeMap<PathBuf, u32>,
     left: Vec<(PathBuf, String)>,
 }
 
 impl CheckpointStore {
-    /// Does what a plan says, after taking a checkpoint of its own. `goal` is the one that the plan was made for: when the files are
-    /// no longer what the plan saw, nothing is done. `force`: go over what can be gone over.
+    /// Executes a plan, after taking a checkpoint of its own. `goal` is the restore point that the
+    /// plan was made for: if the files no longer match the plan, nothing is done. `force` also
+    /// restores paths whose conflict can be forced.
     ///
     /// # Errors
-    /// [`CheckpointError::Stale`] when the plan is no longer true; those of [`plan_restore`](Self::plan_restore) and [`take_snapshot`](Self::take_snapshot).
+    /// [`CheckpointError::Stale`] if the plan no longer matches; those of
+    /// [`plan_restore`](Self::plan_restore) and [`take_snapshot`](Self::take_snapshot).
     pub fn restore(
         &self,
         plan: &RestorePlan,
@@ -63,6 +69,7 @@ impl CheckpointStore {
         let mut work = self.lock_existing()?.ok_or_else(missing)?;
         let stop = AtomicBool::new(false);
         self.seal_leftovers(&mut work, &mark, &stop)?;
+        // The user approved this plan, so any difference cancels the restore.
         if self.plan_restore_in(&mut work, &plan.task, goal)? != *plan {
             return Err(CheckpointError::Stale);
         }
@@ -70,32 +77,34 @@ impl CheckpointStore {
         let paths: Vec<_> = plan.changed_paths(force).into_iter().filter_map(|path| self.to_work_path(path)).collect();
         let what = if plan.part { CheckpointKind::PartialRestore } else { CheckpointKind::Restore { to: plan.to } };
         let time_ms = mark.time_ms;
-        let id = self.take_snapshot_in(&mut work, (mark, what), &SnapshotScope::Files(paths), &stop)?;
+        let id = self.take_snapshot_in(&mut work, mark, what, &SnapshotScope::Files(paths), &stop)?;
         let taken = work.store().checkpoints.iter().find(|checkpoint| checkpoint.id == id);
         let number = taken.map_or(0, |checkpoint| checkpoint.number);
         let root = self.workspace.as_fd();
-        let (modes, left) = (BTreeMap::new(), Vec::new());
-        let mut hands = FileRestorer { workspace: &self.workspace, root, store: work.store(), modes, left };
-        let done = hands.restore_all(plan, force);
-        let left = hands.left;
-        // Once for all files; until the seal nobody relies on them.
+        let modes = BTreeMap::new();
+        let left = Vec::new();
+        let mut restorer = FileRestorer { workspace: &self.workspace, root, store: work.store(), modes, left };
+        let done = restorer.restore_all(plan, force);
+        let left = restorer.left;
+        // One sync for all files suffices, because nothing relies on them before the seal.
         if let Some(folder) = open_folder(root, Path::new("")) {
             _ = rustix::fs::syncfs(folder);
         }
-        self.seal_checkpoint_in(&mut work, (id, time_ms), false, &stop)?;
+        self.seal_checkpoint_in(&mut work, id, time_ms, false, &stop)?;
         Ok(RestoreOutcome { number, restored: done, skipped: left })
     }
 }
 
 impl FileRestorer<'_> {
-    /// First what has to go, from the deepest up; then folders, from the top down; then what is in them.
-    /// Returns how many paths are what the plan says.
+    /// Removes obsolete entries, deepest first; then creates folders, top down; then writes files
+    /// and links. Returns the number of paths that match the plan afterwards.
     fn restore_all(&mut self, plan: &RestorePlan, force: bool) -> usize {
         let (items, alone): (Vec<&RestoreItem>, Vec<&RestoreItem>) =
             plan.items.iter().partition(|item| item.is_restored(force));
         let mut stuck = Vec::new();
         for item in items.iter().rev().filter(|item| item.now.is_some() && !can_replace_in_place(item)) {
-            if !self.attempt_in_folder(item, |hands, folder, name| hands.remove_entry(folder, name, item)) {
+            if !self.attempt_in_folder(item, |restorer, folder, name| restorer.remove_entry(folder, name, item)) {
+                // Nothing may be written where the old entry could not be removed.
                 stuck.push(&item.path);
             }
         }
@@ -103,16 +112,17 @@ impl FileRestorer<'_> {
         for item in coming() {
             if let Some(TreeNode::Folder { mode, .. }) = item.target {
                 self.attempt_in_folder(item, |_, folder, name| make_folder(folder, name));
+                // The final mode may forbid writing, so it is set after the content.
                 self.modes.insert(item.path.clone(), mode);
             }
         }
         for item in coming() {
             match &item.target {
                 Some(TreeNode::File { mode, content, .. }) => {
-                    self.attempt_in_folder(item, |hands, folder, name| {
+                    self.attempt_in_folder(item, |restorer, folder, name| {
                         let bytes =
-                            hands.store.read_object(content).map_err(|error| io::Error::other(error.to_string()))?;
-                        write_file(folder, name, (&bytes, *mode), item)
+                            restorer.store.read_object(content).map_err(|error| io::Error::other(error.to_string()))?;
+                        write_file(folder, name, &bytes, *mode, item)
                     });
                 }
                 Some(TreeNode::Link { target }) => {
@@ -122,6 +132,7 @@ impl FileRestorer<'_> {
             }
         }
         let modes = std::mem::take(&mut self.modes);
+        // Deepest first: a mode without write permission must not block changes below.
         for (path, mode) in modes.iter().rev() {
             let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { continue };
             let set = open_folder(self.root, parent).map(|folder| set_mode(folder.as_fd(), name, *mode));
@@ -139,7 +150,8 @@ impl FileRestorer<'_> {
         done
     }
 
-    /// Does something in the folder of a path. A folder that may not be written is opened to its owner for the moment.
+    /// Runs an action in the parent folder of a path. If permission is denied, the folder is made
+    /// writable for its owner until its mode is restored at the end.
     fn attempt_in_folder(
         &mut self,
         item: &RestoreItem,
@@ -159,13 +171,14 @@ impl FileRestorer<'_> {
         true
     }
 
-    /// Opens the folder of a path, and makes what is missing on the way if something is to come there.
+    /// Opens the parent folder of a path. Missing folders are created if the target is not empty.
     fn open_parent<'b>(&self, item: &'b RestoreItem) -> io::Result<(OwnedFd, &'b OsStr)> {
         let (Some(parent), Some(name)) = (item.path.parent(), item.path.file_name()) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         if let Some(folder) = open_folder(self.root, parent) {
-            // What a way back that was killed has left would keep its folder from being removed.
+            // Temporary files of a restore that was killed would keep the folder from being
+            // removed.
             if let Some(path) = WorkPath::from_inside(&item.path) {
                 self.workspace.sweep_temp_files(path.as_path().parent().unwrap_or(path.as_path()), folder.as_fd());
             }
@@ -205,7 +218,7 @@ impl FileRestorer<'_> {
     }
 }
 
-/// Whether what is there can be replaced in place, by something of its kind.
+/// Returns true if the current entry can be replaced in place by one of the same kind.
 fn can_replace_in_place(item: &RestoreItem) -> bool {
     match (&item.now, &item.target) {
         (Some(now), Some(TreeNode::Folder { .. })) => now.is_folder(),
@@ -214,7 +227,7 @@ fn can_replace_in_place(item: &RestoreItem) -> bool {
     }
 }
 
-/// That what is there is still of the kind that the plan saw.
+/// Checks that the current entry still has the kind that the plan saw.
 fn check_unchanged(folder: BorrowedFd<'_>, name: &OsStr, item: &RestoreItem) -> io::Result<()> {
     let kind = match stat_entry(folder, name) {
         Ok(found) => Some(FileType::from_raw_mode(found.st_mode)),
@@ -228,7 +241,7 @@ fn check_unchanged(folder: BorrowedFd<'_>, name: &OsStr, item: &RestoreItem) -> 
         Some(TreeNode::File { .. } | TreeNode::Omitted { .. }) => Some(FileType::RegularFile),
         Some(TreeNode::Special) => return Ok(()),
     };
-    // Nothing stands in the way where something was removed before.
+    // An earlier step may have removed the entry, which is fine.
     if kind == expected || kind.is_none() { Ok(()) } else { Err(io::Error::other("it changed in this moment")) }
 }
 
@@ -242,7 +255,7 @@ fn make_folder(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     }
 }
 
-fn write_file(folder: BorrowedFd<'_>, name: &OsStr, (bytes, mode): (&[u8], u32), item: &RestoreItem) -> io::Result<()> {
+fn write_file(folder: BorrowedFd<'_>, name: &OsStr, bytes: &[u8], mode: u32, item: &RestoreItem) -> io::Result<()> {
     check_unchanged(folder, name, item)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let (temp, file) = loop {
@@ -253,31 +266,34 @@ fn write_file(folder: BorrowedFd<'_>, name: &OsStr, (bytes, mode): (&[u8], u32),
         }
     };
     let written = (&file).write_all(bytes).and_then(|()| file.set_permissions(Permissions::from_mode(mode)));
-    move_into_place(folder, (&temp, name), written, item)
+    move_into_place(folder, &temp, name, written, item)
 }
 
 fn write_link(folder: BorrowedFd<'_>, name: &OsStr, target: &Path, item: &RestoreItem) -> io::Result<()> {
     check_unchanged(folder, name, item)?;
     let temp = new_temp_name();
     rustix::fs::symlinkat(target, folder, &temp)?;
-    move_into_place(folder, (&temp, name), Ok(()), item)
+    move_into_place(folder, &temp, name, Ok(()), item)
 }
 
-/// Puts what was made beside a name in its place, or removes it.
+/// Renames a temporary entry to its final name, or removes it if it was not completed.
 fn move_into_place(
     folder: BorrowedFd<'_>,
-    (temp, name): (&str, &OsStr),
+    temp: &str,
+    name: &OsStr,
     made: io::Result<()>,
     item: &RestoreItem,
 ) -> io::Result<()> {
     let plain = || rustix::fs::renameat(folder, temp, folder, name);
     let moved = made.and_then(|()| {
-        // Whatever came to a place where nothing was is not ours to replace.
+        // An entry that appeared where nothing was belongs to somebody else and must not be
+        // replaced.
         let replaces = item.now.as_ref().is_some_and(|now| !now.is_folder());
         let renamed = if replaces {
             plain()
         } else {
             match rustix::fs::renameat_with(folder, temp, folder, name, RenameFlags::NOREPLACE) {
+                // Some file systems do not support the flag; a plain rename has to do there.
                 Err(Errno::INVAL | Errno::NOSYS) => plain(),
                 renamed => renamed,
             }
@@ -290,10 +306,11 @@ fn move_into_place(
     moved
 }
 
-/// Sets a folder's mode through a handle that is no link's.
+/// Sets a folder's mode through a handle that cannot be a link.
 fn set_mode(folder: BorrowedFd<'_>, name: &OsStr, mode: u32) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = rustix::fs::openat(folder, name, flags, Mode::empty())?;
+    // `fchmod` refuses `O_PATH` handles, so the mode is set through `/proc/self/fd`.
     std::fs::set_permissions(format!("/proc/self/fd/{}", found.as_raw_fd()), Permissions::from_mode(mode))
 }
 

@@ -1,4 +1,5 @@
-//! The way back, before it is gone: which paths would become what, and which are better left alone.
+//! Plans a restore: determines the target state of every path, and which paths are better left
+//! alone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -8,76 +9,79 @@ use super::error::CheckpointError;
 use super::object::{ObjectId, OmitReason, PathStates, TreeEntries, TreeNode};
 use super::{Checkpoint, CheckpointKind, CheckpointStore, LockedStore};
 
-/// Where to go back to.
+/// The point in a task's history to restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RestorePoint {
-    /// Before the last so many changing calls that have not been gone back on.
+    /// Before the last so many changing calls that are not undone yet.
     Last(usize),
     /// Before the first changing call.
     Start,
-    /// Before the call of this number; only these paths, and what is below them, if any are given.
+    /// Before the call of this number. If any paths are given, only these and everything below
+    /// them.
     Before(u32, Vec<PathBuf>),
 }
 
-/// What going back would do.
+/// The changes that a restore would make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestorePlan {
-    /// The task.
+    /// The id of the task.
     pub task: String,
-    /// The number of the first call that is gone back on.
+    /// The number of the first call that is undone.
     pub to: u32,
-    /// Whether only some paths are brought back.
+    /// True if only some paths are restored.
     pub part: bool,
-    /// The paths, sorted. One that is as it would be is not among them.
+    /// The affected paths, sorted. Paths that already are in their target state are left out.
     pub items: Vec<RestoreItem>,
 }
 
 /// One path of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoreItem {
-    /// From the workspace folder.
+    /// The path, relative to the workspace folder.
     pub path: PathBuf,
-    /// What is there; `None`: nothing.
+    /// The current state; `None` if nothing exists.
     pub now: Option<TreeNode>,
-    /// What would be there; `None`: nothing.
+    /// The target state; `None` if nothing is to exist.
     pub target: Option<TreeNode>,
-    /// Why it is better left alone.
+    /// The reason for leaving the path alone, if there is one.
     pub conflict: Option<RestoreConflict>,
 }
 
-/// Why a path is left alone.
+/// A reason for leaving a path alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RestoreConflict {
-    /// It is not what the task left there.
+    /// The path is not in the state that the task left.
     ChangedSince,
-    /// Another task has changed it meanwhile.
+    /// Another task, named here, has changed it since.
     OtherTask(String),
-    /// What was there is not kept. This cannot be forced.
+    /// The target content was not kept. This cannot be forced.
     Omitted(OmitReason),
-    /// Somebody else has changed it, and what is there now could not be kept. This cannot be forced.
+    /// Somebody else has changed it, and its current content could not be kept, so restoring would
+    /// lose it. This cannot be forced.
     Lost(OmitReason),
     /// A FIFO, a socket or a device was there. This cannot be forced.
     Special,
-    /// Where its folder was, there is something else that is left alone.
+    /// The place of its folder is taken by something that is left alone.
     Under {
-        /// What is there.
+        /// The path of the obstacle.
         path: PathBuf,
-        /// Whether that may be gone over.
+        /// True if the obstacle may be overwritten by force.
         forceable: bool,
     },
 }
 
-/// What is known of a path from a chain of calls.
+/// The history of one path over a chain of calls: the state before the first (`target`) and after
+/// the last (`expected`).
 #[derive(Debug, Clone)]
 struct PathHistory {
     target: Option<TreeNode>,
     expected: Option<TreeNode>,
-    /// Somebody else was there between two of the calls.
+    /// True if somebody else changed the path between two of the calls.
     broken: bool,
 }
 
 impl PathHistory {
-    /// Whether the calls changed anything in the end.
+    /// Returns true if the calls together changed the path.
     fn has_changed(&self) -> bool {
         !is_same_state(self.target.as_ref(), self.expected.as_ref())
     }
@@ -86,7 +90,7 @@ impl PathHistory {
 type PathHistories = BTreeMap<PathBuf, PathHistory>;
 
 impl RestoreConflict {
-    /// Whether the user may go over it.
+    /// Returns true if the user may force the restore of this path.
     #[must_use]
     pub fn can_be_forced(&self) -> bool {
         matches!(self, Self::ChangedSince | Self::OtherTask(_) | Self::Under { forceable: true, .. })
@@ -94,18 +98,20 @@ impl RestoreConflict {
 }
 
 impl CheckpointStore {
-    /// What the goal would do now. Nothing is changed.
+    /// Plans a restore. Nothing is changed.
     ///
     /// # Errors
-    /// [`CheckpointError::NoTask`], [`NoCall`](CheckpointError::NoCall), [`NothingToUndo`](CheckpointError::NothingToUndo),
-    /// [`Pruned`](CheckpointError::Pruned), [`UnknownPath`](CheckpointError::UnknownPath), [`Damaged`](CheckpointError::Damaged) and
+    /// [`CheckpointError::NoTask`], [`NoCall`](CheckpointError::NoCall),
+    /// [`NothingToUndo`](CheckpointError::NothingToUndo), [`Pruned`](CheckpointError::Pruned),
+    /// [`UnknownPath`](CheckpointError::UnknownPath), [`Damaged`](CheckpointError::Damaged) and
     /// [`Io`](CheckpointError::Io).
     pub fn plan_restore(&self, task: &str, goal: &RestorePoint) -> Result<RestorePlan, CheckpointError> {
         let mut work = self.lock_existing()?.ok_or_else(|| CheckpointError::NoTask { task: task.to_owned() })?;
         self.plan_restore_in(&mut work, task, goal)
     }
 
-    /// What the calls from the goal on have changed: the state before them against what the last of them left.
+    /// Lists the differences between the state before the calls from the restore point on, and the
+    /// state that the last of them left.
     ///
     /// # Errors
     /// Those of [`plan_restore`](Self::plan_restore).
@@ -113,15 +119,16 @@ impl CheckpointStore {
         let mut work = self.lock_existing()?.ok_or_else(|| CheckpointError::NoTask { task: task.to_owned() })?;
         let chain = checkpoints_since(&work, task, goal)?;
         let mut memory = HashMap::new();
-        let courses = self.collect_histories(&mut work, &chain, &mut memory)?;
-        let changed =
-            courses.into_iter().filter(|(_, course)| !is_same_state(course.target.as_ref(), course.expected.as_ref()));
+        let histories = self.collect_histories(&mut work, &chain, &mut memory)?;
+        let changed = histories
+            .into_iter()
+            .filter(|(_, history)| !is_same_state(history.target.as_ref(), history.expected.as_ref()));
         Ok(changed
-            .map(|(path, course)| PathDifference { path, before: course.target, after: course.expected })
+            .map(|(path, history)| PathDifference { path, before: history.target, after: history.expected })
             .collect())
     }
 
-    /// The calls that have changed something and have not been gone back on, the oldest first.
+    /// Returns the numbers of the calls that changed something and are not undone, oldest first.
     ///
     /// # Errors
     /// [`CheckpointError::Io`] and [`UnknownFormat`](CheckpointError::UnknownFormat).
@@ -137,90 +144,95 @@ impl CheckpointStore {
     ) -> Result<RestorePlan, CheckpointError> {
         let chain = checkpoints_since(work, task, goal)?;
         let mut memory = HashMap::new();
-        let mut courses = self.collect_histories(work, &chain, &mut memory)?;
+        let mut histories = self.collect_histories(work, &chain, &mut memory)?;
         let to = chain.first().map_or(0, |first| first.number);
         let others = changes_by_other_tasks(work, &chain, &memory)?;
         let part = match goal {
             RestorePoint::Before(_, paths) if !paths.is_empty() => {
-                courses = self.select_named_paths(work, (&chain, paths), courses, &mut memory)?;
+                histories = self.select_named_paths(work, &chain, paths, histories, &mut memory)?;
                 true
             }
             _ => {
-                // What went and came again is none of the task's any more, whoever changes it.
-                courses.retain(|_, course| course.broken || course.has_changed());
+                // A path that the calls changed and changed back no longer belongs to the task.
+                histories.retain(|_, history| history.broken || history.has_changed());
                 false
             }
         };
-        let paths: Vec<PathBuf> = courses.keys().cloned().collect();
-        let now = self.scan_in_memory(work, &mut memory, |look| look.scan_paths_shallow(&paths))?;
+        let paths: Vec<PathBuf> = histories.keys().cloned().collect();
+        let now = self.scan_in_memory(work, &mut memory, |scanner| scanner.scan_paths_shallow(&paths))?;
         let now: HashMap<_, _> = now.into_iter().collect();
         let mut items = Vec::new();
-        for (path, course) in courses {
+        for (path, history) in histories {
             let now = now.get(&path).cloned().flatten();
-            if !is_same_state(now.as_ref(), course.target.as_ref()) {
-                let hindrance = find_conflict(&course, now.as_ref(), others.get(&path));
-                items.push(RestoreItem { path, now, target: course.target, conflict: hindrance });
+            if !is_same_state(now.as_ref(), history.target.as_ref()) {
+                let conflict = find_conflict(&history, now.as_ref(), others.get(&path));
+                items.push(RestoreItem { path, now, target: history.target, conflict });
             }
         }
+        // Needs the sorted order that the map of histories gives.
         block_below(&mut items);
         Ok(RestorePlan { task: task.to_owned(), to, part, items })
     }
 
-    /// What the chain did to each path.
+    /// Collects the history of each path that the chain of checkpoints changed.
     fn collect_histories(
         &self,
         work: &mut LockedStore<'_>,
         chain: &[Checkpoint],
         memory: &mut HashMap<ObjectId, TreeEntries>,
     ) -> Result<PathHistories, CheckpointError> {
-        let mut courses = PathHistories::new();
+        let mut histories = PathHistories::new();
         for checkpoint in chain {
             let before = Self::load_state(work, checkpoint, checkpoint.before)?;
             let after = match (checkpoint.after, &before) {
                 (Some(after), _) => Self::load_state(work, checkpoint, after.root)?,
-                // What it left is what is there.
+                // For an unsealed call, the current state is the state that it left.
                 (None, WorkspaceState::Whole(_)) => {
-                    WorkspaceState::Whole(self.scan_in_memory(work, memory, |look| look.scan_workspace())?)
+                    WorkspaceState::Whole(self.scan_in_memory(work, memory, |scanner| scanner.scan_workspace())?)
                 }
                 (None, WorkspaceState::Paths(before)) => {
                     let paths: Vec<_> = before.iter().map(|(path, _)| path.clone()).collect();
-                    WorkspaceState::Paths(self.scan_in_memory(work, memory, |look| match checkpoint.kind {
-                        CheckpointKind::Call => look.scan_paths(&paths),
-                        _ => look.scan_paths_shallow(&paths),
+                    WorkspaceState::Paths(self.scan_in_memory(work, memory, |scanner| match checkpoint.kind {
+                        CheckpointKind::Call => scanner.scan_paths(&paths),
+                        _ => scanner.scan_paths_shallow(&paths),
                     })?)
                 }
             };
             let trees = TreeReader { store: work.store(), memory };
             for PathDifference { path, before, after } in trees.diff_states(&before, &after)? {
-                match courses.get_mut(&path) {
-                    Some(course) => {
-                        course.broken |= !is_same_state(course.expected.as_ref(), before.as_ref());
-                        course.expected = after;
+                match histories.get_mut(&path) {
+                    // The chain is in order, so the first difference of a path holds its target and
+                    // the last one the expected state.
+                    Some(history) => {
+                        history.broken |= !is_same_state(history.expected.as_ref(), before.as_ref());
+                        history.expected = after;
                     }
                     None => {
-                        courses.insert(path, PathHistory { target: before, expected: after, broken: false });
+                        histories.insert(path, PathHistory { target: before, expected: after, broken: false });
                     }
                 }
             }
         }
-        Ok(courses)
+        Ok(histories)
     }
 
-    /// The courses of what the user named, also of what no call has touched, as far as a look at the whole has seen it.
+    /// Selects the histories of the named paths. Paths that no call touched are included if a
+    /// checkpoint of the whole workspace saw them.
     fn select_named_paths(
         &self,
         work: &mut LockedStore<'_>,
-        (chain, paths): (&[Checkpoint], &[PathBuf]),
-        courses: PathHistories,
+        chain: &[Checkpoint],
+        paths: &[PathBuf],
+        histories: PathHistories,
         memory: &mut HashMap<ObjectId, TreeEntries>,
     ) -> Result<PathHistories, CheckpointError> {
         let whole = chain.iter().find(|checkpoint| checkpoint.whole).map(|checkpoint| checkpoint.before);
         let mut wanted = PathHistories::new();
         for path in paths {
-            let touched = courses.iter().filter(|(known, _)| known.starts_with(path));
-            let touched = touched.map(|(path, course)| {
-                let broken = course.broken || !course.has_changed();
-                (path.clone(), PathHistory { broken, ..course.clone() })
+            let touched = histories.iter().filter(|(known, _)| known.starts_with(path));
+            let touched = touched.map(|(path, history)| {
+                let broken = history.broken || !history.has_changed();
+                (path.clone(), PathHistory { broken, ..history.clone() })
             });
             let touched: Vec<_> = touched.collect();
             if touched.is_empty() && whole.is_none() {
@@ -228,7 +240,7 @@ impl CheckpointStore {
             }
             if let Some(root) = whole {
                 let now: PathStates =
-                    self.scan_in_memory(work, memory, |look| look.scan_paths(std::slice::from_ref(path)))?;
+                    self.scan_in_memory(work, memory, |scanner| scanner.scan_paths(std::slice::from_ref(path)))?;
                 let now = now.into_iter().find(|(known, _)| known == path).and_then(|(_, node)| node);
                 let trees = TreeReader { store: work.store(), memory };
                 let then = trees.list_below(path, trees.find_node(&root, path)?)?;
@@ -236,8 +248,10 @@ impl CheckpointStore {
                 if then.is_empty() && now.is_empty() && touched.is_empty() {
                     return Err(CheckpointError::UnknownPath { path: path.clone() });
                 }
-                // Nobody expects what stands there: it is not the task's.
+                // The task did not change these, so no state is expected: they count as changed by
+                // others.
                 let foreign = |target| PathHistory { target, expected: None, broken: true };
+                // In this order, a path that existed then and exists now keeps its earlier state.
                 wanted.extend(now.into_iter().map(|(path, _)| (path, foreign(None))));
                 wanted.extend(then.into_iter().map(|(path, node)| (path, foreign(node))));
             }
@@ -247,12 +261,12 @@ impl CheckpointStore {
     }
 }
 
-/// The checkpoints of a task, the oldest first.
+/// Returns the checkpoints of a task, oldest first.
 fn task_checkpoints(work: &LockedStore<'_>, task: &str) -> Vec<Checkpoint> {
     work.store().checkpoints.iter().filter(|checkpoint| checkpoint.mark.task == task).cloned().collect()
 }
 
-/// The checkpoints from the goal to the end.
+/// Returns the checkpoints from the restore point to the end.
 fn checkpoints_since(
     work: &LockedStore<'_>,
     task: &str,
@@ -265,6 +279,7 @@ fn checkpoints_since(
     if all.is_empty() {
         return Err(if pruned > 0 { gone() } else { CheckpointError::NoTask { task: task.to_owned() } });
     }
+    // Only active calls count for `Last` and `Start`; `Before` may name any call.
     let standing = active_call_numbers(&all);
     let first = match goal {
         RestorePoint::Start => *standing.first().ok_or_else(nothing)?,
@@ -287,7 +302,7 @@ fn checkpoints_since(
     Ok(chain)
 }
 
-/// The numbers of the calls that stand, after everything that was gone back on.
+/// Returns the numbers of the active calls: those left after all restores.
 fn active_call_numbers(all: &[Checkpoint]) -> Vec<u32> {
     let mut before: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     let mut standing = Vec::new();
@@ -296,7 +311,8 @@ fn active_call_numbers(all: &[Checkpoint]) -> Vec<u32> {
         match checkpoint.kind {
             CheckpointKind::Call if checkpoint.after.is_some_and(|after| after.root == checkpoint.before) => {}
             CheckpointKind::Call | CheckpointKind::PartialRestore => standing.push(checkpoint.number),
-            // One that was broken off has to be gone again.
+            // A restore that was interrupted did not undo anything reliably, and has to be
+            // repeated.
             CheckpointKind::Restore { to } if checkpoint.after.is_some_and(|after| !after.late) => {
                 standing = before.get(&to).cloned().unwrap_or_default();
             }
@@ -306,7 +322,7 @@ fn active_call_numbers(all: &[Checkpoint]) -> Vec<u32> {
     standing
 }
 
-/// Paths that other tasks have changed since the chain began, and which task did.
+/// Returns the paths that other tasks have changed since the chain began, each with that task.
 fn changes_by_other_tasks(
     work: &LockedStore<'_>,
     chain: &[Checkpoint],
@@ -315,7 +331,8 @@ fn changes_by_other_tasks(
     let Some(first) = chain.first() else { return Ok(BTreeMap::new()) };
     let trees = TreeReader { store: work.store(), memory };
     let mut found = BTreeMap::new();
-    // A command of another task may only have been there while this one worked; a file that a call named is its own.
+    // Only calls that named their files count: a whole-workspace checkpoint of another task may
+    // contain changes that this task made meanwhile.
     let foreign = |other: &&Checkpoint| {
         other.id > first.id && other.mark.task != first.mark.task && !other.whole && other.kind == CheckpointKind::Call
     };
@@ -329,17 +346,17 @@ fn changes_by_other_tasks(
     Ok(found)
 }
 
-fn find_conflict(course: &PathHistory, now: Option<&TreeNode>, other: Option<&String>) -> Option<RestoreConflict> {
-    match &course.target {
+fn find_conflict(history: &PathHistory, now: Option<&TreeNode>, other: Option<&String>) -> Option<RestoreConflict> {
+    match &history.target {
         Some(TreeNode::Omitted { why, .. }) => return Some(RestoreConflict::Omitted(*why)),
         Some(TreeNode::Special) => return Some(RestoreConflict::Special),
         _ => {}
     }
-    // A folder that could not be kept cannot be taken away either: what it holds would be lost.
-    if let Some(TreeNode::Omitted { why, folder: true, .. }) = &course.expected {
+    // Removing a folder that could not be kept would lose what it contains.
+    if let Some(TreeNode::Omitted { why, folder: true, .. }) = &history.expected {
         return Some(RestoreConflict::Omitted(*why));
     }
-    let changed = course.broken || !is_same_state(course.expected.as_ref(), now);
+    let changed = history.broken || !is_same_state(history.expected.as_ref(), now);
     match now {
         Some(TreeNode::Omitted { why, .. }) if changed || other.is_some() => Some(RestoreConflict::Lost(*why)),
         _ if changed => Some(RestoreConflict::ChangedSince),
@@ -347,29 +364,28 @@ fn find_conflict(course: &PathHistory, now: Option<&TreeNode>, other: Option<&St
     }
 }
 
-/// What is to come into a folder cannot, where something else stands in the folder's place and is left alone. `items` are
-/// sorted, so that a folder comes right before what is in it.
+/// Marks items below a non-folder that is left alone, since nothing can be created there. `items`
+/// are sorted, so a folder comes right before its content.
 fn block_below(items: &mut [RestoreItem]) {
     let mut obstacle: Option<(PathBuf, bool)> = None;
     for item in items {
-        let RestoreItem { path, now, target, conflict: hindrance } = item;
+        let RestoreItem { path, now, target, conflict } = item;
         match &obstacle {
             Some((above, forceable)) if path.starts_with(above) => {
-                if target.is_some() && hindrance.as_ref().is_none_or(RestoreConflict::can_be_forced) {
-                    *hindrance = Some(RestoreConflict::Under { path: above.clone(), forceable: *forceable });
+                if target.is_some() && conflict.as_ref().is_none_or(RestoreConflict::can_be_forced) {
+                    *conflict = Some(RestoreConflict::Under { path: above.clone(), forceable: *forceable });
                 }
             }
             _ => {
                 let stands = now.as_ref().is_some_and(|now| !now.is_folder());
                 let comes = matches!(target, Some(TreeNode::Folder { .. }));
-                obstacle =
-                    hindrance.as_ref().filter(|_| stands && comes).map(|why| (path.clone(), why.can_be_forced()));
+                obstacle = conflict.as_ref().filter(|_| stands && comes).map(|why| (path.clone(), why.can_be_forced()));
             }
         }
     }
 }
 
-/// Whether two states of one path are the same to somebody who looks at this path alone.
+/// Returns true if two states of one path are the same when the path is considered alone.
 fn is_same_state(one: Option<&TreeNode>, other: Option<&TreeNode>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => one.is_same_entry(other),
@@ -379,16 +395,16 @@ fn is_same_state(one: Option<&TreeNode>, other: Option<&TreeNode>) -> bool {
 }
 
 impl RestorePlan {
-    /// The paths that would be changed.
+    /// Returns the paths that would be changed.
     pub(super) fn changed_paths(&self, force: bool) -> BTreeSet<&Path> {
         self.items.iter().filter(|item| item.is_restored(force)).map(|item| item.path.as_path()).collect()
     }
 }
 
 impl RestoreItem {
-    /// Whether it is gone back on.
+    /// Returns true if a restore changes this path, given `force`.
     #[must_use]
     pub fn is_restored(&self, force: bool) -> bool {
-        self.conflict.as_ref().is_none_or(|hindrance| force && hindrance.can_be_forced())
+        self.conflict.as_ref().is_none_or(|conflict| force && conflict.can_be_forced())
     }
 }

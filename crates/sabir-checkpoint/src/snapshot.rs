@@ -1,5 +1,5 @@
-//! Looking at the workspace: whole, or at single paths. Everything is opened from the handle of the folder, name by name, and no
-//! link is followed.
+//! Scans the whole workspace or single paths. Everything is opened from the handle of the workspace
+//! folder, name by name, and no link is followed.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -22,40 +22,41 @@ use super::store::ObjectStore;
 use sabir_workspace::TEMP_START;
 use sabir_workspace::sandbox::is_mask;
 
+// Deeper folders are recorded as omitted, which bounds the recursion.
 const MAX_DEPTH: u32 = 200;
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const FILE: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// What the looker may do with what it reads.
+/// The destination of scanned content.
 pub(super) enum SnapshotTarget<'a> {
-    /// Put it into the store.
+    /// Content and folders go into the store.
     Store(&'a mut ObjectStore),
-    /// Know the folders, and only the ids of contents.
+    /// Folders are kept in memory, and of contents only the ids.
     Memory(&'a mut HashMap<ObjectId, TreeEntries>),
 }
 
-/// One look at the workspace.
+/// A scan of the workspace.
 pub(super) struct SnapshotScanner<'a> {
     pub(super) root: BorrowedFd<'a>,
     pub(super) keep: SnapshotTarget<'a>,
     pub(super) stamps: &'a mut StampCache,
     pub(super) caps: StoreLimits,
-    /// Folders that are not the user's, by device and inode.
-    pub(super) apart: &'a [(u64, u64)],
+    /// Folders to leave out (the program's own files), by device and inode.
+    pub(super) excluded: &'a [(u64, u64)],
     pub(super) now_ms: u64,
     pub(super) stop: &'a AtomicBool,
     spent: ScanUsage,
 }
 
-/// How much of a folder is looked at.
+/// The depth at which a folder is scanned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScanDepth {
     None,
     All,
 }
 
-/// What a look has taken of the caps.
+/// The amounts that a scan has used, and the device that it stays on.
 #[derive(Debug, Default)]
 struct ScanUsage {
     bytes: u64,
@@ -63,49 +64,54 @@ struct ScanUsage {
     device: u64,
 }
 
-/// Where in the tree a look is.
+/// The position of a scan in the tree.
 #[derive(Clone, Copy)]
 struct ScanPosition<'a> {
     path: &'a Path,
     depth: u32,
     rules: Option<&'a GitignoreChain<'a>>,
-    /// Whether it is below an ignored folder, where no rule matters any more.
+    /// True below an ignored folder, where no rule matters any more.
     ignored: bool,
 }
 
 impl<'a> SnapshotScanner<'a> {
     pub(super) fn new(
-        (root, apart): (BorrowedFd<'a>, &'a [(u64, u64)]),
+        root: BorrowedFd<'a>,
+        excluded: &'a [(u64, u64)],
         keep: SnapshotTarget<'a>,
         stamps: &'a mut StampCache,
-        (caps, now_ms): (StoreLimits, u64),
+        caps: StoreLimits,
+        now_ms: u64,
         stop: &'a AtomicBool,
     ) -> Self {
-        Self { root, keep, stamps, caps, apart, now_ms, stop, spent: ScanUsage::default() }
+        Self { root, keep, stamps, caps, excluded, now_ms, stop, spent: ScanUsage::default() }
     }
 
-    /// Everything. The id of the root's tree.
+    /// Scans everything. Returns the id of the root's tree.
     pub(super) fn scan_workspace(&mut self) -> Result<ObjectId, CheckpointError> {
         let fail = |error: Errno| CheckpointError::io_error("read", Path::new("."))(error.into());
         let folder = rustix::fs::openat(self.root, ".", FOLDER, Mode::empty()).map_err(fail)?;
         self.spent = ScanUsage { device: rustix::fs::fstat(&folder).map_err(fail)?.st_dev, ..ScanUsage::default() };
+        // The cache is rebuilt from this scan, so that entries of removed files disappear; a failed
+        // scan keeps the old one.
         let before = std::mem::take(&mut self.stamps.folders);
         let known = StampCache { folders: before, fresh: self.stamps.fresh };
         let here = ScanPosition { path: Path::new(""), depth: 0, rules: None, ignored: false };
-        let looked = self.scan_folder(folder.as_fd(), here, &known);
-        if looked.is_err() {
+        let scanned = self.scan_folder(folder.as_fd(), here, &known);
+        if scanned.is_err() {
             self.stamps.folders = known.folders;
         }
-        let tree = looked?.ok_or_else(|| fail(Errno::ACCESS))?;
+        let tree = scanned?.ok_or_else(|| fail(Errno::ACCESS))?;
         self.keep_tree(tree)
     }
 
-    /// Single paths, and the folders above them. Of a folder with none of these paths in it, all that it holds.
+    /// Scans single paths and the folders above them. A named folder that contains none of the
+    /// other paths is scanned with everything in it.
     pub(super) fn scan_paths(&mut self, paths: &[PathBuf]) -> Result<PathStates, CheckpointError> {
         self.scan_each(paths, ScanDepth::All)
     }
 
-    /// Single paths, and the folders above them; of folders only themselves.
+    /// Scans single paths and the folders above them, without the content of folders.
     pub(super) fn scan_paths_shallow(&mut self, paths: &[PathBuf]) -> Result<PathStates, CheckpointError> {
         self.scan_each(paths, ScanDepth::None)
     }
@@ -118,6 +124,7 @@ impl<'a> SnapshotScanner<'a> {
         wanted.dedup();
         let mut places = PathStates::new();
         let mut cached: Option<(PathBuf, OwnedFd)> = None;
+        // `wanted` is sorted, so a path with others below it comes right before them.
         for (at, path) in wanted.iter().enumerate() {
             self.check_stop()?;
             let last = wanted.get(at + 1).is_none_or(|next| !next.starts_with(path));
@@ -149,10 +156,11 @@ impl<'a> SnapshotScanner<'a> {
         if FileType::from_raw_mode(found.st_mode) == FileType::Directory && depth == ScanDepth::None {
             return Ok(Some(TreeNode::Folder { mode: folder_mode(&found), tree: None }));
         }
-        let (known, mut fresh) = (std::mem::take(self.stamps), Vec::new());
+        let known = std::mem::take(self.stamps);
+        let mut fresh = Vec::new();
         let here = ScanPosition { path, depth: 0, rules: None, ignored: false };
-        let node = self.scan_node((folder.as_fd(), name), &found, here, (&known, &mut fresh));
-        // What single paths look like is not worth remembering.
+        let node = self.scan_node(folder.as_fd(), name, &found, here, &known, &mut fresh);
+        // A scan of single paths does not update the cache.
         *self.stamps = known;
         node
     }
@@ -169,25 +177,27 @@ impl<'a> SnapshotScanner<'a> {
         let mut tree = TreeEntries::with_capacity(names.len());
         let mut fresh = Vec::new();
         for name in names {
+            // Temporary files of atomic writes and the sandbox's mount points are not part of the
+            // workspace.
             if name.as_os_str().as_bytes().starts_with(TEMP_START.as_bytes()) || is_mask(folder, name.as_os_str()) {
                 continue;
             }
             let found = match stat_entry(folder, name.as_os_str()) {
                 Ok(found) => found,
-                // What is gone since a moment ago was never there.
+                // The file was removed after the folder was listed.
                 Err(Errno::NOENT) => continue,
                 Err(_) => {
                     tree.push((name, omitted_node(OmitReason::Unreadable, false)));
                     continue;
                 }
             };
-            if self.apart.contains(&(found.st_dev, found.st_ino)) {
+            if self.excluded.contains(&(found.st_dev, found.st_ino)) {
                 continue;
             }
             let path = here.path.join(&name);
             let inner =
                 ScanPosition { path: &path, depth: here.depth + 1, rules: rules.as_ref(), ignored: here.ignored };
-            if let Some(node) = self.scan_node((folder, name.as_os_str()), &found, inner, (known, &mut fresh))? {
+            if let Some(node) = self.scan_node(folder, name.as_os_str(), &found, inner, known, &mut fresh)? {
                 tree.push((name, node));
             }
         }
@@ -199,31 +209,36 @@ impl<'a> SnapshotScanner<'a> {
 
     fn scan_node(
         &mut self,
-        (folder, name): (BorrowedFd<'_>, &OsStr),
+        folder: BorrowedFd<'_>,
+        name: &OsStr,
         found: &Stat,
         here: ScanPosition<'_>,
-        (known, fresh): (&StampCache, &mut Vec<StampEntry>),
+        known: &StampCache,
+        fresh: &mut Vec<StampEntry>,
     ) -> Result<Option<TreeNode>, CheckpointError> {
         self.spent.entries += 1;
         Ok(Some(match FileType::from_raw_mode(found.st_mode) {
-            FileType::RegularFile => return self.scan_file((folder, name), found, here.path, (known, fresh)),
+            FileType::RegularFile => return self.scan_file(folder, name, found, here.path, known, fresh),
             FileType::Symlink => match rustix::fs::readlinkat(folder, name, Vec::new()) {
                 Ok(target) => TreeNode::Link { target: std::ffi::OsString::from_vec(target.into_bytes()).into() },
                 Err(_) => return Ok(None),
             },
-            FileType::Directory => return self.scan_subfolder((folder, name), found, here, known),
+            FileType::Directory => return self.scan_subfolder(folder, name, found, here, known),
             _ => TreeNode::Special,
         }))
     }
 
     fn scan_subfolder(
         &mut self,
-        (folder, name): (BorrowedFd<'_>, &OsStr),
+        folder: BorrowedFd<'_>,
+        name: &OsStr,
         found: &Stat,
         here: ScanPosition<'_>,
         known: &StampCache,
     ) -> Result<Option<TreeNode>, CheckpointError> {
         let left = |why| Ok(Some(omitted_node(why, true)));
+        // A mount point: its content may be huge, and restoring into it would touch another file
+        // system.
         if found.st_dev != self.spent.device {
             return left(OmitReason::OtherFileSystem);
         }
@@ -251,7 +266,8 @@ impl<'a> SnapshotScanner<'a> {
         Ok(Some(TreeNode::Folder { mode: folder_mode(found), tree: Some(tree) }))
     }
 
-    /// Whether what a folder holds fits into that many entries and bytes. Looks no further than that.
+    /// Returns true if the content of a folder fits into `room` (entries, bytes). Stops as soon as
+    /// it does not.
     fn fits_limits(&self, folder: BorrowedFd<'_>, room: &mut (u64, u64), depth: u32) -> Result<bool, CheckpointError> {
         self.check_stop()?;
         let Ok(names) = list_names(folder) else { return Ok(true) };
@@ -278,10 +294,12 @@ impl<'a> SnapshotScanner<'a> {
 
     fn scan_file(
         &mut self,
-        (folder, name): (BorrowedFd<'_>, &OsStr),
+        folder: BorrowedFd<'_>,
+        name: &OsStr,
         found: &Stat,
         path: &Path,
-        (known, fresh): (&StampCache, &mut Vec<StampEntry>),
+        known: &StampCache,
+        fresh: &mut Vec<StampEntry>,
     ) -> Result<Option<TreeNode>, CheckpointError> {
         let size = found.st_size.cast_unsigned();
         let stamp = FileStamp::from_stat(found);
@@ -310,6 +328,7 @@ impl<'a> SnapshotScanner<'a> {
             Err(Errno::NOENT) => return Ok(None),
             Err(_) => return left(OmitReason::Unreadable),
         };
+        // The name may lead to another file by now, so the opened file is checked again.
         let Ok(opened) = rustix::fs::fstat(&file) else { return left(OmitReason::Unreadable) };
         if FileType::from_raw_mode(opened.st_mode) != FileType::RegularFile {
             return left(OmitReason::Unreadable);
@@ -318,6 +337,7 @@ impl<'a> SnapshotScanner<'a> {
         if (&file).take(self.caps.file_bytes + 1).read_to_end(&mut bytes).is_err() {
             return left(OmitReason::Unreadable);
         }
+        // The file may have grown or shrunk since it was listed; the bytes that were read count.
         let size = bytes.len() as u64;
         if size > self.caps.file_bytes {
             return left(OmitReason::TooLarge);
@@ -328,8 +348,10 @@ impl<'a> SnapshotScanner<'a> {
             SnapshotTarget::Memory(_) => ObjectId::hash_of(&bytes),
         };
         self.stamps.fresh += 1;
+        // A file that changed while it was read must not be cached with this content.
         let still =
             rustix::fs::fstat(&file).is_ok_and(|after| FileStamp::from_stat(&after) == FileStamp::from_stat(&opened));
+        // The stamp is that of the opened file, taken before it was read.
         let stamp = FileStamp::from_stat(&opened);
         if still && stamp.is_quiet(self.now_ms) {
             fresh.push(StampEntry { name: name.into(), stamp, content });
@@ -353,7 +375,8 @@ impl<'a> SnapshotScanner<'a> {
     }
 }
 
-/// Opens a folder name by name; none may be a link. `None`: it is not there, or cannot be entered.
+/// Opens a folder name by name, none of which may be a link. Returns `None` if it is missing or
+/// cannot be entered.
 pub(super) fn open_folder(root: BorrowedFd<'_>, path: &Path) -> Option<OwnedFd> {
     let mut folder = rustix::fs::openat(root, ".", FOLDER, Mode::empty()).ok()?;
     for name in path {
@@ -374,7 +397,7 @@ fn omitted_node(why: OmitReason, folder: bool) -> TreeNode {
     TreeNode::Omitted { why, folder, size: 0, stamp: 0 }
 }
 
-/// The names in a folder, in the order of their bytes.
+/// Returns the names in a folder, sorted by their bytes.
 fn list_names(folder: BorrowedFd<'_>) -> Result<Vec<PathBuf>, Errno> {
     let mut names = Vec::new();
     for entry in Dir::read_from(folder)? {

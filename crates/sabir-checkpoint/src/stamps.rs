@@ -1,7 +1,9 @@
-//! What files looked like when they were read last, so that a file which looks the same need not be read again.
+//! Caches the stamps of files with their content ids, so that a file with an unchanged stamp is not
+//! read again.
 //!
-//! A file that was changed within two seconds before it was read is not remembered: it can change once more and look the same,
-//! on file systems whose times are coarse.
+//! A file that was changed within two seconds before it was read is not cached: on file systems
+//! with coarse times it can change again and look the same. (Git calls such entries "racily
+//! clean".)
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,10 +17,10 @@ use super::encoding::{ByteReader, ByteWriter};
 use super::object::ObjectId;
 
 const HEAD: &[u8; 8] = b"SABIRST1";
-/// How long a file must have been left alone, in milliseconds.
+/// The time, in milliseconds, that a file must have been left alone to be cached.
 const QUIET_MS: i128 = 2000;
 
-/// What a file looks like without reading it.
+/// The metadata that shows whether a file changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileStamp {
     size: u64,
@@ -27,7 +29,7 @@ pub(super) struct FileStamp {
     changed: i128,
 }
 
-/// A remembered file.
+/// A cached file.
 #[derive(Debug, Clone)]
 pub(super) struct StampEntry {
     pub(super) name: PathBuf,
@@ -35,11 +37,11 @@ pub(super) struct StampEntry {
     pub(super) content: ObjectId,
 }
 
-/// The files of a workspace, by their folder, in the order of their names.
+/// The cached files of a workspace, by folder, sorted by name.
 #[derive(Debug, Default)]
 pub(super) struct StampCache {
     pub(super) folders: HashMap<PathBuf, Vec<StampEntry>>,
-    /// How many files were read since this was written last.
+    /// The number of files read since the cache was last written.
     pub(super) fresh: usize,
 }
 
@@ -54,13 +56,13 @@ impl FileStamp {
         }
     }
 
-    /// Whether the file has been left alone long enough at that moment.
+    /// Returns true if the file was last changed long enough before `now_ms`.
     pub(super) fn is_quiet(&self, now_ms: u64) -> bool {
         self.modified.max(self.changed) / 1_000_000 + QUIET_MS < i128::from(now_ms)
     }
 
-    /// A number that changes with the file.
-    pub(super) fn to_number(&self) -> u64 {
+    /// Returns a hash of size, inode and modification time, which changes with the file.
+    pub(super) fn to_number(self) -> u64 {
         let mut out = ByteWriter::default();
         out.write_u64(self.size);
         out.write_u64(self.inode);
@@ -71,7 +73,7 @@ impl FileStamp {
 }
 
 impl StampCache {
-    /// What was remembered of a file, if it looks the same.
+    /// Returns the content id of a file if its stamp is unchanged.
     pub(super) fn find_content(&self, folder: &Path, name: &Path, stamp: FileStamp) -> Option<ObjectId> {
         let known = self.folders.get(folder)?;
         let at = known.binary_search_by(|known| known.name.as_os_str().cmp(name.as_os_str())).ok()?;
@@ -82,7 +84,7 @@ impl StampCache {
         self.folders.values().map(Vec::len).sum()
     }
 
-    /// Reads what was written; what is not whole is worth nothing, and no error.
+    /// Loads the cache; a missing or damaged file gives an empty cache, which costs only time.
     pub(super) fn load_from(path: &Path) -> Self {
         std::fs::read(path).ok().and_then(|bytes| Self::decode(&bytes)).unwrap_or_default()
     }
@@ -91,6 +93,7 @@ impl StampCache {
         let bytes = self.encode();
         let temp = path.with_extension("tmp");
         let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
+        // Not synced: a damaged cache fails its checksum and is rebuilt.
         let written = file.write_all(&bytes).and_then(|()| std::fs::rename(&temp, path));
         if written.is_err() {
             _ = std::fs::remove_file(&temp);
@@ -133,7 +136,8 @@ impl StampCache {
             let mut files = Vec::new();
             for _ in 0..count {
                 let name = from.read_path()?;
-                let (size, inode) = (from.read_u64()?, from.read_u64()?);
+                let size = from.read_u64()?;
+                let inode = from.read_u64()?;
                 let modified = i128::from_le_bytes(from.take_bytes(16)?.try_into().ok()?);
                 let changed = i128::from_le_bytes(from.take_bytes(16)?.try_into().ok()?);
                 files.push(StampEntry {

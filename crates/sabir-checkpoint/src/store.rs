@@ -1,11 +1,11 @@
-//! The store: a folder of packs and one log, for one process at a time.
+//! Manages the store: a folder of packs and one log, used by one process at a time.
 //!
 //! ```text
-//! lock          whoever works here holds it (flock)
-//! log           which checkpoints there are, and small objects
+//! lock          held by the process that uses the store (flock)
+//! log           the list of checkpoints, and small objects
 //! packs/N.pack  all other objects
-//! stamps        what files looked like when they were read last; may be lost
-//! workspace     the path of the folder that this is about, for people
+//! stamps        the metadata of files when they were last read; may be lost
+//! workspace     the path of the workspace folder, for people
 //! ```
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -23,22 +23,23 @@ use super::object::{
 use super::pack::{self, ObjectSpan, PackWriter};
 use super::{Checkpoint, StateAfter};
 
-/// What one checkpoint adds up to this size goes into the log, with one sync instead of three.
+/// The number of bytes up to which a checkpoint's objects go into the log, which needs one sync
+/// instead of three.
 const INLINE_BYTES: u64 = 128 << 10;
 
-/// Which file an object lies in.
+/// The file that holds an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ObjectLocation {
     Log,
     Pack(u64),
 }
 
-/// What is known of the store's files.
+/// The in-memory index of the store's files.
 #[derive(Debug, Default)]
 pub(super) struct ObjectStore {
     pub(super) root: PathBuf,
     pub(super) index: HashMap<ObjectId, (ObjectLocation, ObjectSpan)>,
-    /// Sizes in bytes; files that are no whole packs too.
+    /// The sizes of the pack files in bytes, including files that are not complete packs.
     pub(super) packs: BTreeMap<u64, u64>,
     pub(super) checkpoints: Vec<Checkpoint>,
     /// The last call of each task whose checkpoint was removed.
@@ -49,7 +50,7 @@ pub(super) struct ObjectStore {
     pending: PendingObjects,
 }
 
-/// Objects that no checkpoint holds yet.
+/// Objects that no committed checkpoint refers to yet.
 #[derive(Debug, Default)]
 struct PendingObjects {
     inline: Vec<InlineObject>,
@@ -58,11 +59,11 @@ struct PendingObjects {
     pack: Option<(u64, PackWriter)>,
 }
 
-/// The right to work on the store; others wait.
+/// The exclusive right to use the store; other processes wait.
 #[derive(Debug)]
 pub(super) struct StoreLock(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
 
-/// Waits until nobody else works on the store. `None`: there is none yet.
+/// Waits for the store's lock. Returns `None` if the store does not exist and `create` is false.
 pub(super) fn lock_store(root: &Path, create: bool) -> Result<Option<StoreLock>, CheckpointError> {
     if create {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(root.join("packs"));
@@ -83,7 +84,8 @@ pub(super) fn lock_store(root: &Path, create: bool) -> Result<Option<StoreLock>,
             }
         }
     }
-    // The store may have been removed while this one waited; then the lock is that of nothing.
+    // The store may have been removed while this process waited; then the lock is on a file that no
+    // longer counts.
     let held = file.metadata().map_err(CheckpointError::io_error("lock", &path))?;
     match std::fs::metadata(&path) {
         Ok(found) if found.ino() == held.ino() => Ok(Some(StoreLock(file))),
@@ -96,19 +98,23 @@ impl ObjectStore {
         Self { root, ..Self::default() }
     }
 
-    /// Reads what others have written since. Whoever calls holds the lock.
+    /// Reads what other processes have written since. The caller must hold the lock.
     pub(super) fn refresh(&mut self) -> Result<(), CheckpointError> {
         self.discard_pending();
         let path = self.log_path();
         let found = std::fs::metadata(&path).ok().map(|found| (found.ino(), found.len()));
+        // Nothing else writes without the lock, and every write changes the length or replaces the
+        // file.
         if found.is_some() && found == Some((self.inode, self.log_bytes)) {
             return Ok(());
         }
         let contents = log::read_log(&path).map_err(CheckpointError::io_error("read", &path))?;
         let contents = contents.ok_or_else(|| CheckpointError::UnknownFormat { path: path.clone() })?;
+        // Everything is rebuilt from the files, so nothing of an outdated state survives.
         let fresh = Self { inode: contents.inode, log_bytes: contents.good_bytes, ..Self::new(self.root.clone()) };
         *self = fresh;
         self.read_packs()?;
+        // The log comes after the packs, so the newest copy of an object wins.
         self.index.extend(contents.objects.into_iter().map(|(id, span)| (id, (ObjectLocation::Log, span))));
         contents.records.into_iter().for_each(|record| self.apply_record(record));
         Ok(())
@@ -120,7 +126,7 @@ impl ObjectStore {
         for name in entries.flatten().map(|entry| entry.file_name()) {
             let Some(name) = name.to_str() else { continue };
             if name.ends_with(pack::TEMP_END) {
-                // Of a process that was killed: whoever lives holds the lock, and that is us.
+                // The lock is held, so this is left over from a process that was killed.
                 _ = std::fs::remove_file(folder.join(name));
             }
             let Some(number) = name.strip_suffix(pack::PACK_END).and_then(|number| number.parse().ok()) else {
@@ -155,7 +161,7 @@ impl ObjectStore {
         }
     }
 
-    /// Says something, with all objects that were put since the last time.
+    /// Appends a record together with all objects put since the last commit.
     pub(super) fn commit(&mut self, record: LogRecord, durable: AppendDurability) -> Result<(), CheckpointError> {
         let committed = self.try_commit(&record, durable);
         self.discard_pending();
@@ -172,8 +178,7 @@ impl ObjectStore {
             self.index.extend(objects.into_iter().map(|(id, span)| (id, (ObjectLocation::Pack(number), span))));
         }
         let path = self.log_path();
-        let said = (record, self.pending.inline.as_slice());
-        let (objects, size) = log::append_record(&path, self.log_bytes, said, durable)
+        let (objects, size) = log::append_record(&path, self.log_bytes, record, &self.pending.inline, durable)
             .map_err(CheckpointError::io_error("write", &path))?;
         if self.inode == 0 {
             self.inode = std::fs::metadata(&path).map_err(CheckpointError::io_error("read", &path))?.ino();
@@ -183,7 +188,7 @@ impl ObjectStore {
         Ok(())
     }
 
-    /// Forgets what was put and not committed.
+    /// Drops objects that were put but not committed.
     pub(super) fn discard_pending(&mut self) {
         self.pending = PendingObjects::default();
     }
@@ -192,7 +197,7 @@ impl ObjectStore {
         self.index.contains_key(id) || self.pending.known.contains(id)
     }
 
-    /// Takes an object, which lasts from the next [`commit`](Self::commit) on.
+    /// Adds an object, which becomes durable with the next [`commit`](Self::commit).
     pub(super) fn put_object(&mut self, kind: ObjectKind, bytes: Vec<u8>) -> Result<ObjectId, CheckpointError> {
         let id = ObjectId::hash_of(&bytes);
         if self.has_object(&id) {
@@ -203,6 +208,7 @@ impl ObjectStore {
         self.pending.known.insert(id);
         self.pending.bytes += bytes.len() as u64;
         self.pending.inline.push((kind, id, bytes));
+        // Large additions go to a pack, so the log stays small enough to be read at every start.
         if self.pending.bytes > INLINE_BYTES {
             let number = self.next_pack_number();
             let pack = match self.pending.pack.take() {
@@ -221,14 +227,15 @@ impl ObjectStore {
         self.packs.keys().next_back().map_or(1, |last| last + 1)
     }
 
-    /// An object's bytes, held against its id.
+    /// Reads an object and verifies its bytes against its id.
     pub(super) fn read_object(&self, id: &ObjectId) -> Result<Vec<u8>, CheckpointError> {
         let damaged = || CheckpointError::Damaged { object: id.to_string() };
         if let Some((_, _, bytes)) = self.pending.inline.iter().find(|(_, known, _)| known == id) {
             return Ok(bytes.clone());
         }
-        let &(shelf, span) = self.index.get(id).ok_or_else(damaged)?;
-        let bytes = pack::read_span(&self.file_path(shelf), span).map_err(|_| damaged())?;
+        let &(location, span) = self.index.get(id).ok_or_else(damaged)?;
+        let bytes = pack::read_span(&self.file_path(location), span).map_err(|_| damaged())?;
+        // Verified at every read: a damaged disk must not restore wrong content.
         if ObjectId::hash_of(&bytes) == *id { Ok(bytes) } else { Err(damaged()) }
     }
 
@@ -248,14 +255,15 @@ impl ObjectStore {
         self.put_object(ObjectKind::PathStates, encode_path_states(places))
     }
 
-    /// All that the store takes, in bytes, with what is put and not committed; the stamps are not counted.
+    /// Returns the size of the store in bytes, including uncommitted objects in a pack, without the
+    /// stamps.
     pub(super) fn total_bytes(&self) -> u64 {
         let pending = self.pending.pack.as_ref().map_or(0, |(_, pack)| pack.bytes_written());
         self.packs.values().sum::<u64>() + self.log_bytes + pending
     }
 
     pub(super) fn commit_seal(&mut self, id: u64, after: StateAfter) -> Result<(), CheckpointError> {
-        // What a crash of the machine takes away here is known again from the next look at the files.
+        // If a crash of the machine loses this record, the next scan records the state again.
         self.commit(LogRecord::Sealed { id, after }, AppendDurability::Deferred)
     }
 
@@ -267,8 +275,8 @@ impl ObjectStore {
         self.root.join("packs")
     }
 
-    pub(super) fn file_path(&self, shelf: ObjectLocation) -> PathBuf {
-        match shelf {
+    pub(super) fn file_path(&self, location: ObjectLocation) -> PathBuf {
+        match location {
             ObjectLocation::Log => self.log_path(),
             ObjectLocation::Pack(number) => self.packs_folder().join(pack::pack_file_name(number)),
         }

@@ -1,4 +1,4 @@
-//! The stores of all folders together: those that nobody has used for the longest time go first.
+//! Prunes the stores of all folders, least recently used first.
 
 use std::fs::File;
 use std::io;
@@ -9,11 +9,13 @@ use rustix::fs::FlockOperation;
 
 use super::error::CheckpointError;
 
-/// Removes the stores in `folder` that were used least lately, until the rest takes at most that many bytes on disk. Never the one
-/// named `keep`, and none that somebody works on in this moment. Returns what was removed.
+/// Removes the least recently used stores in `folder` until the rest takes at most `most_bytes` on
+/// disk. The store named `keep`, and stores that are in use, are never removed. Returns the removed
+/// paths.
 ///
 /// # Errors
-/// [`CheckpointError::Io`]: the folder cannot be read, or a store cannot be removed. A folder that is not there holds none.
+/// [`CheckpointError::Io`] if the folder cannot be read or a store cannot be removed. A missing
+/// folder holds no stores.
 pub fn prune_stores(folder: &Path, keep: &Path, most_bytes: u64) -> Result<Vec<PathBuf>, CheckpointError> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -23,6 +25,7 @@ pub fn prune_stores(folder: &Path, keep: &Path, most_bytes: u64) -> Result<Vec<P
         entries.flatten().map(|entry| entry.path()).filter(|path| path.join("lock").is_file()).collect();
     let mut sized: Vec<(SystemTime, u64, PathBuf)> =
         stores.into_iter().filter_map(|path| Some((last_used(&path)?, store_size(&path), path))).collect();
+    // The time is the first field, so the least recently used store comes first.
     sized.sort();
     let mut total: u64 = sized.iter().map(|(_, size, _)| size).sum();
     let mut removed = Vec::new();
@@ -38,7 +41,7 @@ pub fn prune_stores(folder: &Path, keep: &Path, most_bytes: u64) -> Result<Vec<P
     Ok(removed)
 }
 
-/// When a checkpoint was last taken there.
+/// Returns the time of the last checkpoint of a store.
 fn last_used(store: &Path) -> Option<SystemTime> {
     let log = std::fs::metadata(store.join("log")).or_else(|_| std::fs::metadata(store.join("lock")));
     log.ok()?.modified().ok()
@@ -56,10 +59,12 @@ fn store_size(store: &Path) -> u64 {
     files(store) + files(&store.join("packs"))
 }
 
-/// Removes a store, unless somebody works on it. The log goes first: without it nothing is promised.
+/// Removes a store unless it is in use. The log goes first: without it nothing refers to the
+/// objects, should the removal be interrupted.
 fn remove_store(store: &Path) -> Result<bool, CheckpointError> {
     let fail = CheckpointError::io_error("remove", store);
     let lock = File::options().write(true).open(store.join("lock")).map_err(&fail)?;
+    // A store in use is never removed, even if the limit is exceeded.
     if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         return Ok(false);
     }

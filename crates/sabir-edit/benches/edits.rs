@@ -1,4 +1,4 @@
-//! How fast is an edit found in a large file? Beside each, what a naive engine would do for one answer.
+//! Measures how fast edits are found in a large file, beside what a naive engine would do.
 
 use divan::{Bencher, black_box};
 use sabir_edit::{Patch, StringReplacement, apply_blocks, apply_string};
@@ -98,16 +98,18 @@ fn string(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| apply_string(black_box(&text), black_box(&replacement)).is_ok());
 }
 
-/// Beside `exact`: one search for the bytes, and a copy.
+/// Baseline for `exact`: one search for the bytes, and a copy.
 #[divan::bench]
 fn naive_exact(bencher: Bencher<'_, '_>) {
-    let (text, search) = (text(), method(19_000, str::to_owned));
+    let text = text();
+    let search = method(19_000, str::to_owned);
     bencher.bench_local(|| black_box(&text).replacen(black_box(&search), "x\n", 1));
 }
 
-/// Beside the misses: the whole text and the block compared line by line by a diff.
+/// Baseline for the misses: the whole text and the block compared line by line by a diff.
 #[divan::bench(sample_count = 10)]
 fn naive_miss(bencher: Bencher<'_, '_>) {
-    let (text, search) = (text(), method(19_000, |line| format!("{line} // gone")));
+    let text = text();
+    let search = method(19_000, |line| format!("{line} // gone"));
     bencher.bench_local(|| similar::TextDiff::from_lines(black_box(text.as_str()), black_box(search.as_str())).ratio());
 }

@@ -1,4 +1,4 @@
-//! Which lines of a replacement are lines of what it replaces.
+//! Aligns the lines of a replacement with the lines that it replaces.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -7,13 +7,16 @@ use similar::{Algorithm, DiffOp, capture_diff_slices};
 
 use super::normalize::normalize_line;
 
-/// Up to this product of lengths the longest agreement is looked for; beyond, lines that occur once must do.
+/// The product of line counts up to which a full diff is computed; above it, only lines that occur
+/// once are aligned first.
 const MAX_PRODUCT: usize = 1 << 20;
 
-/// For each line of the replacement, which line of the wanted ones it is, if it is one. Rising.
+/// Returns, for each line of the replacement, the index of the wanted line that it repeats, if any.
+/// The indexes rise.
 ///
-/// A line is the same when it is the same text. Where the text's own line (`found`) is not quite the wanted one, a line of the
-/// replacement that is the wanted one in normal form is meant to stay, too.
+/// Lines are the same if their text is the same. If the line in the file (`found`) differs from the
+/// wanted one (for example in white space), a replacement line that equals the wanted one in normal
+/// form also counts as unchanged.
 pub(super) fn align_lines(found: &[&str], wanted: &[&str], replacement: &[&str]) -> Vec<Option<usize>> {
     let is_noisy = |(found, wanted): &(&&str, &&str)| found != wanted;
     let noisy: HashSet<_> =
@@ -31,6 +34,8 @@ pub(super) fn align_lines(found: &[&str], wanted: &[&str], replacement: &[&str])
     let new: Vec<_> = replacement
         .iter()
         .map(|line| match normalize_line(line) {
+            // Exact lines keep their own text as the key, so a real change of quotes or spaces in
+            // them is still seen as a change.
             normal if !exact.contains(line) && noisy.contains(&normal) => (false, normal),
             _ => (true, (*line).into()),
         })
@@ -38,8 +43,9 @@ pub(super) fn align_lines(found: &[&str], wanted: &[&str], replacement: &[&str])
     match_pairs(&old, &new)
 }
 
-/// For each line of a replacement, the one of `count` lines whose ending it takes: itself where it is kept; else the line whose
-/// place it takes; else, where nothing goes, the line before. `None`: that one stands before all of them.
+/// Returns, for each line of a replacement, the index of the old line (of `count`) whose line
+/// ending it takes: its own if the line is kept; otherwise that of the line it replaces; otherwise,
+/// where nothing is removed, that of the line before. `None` means the line before all of them.
 pub(super) fn ending_models(kept: &[Option<usize>], count: usize) -> Vec<Option<usize>> {
     let mut next = count;
     let mut nexts: Vec<usize> = kept
@@ -51,7 +57,7 @@ pub(super) fn ending_models(kept: &[Option<usize>], count: usize) -> Vec<Option<
         })
         .collect();
     nexts.reverse();
-    // The first line that was neither kept nor replaced yet.
+    // The first old line that is neither kept nor replaced yet.
     let mut gap = 0;
     let model = |(kept, next): (&Option<usize>, usize)| match kept {
         Some(index) => {
@@ -70,6 +76,7 @@ pub(super) fn ending_models(kept: &[Option<usize>], count: usize) -> Vec<Option<
 
 fn match_pairs<T: Eq + Hash>(old: &[T], new: &[T]) -> Vec<Option<usize>> {
     let mut pairs = vec![None; new.len()];
+    // Numbers compare faster than strings, and the diff needs only equality.
     let mut numbers = HashMap::new();
     let mut number = |item| {
         let next = numbers.len();
@@ -81,7 +88,7 @@ fn match_pairs<T: Eq + Hash>(old: &[T], new: &[T]) -> Vec<Option<usize>> {
     pairs
 }
 
-/// Whether lines that occur once may still be looked for.
+/// The recursion level: the gaps between anchors are not split by anchors again.
 #[derive(Clone, Copy, PartialEq)]
 enum AlignDepth {
     Whole,
@@ -94,15 +101,19 @@ fn align_between(old: &[usize], new: &[usize], at: (usize, usize), depth: AlignD
             *pair = Some(at.0 + old_index);
         }
     };
+    // Equal lines at both ends are matched first, which leaves the diff little to do for typical
+    // edits.
     let prefix = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let room = old.len().min(new.len()) - prefix;
     let suffix = old.iter().rev().zip(new.iter().rev()).take(room).take_while(|(a, b)| a == b).count();
     (0..prefix).for_each(|index| put(index, index));
     (1..=suffix).for_each(|back| put(old.len() - back, new.len() - back));
-    let (old_end, new_end) = (old.len() - suffix, new.len() - suffix);
+    let old_end = old.len() - suffix;
+    let new_end = new.len() - suffix;
     let (old_rest, new_rest) =
         (old.get(prefix..old_end).unwrap_or_default(), new.get(prefix..new_end).unwrap_or_default());
     if old_rest.len().saturating_mul(new_rest.len()) <= MAX_PRODUCT {
+        // Myers is quadratic at worst, which the product limit above keeps affordable.
         for op in capture_diff_slices(Algorithm::Myers, old_rest, new_rest) {
             if let DiffOp::Equal { old_index, new_index, len } = op {
                 (0..len).for_each(|step| put(prefix + old_index + step, prefix + new_index + step));
@@ -114,7 +125,8 @@ fn align_between(old: &[usize], new: &[usize], at: (usize, usize), depth: AlignD
         anchors.iter().for_each(|(old, new)| put(*old, *new));
         let mut next = (prefix, prefix);
         for (old_index, new_index) in anchors.into_iter().chain([(old_end, new_end)]) {
-            let (old, new) = (old.get(next.0..old_index), new.get(next.1..new_index));
+            let old = old.get(next.0..old_index);
+            let new = new.get(next.1..new_index);
             let at = (at.0 + next.0, at.1 + next.1);
             align_between(old.unwrap_or_default(), new.unwrap_or_default(), at, AlignDepth::Gap, pairs);
             next = (old_index + 1, new_index + 1);
@@ -122,7 +134,7 @@ fn align_between(old: &[usize], new: &[usize], at: (usize, usize), depth: AlignD
     }
 }
 
-/// The longest rising run of numbers that occur once on both sides.
+/// Returns the longest rising run of lines that occur exactly once on both sides.
 fn find_anchors(old: &[usize], new: &[usize]) -> Vec<(usize, usize)> {
     let once = |side: &[usize]| {
         let mut seen: HashMap<usize, Option<usize>> = HashMap::new();
@@ -131,11 +143,12 @@ fn find_anchors(old: &[usize], new: &[usize]) -> Vec<(usize, usize)> {
         }
         seen
     };
-    let (old_once, new_once) = (once(old), once(new));
+    let old_once = once(old);
+    let new_once = once(new);
     let mut both: Vec<(usize, usize)> =
         old_once.into_iter().filter_map(|(number, place)| Some((place?, (*new_once.get(&number)?)?))).collect();
     both.sort_unstable();
-    // Patience: the top of each pile is the smallest end of a run of that length.
+    // Patience sorting: the top of each pile is the smallest end of a rising run of that length.
     let mut tops: Vec<usize> = Vec::new();
     let mut before: Vec<Option<usize>> = Vec::new();
     for (index, (_, new)) in both.iter().enumerate() {
@@ -159,7 +172,8 @@ mod tests {
 
     #[track_caller]
     fn check(wanted: &str, replacement: &str, expected: &[(usize, usize)]) {
-        let (wanted, replacement): (Vec<_>, Vec<_>) = (wanted.split(' ').collect(), replacement.split(' ').collect());
+        let wanted: Vec<_> = wanted.split(' ').collect();
+        let replacement: Vec<_> = replacement.split(' ').collect();
         let found = align_lines(&wanted, &wanted, &replacement);
         let found: Vec<_> = found.iter().enumerate().filter_map(|(new, old)| Some(((*old)?, new))).collect();
         assert_eq!(found, expected);

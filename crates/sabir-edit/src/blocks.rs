@@ -1,52 +1,53 @@
-//! Cutting a diff into blocks, and the ways to read a block.
+//! Parses a diff into SEARCH/REPLACE blocks and derives the variants in which a block is tried.
 
 use super::fault::{self, EditFault, EditFaultKind, EditOrigin};
 use super::{EditSyntax, MatchLevel};
 
-/// What to do about content that looks like a marker.
+/// The advice for content that looks like a marker.
 const ESCAPE: &str = "write a backslash before each line of content that looks like a marker";
 
 /// One SEARCH/REPLACE block of a diff.
 pub(super) struct EditBlock<'a> {
     pub(super) origin: EditOrigin,
-    /// The line of the text, from 1, at which the block says that SEARCH begins.
+    /// The line of the text, from 1, where the block says that SEARCH begins.
     pub(super) hint: Option<usize>,
-    /// The lines to find as they are written, line hints left out, without line endings.
+    /// The lines to find as written, without line hints and line endings.
     search: Vec<&'a str>,
-    /// The lines instead, as they are written.
+    /// The replacement lines as written.
     replace: Vec<&'a str>,
 }
 
-/// One way to read a block.
+/// One reading of a block.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct BlockVariant<'a> {
     pub(super) search: Vec<&'a str>,
     pub(super) replace: Vec<&'a str>,
     pub(super) hint: Option<usize>,
-    /// The level that it counts as, at least.
+    /// The lowest level that a match of this variant counts as.
     pub(super) least: MatchLevel,
 }
 
-/// The pairs of outer markers.
+/// The pair of outer markers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MarkerFamily {
     Dashes,
     Angles,
 }
 
-/// A block that is not closed yet.
+/// A block whose closing marker was not read yet.
 struct OpenBlock<'a> {
     origin: EditOrigin,
     family: MarkerFamily,
-    /// How many signs its opening marker has.
+    /// The number of signs in the opening marker.
     signs: usize,
     body: Vec<&'a str>,
 }
 
 impl MarkerFamily {
-    /// The family that a line opens, and the number of signs.
+    /// Returns the family that a line opens and the number of its signs.
     fn parse_opener(line: &str) -> Option<(Self, usize)> {
         let line = line.trim_end();
+        // Some models write `<<<<<<< SEARCH>`, so one trailing `>` is tolerated.
         let line = line.strip_suffix('>').filter(|rest| rest.ends_with("SEARCH")).unwrap_or(line);
         let signs = line.strip_suffix(" SEARCH")?;
         [(Self::Dashes, '-'), (Self::Angles, '<')]
@@ -63,22 +64,24 @@ impl MarkerFamily {
             .map(|(family, _)| family)
     }
 
-    /// The number of signs of a divider. Blanks behind it are allowed where those who made up the family allow them.
+    /// Returns the number of signs of a divider. Trailing blanks are allowed in the angle family
+    /// only, as in the format's origin.
     fn parse_divider(self, line: &str) -> Option<usize> {
         let line = if self == Self::Angles { line.trim_end() } else { line };
         is_row(line, '=').then_some(line.len())
     }
 }
 
-/// Three or more of one sign and nothing else.
+/// Returns true for three or more of one sign and nothing else.
 fn is_row(text: &str, sign: char) -> bool {
     text.len() >= 3 && text.chars().all(|c| c == sign)
 }
 
 impl<'a> EditBlock<'a> {
-    /// The ways to read it, in the order in which they are tried.
+    /// Returns the variants of the block, in the order in which they are tried.
     pub(super) fn to_variants(&self) -> Vec<BlockVariant<'a>> {
-        let (search, replace) = (self.search.clone(), self.replace.clone());
+        let search = self.search.clone();
+        let replace = self.replace.clone();
         let literal = BlockVariant { search, replace, hint: self.hint, least: MatchLevel::Exact };
         let plain = BlockVariant {
             search: without_escapes(&self.search),
@@ -86,23 +89,24 @@ impl<'a> EditBlock<'a> {
             ..literal.clone()
         };
         let derived = [without_numbers(&plain), without_edges(&plain)];
-        // A text may hold the escapes themselves; only then are they meant.
+        // The text may contain the backslashes itself, so the literal variant comes first.
         let literal = (plain.search != literal.search).then_some(literal);
         literal.into_iter().chain([plain]).chain(derived.into_iter().flatten()).collect()
     }
 
-    /// The REPLACE of a block whose SEARCH is empty or one blank line.
+    /// Returns the REPLACE lines of a block whose SEARCH is empty or one blank line.
     pub(super) fn whole_content(&self) -> Option<Vec<&'a str>> {
         matches!(self.search.as_slice(), [] | [""]).then(|| without_escapes(&self.replace))
     }
 }
 
-/// The well-formed blocks of a diff, and the faults of its form.
+/// Parses a diff and returns its well-formed blocks and the faults of its form.
 pub(super) fn parse_blocks(diff: &str) -> (Vec<EditBlock<'_>>, Vec<EditFault>) {
-    let (mut blocks, mut faults) = (Vec::new(), Vec::new());
+    let mut blocks = Vec::new();
+    let mut faults = Vec::new();
     let mut open: Option<OpenBlock<'_>> = None;
     let mut number = 0;
-    // `lines` drops a carriage return before the newline, so that a diff with CRLF reads the same.
+    // `lines` drops a carriage return before the newline, so a diff with CRLF parses the same.
     for (index, text) in diff.lines().enumerate() {
         let line = index + 1;
         let mut begin = |(family, signs)| {
@@ -114,9 +118,13 @@ pub(super) fn parse_blocks(diff: &str) -> (Vec<EditBlock<'_>>, Vec<EditFault>) {
                 body: Vec::new(),
             }
         };
+        // An opener of the same family inside a block means that the block was never closed; one of
+        // the other family is content.
         match (open.take(), MarkerFamily::parse_opener(text), MarkerFamily::parse_closer(text)) {
             (None, Some(opened), _) => open = Some(begin(opened)),
             (None, None, Some(_)) => faults.push(stray_marker_fault(line, text)),
+            // Prose between blocks is skipped, but a divider there means that an opening marker was
+            // misspelt.
             (None, None, None) if text.trim_end() == "=======" => faults.push(divider_outside_fault(line)),
             (None, None, None) => {}
             (Some(block), Some(again), _) if again.0 == block.family => {
@@ -148,17 +156,17 @@ pub(super) fn parse_blocks(diff: &str) -> (Vec<EditBlock<'_>>, Vec<EditFault>) {
     (blocks, faults)
 }
 
-/// Whether a text holds a line that opens a block.
+/// Returns true if a text contains a line that opens a block.
 pub(super) fn has_opener(text: &str) -> bool {
     text.lines().any(|line| MarkerFamily::parse_opener(line).is_some())
 }
 
-/// Whether a line could be a divider.
+/// Returns true if a line could be a divider.
 fn is_divider(line: &str) -> bool {
     is_row(line.trim_end(), '=')
 }
 
-/// Whether a line looks like one of the angle family's markers, as those of merge conflicts do.
+/// Returns true if a line looks like a merge-conflict marker, which has the angle family's form.
 fn is_conflict(line: &str) -> bool {
     let rest = line.strip_prefix("<<<<<<<").or_else(|| line.strip_prefix(">>>>>>>"));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
@@ -167,18 +175,20 @@ fn is_conflict(line: &str) -> bool {
 fn close_block<'a>(open: OpenBlock<'a>, closed: usize) -> Result<EditBlock<'a>, EditFault> {
     let OpenBlock { origin, family, signs, mut body } = open;
     let (hint, skipped) = parse_line_hints(&body);
+    // The hints are not part of SEARCH; `skipped` keeps the line numbers of faults right.
     body.drain(..skipped);
     let all: Vec<(usize, usize)> =
         body.iter().enumerate().filter_map(|(at, line)| Some((at, family.parse_divider(line)?))).collect();
-    // A row of another length than the block's own markers is content where there is one of theirs.
+    // If a row has the length of the opening marker, rows of other lengths are content.
     let own: Vec<usize> = all.iter().filter(|(_, length)| *length == signs).map(|(at, _)| *at).collect();
     let dividers = if own.is_empty() { all.into_iter().map(|(at, _)| at).collect() } else { own };
     let line_of = |at: usize| origin.line + 1 + skipped + at;
     let divider = match *dividers.as_slice() {
         [] => return Err(no_divider_fault(&origin, &body, closed)),
         [divider] => divider,
+        // Any choice could put the text of one side into the other, so the block is refused.
         [first, second, ..] => {
-            return Err(divided_twice_fault(&origin, dividers.len(), (line_of(first), line_of(second))));
+            return Err(divided_twice_fault(&origin, dividers.len(), line_of(first), line_of(second)));
         }
     };
     let stray = |(at, text): (usize, &&str)| {
@@ -204,10 +214,12 @@ fn close_block<'a>(open: OpenBlock<'a>, closed: usize) -> Result<EditBlock<'a>, 
     Ok(EditBlock { origin, hint, search: body, replace })
 }
 
-/// The line hints that a SEARCH begins with, and how many lines they take: `:start_line:N`, `:end_line:N`, then perhaps a row
-/// of dashes.
+/// Parses the line hints that a SEARCH begins with (`:start_line:N`, `:end_line:N`, then perhaps a
+/// row of dashes) and returns the first line and the number of hint lines.
 fn parse_line_hints(body: &[&str]) -> (Option<usize>, usize) {
-    let (mut start, mut end, mut count) = (None, None, 0);
+    let mut start = None;
+    let mut end = None;
+    let mut count = 0;
     for line in body {
         let Some((name, number)) = line.trim().strip_prefix(':').and_then(|rest| rest.split_once(':')) else { break };
         let number = number.trim().trim_start_matches('[').trim_end_matches(']').parse::<usize>();
@@ -224,6 +236,7 @@ fn parse_line_hints(body: &[&str]) -> (Option<usize>, usize) {
     if body.get(count).is_some_and(|line| is_row(line.trim_end(), '-')) {
         count += 1;
     }
+    // With only an end line, the start follows from the number of SEARCH lines.
     let length = body.iter().skip(count).take_while(|line| !is_divider(line)).count();
     (start.or_else(|| end.map(|end| (end + 1).saturating_sub(length))), count)
 }
@@ -233,7 +246,7 @@ fn is_hint(line: &str) -> bool {
     line.starts_with(":start_line:") || line.starts_with(":end_line:")
 }
 
-/// Takes one backslash from each line that would be a marker without it.
+/// Removes one backslash from each line that would be a marker without it.
 fn without_escapes<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     let is_marker = |line: &str| {
         let sevenfold = ["<<<<<<<", "=======", ">>>>>>>", "-------", "+++++++"];
@@ -250,34 +263,38 @@ fn without_escapes<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     lines.iter().map(unescaped).collect()
 }
 
-/// The same block without the line numbers that every line begins with, as `12 | text`. They must count up.
-fn without_numbers<'a>(reading: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
-    let first = number_of(reading.search.first()?)?.0;
+/// Returns the variant without line numbers, if every SEARCH line begins with one, as in `12 |
+/// text`, and they count up.
+fn without_numbers<'a>(variant: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
+    let first = number_of(variant.search.first()?)?.0;
     let bare = |lines: &[&'a str], is_counted: bool| {
+        // REPLACE may insert lines, so only the numbers of SEARCH have to be consecutive.
         let numbered = lines.iter().zip(first..).map(|(line, expected)| {
             let (number, text) = number_of(line)?;
             (!is_counted || number == expected).then_some(text)
         });
         numbered.collect::<Option<Vec<_>>>()
     };
-    let (search, replace) = (bare(&reading.search, true)?, bare(&reading.replace, false)?);
-    Some(BlockVariant { search, replace, hint: reading.hint.or(Some(first)), least: reading.least })
+    let search = bare(&variant.search, true)?;
+    let replace = bare(&variant.replace, false)?;
+    Some(BlockVariant { search, replace, hint: variant.hint.or(Some(first)), least: variant.least })
 }
 
-/// The same block without the blank lines that SEARCH begins or ends with, and without as many in REPLACE.
-fn without_edges<'a>(reading: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
+/// Returns the variant without the blank lines that SEARCH begins or ends with; as many are removed
+/// from REPLACE.
+fn without_edges<'a>(variant: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
     let is_blank = |line: &&&str| line.trim().is_empty();
-    let head = reading.search.iter().take_while(is_blank).count();
-    let tail = reading.search.iter().skip(head).rev().take_while(is_blank).count();
-    if head + tail == 0 || head == reading.search.len() {
+    let head = variant.search.iter().take_while(is_blank).count();
+    let tail = variant.search.iter().skip(head).rev().take_while(is_blank).count();
+    if head + tail == 0 || head == variant.search.len() {
         return None;
     }
-    let blank = reading.replace.iter().take_while(is_blank).count();
+    let blank = variant.replace.iter().take_while(is_blank).count();
     let (from, end) =
-        (head.min(blank), reading.replace.iter().skip(blank).rev().take_while(is_blank).count().min(tail));
-    let search = reading.search.get(head..reading.search.len() - tail)?.to_vec();
-    let replace = reading.replace.get(from..reading.replace.len() - end)?.to_vec();
-    Some(BlockVariant { search, replace, hint: reading.hint, least: MatchLevel::Normalised })
+        (head.min(blank), variant.replace.iter().skip(blank).rev().take_while(is_blank).count().min(tail));
+    let search = variant.search.get(head..variant.search.len() - tail)?.to_vec();
+    let replace = variant.replace.get(from..variant.replace.len() - end)?.to_vec();
+    Some(BlockVariant { search, replace, hint: variant.hint, least: MatchLevel::Normalised })
 }
 
 fn number_of(line: &str) -> Option<(usize, &str)> {
@@ -285,7 +302,7 @@ fn number_of(line: &str) -> Option<(usize, &str)> {
     Some((number.trim().parse().ok()?, text.strip_prefix(' ').unwrap_or(text)))
 }
 
-fn divided_twice_fault(origin: &EditOrigin, count: usize, (first, second): (usize, usize)) -> EditFault {
+fn divided_twice_fault(origin: &EditOrigin, count: usize, first: usize, second: usize) -> EditFault {
     let message = format!("the block has {count} dividers, the first in lines {first} and {second}");
     fault::fault_about(origin, EditFaultKind::UnclearDivider, message, ESCAPE)
 }

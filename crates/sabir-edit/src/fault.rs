@@ -1,4 +1,4 @@
-//! What is wrong with an edit, as data and in words.
+//! Describes faults of an edit, as data and in words.
 
 use std::fmt;
 
@@ -6,35 +6,38 @@ use super::EditSyntax;
 use super::line_index::LineIndex;
 use super::nearest::{describe_difference, find_nearest};
 
-/// How many places or lines a fault shows at most.
+/// The number of places or lines that a fault shows at most.
 pub(super) const MAX_SHOWN: usize = 10;
 const MAX_LINE_CHARS: usize = 200;
 
-/// One thing that is wrong with an edit. The `Display` text says what, where and what to do.
+/// A fault of an edit. Its `Display` text says what is wrong, where, and how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EditFault {
-    /// What kind of fault.
+    /// The kind of fault.
     pub kind: EditFaultKind,
     /// The format of the edit.
     pub format: EditSyntax,
-    /// The number of the block, or of the hunk in the patch, from 1; `None` when it is about none.
+    /// The number of the block, or of the hunk in the patch, from 1; `None` if the fault concerns
+    /// no single one.
     pub block: Option<usize>,
-    /// The line in the diff or patch, from 1. Of no meaning in the other formats, where it is 1.
+    /// The line in the diff or patch, from 1. Always 1 in the other formats, where it has no
+    /// meaning.
     pub line: usize,
-    /// What is wrong, in one sentence without its full stop.
+    /// The description of the fault, one sentence without its full stop.
     pub message: String,
-    /// What to do about it, in the same form.
+    /// The advice, in the same form.
     pub hint: &'static str,
-    /// Lines of the text that help: where SEARCH was found, or what is nearest to it. At most ten, of at most 200 characters.
+    /// Lines of the text that help: the places where SEARCH was found, or those nearest to it. At
+    /// most ten, of at most 200 characters.
     pub lines: Vec<NumberedLine>,
 }
 
-/// A line of the text that is edited.
+/// A line of the edited text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NumberedLine {
-    /// From 1.
+    /// The line number, from 1.
     pub number: usize,
-    /// Without its ending.
+    /// The line without its ending.
     pub text: String,
 }
 
@@ -50,25 +53,25 @@ pub enum EditFaultKind {
     NoDivider,
     /// A block could be divided in two ways.
     UnclearDivider,
-    /// A marker stands where it means nothing.
+    /// A marker is in a place where it means nothing.
     StrayMarker,
-    /// A line of a patch that is neither marker nor content.
+    /// A line of a patch is neither marker nor content.
     UnexpectedLine,
-    /// A section of a patch that would do nothing.
+    /// A section of a patch would do nothing.
     EmptySection,
-    /// Two sections of a patch are about the same file.
+    /// Two sections of a patch name the same file.
     PathTwice,
     /// The text to find is empty, and the file is not.
     EmptySearch,
-    /// What is to be replaced is not in the text.
+    /// The text to replace is not in the file.
     NotFound,
     /// A context line of a patch (`@@`) is not in the text.
     ContextNotFound,
-    /// What is to be replaced is there with other indentation, which the replacement cannot follow.
+    /// The text to replace is there with another indentation, which the replacement cannot follow.
     Indentation,
-    /// What is to be replaced is in the text more than once.
+    /// The text to replace occurs more than once.
     Ambiguous,
-    /// What is to be replaced is in the text, but not as often as was said.
+    /// The text to replace occurs, but not the expected number of times.
     WrongCount,
     /// Nothing would change.
     NoEffect,
@@ -77,7 +80,7 @@ pub enum EditFaultKind {
 }
 
 impl EditFaultKind {
-    /// The name, for machines.
+    /// Returns the name used in machine-readable output.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -121,23 +124,23 @@ impl fmt::Display for EditFault {
 
 impl std::error::Error for EditFault {}
 
-/// Which part of an edit something is about.
+/// The part of an edit that a fault or change belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EditOrigin {
     pub(super) format: EditSyntax,
-    /// From 1.
+    /// The number of the block or hunk, from 1.
     pub(super) block: usize,
-    /// In the diff or patch, from 1.
+    /// The line in the diff or patch, from 1.
     pub(super) line: usize,
 }
 
 impl EditOrigin {
-    /// A whole edit that has no blocks.
+    /// Returns the origin of an edit that has no blocks.
     pub(super) fn for_whole_edit(format: EditSyntax) -> Self {
         Self { format, block: 1, line: 1 }
     }
 
-    /// What the text to find is called.
+    /// Returns the name that messages use for the text to find.
     fn wanted_name(self) -> &'static str {
         match self.format {
             EditSyntax::SearchReplace => "SEARCH",
@@ -147,7 +150,7 @@ impl EditOrigin {
     }
 }
 
-/// A fault about one part of an edit.
+/// Builds a fault about one block or hunk.
 pub(super) fn fault_about(
     origin: &EditOrigin,
     kind: EditFaultKind,
@@ -158,7 +161,7 @@ pub(super) fn fault_about(
     EditFault { kind, format, block: Some(block), line, message: message.into(), hint, lines: Vec::new() }
 }
 
-/// A fault about a line of an edit.
+/// Builds a fault about one line of an edit.
 pub(super) fn fault_at_line(
     format: EditSyntax,
     line: usize,
@@ -205,7 +208,7 @@ pub(super) fn overlap_fault(origin: &EditOrigin, other: usize, line: usize) -> E
     fault_about(origin, EditFaultKind::Overlap, message, "join the two into one")
 }
 
-/// Shows the places, of which there may be more than `places` holds when it is as long as `limit`.
+/// Builds the fault for several matches. If `places` is as long as `limit`, there may be more.
 pub(super) fn ambiguous_fault(origin: &EditOrigin, lines: &LineIndex<'_>, places: &[usize], limit: usize) -> EditFault {
     let least = if places.len() >= limit { "at least " } else { "" };
     let more = if places.len() > MAX_SHOWN { ", the first of which are shown" } else { "" };
@@ -222,7 +225,7 @@ pub(super) fn ambiguous_fault(origin: &EditOrigin, lines: &LineIndex<'_>, places
     fault
 }
 
-/// What was expected is there, indented otherwise, but the replacement cannot be indented like it.
+/// Builds the fault for a match whose indentation the replacement cannot follow.
 pub(super) fn indentation_fault(
     origin: &EditOrigin,
     lines: &LineIndex<'_>,
@@ -239,7 +242,8 @@ pub(super) fn indentation_fault(
     fault
 }
 
-/// Says which line differs first at the nearest place, and shows that place.
+/// Builds the fault for text that is not found: names the first differing line at the nearest
+/// place, and shows that place.
 pub(super) fn not_found_fault(origin: &EditOrigin, lines: &LineIndex<'_>, wanted: &[&str]) -> EditFault {
     let hint = "read the file again and copy the lines exactly, indentation included";
     let name = origin.wanted_name();
@@ -260,14 +264,14 @@ pub(super) fn not_found_fault(origin: &EditOrigin, lines: &LineIndex<'_>, wanted
         truncate_line(line)
     );
     let mut fault = fault_about(origin, EditFaultKind::NotFound, message, hint);
-    // The window goes around the difference when the block is long.
+    // In a long block, show the lines around the difference.
     let first = start + offset.saturating_sub(MAX_SHOWN / 2);
     let shown = first..(start + wanted.len()).min(first + MAX_SHOWN);
     fault.lines = shown.filter_map(|index| numbered_line(lines, index)).collect();
     fault
 }
 
-/// The lines at these indexes, for a fault to show.
+/// Returns the line at an index in the form that a fault shows.
 pub(super) fn numbered_line(lines: &LineIndex<'_>, index: usize) -> Option<NumberedLine> {
     Some(NumberedLine { number: index + 1, text: truncate_line(lines.bare_line(index)?) })
 }

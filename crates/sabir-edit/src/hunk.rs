@@ -1,4 +1,4 @@
-//! Where the hunks of a patch belong in a text.
+//! Locates the hunks of a patch in a text and applies them.
 
 use std::borrow::Cow;
 
@@ -8,15 +8,17 @@ use super::patch::{LineOp, PatchHunk};
 use super::splice::{LineChange, NewLine, shift_indent, splice_changes};
 use super::{EditedText, MatchLevel, pick_place};
 
-/// Applies all hunks, or none.
+/// Applies all hunks of a patch section, or none.
 pub(super) fn apply_hunks(hunks: &[PatchHunk], original: &str) -> Result<EditedText, Vec<EditFault>> {
     let lines = LineIndex::from_text(original);
-    let (mut changes, mut faults) = (Vec::new(), Vec::new());
+    // The line after the previous hunk's place: hunks come in the order of the text.
+    let mut changes = Vec::new();
+    let mut faults = Vec::new();
     let mut from = 0;
     for hunk in hunks {
         match locate_hunk(&lines, hunk, from) {
             Ok(change) => {
-                // What a hunk adds at the end says nothing about where the next one is.
+                // A pure addition at the end says nothing about where the next hunk is.
                 from = if change.old.is_empty() { from } else { change.old.end };
                 changes.push(change);
             }
@@ -33,7 +35,7 @@ pub(super) fn apply_hunks(hunks: &[PatchHunk], original: &str) -> Result<EditedT
     }
 }
 
-/// Finds the one place of a hunk. `from` is where the hunk before it ended: hunks stand in the order of the text.
+/// Finds the one place of a hunk. `from` is the line where the previous hunk ended.
 fn locate_hunk<'a>(lines: &LineIndex<'a>, hunk: &'a PatchHunk, from: usize) -> Result<LineChange<'a>, Box<EditFault>> {
     let heads = find_context_heads(lines, hunk)?;
     let all = hunk.lines.as_slice();
@@ -43,13 +45,15 @@ fn locate_hunk<'a>(lines: &LineIndex<'a>, hunk: &'a PatchHunk, from: usize) -> R
     {
         return build_addition(lines, hunk, heads.as_deref(), from);
     }
+    // Models often leave an empty line after a hunk for looks, so the hunk is also tried without
+    // its trailing empty lines.
     let short = all.get(..all.len() - hunk.loose).unwrap_or_default();
-    let mut readings = vec![all];
+    let mut variants = vec![all];
     if hunk.loose > 0 && !short.is_empty() {
-        readings.push(short);
+        variants.push(short);
     }
-    for reading in readings {
-        let wanted = expected_lines(reading);
+    for variant in variants {
+        let wanted = expected_lines(variant);
         if wanted.is_empty() {
             return build_addition(lines, hunk, heads.as_deref(), from);
         }
@@ -59,6 +63,8 @@ fn locate_hunk<'a>(lines: &LineIndex<'a>, hunk: &'a PatchHunk, from: usize) -> R
             if places.is_empty() {
                 continue;
             }
+            // Several places may match. Prefer the only one; then the only one after the previous
+            // hunk; then the one nearest to the line hint.
             let behind: Vec<usize> = places.iter().copied().filter(|place| *place >= from).collect();
             let chosen = pick_place(&places, None)
                 .or_else(|| pick_place(&behind, None))
@@ -66,18 +72,19 @@ fn locate_hunk<'a>(lines: &LineIndex<'a>, hunk: &'a PatchHunk, from: usize) -> R
             let Some(start) = chosen else {
                 return Err(Box::new(fault::ambiguous_fault(&hunk.origin, lines, &places, usize::MAX)));
             };
-            return build_change(lines, hunk, reading, (level, start));
+            return build_change(lines, hunk, variant, level, start);
         }
     }
     Err(Box::new(hunk_not_found_fault(lines, hunk, &expected_lines(all))))
 }
 
-/// The lines that a hunk expects.
+/// Returns the lines that a hunk expects in the text: those that stay and those that go.
 fn expected_lines(lines: &[(LineOp, String)]) -> Vec<&str> {
     lines.iter().filter(|(op, _)| *op != LineOp::Add).map(|(_, text)| text.as_str()).collect()
 }
 
-/// Of the places, those that the `@@` lines and `*** End of File` allow: the first behind each head, the last of the text.
+/// Narrows the places to those that the `@@` lines and `*** End of File` allow: the first place
+/// after each context line, and only places at the end of the text.
 fn filter_places(
     lines: &LineIndex<'_>,
     hunk: &PatchHunk,
@@ -89,17 +96,20 @@ fn filter_places(
         places.retain(|place| lines.bare_lines(place + length..lines.len()).iter().all(|line| line.trim().is_empty()));
     }
     let Some(heads) = heads else { return places };
-    // A hunk may begin with the very line that its head names.
+    // A hunk may begin with the very line that its `@@` line names.
     let mut behind: Vec<usize> =
         heads.iter().filter_map(|head| places.get(places.partition_point(|place| place < head)).copied()).collect();
     behind.dedup();
     behind
 }
 
-/// Where the innermost `@@` line is; `None` when the hunk has none. There are several where the lines are.
+/// Returns the indexes of lines that match the innermost `@@` line, after all outer ones matched;
+/// `None` if the hunk has no `@@` line.
 fn find_context_heads(lines: &LineIndex<'_>, hunk: &PatchHunk) -> Result<Option<Vec<usize>>, Box<EditFault>> {
     let mut heads: Option<Vec<usize>> = None;
+    // Each `@@` line narrows the candidates: it must follow the one before it.
     for context in &hunk.contexts {
+        // Some models close the line with `@@`, as unified diffs do, so both spellings are tried.
         let short = context.trim_end().strip_suffix("@@").map(str::trim_end);
         let spellings = std::iter::once(context.as_str()).chain(short);
         let all = spellings
@@ -126,7 +136,7 @@ fn find_context_heads(lines: &LineIndex<'_>, hunk: &PatchHunk) -> Result<Option<
     Ok(heads)
 }
 
-/// Where a line is, indentation aside at the last level.
+/// Returns the indexes of a context line; the last level ignores indentation.
 fn find_context_line(lines: &LineIndex<'_>, level: MatchLevel, line: &str) -> Vec<usize> {
     if level == MatchLevel::Shifted {
         lines.find_similar(line).to_vec()
@@ -135,7 +145,7 @@ fn find_context_line(lines: &LineIndex<'_>, level: MatchLevel, line: &str) -> Ve
     }
 }
 
-/// A hunk that only adds lines: behind the line that `@@` names, or at the end.
+/// Builds the change of a hunk that only adds lines: after the line that `@@` names, or at the end.
 fn build_addition<'a>(
     lines: &LineIndex<'a>,
     hunk: &'a PatchHunk,
@@ -144,9 +154,12 @@ fn build_addition<'a>(
 ) -> Result<LineChange<'a>, Box<EditFault>> {
     let at = match heads {
         _ if hunk.is_at_end => lines.len(),
+        // A unified line hint without any line to check it by is too weak: the text may have
+        // shifted.
         None if hunk.hint.is_some_and(|line| line > 0) && lines.len() > 0 => {
             return Err(Box::new(fault::empty_search_fault(&hunk.origin)));
         }
+        // Without any anchor, added lines go to the end of the file.
         None => lines.len(),
         Some(heads) => {
             let behind: Vec<usize> = heads.iter().copied().filter(|head| *head >= from).collect();
@@ -165,15 +178,18 @@ fn build_addition<'a>(
 fn build_change<'a>(
     lines: &LineIndex<'a>,
     hunk: &'a PatchHunk,
-    reading: &'a [(LineOp, String)],
-    (level, start): (MatchLevel, usize),
+    variant: &'a [(LineOp, String)],
+    level: MatchLevel,
+    start: usize,
 ) -> Result<LineChange<'a>, Box<EditFault>> {
-    let wanted = expected_lines(reading);
+    let wanted = expected_lines(variant);
     let old = start..start + wanted.len();
     let shift = if level == MatchLevel::Shifted { lines.indent_shift(start, &wanted) } else { None }
         .unwrap_or(IndentShift::Add(""));
-    let (mut new, mut next) = (Vec::new(), start);
-    for (op, text) in reading {
+    // Lines that stay keep the text's own bytes; `next` follows them through the old text.
+    let mut new = Vec::new();
+    let mut next = start;
+    for (op, text) in variant {
         match op {
             LineOp::Keep => new.push(NewLine::Kept(next)),
             LineOp::Remove => {}

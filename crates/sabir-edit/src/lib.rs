@@ -1,7 +1,8 @@
-//! Edits as models write them, as pure functions of a text: SEARCH/REPLACE blocks, patches, string replacement, whole files.
+//! Applies the edits that language models write to a text: SEARCH/REPLACE blocks, patches, string
+//! replacement, whole files. All functions are pure.
 //!
-//! Supported: [`apply_blocks`] for any number of blocks, in either family of markers, each marker alone on its line and in
-//! its first column;
+//! [`apply_blocks`] takes any number of blocks. Two families of markers are supported; each marker
+//! is alone on its line and starts in the first column:
 //!
 //! ```text
 //! ------- SEARCH        <<<<<<< SEARCH
@@ -13,42 +14,57 @@
 //!                       >>>>>>> REPLACE
 //! ```
 //!
-//! [`Patch`] for `*** Begin Patch`; [`apply_string`] for one text in place of another, [`apply_whole`] for a new content.
+//! [`Patch`] reads the `*** Begin Patch` format, [`apply_string`] replaces one text by another, and
+//! [`apply_whole`] replaces the whole content.
 //!
-//! **Where an edit belongs** is looked for at three levels ([`MatchLevel`]): exactly; then without regard to blanks at the ends of
-//! lines, to typographic quotes, dashes and spaces, and to how accents are put together; then without regard to how far the whole is indented, if it is
-//! indented by the same more or less in each line, which the new lines then are too. The first level that finds anything
-//! decides, and must find one place. Line hints choose the nearest of several. Line endings never matter.
+//! **Matching.** The place of an edit is searched at three levels ([`MatchLevel`]): first exactly;
+//! then ignoring white space at line ends, typographic quotes, dashes and spaces, and the
+//! composition of accents; then also ignoring indentation, provided that every line is off by the
+//! same amount, in which case the new lines are shifted by it too. The first level that finds
+//! anything decides, and it must find exactly one place. Line hints choose the nearest of several
+//! places. Line endings never matter.
 //!
-//! **What is kept**: lines that the replacement has in common with what it replaces keep the text's own bytes, and everything
-//! outside is not touched. A new line ends like the line it stands for. Whether the last line of a file ends stays as it was.
+//! **Preserved bytes.** Lines that the replacement shares with the replaced text keep the bytes of
+//! the file, and everything outside is untouched. A new line gets the ending of the line it
+//! replaces. If the last line of a file has no line ending, it still has none afterwards.
 //!
-//! Unsupported, on purpose: anchors, similarity and ellipses. An edit that does not say precisely one place changes nothing,
-//! and the fault says what is nearest; guessing is how edits end up in the wrong function. Nothing that is cut off is applied:
-//! a block or patch without its end is refused.
+//! **Unsupported on purpose:** anchors, similarity scores and ellipses. An edit that does not
+//! identify one place changes nothing, and the fault shows the nearest place; guessing is how edits
+//! end up in the wrong function. Truncated input is never applied: a block or patch without its
+//! closing marker is refused.
 //!
-//! Grammar of blocks as implemented: a marker has three or more signs, an opening one perhaps one `>` behind it. A block ends
-//! with the marker of the family it began with, so the other family's are ordinary lines in it. Rows of `=` that are not as
-//! long as the opening marker are ordinary lines where one is. A second divider is a fault, as is a line that looks like a
-//! marker of a merge conflict between angles: no guess says where content ends. A backslash before a marker makes it content
-//! and goes, unless the text holds the line with it. Where every line of SEARCH begins with a line number and `|`, both sides
-//! are tried without; where SEARCH begins or ends with blank lines, it is tried without them at last. Lines between blocks are skipped unless they are
-//! closing markers, which mean that something was misread. All blocks are matched against the original text, in any order.
+//! **Grammar of blocks as implemented:**
 //!
-//! [`DecodedText`] reads the bytes of a file as text and writes them again without loss.
+//! - A marker has three or more signs; an opening marker may be followed by one `>`.
+//! - A block ends with the closing marker of its own family, so markers of the other family are
+//!   ordinary lines inside it.
+//! - If a row of `=` as long as the opening marker exists, rows of other lengths are ordinary
+//!   lines.
+//! - A second divider is a fault, and so is a line in an angle block that looks like a
+//!   merge-conflict marker, because nothing tells where the content ends.
+//! - A backslash before a marker makes the line content. The backslash is removed, unless the text
+//!   contains the line with it.
+//! - If every SEARCH line begins with a line number and `|`, both sides are also tried without the
+//!   numbers.
+//! - If SEARCH begins or ends with blank lines, it is finally tried without them.
+//! - Lines between blocks are skipped, except closing markers, which show that something was
+//!   misread.
+//! - All blocks are matched against the original text, in any order.
+//!
+//! [`DecodedText`] reads the bytes of a file as text and writes them back without loss.
 //!
 //! ```
-//! use sabir_edit::{Level, Text, apply_blocks};
+//! use sabir_edit::{DecodedText, MatchLevel, apply_blocks};
 //!
-//! // Windows line endings, and blanks at an end of a line that no model repeats.
-//! let text = Text::decode(b"fn main() {  \r\n    greet();\r\n}\r\n")?;
+//! // Windows line endings, and trailing spaces that no model repeats.
+//! let text = DecodedText::decode(b"fn main() {  \r\n    greet();\r\n}\r\n")?;
 //! let diff = "------- SEARCH\nfn main() {\n    greet();\n=======\nfn main() {\n    greet_all();\n+++++++ REPLACE\n";
 //!
 //! let edited = apply_blocks(&text.content, diff).expect("one place matches");
 //! assert_eq!(edited.content, "fn main() {  \r\n    greet_all();\r\n}\r\n");
-//! assert_eq!(edited.hunks[0].level, Level::Normalised);
+//! assert_eq!(edited.hunks[0].level, MatchLevel::Normalised);
 //!
-//! // An edit that does not say one place changes nothing, and says what is nearest.
+//! // An edit that does not identify one place changes nothing and reports the nearest place.
 //! let faults = apply_blocks(&text.content, &diff.replace("greet()", "meet()")).unwrap_err();
 //! assert!(faults[0].to_string().contains("greet();"), "{}", faults[0]);
 //! # Ok::<(), sabir_edit::NotText>(())
@@ -80,59 +96,62 @@ pub use text::{DecodedText, LegacyEncoding, NotInEncoding, NotText, TextEncoding
 pub struct EditedText {
     /// The whole new text.
     pub content: String,
-    /// What changed, in the order of the text.
+    /// The changes, in the order of the text.
     pub hunks: Vec<AppliedHunk>,
 }
 
-/// Where one block was applied.
+/// The place where one block was applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppliedHunk {
     /// The block's number in the diff, or the hunk's in the patch, from 1.
     pub block: usize,
     /// The first line, from 1, that the block's SEARCH matched in the old text.
     pub old_line: usize,
-    /// How many lines it matched.
+    /// The number of old lines that it matched.
     pub old_lines: usize,
     /// The line, from 1, of the new text where the block's REPLACE begins.
     pub new_line: usize,
-    /// How many lines it put there.
+    /// The number of lines that it inserted there.
     pub new_lines: usize,
-    /// How it was found.
+    /// The level at which it was found.
     pub level: MatchLevel,
 }
 
-/// How what an edit expects compares with the text where it was found.
+/// The strictness at which the lines that an edit expects equal the lines of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MatchLevel {
-    /// Equal, line endings aside.
+    /// Equal, except for line endings.
     Exact,
-    /// Equal, blanks at the ends of lines, blank lines around SEARCH, typographic quotes, dashes and spaces, and the
-    /// composition of accents aside.
+    /// Equal, except for white space at line ends, blank lines around SEARCH, typographic quotes,
+    /// dashes and spaces, and the composition of accents.
     Normalised,
-    /// As [`Normalised`](Self::Normalised), and indented by more or less, the same in each line.
+    /// Equal as in [`Normalised`](Self::Normalised), with every line indented more, or less, by the
+    /// same amount.
     Shifted,
 }
 
 impl MatchLevel {
-    /// All, in the order in which they are tried.
+    /// All levels, in the order in which they are tried.
     pub const ALL: [Self; 3] = [Self::Exact, Self::Normalised, Self::Shifted];
 }
 
 /// The formats of edits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EditSyntax {
-    /// Blocks between `------- SEARCH` and `+++++++ REPLACE`, or `<<<<<<< SEARCH` and `>>>>>>> REPLACE`.
+    /// Blocks between `------- SEARCH` and `+++++++ REPLACE`, or `<<<<<<< SEARCH` and `>>>>>>>
+    /// REPLACE`.
     SearchReplace,
     /// `*** Begin Patch`.
     ApplyPatch,
-    /// One text in place of another.
+    /// One text replaced by another.
     StringReplace,
     /// The whole new content.
     WholeFile,
 }
 
 impl EditSyntax {
-    /// The format that a text shows by its markers: an opening one of a block, or `*** Begin Patch`.
+    /// Returns the format whose markers a text contains: `*** Begin Patch`, or the opening marker
+    /// of a block.
     #[must_use]
     pub fn detect(text: &str) -> Option<Self> {
         match () {
@@ -143,16 +162,17 @@ impl EditSyntax {
     }
 }
 
-/// More places than these are not looked for where no hint can choose among them.
+/// The number of places at which a search without a line hint stops: the edit is ambiguous anyway.
 const MAX_PLACES: usize = 1000;
 
 /// Applies all blocks of the diff, or none.
 ///
-/// An empty SEARCH, which may hold one blank line, gives an empty text its whole content. Time and memory are linear in text
-/// and diff; a block whose every line is frequent in the text costs time linear in the text once more.
+/// If the text is empty, a block with an empty SEARCH (or one blank line) supplies its whole
+/// content. Time and memory are linear in the text and the diff; a block whose every line is
+/// frequent in the text costs one more pass over the text.
 ///
 /// # Errors
-/// Every fault of every block, in the order of the diff.
+/// Returns every fault of every block, in the order of the diff.
 pub fn apply_blocks(original: &str, diff: &str) -> Result<EditedText, Vec<EditFault>> {
     let (blocks, mut faults) = blocks::parse_blocks(diff);
     if original.is_empty()
@@ -175,6 +195,8 @@ pub fn apply_blocks(original: &str, diff: &str) -> Result<EditedText, Vec<EditFa
     match edited {
         Ok(edited) if faults.is_empty() => Ok(edited),
         edited => {
+            // All faults are reported together, so that the model can fix every block in one
+            // answer.
             faults.extend(edited.err().unwrap_or_default());
             faults.sort_by_key(|fault| fault.line);
             Err(faults)
@@ -183,37 +205,40 @@ pub fn apply_blocks(original: &str, diff: &str) -> Result<EditedText, Vec<EditFa
 }
 
 impl AppliedHunk {
-    /// A whole text in place of another.
+    /// The hunk of a text that was replaced as a whole.
     fn whole_text(old_lines: usize, new_lines: usize) -> Self {
         Self { block: 1, old_line: 1, old_lines, new_line: 1, new_lines, level: MatchLevel::Exact }
     }
 }
 
-/// Finds the one place of a block.
+/// Finds the one place where a block applies.
 fn locate_block<'a>(lines: &LineIndex<'a>, block: &EditBlock<'a>) -> Result<LineChange<'a>, Box<EditFault>> {
     let origin = &block.origin;
-    let readings = block.to_variants();
-    for reading in readings.iter().filter(|reading| !reading.search.is_empty()) {
+    let variants = block.to_variants();
+    for variant in variants.iter().filter(|variant| !variant.search.is_empty()) {
         for level in MatchLevel::ALL {
-            let limit = if reading.hint.is_some() { usize::MAX } else { MAX_PLACES };
-            let places = lines.find_places(level, &reading.search, limit);
+            // With a hint every place matters, because the nearest one is chosen among all of them.
+            let limit = if variant.hint.is_some() { usize::MAX } else { MAX_PLACES };
+            let places = lines.find_places(level, &variant.search, limit);
             if places.is_empty() {
                 continue;
             }
-            if reading.search == reading.replace {
+            // Reported only where SEARCH is found: a block that is not found has a more helpful
+            // fault.
+            if variant.search == variant.replace {
                 return Err(Box::new(fault::no_effect_fault(origin)));
             }
-            let Some(start) = pick_place(&places, reading.hint) else {
+            let Some(start) = pick_place(&places, variant.hint) else {
                 return Err(Box::new(fault::ambiguous_fault(origin, lines, &places, limit)));
             };
-            return build_change(lines, block, reading, (level, start));
+            return build_change(lines, block, variant, level, start);
         }
     }
-    // The reading without escapes is the one that was meant most likely.
-    let meant = readings.iter().rev().find(|reading| !reading.search.is_empty());
+    // // The last variant is the most lenient one, which the model most likely meant.
+    let meant = variants.iter().rev().find(|variant| !variant.search.is_empty());
     Err(Box::new(match meant {
-        Some(reading) if reading.search == reading.replace => fault::no_effect_fault(origin),
-        Some(reading) => fault::not_found_fault(origin, lines, &reading.search),
+        Some(variant) if variant.search == variant.replace => fault::no_effect_fault(origin),
+        Some(variant) => fault::not_found_fault(origin, lines, &variant.search),
         None => fault::empty_search_fault(origin),
     }))
 }
@@ -221,21 +246,24 @@ fn locate_block<'a>(lines: &LineIndex<'a>, block: &EditBlock<'a>) -> Result<Line
 fn build_change<'a>(
     lines: &LineIndex<'a>,
     block: &EditBlock<'a>,
-    reading: &BlockVariant<'a>,
-    (level, start): (MatchLevel, usize),
+    variant: &BlockVariant<'a>,
+    level: MatchLevel,
+    start: usize,
 ) -> Result<LineChange<'a>, Box<EditFault>> {
     let origin = block.origin;
-    let old = start..start + reading.search.len();
-    let Some(new) = rewrite_lines(lines, (level, start), &reading.search, &reading.replace) else {
+    // From here on the place is certain; only the indentation or an unchanged result can still
+    // fail.
+    let old = start..start + variant.search.len();
+    let Some(new) = rewrite_lines(lines, level, start, &variant.search, &variant.replace) else {
         return Err(Box::new(fault::indentation_fault(&origin, lines, old)));
     };
     if new.len() == old.len() && new.iter().zip(old.clone()).all(|(line, index)| *line == NewLine::Kept(index)) {
         return Err(Box::new(fault::no_effect_fault(&origin)));
     }
-    Ok(LineChange { origin, level: level.max(reading.least), old, new })
+    Ok(LineChange { origin, level: level.max(variant.least), old, new })
 }
 
-/// The only place, or the one nearest to the line of the hint, if no other is as near.
+/// Returns the only place, or the one nearest to the hinted line if no other is equally near.
 fn pick_place(places: &[usize], hint: Option<usize>) -> Option<usize> {
     match (places, hint) {
         (&[place], _) => Some(place),

@@ -1,4 +1,4 @@
-//! A text cut into lines, and where given lines are in it.
+//! Indexes a text by lines and finds given lines in it.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
@@ -8,38 +8,39 @@ use std::ops::Range;
 use super::MatchLevel;
 use super::normalize::{leading_indent, normalize_line, normalize_unindented};
 
-/// A text cut into lines.
+/// A text split into lines, with a lookup table for each match level that is built on first use.
 pub(super) struct LineIndex<'a> {
     raw: Vec<&'a str>,
     bare: Vec<&'a str>,
     tables: [OnceCell<LineTable<'a>>; 3],
-    /// How many more times the nearest lines may be looked for.
+    /// The number of nearest-place searches that are left.
     hunts: Cell<usize>,
 }
 
-/// Of so many misses the nearest lines are named: each looks at the whole text, and a reader is helped by the first.
+/// The limit for nearest-place searches: each scans the whole text, and the first ones help a
+/// reader most.
 const MAX_HUNTS: usize = 10;
 
-/// The lines of a text as numbers, equal ones having the same. What equal means is the level's affair.
+/// The lines of a text as numbers; lines that are equal at the match level have the same number.
 struct LineTable<'a> {
     numbers: HashMap<Cow<'a, str>, u32>,
     lines: Vec<u32>,
-    /// Where each number's places begin in `places`.
+    /// The start of each number's positions in `places`.
     starts: Vec<usize>,
     places: Vec<usize>,
 }
 
-/// How the indentation of lines differs from that of the text.
+/// The difference between the indentation of the wanted lines and that of the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum IndentShift<'a> {
-    /// The text's lines have this in front.
+    /// The lines of the text have this in front.
     Add(&'a str),
-    /// The text's lines lack this.
+    /// The lines of the text lack this.
     Remove(&'a str),
 }
 
 impl<'a> LineIndex<'a> {
-    /// Lines end at a line feed; in a text that has none, at a carriage return.
+    /// Splits a text at line feeds or, if it has none, at carriage returns.
     pub(super) fn from_text(text: &'a str) -> Self {
         let end = if text.contains('\n') { '\n' } else { '\r' };
         let raw: Vec<&str> = text.split_inclusive(end).collect();
@@ -51,27 +52,28 @@ impl<'a> LineIndex<'a> {
         self.raw.len()
     }
 
-    /// The lines with their endings.
+    /// Returns the lines with their endings.
     pub(super) fn raw_lines(&self, range: Range<usize>) -> &[&'a str] {
         self.raw.get(range).unwrap_or_default()
     }
 
-    /// The lines without their endings.
+    /// Returns the lines without their endings.
     pub(super) fn bare_lines(&self, range: Range<usize>) -> &[&'a str] {
         self.bare.get(range).unwrap_or_default()
     }
 
-    /// A line without its ending; `None` past the end.
+    /// Returns a line without its ending; `None` past the end.
     pub(super) fn bare_line(&self, index: usize) -> Option<&'a str> {
         self.bare.get(index).copied()
     }
 
-    /// Whether the text ends without an ending of a line.
+    /// Returns true if the last line has no line ending.
     pub(super) fn is_last_open(&self) -> bool {
         self.raw.last().is_some_and(|line| line_ending(line).is_empty())
     }
 
-    /// The ending of a line; of the line before where it has none or is past the end, and of most lines where that has none.
+    /// Returns the ending of a line; if it has none or is past the end, that of the line before;
+    /// failing that, the usual ending.
     pub(super) fn ending_near(&self, index: usize) -> &'a str {
         let own = |index: Option<usize>| {
             let line = self.raw.get(index?)?;
@@ -80,10 +82,11 @@ impl<'a> LineIndex<'a> {
         own(Some(index)).or_else(|| own(index.checked_sub(1))).unwrap_or_else(|| self.usual_ending())
     }
 
-    /// The ending that most lines have.
+    /// Returns the ending that most lines have.
     pub(super) fn usual_ending(&self) -> &'a str {
         let with = |wanted: &str| self.raw.iter().filter(|line| line_ending(line) == wanted).count();
-        let (crlf, lf) = (with("\r\n"), with("\n"));
+        let crlf = with("\r\n");
+        let lf = with("\n");
         match () {
             () if crlf > lf => "\r\n",
             () if lf == 0 && with("\r") > 0 => "\r",
@@ -91,12 +94,16 @@ impl<'a> LineIndex<'a> {
         }
     }
 
-    /// The line indexes at which the wanted lines begin, overlapping places too, at most `limit`. Linear in the text at worst.
+    /// Returns up to `limit` line indexes at which the wanted lines begin, including overlapping
+    /// places. The time is linear in the text at worst.
     pub(super) fn find_places(&self, level: MatchLevel, wanted: &[&str], limit: usize) -> Vec<usize> {
         let table = self.level_table(level);
+        // A line without a number occurs nowhere in the text, so the whole block cannot match.
         let Some(numbers) = wanted.iter().map(|line| table.number_of(level, line)).collect::<Option<Vec<u32>>>() else {
             return Vec::new();
         };
+        // Only the places of the rarest wanted line need checking, unless even that line is so
+        // frequent that one pass over the text is cheaper.
         let Some((rare, offset)) = numbers.iter().zip(0..).min_by_key(|(number, _)| table.places_of(**number).len())
         else {
             return Vec::new();
@@ -111,21 +118,21 @@ impl<'a> LineIndex<'a> {
         find_all(&table.lines, &numbers).filter(fits).take(limit).collect()
     }
 
-    /// Where a line's like begins, indentation and typography aside.
+    /// Returns the indexes of lines that equal `line`, ignoring indentation and typography.
     pub(super) fn find_similar(&self, line: &str) -> &[usize] {
         let table = self.level_table(MatchLevel::Shifted);
         table.number_of(MatchLevel::Shifted, line).map_or(&[], |number| table.places_of(number))
     }
 
-    /// Whether the nearest lines may be looked for once more.
+    /// Uses up one nearest-place search; returns false if none is left.
     pub(super) fn can_search_nearest(&self) -> bool {
         let left = self.hunts.get().checked_sub(1);
         self.hunts.set(left.unwrap_or_default());
         left.is_some()
     }
 
-    /// How the lines at a place are indented beside the wanted ones: all by the same more, or all by the same less. Blank lines
-    /// say nothing.
+    /// Returns the shift between the indentation of the wanted lines and of the text at `start`:
+    /// all lines have the same amount more, or the same amount less. Blank lines are ignored.
     pub(super) fn indent_shift<'b>(&self, start: usize, wanted: &[&'b str]) -> Option<IndentShift<'b>>
     where
         'a: 'b,
@@ -135,7 +142,8 @@ impl<'a> LineIndex<'a> {
             if normalize_unindented(wanted).is_empty() {
                 continue;
             }
-            let (text, wanted) = (leading_indent(text), leading_indent(wanted));
+            let text = leading_indent(text);
+            let wanted = leading_indent(wanted);
             let here = match text.strip_suffix(wanted) {
                 Some(more) => IndentShift::Add(more),
                 None => IndentShift::Remove(wanted.strip_suffix(text)?),
@@ -167,6 +175,7 @@ impl<'a> LineTable<'a> {
                 *numbers.entry(key).or_insert(next)
             })
             .collect();
+        // A counting sort groups the positions by number, without a vector for each number.
         let mut starts = vec![0; numbers.len() + 1];
         for &number in &lines {
             if let Some(count) = starts.get_mut(number as usize + 1) {
@@ -202,7 +211,7 @@ impl<'a> LineTable<'a> {
     }
 }
 
-/// The ending of a line, or nothing.
+/// Returns the ending of a line, or an empty string.
 pub(super) fn line_ending(line: &str) -> &str {
     line.strip_prefix(without_ending(line)).unwrap_or_default()
 }
@@ -212,7 +221,7 @@ fn without_ending(line: &str) -> &str {
     line.strip_suffix('\r').unwrap_or(line)
 }
 
-/// What must be equal for two lines to be equal at a level.
+/// Returns the form of a line that decides equality at a level.
 fn level_key(level: MatchLevel, line: &str) -> Cow<'_, str> {
     match level {
         MatchLevel::Exact => Cow::Borrowed(line),
@@ -221,8 +230,8 @@ fn level_key(level: MatchLevel, line: &str) -> Cow<'_, str> {
     }
 }
 
-/// Every index at which the wanted numbers begin (Knuth, Morris and Pratt, so that a thousand equal lines cost no more than a
-/// thousand different ones).
+/// Yields every index at which the wanted numbers begin. Uses Knuth-Morris-Pratt, so that a
+/// thousand equal lines cost no more than a thousand different ones.
 fn find_all<'b>(text: &'b [u32], wanted: &'b [u32]) -> impl Iterator<Item = usize> + 'b {
     let borders = prefix_borders(wanted);
     let mut matched = 0;
@@ -232,7 +241,8 @@ fn find_all<'b>(text: &'b [u32], wanted: &'b [u32]) -> impl Iterator<Item = usiz
     })
 }
 
-/// For each start of the wanted numbers, how many of its first are also its last.
+/// Returns, for each prefix of the wanted numbers, the length of its longest proper prefix that is
+/// also its suffix.
 fn prefix_borders(wanted: &[u32]) -> Vec<usize> {
     let mut borders = vec![0; wanted.len().min(1)];
     let mut matched = 0;
@@ -243,7 +253,8 @@ fn prefix_borders(wanted: &[u32]) -> Vec<usize> {
     borders
 }
 
-/// How many numbers are matched after one more of the text, when `matched` were before it.
+/// Returns the number of matched numbers after reading one more, when `matched` were matched
+/// before.
 fn advance_match(wanted: &[u32], borders: &[usize], mut matched: usize, number: u32) -> usize {
     loop {
         if wanted.get(matched) == Some(&number) {

@@ -1,17 +1,18 @@
-//! Where lines that are not in a text were most likely meant to be.
+//! Finds the place in a text that wanted lines most likely refer to, although they are not in it.
 
 use std::collections::HashMap;
 
 use super::line_index::LineIndex;
 use super::normalize::{leading_indent, normalize_line, normalize_unindented};
 
-/// A line that occurs more often than this says nothing about where a block belongs.
+/// The number of occurrences above which a line says nothing about where a block belongs.
 const MAX_VOTES: usize = 64;
-/// No more of a line is compared when resemblance is what is left.
+/// The number of bytes of a line that are compared when searching for a resembling one.
 const MAX_COMPARED: usize = 200;
 
-/// The index where the wanted lines most likely were meant to begin: the one that the most lines agree on, indentation and
-/// typography aside; else that of a line like the first telling one. `None` when there is nothing like it.
+/// Returns the line index where the wanted lines were most likely meant to begin: the one that the
+/// most lines agree on, ignoring indentation and typography; otherwise that of the line most
+/// similar to the first non-blank one. Returns `None` if nothing is similar.
 pub(super) fn find_nearest(lines: &LineIndex<'_>, wanted: &[&str]) -> Option<usize> {
     let mut votes: HashMap<usize, usize> = HashMap::new();
     for (offset, line) in wanted.iter().enumerate().filter(|(_, line)| !normalize_unindented(line).is_empty()) {
@@ -20,11 +21,12 @@ pub(super) fn find_nearest(lines: &LineIndex<'_>, wanted: &[&str]) -> Option<usi
             found.iter().for_each(|index| *votes.entry(index.saturating_sub(offset)).or_default() += 1);
         }
     }
+    // Ties go to the earlier place, so that the result does not depend on the order of the map.
     let agreed = votes.into_iter().max_by_key(|&(start, count)| (count, std::cmp::Reverse(start)));
     agreed.map(|(start, _)| start).or_else(|| find_resembling(lines, wanted))
 }
 
-/// How a line of the text differs from the wanted one, as a clause.
+/// Describes in a clause how a line of the text differs from the wanted one.
 pub(super) fn describe_difference(found: Option<&str>, wanted: &str) -> &'static str {
     let Some(found) = found else {
         return "lies behind the end of the text";
@@ -42,7 +44,8 @@ pub(super) fn describe_difference(found: Option<&str>, wanted: &str) -> &'static
     }
 }
 
-/// The line that shares the longest beginning and end with the first telling line of the wanted, if that is half of it.
+/// Returns the line that shares the longest prefix plus suffix with the first non-blank wanted
+/// line, if together they are at least half of that line.
 fn find_resembling(lines: &LineIndex<'_>, wanted: &[&str]) -> Option<usize> {
     let (offset, first) = wanted.iter().enumerate().find(|(_, line)| !normalize_unindented(line).is_empty())?;
     let first = first.trim();

@@ -1,10 +1,11 @@
-//! What two lines have in common when only white space at their ends and typography differ.
+//! Normalizes lines so that they compare equal if only trailing white space and typography differ.
 
 use std::borrow::Cow;
 
 use icu_normalizer::ComposingNormalizerBorrowed;
 
-/// The character that another one is taken for; itself for most.
+/// Returns the plain ASCII character that a typographic one is compared as; most characters are
+/// returned unchanged.
 pub(super) fn normalize_char(c: char) -> char {
     match c {
         '\u{2018}'..='\u{201b}' | '\u{2032}' => '\'',
@@ -15,8 +16,9 @@ pub(super) fn normalize_char(c: char) -> char {
     }
 }
 
-/// A line without white space at its end, typographic quotes, dashes and spaces as those of a keyboard, and accents in one
-/// character with their letters (NFC): what a file has apart looks the same and is the same text.
+/// Normalizes a line: removes trailing white space, replaces typographic quotes, dashes and spaces
+/// by their ASCII forms, and composes accents with their letters (NFC), since composed and
+/// decomposed forms look the same.
 pub(super) fn normalize_line(line: &str) -> Cow<'_, str> {
     if line.is_ascii() {
         return Cow::Borrowed(line.trim_end());
@@ -30,7 +32,7 @@ pub(super) fn normalize_line(line: &str) -> Cow<'_, str> {
     Cow::Owned(composer.normalize(&plain).into_owned())
 }
 
-/// [`normalize_line`], without the indentation.
+/// Normalizes a line as [`normalize_line`] does and removes its indentation.
 pub(super) fn normalize_unindented(line: &str) -> Cow<'_, str> {
     match normalize_line(line) {
         Cow::Borrowed(line) => Cow::Borrowed(line.trim_start_matches(is_blank)),
@@ -38,7 +40,7 @@ pub(super) fn normalize_unindented(line: &str) -> Cow<'_, str> {
     }
 }
 
-/// The tabs and spaces that a line begins with.
+/// Returns the tabs and spaces that a line begins with.
 pub(super) fn leading_indent(line: &str) -> &str {
     line.strip_suffix(line.trim_start_matches(is_blank)).unwrap_or_default()
 }

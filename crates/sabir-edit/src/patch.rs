@@ -1,4 +1,5 @@
-//! The patch format: `*** Begin Patch`, files to add, delete, update and move, `*** End Patch`.
+//! Parses the patch format: `*** Begin Patch`, files to add, delete, update and move, `*** End
+//! Patch`.
 //!
 //! Supported:
 //!
@@ -18,74 +19,77 @@
 //! *** End Patch
 //! ```
 //!
-//! Unsupported, on purpose: a patch without its first or last line, which may be cut off; two sections about one file.
+//! Unsupported on purpose: a patch without its first or last line, which may be truncated; two
+//! sections about one file.
 //!
-//! Grammar as implemented: what stands before the first and behind the last marker (prose, a fence, the words of a here
-//! document) is skipped, unless it is a marker. Several patches in one text are one. Markers begin in the first column;
-//! between sections, and for the last line, blanks before them are allowed. In an update each line begins with a blank, `+`
-//! or `-`; an empty line is an empty line that stays, and goes along with the hunk only if it is found so. The first hunk
-//! needs no `@@`. An `@@` line names a line that stands before the hunk; each further one, a line behind the one named before.
-//! `@@ -12,3 +12,4 @@` is a line hint. `*** End of File` says that the hunk is for the end. A hunk that only adds lines puts
-//! them behind the line that `@@` names, else at the end.
+//! Grammar as implemented: text before the first and after the last marker (prose, a fence, a
+//! here-document) is skipped, unless it is a marker. Several patches in one text count as one.
+//! Markers begin in the first column; between sections, and for the last line, leading blanks are
+//! allowed. In an update each line begins with a blank, `+` or `-`; an empty line is an empty line
+//! that stays, and trailing ones are dropped if the hunk is not found with them. The first hunk
+//! needs no `@@`. An `@@` line names a line before the hunk; each further one names a line after
+//! the one named before. `@@ -12,3 +12,4 @@` is a line hint. `*** End of File` places the hunk at
+//! the end. A hunk that only adds lines puts them after the line that `@@` names, otherwise at the
+//! end.
 
 use std::collections::HashMap;
 
 use super::fault::{self, EditFault, EditFaultKind, EditOrigin, truncate_line};
 use super::{EditSyntax, EditedText};
 
-/// A patch as it was read. Paths are as the model wrote them.
+/// A parsed patch. Paths are as the model wrote them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Patch {
-    /// What is to become of each file, in the order of the patch. No path is named twice.
+    /// The sections, in the order of the patch. No path is named twice.
     pub files: Vec<FilePatch>,
 }
 
-/// What is to become of one file.
+/// The section of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePatch {
-    /// The file.
+    /// The path of the file, as written.
     pub path: String,
     /// The line of the patch, from 1, that names it.
     pub line: usize,
-    /// What to do with it.
+    /// The action on the file.
     pub action: FileAction,
 }
 
-/// What to do with a file.
+/// An action on a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileAction {
-    /// Make it, with this content.
+    /// Create the file with this content.
     Add(String),
     /// Delete it.
     Delete,
-    /// Change parts of it, and then perhaps move it.
+    /// Change parts of the file, then perhaps move it.
     Update(FileUpdate),
 }
 
-/// Changes of one file.
+/// The changes of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileUpdate {
-    /// Where it is moved to, if it is.
+    /// The path that the file is moved to, if any.
     pub move_to: Option<String>,
     pub(super) hunks: Vec<PatchHunk>,
 }
 
-/// One run of lines of an update.
+/// One hunk of an update.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PatchHunk {
     pub(super) origin: EditOrigin,
-    /// The lines before it, outer ones first.
+    /// The `@@` lines before it, outer ones first.
     pub(super) contexts: Vec<String>,
-    /// The line of the text, from 1, at which it says that it begins.
+    /// The line of the text, from 1, where the hunk says that it begins.
     pub(super) hint: Option<usize>,
     pub(super) lines: Vec<(LineOp, String)>,
-    /// How many of its last lines were wholly empty in the patch, and may be there for looks.
+    /// The number of trailing lines that were wholly empty in the patch, perhaps only for looks.
     pub(super) loose: usize,
     pub(super) is_at_end: bool,
 }
 
-/// What becomes of a line.
+/// The role of a line in a hunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineOp {
     Keep,
@@ -93,7 +97,8 @@ pub(super) enum LineOp {
     Add,
 }
 
-/// More `@@` lines before one hunk than this are refused: code is not nested so deep, and each looks at the whole text.
+/// The number of `@@` lines before one hunk above which a patch is refused: code is not nested that
+/// deep, and each line is searched in the whole text.
 const MAX_CONTEXTS: usize = 100;
 
 const BEGIN: &str = "*** Begin Patch";
@@ -102,10 +107,10 @@ const END_OF_FILE: &str = "*** End of File";
 const ENVELOPE: &str = "begin with a line `*** Begin Patch`, end with `*** End Patch`, and between them name files with `*** Update File: PATH`";
 
 impl Patch {
-    /// Reads a patch.
+    /// Parses a patch.
     ///
     /// # Errors
-    /// Every fault of its form, in the order of the patch.
+    /// Every fault of the patch's form, in the order of the patch.
     pub fn parse(text: &str) -> Result<Self, Vec<EditFault>> {
         let mut reader = PatchParser::new(text);
         text.lines().enumerate().for_each(|(index, line)| reader.parse_line(index + 1, line));
@@ -114,7 +119,8 @@ impl Patch {
 }
 
 impl FileUpdate {
-    /// Makes the changes in a text. An update that only moves gives the text unchanged, with no hunks.
+    /// Applies the changes to a text. An update that only moves returns the text unchanged, with no
+    /// hunks.
     ///
     /// # Errors
     /// Every fault of every hunk.
@@ -123,12 +129,12 @@ impl FileUpdate {
     }
 }
 
-/// Whether a text holds a line that begins a patch.
+/// Returns true if a text contains a line that begins a patch.
 pub(super) fn has_patch_start(text: &str) -> bool {
     text.lines().any(|line| line.trim() == BEGIN)
 }
 
-/// Where the reader is.
+/// The state of the parser.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ParserState {
     Outside,
@@ -142,14 +148,15 @@ struct PatchParser {
     faults: Vec<EditFault>,
     hunks: usize,
     is_begun: bool,
-    /// The last line of the patch where it is not in the first column.
+    /// The last line of the patch, if its end marker is indented.
     padded_end: Option<usize>,
     last_line: usize,
 }
 
 impl PatchParser {
     fn new(text: &str) -> Self {
-        // A line ` *** End Patch` may be content of an update, so it ends the patch only where nothing else does.
+        // An indented ` *** End Patch` may be content of an update, so it ends the patch only if no
+        // other line does.
         let has_end = text.lines().any(|line| line.trim_end() == END);
         let padded = || text.lines().enumerate().filter(|(_, line)| line.trim() == END).last();
         let padded_end = if has_end { None } else { padded().map(|(index, _)| index + 1) };
@@ -159,6 +166,7 @@ impl PatchParser {
 
     fn parse_line(&mut self, number: usize, line: &str) {
         self.last_line = number;
+        // Inside a section an indented marker may be content of the file.
         let marker = if self.place == ParserState::Section { line.trim_end() } else { line.trim() };
         match self.place {
             _ if marker == BEGIN => self.begin_patch(number),
@@ -194,7 +202,7 @@ impl PatchParser {
         }
     }
 
-    /// A line that names a file.
+    /// Opens the section that a `*** Add/Update/Delete File:` line names.
     fn open_section(&mut self, line: usize, marker: &str) {
         self.close_section();
         self.place = ParserState::Section;
@@ -211,7 +219,7 @@ impl PatchParser {
         self.files.push(FilePatch { path: path.to_owned(), line, action });
     }
 
-    /// A line within a section.
+    /// Parses a line within a section.
     fn parse_content(&mut self, number: usize, line: &str) {
         match self.files.last_mut().map(|file| &mut file.action) {
             Some(FileAction::Add(content)) => match line.strip_prefix('+') {
@@ -229,7 +237,7 @@ impl PatchParser {
         }
     }
 
-    /// A line within an update.
+    /// Parses a line within an update.
     fn parse_update(&mut self, number: usize, line: &str) {
         let Some(FileAction::Update(update)) = self.files.last_mut().map(|file| &mut file.action) else { return };
         if let Some(path) = line.strip_prefix("*** Move to:") {
@@ -259,6 +267,7 @@ impl PatchParser {
             Some(("+", text)) => (LineOp::Add, text),
             Some(_) => return self.report_unexpected(number, line, LINES),
         };
+        // An empty line between hunks is layout, not content.
         if update.hunks.last().is_none_or(|hunk| hunk.is_at_end) {
             if line.is_empty() {
                 return;
@@ -270,12 +279,14 @@ impl PatchParser {
             self.push_hunk(hunk);
         }
         if let Some(hunk) = self.last_hunk() {
+            // Only empty lines at the end of the hunk may be layout; any other line resets the
+            // count.
             hunk.loose = if line.is_empty() { hunk.loose + 1 } else { 0 };
             hunk.lines.push((op, text.to_owned()));
         }
     }
 
-    /// What stands behind `@@`.
+    /// Parses the text after `@@`: a line hint, a context line, or both.
     fn parse_context(&mut self, number: usize, text: &str) {
         if self.last_hunk().is_none_or(|hunk| !hunk.lines.is_empty()) {
             let hunk = self.new_hunk(number);
@@ -318,7 +329,7 @@ impl PatchParser {
         }
     }
 
-    /// The end of a section.
+    /// Closes a section and reports the faults of its hunks.
     fn close_section(&mut self) {
         let Some(file) = self.files.last().filter(|_| self.place == ParserState::Section) else { return };
         let FileAction::Update(update) = &file.action else { return };
@@ -352,6 +363,7 @@ impl PatchParser {
     fn finish(mut self) -> Result<Patch, Vec<EditFault>> {
         if self.place != ParserState::Outside {
             self.close_section();
+            // A truncated answer must not be applied in part.
             let message = "the patch does not end with `*** End Patch`, so it may be cut off";
             self.report_fault(
                 self.last_line,
@@ -360,11 +372,13 @@ impl PatchParser {
                 "write the whole patch, with its last line",
             );
         }
+        // Both the old and the new path of a move count as named.
         let mut named = HashMap::new();
         let mut twice = Vec::new();
         for file in &self.files {
             let moved = if let FileAction::Update(update) = &file.action { update.move_to.as_deref() } else { None };
             for path in [Some(file.path.as_str()), moved].into_iter().flatten() {
+                // `./a` and `a` are the same file, and two sections about one file would conflict.
                 let path = path.strip_prefix("./").unwrap_or(path);
                 if let Some(before) = named.insert(path, file.line).filter(|_| !path.is_empty()) {
                     let message = format!("`{path}` is named already in line {before}");
@@ -410,7 +424,7 @@ enum SectionKind {
     Update,
 }
 
-/// What a line that names a file says.
+/// Parses a line that names a file.
 fn parse_section(marker: &str) -> Option<(SectionKind, &str)> {
     let kinds = [
         ("*** Add File:", SectionKind::Add),
@@ -420,7 +434,7 @@ fn parse_section(marker: &str) -> Option<(SectionKind, &str)> {
     kinds.into_iter().find_map(|(start, kind)| Some((kind, marker.strip_prefix(start)?.trim())))
 }
 
-/// Takes `-12,3 +12,4 @@` from the text behind `@@`.
+/// Splits `-12,3 +12,4 @@` off the text after `@@` and returns its first line number.
 fn parse_hunk_range(text: &str) -> (Option<usize>, &str) {
     let read = || {
         let (old, rest) = text.trim_start().strip_prefix('-')?.split_once(" +")?;

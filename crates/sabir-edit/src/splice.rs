@@ -1,4 +1,4 @@
-//! From changes to the new text.
+//! Builds the new text from located changes.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,11 +9,11 @@ use super::line_index::{IndentShift, LineIndex, line_ending};
 use super::normalize::{leading_indent, normalize_unindented};
 use super::{AppliedHunk, EditedText, MatchLevel};
 
-/// One block, hunk or place, and what becomes of it.
+/// A change of consecutive lines, from one block, hunk or matched place.
 pub(super) struct LineChange<'a> {
     pub(super) origin: EditOrigin,
     pub(super) level: MatchLevel,
-    /// Line indexes of the old text, from 0.
+    /// The line indexes of the old text, from 0.
     pub(super) old: Range<usize>,
     pub(super) new: Vec<NewLine<'a>>,
 }
@@ -21,17 +21,18 @@ pub(super) struct LineChange<'a> {
 /// A line of the new text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NewLine<'a> {
-    /// The line of the old text at this index, byte by byte.
+    /// The line of the old text at this index, byte for byte.
     Kept(usize),
-    /// A line without ending.
+    /// A new line, without its ending.
     Fresh(Cow<'a, str>),
 }
 
-/// The lines that a replacement makes of those at `start`, where `wanted` was found. `None`: the replacement cannot follow the
-/// text's indentation.
+/// Returns the lines that replace those at `start`, where `wanted` was found at `level`. Returns
+/// `None` if the replacement cannot follow the indentation of the text.
 pub(super) fn rewrite_lines<'a>(
     lines: &LineIndex<'a>,
-    (level, start): (MatchLevel, usize),
+    level: MatchLevel,
+    start: usize,
     wanted: &[&'a str],
     replacement: &[&'a str],
 ) -> Option<Vec<NewLine<'a>>> {
@@ -49,8 +50,8 @@ pub(super) fn rewrite_lines<'a>(
         .collect()
 }
 
-/// A line indented as the text is. `None` where it has not the indentation that must go, or would mix tabs and spaces of which
-/// the wanted lines show no such mix.
+/// Indents a line like the text. Returns `None` if the line lacks the indentation to remove, or if
+/// adding indentation would mix tabs and spaces although no wanted line mixes them.
 pub(super) fn shift_indent<'a>(line: &'a str, shift: &IndentShift<'_>, wanted: &[&str]) -> Option<Cow<'a, str>> {
     if normalize_unindented(line).is_empty() {
         return Some(Cow::Borrowed(line));
@@ -70,7 +71,7 @@ pub(super) fn shift_indent<'a>(line: &'a str, shift: &IndentShift<'_>, wanted: &
     }
 }
 
-/// Makes all changes, or says which of them are for the same lines.
+/// Applies all changes, or reports the ones that overlap.
 pub(super) fn splice_changes(
     lines: &LineIndex<'_>,
     mut changes: Vec<LineChange<'_>>,
@@ -79,6 +80,8 @@ pub(super) fn splice_changes(
     let overlaps: Vec<_> = changes
         .iter()
         .zip(changes.iter().skip(1))
+        // Sorted by start, overlapping changes are neighbours. Empty ranges (pure insertions) at
+        // the same line do not overlap.
         .filter(|(first, second)| second.old.start < first.old.end)
         .map(|(first, second)| {
             let (kept, other) =
@@ -91,7 +94,10 @@ pub(super) fn splice_changes(
     }
     let mut content = String::new();
     let mut hunks = Vec::new();
-    let (mut next, mut new_line) = (0, 1);
+    // Copy the unchanged lines before each change, then the change itself. `next` is the first old
+    // line that is not written yet; `new_line` counts from 1 in the new text.
+    let mut next = 0;
+    let mut new_line = 1;
     for change in &changes {
         lines.raw_lines(next..change.old.start).iter().for_each(|line| content.push_str(line));
         new_line += change.old.start - next;
@@ -111,10 +117,11 @@ pub(super) fn splice_changes(
     Ok(EditedText { content, hunks })
 }
 
-/// Writes the lines of one change. A fresh line ends as the line does whose place it takes, or as the one before it; the end of
-/// the file stays open where it was.
+/// Writes the lines of one change. A new line gets the ending of the line it replaces, or of the
+/// line before it; a file without a final line ending keeps none.
 fn write_change(content: &mut String, lines: &LineIndex<'_>, change: &LineChange<'_>) {
     let is_open = lines.is_last_open() && change.old.end == lines.len();
+    // Lines are added after a last line without an ending: that line needs one first.
     if is_open && change.old.is_empty() {
         content.push_str(lines.usual_ending());
     }

@@ -1,4 +1,4 @@
-//! One text in place of another, and a whole text in place of another.
+//! Replaces one string by another in a text, or the whole text.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,33 +10,37 @@ use super::normalize::normalize_char;
 use super::splice::{LineChange, rewrite_lines, splice_changes};
 use super::{AppliedHunk, EditSyntax, EditedText, MatchLevel};
 
-/// One text in place of another.
+/// A string replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StringReplacement {
-    /// The text to find. Empty: the file must be empty or new.
+    /// The text to find. If it is empty, the file must be empty or new.
     pub old: String,
-    /// The text instead.
+    /// The replacement.
     pub new: String,
-    /// How often it must be found; every place is replaced. `None`: any number of times, but once at least.
+    /// The number of times it must be found; every place is replaced. `None` allows any number from
+    /// one up.
     pub count: Option<usize>,
 }
 
-/// Replaces a text.
+/// Applies a string replacement.
 ///
-/// A line feed in either text stands for whatever the file ends its lines with. The text may begin and end within lines; found
-/// in its normal form it may do so too, and with other indentation it must be whole lines. Time and memory are linear.
+/// A line feed in either string matches the line endings of the file. The strings may begin and end
+/// within lines at the exact and normalized levels; at the shifted level they must be whole lines.
+/// Time and memory are linear.
 ///
 /// # Errors
-/// Every fault: not found, another number of places, no effect.
+/// The faults: not found, found another number of times, or no effect.
 pub fn apply_string(original: &str, replacement: &StringReplacement) -> Result<EditedText, Vec<EditFault>> {
     let origin = EditOrigin::for_whole_edit(EditSyntax::StringReplace);
-    let (old, new) = (normalize_line_ends(&replacement.old), normalize_line_ends(&replacement.new));
+    let old = normalize_line_ends(&replacement.old);
+    let new = normalize_line_ends(&replacement.new);
     if old.is_empty() && original.is_empty() && !new.is_empty() {
         return Ok(EditedText {
             content: replacement.new.clone(),
             hunks: vec![AppliedHunk::whole_text(0, replacement.new.lines().count())],
         });
     }
+    // The faults about the request itself come before any search in the text.
     if old == new {
         return Err(vec![fault::no_effect_fault(&origin)]);
     }
@@ -48,6 +52,8 @@ pub fn apply_string(original: &str, replacement: &StringReplacement) -> Result<E
         if let Some((found, places)) = shown.find_places(&old, level) {
             let line = |place: &usize| line_index_at(original, shown.source_start(*place));
             check_count(original, replacement, &places, line)?;
+            // Matches that overlap, such as `aa` in `aaa`, are found once but could be meant at two
+            // places.
             if let (Some(1), [place]) = (replacement.count, places.as_slice())
                 && let Some(other) = find_overlapping(&shown.text, &found, *place)
             {
@@ -55,16 +61,16 @@ pub fn apply_string(original: &str, replacement: &StringReplacement) -> Result<E
                 return Err(vec![fault::ambiguous_fault(&origin, &LineIndex::from_text(original), &lines, usize::MAX)]);
             }
             let places: Vec<_> = places.iter().map(|place| shown.source_pieces(*place, &found)).collect();
-            return replace_places(original, &places, (&old, &new), level);
+            return replace_places(original, &places, &old, &new, level);
         }
     }
-    replace_shifted(original, replacement, (&old, &new))
+    replace_shifted(original, replacement, &old, &new)
 }
 
-/// A new content for a text, exactly as it is given.
+/// Replaces the whole content of a text by another, exactly as given.
 ///
 /// # Errors
-/// That it is the text's own.
+/// A fault if the content is unchanged.
 pub fn apply_whole(original: &str, content: &str) -> Result<EditedText, Vec<EditFault>> {
     if original == content {
         return Err(vec![fault::no_effect_fault(&EditOrigin::for_whole_edit(EditSyntax::WholeFile))]);
@@ -76,14 +82,15 @@ pub fn apply_whole(original: &str, content: &str) -> Result<EditedText, Vec<Edit
     })
 }
 
-/// A text as it is searched: without carriage returns before line feeds, perhaps in normal form, and where each part is from.
+/// The text in the form that is searched (without carriage returns before line feeds, and
+/// normalized at the second level), with a map back to the source.
 struct SearchableText {
     text: String,
-    /// Rising; what is between two parts was left out.
+    /// The parts in rising order; source bytes between two parts were left out.
     parts: Vec<TextPart>,
 }
 
-/// Bytes that were taken over as they are, or one character in place of another.
+/// A run of bytes copied unchanged, or one character replaced by another.
 struct TextPart {
     shown: usize,
     source: Range<usize>,
@@ -127,8 +134,8 @@ impl SearchableText {
         self.text.push_str(text);
     }
 
-    /// The text to find as this shows it, and where it is. A normal form that blanks follow is tried without them at the ends
-    /// of lines.
+    /// Returns the form of `old` that was found and its offsets. At the normalized level, trailing
+    /// white space of `old` is ignored if the match then ends at the end of a line.
     fn find_places<'a>(&self, old: &'a str, level: MatchLevel) -> Option<(Cow<'a, str>, Vec<usize>)> {
         let at = |old: &str| -> Vec<usize> { self.text.match_indices(old).map(|(at, _)| at).collect() };
         if level == MatchLevel::Exact {
@@ -140,6 +147,8 @@ impl SearchableText {
         if !places.is_empty() {
             return Some((Cow::Owned(normal), places));
         }
+        // The searchable text has no white space at line ends, so such a suffix can match only at
+        // one.
         let short = normal.trim_end_matches([' ', '\t']).to_owned();
         let ends_line = |place: &usize| matches!(self.text.as_bytes().get(place + short.len()), None | Some(b'\n'));
         let places: Vec<_> = if short.trim().is_empty() || short == normal {
@@ -150,12 +159,13 @@ impl SearchableText {
         (!places.is_empty()).then_some((Cow::Owned(short), places))
     }
 
-    /// Where what begins at an offset is from.
+    /// Returns the source offset of what begins at an offset here.
     fn source_start(&self, at: usize) -> usize {
         self.part_at(at).map_or(0, |part| part.source.start + if part.is_same { at - part.shown } else { 0 })
     }
 
-    /// Where what ends at an offset is from. What was left out behind it does not belong to it.
+    /// Returns the source offset of what ends at an offset here. Bytes left out after it do not
+    /// belong to it.
     fn source_end(&self, at: usize) -> usize {
         self.part_at(at.saturating_sub(1)).map_or(0, |part| match part.is_same {
             true => part.source.end.min(part.source.start + (at - part.shown)),
@@ -167,12 +177,12 @@ impl SearchableText {
         self.parts.get(self.parts.partition_point(|part| part.shown <= at).saturating_sub(1))
     }
 
-    /// Where each line of the text to find is from.
+    /// Returns the source range of each line of the string that was found at `place`.
     fn source_pieces(&self, place: usize, old: &str) -> Vec<Range<usize>> {
         let mut pieces: Vec<Range<usize>> = with_starts(old.split_inclusive('\n'))
             .map(|(start, line)| self.source_start(place + start)..self.source_end(place + start + line.len()))
             .collect();
-        // White space that was left out belongs to the line it ends.
+        // White space that was left out belongs to the line that it ends.
         for index in 1..pieces.len() {
             if let Some(next) = pieces.get(index).map(|piece| piece.start)
                 && let Some(piece) = pieces.get_mut(index - 1)
@@ -184,19 +194,23 @@ impl SearchableText {
     }
 }
 
-/// Replaces the places, each given as the source of its lines.
+/// Replaces the places, each given as the source ranges of its lines.
 fn replace_places(
     original: &str,
     places: &[Vec<Range<usize>>],
-    (old, new): (&str, &str),
+    old: &str,
+    new: &str,
     level: MatchLevel,
 ) -> Result<EditedText, Vec<EditFault>> {
     let old: Vec<&str> = old.split_inclusive('\n').collect();
     let new: Vec<&str> = new.split_inclusive('\n').collect();
     let lines = LineIndex::from_text(original);
     let count = |pieces: &[&str]| pieces.iter().filter(|line| line.ends_with('\n')).count();
-    let (mut content, mut hunks) = (String::with_capacity(original.len()), Vec::new());
-    let (mut next, mut old_line, mut new_line) = (0, 1, 1);
+    let mut content = String::with_capacity(original.len());
+    let mut hunks = Vec::new();
+    let mut next = 0;
+    let mut old_line = 1;
+    let mut new_line = 1;
     for pieces in places {
         let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { continue };
         let before = original.get(next..first.start).unwrap_or_default();
@@ -204,17 +218,18 @@ fn replace_places(
         let passed = before.matches('\n').count();
         (old_line, new_line) = (old_line + passed, new_line + passed);
         let found: Vec<&str> = pieces.iter().map(|piece| original.get(piece.clone()).unwrap_or_default()).collect();
-        // The line before the place is meant where there is no model.
+        // A model of `None` means the line before the place.
         let near =
             |model: Option<usize>| lines.ending_near((old_line + model.map_or(0, |index| index + 1)).saturating_sub(2));
         if level == MatchLevel::Exact
             && matches!((old.as_slice(), new.as_slice()), ([_], [] | [_]))
             && !replaces_line_end(&old, &new)
         {
-            // Nothing within a line can stay as it was, and there may be a million of such places.
+            // No part within a line can be preserved, and there may be a million such places, so
+            // the alignment is skipped.
             content.extend(new.iter().copied());
         } else {
-            rewrite_place(&mut content, &found, (&old, &new), near);
+            rewrite_place(&mut content, &found, &old, &new, near);
         }
         hunks.push(AppliedHunk { block: 1, old_line, old_lines: pieces.len(), new_line, new_lines: new.len(), level });
         (old_line, new_line) = (old_line + count(&found), new_line + count(&new));
@@ -227,16 +242,18 @@ fn replace_places(
     Ok(EditedText { content, hunks })
 }
 
-/// Whether the end of a line is part of what is found or of what comes.
+/// Returns true if the old or the new text contains the end of a line.
 fn replaces_line_end(old: &[&str], new: &[&str]) -> bool {
     old.iter().chain(new).any(|line| line.ends_with('\n'))
 }
 
-/// Writes the new lines of one place. What stays keeps the bytes that were found; the rest ends like its model.
+/// Writes the new lines of one place. Unchanged lines keep the bytes that were found; others take
+/// the ending of their model line.
 fn rewrite_place<'a>(
     content: &mut String,
     found: &[&str],
-    (old, new): (&[&str], &[&str]),
+    old: &[&str],
+    new: &[&str],
     near: impl Fn(Option<usize>) -> &'a str,
 ) {
     let plain: Vec<Cow<'_, str>> = found.iter().map(|line| normalize_line_ends(line)).collect();
@@ -245,7 +262,7 @@ fn rewrite_place<'a>(
     let models = ending_models(&kept, old.len());
     for ((line, kept), model) in new.iter().zip(kept).zip(models) {
         match kept.and_then(|index| found.get(index)) {
-            // In normal form a line that ends and one that does not are equal.
+            // Normalized comparison treats a line with and one without an ending as equal.
             Some(found) if line_ending(found).is_empty() == line_ending(line).is_empty() => content.push_str(found),
             _ => {
                 content.push_str(line.strip_suffix('\n').unwrap_or(line));
@@ -255,16 +272,18 @@ fn rewrite_place<'a>(
     }
 }
 
-/// Replaces whole lines that are indented otherwise.
+/// Replaces whole lines that are indented differently.
 fn replace_shifted(
     original: &str,
     replacement: &StringReplacement,
-    (old, new): (&str, &str),
+    old: &str,
+    new: &str,
 ) -> Result<EditedText, Vec<EditFault>> {
     let origin = EditOrigin::for_whole_edit(EditSyntax::StringReplace);
     let lines = LineIndex::from_text(original);
-    let (wanted, instead): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
-    // Only whole lines in place of whole lines: one text that ends its last line and one that does not would join lines.
+    let wanted: Vec<&str> = old.lines().collect();
+    let instead: Vec<&str> = new.lines().collect();
+    // Both must end the last line, or neither; otherwise lines would be joined.
     let is_whole = new.is_empty() || old.ends_with('\n') == new.ends_with('\n');
     let mut places = Vec::new();
     if is_whole && !old.trim().is_empty() {
@@ -281,7 +300,7 @@ fn replace_shifted(
     let mut changes = Vec::new();
     for start in places {
         let old = start..start + wanted.len();
-        match rewrite_lines(&lines, (MatchLevel::Shifted, start), &wanted, &instead) {
+        match rewrite_lines(&lines, MatchLevel::Shifted, start, &wanted, &instead) {
             Some(new) => changes.push(LineChange { origin, level: MatchLevel::Shifted, old, new }),
             None => return Err(vec![fault::indentation_fault(&origin, &lines, old)]),
         }
@@ -321,15 +340,16 @@ fn check_count(
     Err(vec![fault])
 }
 
-/// Another place of `old` that begins within the one at `place`.
+/// Returns another occurrence of `old` that begins within the one at `place`.
 fn find_overlapping(text: &str, old: &str, place: usize) -> Option<usize> {
     let next = place + old.chars().next().map_or(1, char::len_utf8);
     let end = (place + 2 * old.len()).min(text.len());
+    // The window end may fall inside a character of up to four bytes, so shorter windows are tried.
     let window = (0..4).find_map(|more| text.get(next..end.saturating_sub(more)))?;
     window.find(old).map(|at| next + at).filter(|at| *at < place + old.len())
 }
 
-/// The index of the line at an offset.
+/// Returns the index of the line at a byte offset.
 fn line_index_at(text: &str, at: usize) -> usize {
     text.get(..at).unwrap_or_default().matches('\n').count()
 }
@@ -338,7 +358,8 @@ fn normalize_line_ends(text: &str) -> Cow<'_, str> {
     if text.contains('\r') { Cow::Owned(text.replace("\r\n", "\n")) } else { Cow::Borrowed(text) }
 }
 
-/// The normal form of a text: white space before line feeds gone, the end kept.
+/// Normalizes a text: removes white space before line feeds and replaces typography; the end is
+/// kept.
 fn normalize_text(text: &str) -> String {
     let mut normal = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -350,7 +371,7 @@ fn normalize_text(text: &str) -> String {
     normal
 }
 
-/// Pieces that make up a text, with where each begins.
+/// Pairs consecutive pieces of a text with their byte offsets.
 fn with_starts<'a>(pieces: impl Iterator<Item = &'a str>) -> impl Iterator<Item = (usize, &'a str)> {
     let mut at = 0;
     pieces.map(move |piece| {

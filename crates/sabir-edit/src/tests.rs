@@ -1,4 +1,4 @@
-//! Tables of blocks: text, diff, and what comes out.
+//! Tests blocks with tables of text, diff, and result.
 
 use super::*;
 
@@ -7,7 +7,8 @@ mod patches;
 mod property;
 mod strings;
 
-/// Applies `diff`; a fault is shown by its kind, line in the diff, and the numbers of the lines it shows.
+/// Applies `diff`; a fault is shown by its kind, its line in the diff, and the numbers of the lines
+/// it shows.
 #[track_caller]
 fn check(original: &str, diff: &str, expected: &str) {
     let found = match apply_blocks(original, diff) {
@@ -17,7 +18,7 @@ fn check(original: &str, diff: &str, expected: &str) {
     assert_eq!(found, expected, "{original:?} with {diff}");
 }
 
-/// As [`check`], and the level at which the first block was found.
+/// Checks like [`check`], and also the level at which the first block was found.
 #[track_caller]
 fn check_level(original: &str, diff: &str, level: MatchLevel, expected: &str) {
     check(original, diff, expected);
@@ -236,7 +237,7 @@ fn blank_lines_around() {
     check_level("a\nb\nc\n", &block("b\n\n", "\nx\n\n\n"), level, "a\n\nx\n\nc\n");
     check_level("    a\n    b\n", &block("\n  a\n  b\n", "  x\n  b\n"), MatchLevel::Shifted, "    x\n    b\n");
     check("a\nb\n", &block("b\n\n", ""), "a\n");
-    // Where the blank lines are there, they are meant.
+    // If the text has the blank lines, they are meant.
     check("b\n\nb\nc\n", &block("b\n\n", "x\n"), "x\nb\nc\n");
     check("b\nb\nc\n", &block("b\n\n", "x\n"), "Ambiguous@1 [1, 2]");
     check("a\nb\n", &block("b\n\n", "b\n"), "NoEffect@1 []");
@@ -255,7 +256,8 @@ fn shifted_indentation() {
     );
     check_level("a\n  b\n", &block("    a\n      b\n", "    a\n      c\n    d\n"), level, "a\n  c\nd\n");
     check_level("  a\n\n  b\n", &block("a\n    \nb\n", "a\n\nc\n"), level, "  a\n\n  c\n");
-    // Not the same shift in each line, tabs for spaces, less indentation than must go, tabs and spaces mixed.
+    // Cases: different shifts, tabs for spaces, less indentation than to remove, tabs and spaces
+    // mixed.
     check("  a\n    b\n", &block("a\nb\n", "c\n"), "NotFound@1 [1, 2]");
     check("\ta\n\t\tb\n", &block("    a\n        b\n", "c\n"), "NotFound@1 [1, 2]");
     check("a\nb\n", &block("  a\n  b\n", "  a\nc\n"), "Indentation@1 [1, 2]");

@@ -1,14 +1,18 @@
-//! Files as text, without loss: what a file's bytes say, and how to write other words in the same way.
+//! Decodes the bytes of files as text, without loss, and encodes text in the same encoding.
 //!
-//! Supported: UTF-8 and UTF-16, with or without a byte order mark; the encodings of the web's past (Windows, ISO 8859, KOI8,
-//! Shift JIS, EUC, GBK, Big5 and the like), recognised by their bytes; UTF-8 with a few bytes that are none.
+//! Supported: UTF-8 and UTF-16, with or without a byte order mark; the legacy encodings of the web
+//! (Windows, ISO 8859, KOI8, Shift JIS, EUC, GBK, Big5 and similar), detected from the bytes; UTF-8
+//! with a few invalid bytes.
 //!
-//! Unsupported: bytes that are not text, see [`NotText`]; encodings whose bytes mean different things behind an escape.
+//! Unsupported: binary content, see [`NotText`]; stateful encodings with escape sequences
+//! (ISO-2022).
 //!
-//! As implemented: an encoding counts only when writing what was read gives the very same bytes, so that no guess can damage a
-//! file: at worst its words look wrong. UTF-8 comes first. UTF-16 without a mark must be half ASCII. A byte that is no UTF-8
-//! is shown as a character of private use, from U+10FF80 on, if the file has more characters of several bytes than such
-//! bytes. NUL is in no text, other control characters are in UTF-8 only.
+//! As implemented: an encoding is accepted only if encoding the decoded text gives the very same
+//! bytes, so no wrong guess can damage a file; at worst its characters look wrong. UTF-8 is tried
+//! first. UTF-16 without a mark must be half ASCII. An invalid byte is shown as a private-use
+//! character, from U+10FF80 on, if the file has at least as many multi-byte characters as invalid
+//! bytes. NUL occurs in no text; other control characters besides layout and escape are refused
+//! where the encoding was guessed.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{EncoderResult, WINDOWS_1252};
@@ -16,31 +20,31 @@ use encoding_rs::{EncoderResult, WINDOWS_1252};
 /// The content of a text file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodedText {
-    /// What it says, line endings as they are, the byte order mark left out.
+    /// The decoded text, with its line endings, without the byte order mark.
     pub content: String,
-    /// How it is written in bytes.
+    /// The encoding of the file.
     pub encoding: TextEncoding,
 }
 
-/// How text is written in bytes. `decode` then `encode` gives the same bytes for every file.
+/// An encoding of text. `decode` then `encode` returns the same bytes for every file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TextEncoding {
     /// UTF-8.
     Utf8,
-    /// UTF-8 behind a byte order mark.
+    /// UTF-8 after a byte order mark.
     Utf8Mark,
-    /// UTF-8 with stray bytes, each shown as the character U+10FF00 plus its value.
+    /// UTF-8 with invalid bytes, each shown as the character U+10FF00 plus its value.
     Utf8Stray,
-    /// UTF-16, the low byte first, behind a byte order mark.
+    /// UTF-16, little-endian, after a byte order mark.
     Utf16LeMark,
-    /// UTF-16, the high byte first, behind a byte order mark.
+    /// UTF-16, big-endian, after a byte order mark.
     Utf16BeMark,
-    /// UTF-16, the low byte first.
+    /// UTF-16, little-endian.
     Utf16Le,
-    /// UTF-16, the high byte first.
+    /// UTF-16, big-endian.
     Utf16Be,
-    /// An older encoding.
+    /// A legacy encoding.
     Legacy(LegacyEncoding),
 }
 
@@ -48,19 +52,19 @@ pub enum TextEncoding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LegacyEncoding(&'static encoding_rs::Encoding);
 
-/// Why bytes are no text.
+/// The reason that bytes are not text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotText {
-    /// They hold a NUL, or are in no encoding that is known.
+    /// They contain a NUL, or are in no known encoding.
     #[error("it is binary: byte {at} is none that text has")]
     Binary {
-        /// The first byte that says so, counted from 0.
+        /// The offset, from 0, of the first byte that shows it.
         at: usize,
     },
 }
 
-/// A character that an encoding does not have.
+/// The error for a character that an encoding cannot represent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{character:?} cannot be written in {encoding}, in which the file is")]
 pub struct NotInEncoding {
@@ -73,18 +77,19 @@ pub struct NotInEncoding {
 const MARK: &[u8] = b"\xef\xbb\xbf";
 const MARK_LE: &[u8] = b"\xff\xfe";
 const MARK_BE: &[u8] = b"\xfe\xff";
-/// What a stray byte is added to.
+/// The code point that an invalid byte's value is added to.
 const STRAY: u32 = 0x0010_ff00;
-/// Shorter files are not taken for UTF-16 without a mark.
+/// The size below which files are not taken for UTF-16 without a mark.
 const MIN_UNMARKED_BYTES: usize = 8;
-/// Fewer bytes beyond ASCII do not tell one older encoding from another.
+/// The number of non-ASCII bytes below which detection cannot tell one legacy encoding from
+/// another.
 const MIN_TELLING_BYTES: usize = 6;
 
 impl DecodedText {
-    /// Reads bytes as text.
+    /// Decodes bytes as text.
     ///
     /// # Errors
-    /// [`NotText`] for bytes that no supported encoding gives back unchanged.
+    /// [`NotText`] for bytes that no supported encoding reproduces.
     pub fn decode(bytes: &[u8]) -> Result<Self, NotText> {
         let marked = [
             (MARK, TextEncoding::Utf8Mark),
@@ -98,6 +103,8 @@ impl DecodedText {
             return Ok(Self { content, encoding });
         }
         let nul = bytes.iter().position(|byte| *byte == 0);
+        // A UTF-16 mark with invalid content is binary; a UTF-8 mark may still be followed by stray
+        // bytes.
         if mark.is_some_and(|(_, encoding)| encoding != TextEncoding::Utf8Mark) {
             return Err(NotText::Binary { at: nul.unwrap_or_default() });
         }
@@ -109,13 +116,14 @@ impl DecodedText {
             Err(error) => error,
         };
         let text = decode_stray(bytes).or_else(|| decode_legacy(bytes));
+        // The round trip is the safety net: a guess that does not reproduce the file is dropped.
         text.filter(|text| text.encoding.encode(&text.content).as_deref() == Ok(bytes))
             .ok_or(NotText::Binary { at: error.valid_up_to() })
     }
 }
 
 impl TextEncoding {
-    /// The name that people know.
+    /// Returns the common name of the encoding.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -130,10 +138,10 @@ impl TextEncoding {
         }
     }
 
-    /// Writes text in this encoding.
+    /// Encodes text in this encoding.
     ///
     /// # Errors
-    /// The first character that it does not have.
+    /// [`NotInEncoding`] for the first character that the encoding cannot represent.
     pub fn encode(self, content: &str) -> Result<Vec<u8>, NotInEncoding> {
         let units = |mark: &[u8], bytes: fn(u16) -> [u8; 2]| {
             let mut all = mark.to_vec();
@@ -161,7 +169,7 @@ impl TextEncoding {
         }
     }
 
-    /// What bytes without a mark say, if that is text.
+    /// Decodes bytes that follow the mark, or have none, if they are text.
     fn decode_unmarked(self, bytes: &[u8]) -> Option<String> {
         let units = |unit: fn([u8; 2]) -> u16| {
             let (pairs, rest) = bytes.as_chunks::<2>();
@@ -177,7 +185,8 @@ impl TextEncoding {
     }
 }
 
-/// UTF-16 without a mark: what the other order of bytes would make of ASCII is no text.
+/// Detects UTF-16 without a mark. ASCII read in the wrong byte order contains no ASCII, so at most
+/// one order passes.
 fn detect_utf16(bytes: &[u8]) -> Option<DecodedText> {
     if bytes.len() < MIN_UNMARKED_BYTES {
         return None;
@@ -185,23 +194,24 @@ fn detect_utf16(bytes: &[u8]) -> Option<DecodedText> {
     [TextEncoding::Utf16Le, TextEncoding::Utf16Be].into_iter().find_map(|encoding| {
         let content = encoding.decode_unmarked(bytes)?;
         let ascii = content.chars().filter(char::is_ascii).count();
-        // What begins with a mark would be read as marked, and without it, the next time.
+        // Text that begins with a mark would be decoded as marked, and lose it, the next time.
         let is_text = ascii * 4 >= bytes.len() && is_clean(&content) && !content.starts_with(['\u{feff}', '\u{fffe}']);
         is_text.then_some(DecodedText { content, encoding })
     })
 }
 
-/// UTF-8 of which a few bytes are none.
+/// Decodes UTF-8 that contains a few invalid bytes.
 fn decode_stray(bytes: &[u8]) -> Option<DecodedText> {
     let mut content = String::with_capacity(bytes.len());
-    let (mut wide, mut strays) = (0, 0);
+    let mut wide = 0;
+    let mut strays = 0;
     for chunk in bytes.utf8_chunks() {
         wide += chunk.valid().chars().filter(|c| !c.is_ascii()).count();
         strays += chunk.invalid().len();
         content.push_str(chunk.valid());
         content.extend(chunk.invalid().iter().filter_map(|byte| char::from_u32(STRAY + u32::from(*byte))));
     }
-    // A text that has these characters itself would not come back.
+    // A text that contains these private-use characters itself would not survive the round trip.
     let own = content.chars().filter(|c| stray_byte(*c).is_some()).count();
     (wide >= strays && own == strays && is_clean(&content))
         .then_some(DecodedText { content, encoding: TextEncoding::Utf8Stray })
@@ -211,7 +221,8 @@ fn stray_byte(c: char) -> Option<u8> {
     u32::from(c).checked_sub(STRAY).and_then(|byte| u8::try_from(byte).ok()).filter(|byte| *byte >= 0x80)
 }
 
-/// What an older encoding says: the one that is likeliest, else the commonest; this first where there is little to go by.
+/// Decodes a legacy encoding: the most likely one, then Windows-1252; in the other order if too few
+/// bytes tell.
 fn decode_legacy(bytes: &[u8]) -> Option<DecodedText> {
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     detector.feed(bytes, true);
@@ -234,7 +245,7 @@ fn encode_legacy(encoding: &'static encoding_rs::Encoding, content: &str) -> Res
     let mut bytes = Vec::new();
     let mut rest = content;
     loop {
-        // The size that is asked for suffices, so the encoder never stops for want of room.
+        // The reserved size suffices, so the encoder never stops for lack of space.
         let size = encoder.max_buffer_length_from_utf8_without_replacement(rest.len()).unwrap_or(rest.len());
         bytes.reserve(size);
         let (result, read) = encoder.encode_from_utf8_to_vec_without_replacement(rest, &mut bytes, true);
@@ -248,7 +259,8 @@ fn encode_legacy(encoding: &'static encoding_rs::Encoding, content: &str) -> Res
     }
 }
 
-/// Whether a text has no control characters but those of layout, of which bytes that are no text are full.
+/// Returns true if a text has no control characters except those of layout and escape; binary data
+/// is full of others.
 fn is_clean(content: &str) -> bool {
     content.chars().all(|c| !c.is_control() || matches!(c, '\t' | '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1b}'))
 }

@@ -1,8 +1,9 @@
-//! What do bounds cost a listing? 100,000 files in 1,000 folders, listed without bounds, with an ignore file at the top, and with one in each
-//! folder; and the list of all that is hidden, which a sandbox asks for.
+//! Measures the cost of bounds for listings: 100,000 files in 1,000 folders, listed without bounds,
+//! with an ignore file at the top, and with one in each folder; and the list of all hidden paths,
+//! which a sandbox needs.
 //!
-//! `nothing bound` and `no such file` should be the same. An ignore file is read and matched once for each folder and name, so the rest
-//! grows with the number of names and no faster.
+//! `nothing bound` and `no such file` should take the same time. An ignore file is read and matched
+//! once for each folder and name, so the cost grows only with the number of names.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
@@ -17,7 +18,8 @@ fn main() {
     divan::main();
 }
 
-/// So many files in each of a thousand folders, of which one is hidden; an ignore file at the top, or in each folder.
+/// Creates this many files in each of a thousand folders, one of them hidden, with an ignore file
+/// at the top or in each folder.
 fn tree(files: usize, nested: bool) -> TempDir {
     let root = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
     for folder in 0..1000 {

@@ -1,4 +1,5 @@
-//! What the supervisor costs a command, and the reader a flood, beside the plain way.
+//! Measures the cost of the supervisor for a command, and of capturing a flood of output, beside
+//! the plain way.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
@@ -49,7 +50,9 @@ fn flood_thrown_away(bencher: Bencher<'_, '_>, text: &str) {
     bencher.counter(BytesCount::new(FLOOD_BYTES)).bench_local(|| {
         let mut child =
             std::process::Command::new("/bin/bash").args(["-c", text]).stdout(Stdio::piped()).spawn().unwrap();
-        let (mut output, mut buffer, mut all) = (child.stdout.take().unwrap(), vec![0; 32 << 10], 0);
+        let mut output = child.stdout.take().unwrap();
+        let mut buffer = vec![0; 32 << 10];
+        let mut all = 0;
         while let count @ 1.. = output.read(&mut buffer).unwrap() {
             all += count;
         }
@@ -65,7 +68,8 @@ fn flood_shortened(bencher: Bencher<'_, '_>, text: &str) {
 
 #[divan::bench(args = FLOODS, sample_count = 5, sample_size = 1)]
 fn flood_kept(bencher: Bencher<'_, '_>, text: &str) {
-    let (folder, outputs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let outputs = tempfile::tempdir().unwrap();
     let workspace = Workspace::open(folder.path()).unwrap();
     let jobs = JobManager::new(outputs.path().join("outputs"), OutputLifetime::Temporary);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,6 +1,7 @@
-//! What does a sandbox cost? A command that does nothing, in each tier, beside the same without a sandbox.
+//! Measures the cost of a sandbox: a command that does nothing, in each tier and without a sandbox.
 //!
-//! The median of a row less that of `off` is what the tier adds; it should stay below 3 ms for tier 1 and 15 ms for tier 2.
+//! The median of a row minus that of `off` is what the tier adds; it should stay below 3 ms for
+//! tier 1 and 15 ms for tier 2.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 

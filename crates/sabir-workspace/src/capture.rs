@@ -1,26 +1,28 @@
-//! Output that may be endless, kept within a cap: its beginning and its end.
+//! Captures output of any length within a limit: its beginning and its end.
 
 use std::collections::VecDeque;
 
 use crate::terminal_text::TerminalText;
 
-/// The beginning and the end of some output as plain text, and how much is missing between.
+/// The beginning and the end of some output as plain text, and the amount missing in between.
 ///
-/// Plain is what would stand on a screen: without colours, and a line that was rewritten stands there once, as it was last.
+/// Plain text is what a screen would show: without colours, and a line that was rewritten appears
+/// once, in its last form.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CapturedOutput {
-    /// The first bytes.
+    /// The first bytes of the output.
     pub head: Vec<u8>,
     /// The number of bytes left out between head and tail.
     pub omitted_bytes: u64,
-    /// The last bytes; empty when nothing was left out.
+    /// The last bytes; empty if nothing was left out.
     pub tail: Vec<u8>,
-    /// The number of lines of the whole output; one without an ending counts.
+    /// The number of lines of the whole output; a last line without an ending counts.
     pub lines: u64,
 }
 
 impl CapturedOutput {
-    /// The output as text, invalid UTF-8 replaced, with a line of its own where something was left out.
+    /// Returns the output as text, invalid UTF-8 replaced, with a separate line where something was
+    /// left out.
     #[must_use]
     pub fn text(&self) -> String {
         match self.omitted_bytes {
@@ -29,7 +31,8 @@ impl CapturedOutput {
         }
     }
 
-    /// The output as text, as for [`text`](Self::text), with this line where something was left out.
+    /// Returns the output as text like [`text`](Self::text), with `line` where something was left
+    /// out.
     #[must_use]
     pub fn text_with(&self, line: &str) -> String {
         let head = decode_printable(&self.head);
@@ -40,21 +43,22 @@ impl CapturedOutput {
         format!("{head}{end}{line}\n{}", decode_printable(&self.tail))
     }
 
-    /// How many bytes the whole output had.
+    /// Returns the size of the whole output in bytes.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.head.len() as u64 + self.omitted_bytes + self.tail.len() as u64
     }
 }
 
-/// Text without the control characters that UTF-8 spells in two bytes, invalid bytes replaced.
+/// Decodes text, replacing invalid bytes and removing the control characters that UTF-8 encodes in
+/// two bytes.
 pub(crate) fn decode_printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let control = |c: char| matches!(c, '\u{80}'..='\u{9f}');
     if text.contains(control) { text.replace(control, "") } else { text.into_owned() }
 }
 
-/// Gathers output; holds at most head, tail and a screen.
+/// A collector of output that holds at most head, tail and one screen.
 pub(crate) struct OutputCapture {
     plain: TerminalText,
     ends: HeadTail,
@@ -62,7 +66,8 @@ pub(crate) struct OutputCapture {
 
 impl OutputCapture {
     pub(crate) fn new(head_max: usize, tail_max: usize) -> Self {
-        let (head, tail) = (Vec::new(), VecDeque::new());
+        let head = Vec::new();
+        let tail = VecDeque::new();
         Self {
             plain: TerminalText::new(),
             ends: HeadTail { head, tail, omitted: 0, head_max, tail_max, newlines: 0, open: false },
@@ -73,7 +78,7 @@ impl OutputCapture {
         self.plain.push(bytes, &mut |text| self.ends.push(text));
     }
 
-    /// The number of lines so far.
+    /// Returns the number of lines so far.
     pub(crate) fn line_count(&self) -> u64 {
         let (newlines, open) = self.plain.pending_lines();
         let open = open || newlines == 0 && self.ends.open;
@@ -95,7 +100,7 @@ struct HeadTail {
     head_max: usize,
     tail_max: usize,
     newlines: u64,
-    /// Whether the last line has no ending yet.
+    /// True if the last line has no ending yet.
     open: bool,
 }
 
@@ -108,13 +113,14 @@ impl HeadTail {
         self.head.extend_from_slice(first);
         let (skipped, last) = rest.split_at(rest.len().saturating_sub(self.tail_max));
         self.omitted += skipped.len() as u64;
+        // A deque keeps the last `tail_max` bytes without moving them.
         let surplus = (self.tail.len() + last.len()).saturating_sub(self.tail_max);
         self.tail.drain(..surplus);
         self.omitted += surplus as u64;
         self.tail.extend(last);
     }
 
-    /// Joins both parts when nothing is missing; otherwise cuts both at whole characters.
+    /// Joins both parts if nothing is missing; otherwise trims both to whole characters.
     fn finish(mut self) -> CapturedOutput {
         let lines = self.newlines + u64::from(self.open);
         let mut tail: Vec<u8> = self.tail.into();
@@ -124,6 +130,7 @@ impl HeadTail {
         }
         let before = self.head.len() + tail.len();
         self.head.truncate(whole_characters(&self.head).len());
+        // A UTF-8 character has at most three continuation bytes, so the tail loses at most those.
         let continuation = tail.iter().take(3).take_while(|&&byte| byte & 0xc0 == 0x80).count();
         tail.drain(..continuation);
         let omitted_bytes = self.omitted + (before - self.head.len() - tail.len()) as u64;
@@ -131,7 +138,8 @@ impl HeadTail {
     }
 }
 
-/// The bytes without a character that was cut at the end. Bytes that are no UTF-8 at all stay as they are.
+/// Returns the bytes without a character that is cut off at the end. Bytes that are not UTF-8 stay
+/// as they are.
 pub(crate) fn whole_characters(bytes: &[u8]) -> &[u8] {
     let back = bytes.iter().rev().take(3).take_while(|&&byte| byte & 0xc0 == 0x80).count();
     let Some((start, _)) = bytes.len().checked_sub(back + 1).and_then(|at| bytes.split_at_checked(at)) else {
@@ -193,7 +201,8 @@ mod tests {
         fn pieces_do_not_matter(text in "[aé😀]{0,30}", at in 0_usize..60) {
             let bytes = text.as_bytes();
             let (first, second) = bytes.split_at(at.min(bytes.len()));
-            let (mut whole, mut parts) = (OutputCapture::new(8, 4), OutputCapture::new(8, 4));
+            let mut whole = OutputCapture::new(8, 4);
+            let mut parts = OutputCapture::new(8, 4);
             whole.push(bytes);
             parts.push(first);
             parts.push(second);

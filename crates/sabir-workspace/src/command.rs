@@ -1,4 +1,4 @@
-//! Running a shell command in the workspace, under a [supervisor](crate::supervise).
+//! Runs a shell command in the workspace, under a [supervisor](crate::supervise).
 
 use std::ffi::OsString;
 use std::fmt;
@@ -31,16 +31,18 @@ pub use validation::default_shell;
 
 const CHUNK_BYTES: usize = 32 << 10;
 const CAPTURED_BYTES: usize = 32 << 10;
-/// How long processes in the background may go on after the shell's exit, and how long output may come after the last process.
+/// The time that background processes may run after the shell's exit. The second constant is the
+/// time that output may arrive after the last process ended.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
 const DRAIN_TIME: Duration = Duration::from_secs(1);
-/// After so much silence, the end of all input is typed at the terminal once more.
+/// The time of silence after which the end of input is typed at the terminal again.
 const TYPE_END_AFTER: Duration = Duration::from_secs(1);
-/// The environment entry that marks the processes of one command.
+/// The environment variable that marks the processes of one command.
 const MARK_ENV: &str = "SABIR_COMMAND";
 static NEXT_MARK: AtomicU64 = AtomicU64::new(0);
 
-/// Set for every command unless the caller sets them: nobody is there to answer a password prompt, a pager or an editor.
+/// Set for every command unless the caller sets them: nobody can answer a password prompt, a pager
+/// or an editor.
 const QUIET_ENV: &[(&str, &str)] = &[
     ("DEBIAN_FRONTEND", "noninteractive"),
     ("GCM_INTERACTIVE", "never"),
@@ -51,7 +53,7 @@ const QUIET_ENV: &[(&str, &str)] = &[
     ("SSH_ASKPASS_REQUIRE", "never"),
 ];
 const DUMB_TERM: (&str, &str) = ("TERM", "dumb");
-/// What the terminal is taken for: every program knows it.
+/// A terminal type that every program knows.
 const COLOR_TERM: (&str, &str) = ("TERM", "xterm-256color");
 
 type OutputReader = Box<dyn AsyncRead + Send + Unpin>;
@@ -59,8 +61,9 @@ type CancelFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A shell command, to be run once.
 ///
-/// It gets no standard input, no terminal unless it is [given one](Self::with_terminal), and no environment but what [`env`](Self::env) hands it, the entries that keep
-/// programs from asking questions (`GIT_TERMINAL_PROMPT=0` and its like), and `SABIR_COMMAND`, a mark.
+/// It has no standard input, no terminal unless [requested](Self::with_terminal), and no
+/// environment except what [`env`](Self::env) passes, the variables that keep programs from asking
+/// questions (such as `GIT_TERMINAL_PROMPT=0`), and the mark `SABIR_COMMAND`.
 #[must_use = "a command does nothing until it is run"]
 pub struct ShellCommand {
     text: String,
@@ -76,33 +79,34 @@ pub struct ShellCommand {
     sandbox: Option<Sandbox>,
 }
 
-/// How a command ended, and what it printed.
+/// The end of a command, with its output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandOutcome {
-    /// How it ended.
+    /// The way it ended.
     pub end: CommandExit,
-    /// Standard output and standard error, in the order in which they came.
+    /// Standard output and standard error, in the order of arrival.
     pub output: CapturedOutput,
-    /// How many processes the shell left running; they were ended.
+    /// The number of processes that the shell left running; they were ended.
     pub left_running: u32,
-    /// How many of its processes could not be killed, because they belong to another user or hang in the kernel.
+    /// The number of its processes that could not be killed, because they belong to another user or
+    /// hang in the kernel.
     pub survivors: u32,
     /// The sandbox that was in force; `None` without one.
     pub sandbox: Option<SandboxReport>,
 }
 
-/// How a command ended, without what it printed.
+/// The end of a command, without its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExitSummary {
-    /// How it ended.
+    /// The way it ended.
     pub end: CommandExit,
-    /// How many processes the shell left running; they were ended.
+    /// The number of processes that the shell left running; they were ended.
     pub left_running: u32,
-    /// How many of its processes could not be killed.
+    /// The number of its processes that could not be killed.
     pub survivors: u32,
 }
 
-/// How a command ended.
+/// The way a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommandExit {
@@ -110,17 +114,18 @@ pub enum CommandExit {
     Exited(i32),
     /// The shell was ended by this signal.
     Signaled(i32),
-    /// The time was up; everything was killed.
+    /// The time limit passed; everything was killed.
     TimedOut,
     /// The caller cancelled; everything was killed.
     Cancelled,
-    /// It took more memory than this, in MiB; everything was killed. Only in a sandbox.
+    /// The command used more memory than this, in MiB; everything was killed. Only in a sandbox.
     OutOfMemory(u32),
-    /// The supervisor died, most likely of the command itself; everything that carried the command's mark was killed.
+    /// The supervisor died, most likely killed by the command; every process with the command's
+    /// mark was killed.
     SupervisorLost,
 }
 
-/// In words that continue a sentence: `exit code 3`, `ended by SIGKILL (9)`.
+/// Writes words that continue a sentence: `exit code 3`, `ended by SIGKILL (9)`.
 impl fmt::Display for CommandExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -134,7 +139,7 @@ impl fmt::Display for CommandExit {
     }
 }
 
-/// `SIGKILL (9)`; `signal 40` where there is no name.
+/// Formats a signal as `SIGKILL (9)`, or as `signal 40` if it has no name here.
 fn signal_name(number: i32) -> String {
     const NAMES: [&str; 15] = [
         "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
@@ -150,7 +155,7 @@ fn signal_name(number: i32) -> String {
     }
 }
 
-/// Where output came from.
+/// The stream that output came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputStream {
     /// Standard output, or a terminal.
@@ -160,10 +165,12 @@ pub enum OutputStream {
 }
 
 impl ShellCommand {
-    /// A command for `bash -c`, or `sh -c` where there is no `/bin/bash`, in the workspace folder, without a time limit.
+    /// Creates a command for `bash -c` (or `sh -c` without `/bin/bash`) in the workspace folder,
+    /// without a time limit.
     ///
-    /// `helper` is the program to start as the supervisor: one that calls [`supervise::main`](crate::supervise::main) when its
-    /// first argument is [`supervise::ARGUMENT`](crate::supervise::ARGUMENT).
+    /// `helper` is the program to start as the supervisor: it must call
+    /// [`supervise::main`](crate::supervise::main) when its first argument is
+    /// [`supervise::ARGUMENT`](crate::supervise::ARGUMENT).
     pub fn new(text: impl Into<String>, helper: impl Into<PathBuf>) -> Self {
         Self {
             text: text.into(),
@@ -180,77 +187,84 @@ impl ShellCommand {
         }
     }
 
-    /// The shell to use: any program that takes `-c TEXT`.
+    /// Sets the shell: any program that accepts `-c TEXT`.
     pub fn shell(mut self, program: impl Into<PathBuf>) -> Self {
         self.shell = Some(program.into());
         self
     }
 
-    /// The folder to run in.
+    /// Sets the folder to run in.
     pub fn working_folder(mut self, folder: WorkPath) -> Self {
         self.folder = folder;
         self
     }
 
-    /// Gives it a terminal of 120 columns and 40 rows for its three streams. Nobody sits there: the end of all input (Ctrl-D) is
-    /// typed at the start, and again after each second of silence.
+    /// Gives the command a terminal of 120 columns and 40 rows for its three streams. Nobody types
+    /// there: the end of input (Ctrl-D) is sent at the start, and again after each second of
+    /// silence.
     pub fn with_terminal(mut self) -> Self {
         self.device = OutputDevice::Terminal;
         self
     }
 
-    /// The environment. Nothing is inherited, so this has to hold `PATH` and `HOME`. A later entry wins.
+    /// Adds environment variables. Nothing is inherited, so `PATH` and `HOME` have to be here. A
+    /// later entry wins.
     pub fn env(mut self, env: impl IntoIterator<Item = (String, String)>) -> Self {
         self.env.extend(env);
         self
     }
 
-    /// The time after which everything is killed.
+    /// Sets the time after which everything is killed.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self
     }
 
-    /// The time between SIGTERM and SIGKILL; two seconds unless set. It also bounds how long processes in the background can
-    /// delay the result.
+    /// Sets the time between SIGTERM and SIGKILL; two seconds by default. It also bounds how long
+    /// background processes can delay the result.
     pub fn grace_period(mut self, time: Duration) -> Self {
         self.grace = time;
         self
     }
 
-    /// How many bytes of plain output to keep of the beginning and of the end; 32 KiB each unless set.
+    /// Sets how many bytes of plain output are kept from the beginning and the end; 32 KiB each by
+    /// default.
     pub fn captured_bytes(mut self, head: usize, tail: usize) -> Self {
         self.captured_bytes = (head, tail);
         self
     }
 
-    /// Kills everything when this future is ready: the wait for a token, a channel, a key. The outcome is then
-    /// [`CommandExit::Cancelled`], with what was printed so far.
+    /// Kills everything when this future is ready, for example a cancellation token or a channel.
+    /// The outcome is then [`CommandExit::Cancelled`], with the output so far.
     pub fn cancel_when(mut self, cancelled: impl Future<Output = ()> + Send + 'static) -> Self {
         self.cancel = Some(Box::pin(cancelled));
         self
     }
 
-    /// Confines the command. If the sandbox cannot be had as asked, the command does not run.
+    /// Confines the command. If the sandbox cannot be provided as requested, the command does not
+    /// run.
     pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
         self.sandbox = Some(sandbox);
         self
     }
 
-    /// Runs the command. `on_output` sees each piece of output as it comes; nothing more is read until it returns, so a slow
-    /// listener slows the command down and memory stays bounded.
+    /// Runs the command. `on_output` receives each piece of output as it arrives; nothing more is
+    /// read until it returns, so a slow listener slows the command down and memory stays bounded.
     ///
-    /// The result comes when the shell has ended and no process of the command is left: at once if it started none in the
-    /// background, else after a tenth of a second and at most the [grace](Self::grace_period). Dropping the future kills everything
-    /// as well; then nobody waits for it to be done, but the supervisor does it, and so it does when this process dies.
-    /// Needs a tokio runtime with time and I/O.
+    /// The future completes when the shell has ended and no process of the command is left: at once
+    /// if it started none in the background, otherwise after a tenth of a second and at most the
+    /// [grace period](Self::grace_period). Dropping the future kills everything as well; the
+    /// supervisor then does so in the background, as it does when this process dies. Needs a tokio
+    /// runtime with time and I/O.
     ///
     /// # Errors
-    /// [`WorkspaceError::Command`] for a text that is empty, holds a NUL byte or is 128 KiB or longer, and for a malformed
-    /// environment; [`Start`](WorkspaceError::Start) when helper or shell does not start;
-    /// [`Missing`](WorkspaceError::Missing), [`NotAFolder`](WorkspaceError::NotAFolder) and
-    /// [`LinkLeaves`](WorkspaceError::LinkLeaves) for the folder; [`Io`](WorkspaceError::Io) when the system has no
-    /// descriptors or processes left. A command that fails is not an error but an [`CommandExit`].
+    /// [`WorkspaceError::Command`] for a text that is empty, contains a NUL byte or is 128 KiB or
+    /// longer, and for a malformed environment; [`Start`](WorkspaceError::Start) if the helper or
+    /// the shell does not start; [`Sandbox`](WorkspaceError::Sandbox) if the sandbox cannot be
+    /// provided; [`Missing`](WorkspaceError::Missing), [`NotAFolder`](WorkspaceError::NotAFolder)
+    /// and [`LinkLeaves`](WorkspaceError::LinkLeaves) for the folder; [`Io`](WorkspaceError::Io) if
+    /// the system has no descriptors or processes left. A command that fails is not an error but a
+    /// [`CommandExit`].
     pub async fn run(
         self,
         workspace: &Workspace,
@@ -262,13 +276,13 @@ impl ShellCommand {
             capture.push(bytes);
             on_output(stream, bytes);
         };
-        let (ExitSummary { end, left_running, survivors }, walls) = self.run_uncaptured(workspace, take).await?;
+        let (ExitSummary { end, left_running, survivors }, active) = self.run_uncaptured(workspace, take).await?;
         let output = capture.finish();
-        let confined = walls.map(|walls| walls.to_report(end != CommandExit::Exited(0), &output.text()));
+        let confined = active.map(|active| active.to_report(end != CommandExit::Exited(0), &output.text()));
         Ok(CommandOutcome { end, output, left_running, survivors, sandbox: confined })
     }
 
-    /// Runs the command as [`run`](Self::run) does, and keeps nothing of its output.
+    /// Runs the command as [`run`](Self::run) does, without keeping its output.
     pub(crate) async fn run_uncaptured(
         mut self,
         workspace: &Workspace,
@@ -277,49 +291,58 @@ impl ShellCommand {
         validation::check_text(&self.text)?;
         validation::check_env(&self.env)?;
         let shell = self.shell.take().unwrap_or_else(default_shell);
+        // The mark is unique on this machine as long as this process lives, which is all it is
+        // needed for.
         let mark = format!("{}-{}", std::process::id(), NEXT_MARK.fetch_add(1, Ordering::Relaxed));
-        let walled = self.sandbox.as_ref().map(|sandbox| sandbox.build_plan(workspace.root(), &self.env));
-        let order = walled.transpose()?.flatten();
-        let words = order.as_ref().map(SandboxPlan::to_args).unwrap_or_default();
-        let (child, running) = self.start_supervisor(workspace, (shell.clone(), words), &mark)?;
+        let planned = self.sandbox.as_ref().map(|sandbox| sandbox.build_plan(workspace.root(), &self.env));
+        let sandbox_plan = planned.transpose()?.flatten();
+        let words = sandbox_plan.as_ref().map(SandboxPlan::to_args).unwrap_or_default();
+        let (child, running) = self.start_supervisor(workspace, shell.clone(), words, &mark)?;
         let limits = WatchTimeouts { timeout: self.timeout, patience: SETTLE_TIME + self.grace + GIVE_UP + DRAIN_TIME };
         let cancel = self.cancel.take().unwrap_or_else(|| Box::pin(std::future::pending()));
-        let story = running.watch_until_closed(limits, cancel, &mark, on_output).await;
+        let watched = running.watch_until_closed(limits, cancel, &mark, on_output).await;
+        // Reaped before the reports are read, so that no zombie stays in any case.
         reap_supervisor(child).await;
-        if let Some(SupervisorReport::Failed(number)) = story.main {
+        if let Some(SupervisorReport::Failed(number)) = watched.main {
             if let Some(reason) = SetupStage::explain_error(number) {
                 return Err(WorkspaceError::Sandbox { reason });
             }
             return Err(WorkspaceError::Start { program: shell, source: io::Error::from_raw_os_error(number) });
         }
-        order.iter().for_each(SandboxPlan::remove_temp_dir);
+        // Normally a no-op, because the supervisor has removed the folder; it matters if it was
+        // killed.
+        sandbox_plan.iter().for_each(SandboxPlan::remove_temp_dir);
         let ending = ExitSummary {
-            end: story.command_exit(),
-            left_running: story.left,
-            survivors: story.survivors.unwrap_or(0),
+            end: watched.command_exit(),
+            left_running: watched.left,
+            survivors: watched.survivors.unwrap_or(0),
         };
-        Ok((ending, order.zip(story.confined).map(|(order, number)| ActiveSandbox { order, number })))
+        Ok((ending, sandbox_plan.zip(watched.confined).map(|(plan, number)| ActiveSandbox { plan, number })))
     }
 
-    /// Starts the supervisor. No await in here: from the start on, dropping `SupervisorStreams` ends the command.
+    /// Starts the supervisor. Must not await: from the spawn on, dropping `SupervisorStreams` is
+    /// what ends the command.
     fn start_supervisor(
         &self,
         workspace: &Workspace,
-        (shell, sandbox): (PathBuf, Vec<OsString>),
+        shell: PathBuf,
+        sandbox: Vec<OsString>,
         mark: &str,
     ) -> Result<(Child, SupervisorStreams), WorkspaceError> {
-        let (folder, socket) = (self.folder.to_string(), "the socket of the command");
+        let folder = self.folder.to_string();
+        let socket = "the socket of the command";
         let fail = |error| WorkspaceError::from_io("enter", &folder, error);
         let dir = workspace.dir().open_dir(self.folder.as_syscall_path()).map_err(fail)?;
         if rustix::fs::fstat(&dir).map_err(|error| fail(error.into()))?.st_nlink == 0 {
-            // An open handle outlives its folder, but nothing can be done in there.
+            // An open handle outlives its folder, but nothing can run in a deleted folder.
             return Err(WorkspaceError::Missing { path: folder });
         }
         let fail = |error| WorkspaceError::from_io("open", socket, error);
         let (ours, theirs) = Socket::pair().map_err(fail)?;
         ours.set_nonblocking(true).map_err(fail)?;
         let (reports, lifeline) = UnixStream::from_std(ours).map_err(fail)?.into_split();
-        let (device, text) = (self.device, OsString::from(&self.text));
+        let device = self.device;
+        let text = OsString::from(&self.text);
         let plan =
             SupervisorPlan { settle: SETTLE_TIME, grace: self.grace, device, shell: shell.into(), text, sandbox };
         let mut command = tokio::process::Command::new(&self.helper);
@@ -329,52 +352,54 @@ impl ShellCommand {
         command
             .envs(self.env.iter().filter(|(name, _)| passes(name)).map(|(name, value)| (name, value)))
             .env(MARK_ENV, mark);
-        // By its handle: whoever renames a folder or swaps it for a link meanwhile does not redirect the command.
+        // Entered through its handle: renaming the folder or swapping it for a link meanwhile does
+        // not redirect the command.
         command.current_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()));
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut seat = None;
+        let mut terminal_master = None;
         if device == OutputDevice::Terminal {
             let fail = |error| WorkspaceError::from_io("open", "a terminal", error);
             let (ours, theirs) = terminal::open_terminal().map_err(fail)?;
             command.stdout(theirs.try_clone().map_err(fail)?).stderr(theirs);
-            seat = Some(ours);
+            terminal_master = Some(ours);
         }
         let start = |source| WorkspaceError::Start { program: self.helper.clone(), source };
         let mut child = command.spawn().map_err(start)?;
-        let stdout: Option<OutputReader> = match (&seat, child.stdout.take()) {
-            (Some(seat), _) => Some(Box::new(seat.clone())),
+        let stdout: Option<OutputReader> = match (&terminal_master, child.stdout.take()) {
+            (Some(terminal_master), _) => Some(Box::new(terminal_master.clone())),
             (None, pipe) => pipe.map(|pipe| Box::new(pipe) as OutputReader),
         };
-        let (stderr, reports) = (child.stderr.take(), Some(BufReader::new(reports).lines()));
-        Ok((child, SupervisorStreams { stdout, stderr, seat, reports, lifeline: Some(lifeline) }))
+        let stderr = child.stderr.take();
+        let reports = Some(BufReader::new(reports).lines());
+        Ok((child, SupervisorStreams { stdout, stderr, terminal_master, reports, lifeline: Some(lifeline) }))
     }
 }
 
-/// How long to wait for what.
+/// The time limits of a run.
 #[derive(Clone, Copy)]
 struct WatchTimeouts {
     timeout: Option<Duration>,
-    /// From the moment an end is due until the supervisor is thought dead.
+    /// The time from the moment an end is due until the supervisor is considered dead.
     patience: Duration,
 }
 
-/// The agent's ends of everything; each is `None` once it is closed.
+/// The agent's ends of all connections; each is `None` once it is closed.
 struct SupervisorStreams {
     stdout: Option<OutputReader>,
     stderr: Option<ChildStderr>,
-    seat: Option<TerminalMaster>,
+    terminal_master: Option<TerminalMaster>,
     reports: Option<Lines<BufReader<OwnedReadHalf>>>,
     lifeline: Option<OwnedWriteHalf>,
 }
 
-/// What became known while the command ran.
+/// The facts collected while the command runs.
 #[derive(Default)]
 struct WatchReport {
-    /// The end that was asked for: time-out or cancellation.
+    /// The end that was requested: time-out or cancellation.
     asked: Option<CommandExit>,
-    /// What the supervisor said of the shell.
+    /// The supervisor's report about the shell.
     main: Option<SupervisorReport>,
-    /// What it said of the sandbox.
+    /// The supervisor's report about the sandbox.
     confined: Option<i32>,
     left: u32,
     survivors: Option<u32>,
@@ -397,7 +422,7 @@ impl WatchReport {
 }
 
 impl SupervisorStreams {
-    /// Reads until everything is closed, or until waiting longer is of no use.
+    /// Reads until every stream is closed, or until waiting longer is pointless.
     async fn watch_until_closed(
         mut self,
         limits: WatchTimeouts,
@@ -405,27 +430,33 @@ impl SupervisorStreams {
         mark: &str,
         mut on_output: impl FnMut(OutputStream, &[u8]),
     ) -> WatchReport {
-        let mut story = WatchReport::default();
-        let (mut out, mut err) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
+        let mut watched = WatchReport::default();
+        let mut out = vec![0; CHUNK_BYTES];
+        let mut err = vec![0; CHUNK_BYTES];
+        // Futures are pinned once outside the loop: `select!` would restart temporary ones in each
+        // round.
         let mut alarm = Box::pin(sleep(limits.timeout.unwrap_or(Duration::MAX)));
         let mut last_call: Option<Pin<Box<Sleep>>> = None;
-        let mut silence =
-            self.seat.as_ref().map(TerminalMaster::type_end_of_input).map(|()| Box::pin(sleep(TYPE_END_AFTER)));
+        let mut silence = self
+            .terminal_master
+            .as_ref()
+            .map(TerminalMaster::type_end_of_input)
+            .map(|()| Box::pin(sleep(TYPE_END_AFTER)));
         while self.stdout.is_some() || self.stderr.is_some() || self.reports.is_some() {
-            let ending = story.is_ending();
+            let ending = watched.is_ending();
             tokio::select! {
-                () = &mut alarm, if !ending && limits.timeout.is_some() => story.asked = Some(CommandExit::TimedOut),
-                () = &mut cancel, if !ending => story.asked = Some(CommandExit::Cancelled),
+                () = &mut alarm, if !ending && limits.timeout.is_some() => watched.asked = Some(CommandExit::TimedOut),
+                () = &mut cancel, if !ending => watched.asked = Some(CommandExit::Cancelled),
                 () = wait_for_timer(&mut last_call) => {
                     if self.reports.take().is_none() {
-                        // The tree is dead, and yet somebody holds the pipe: a process outside that was handed it.
+                        // The tree is dead, yet the pipe is open: a process outside was handed it.
                         break;
                     }
                     process_tree::kill_marked(MARK_ENV, mark);
                     last_call = Some(Box::pin(sleep(DRAIN_TIME)));
                 }
                 () = wait_for_timer(&mut silence) => {
-                    silence = self.seat.as_ref().map(TerminalMaster::type_end_of_input).map(|()| Box::pin(sleep(TYPE_END_AFTER)));
+                    silence = self.terminal_master.as_ref().map(TerminalMaster::type_end_of_input).map(|()| Box::pin(sleep(TYPE_END_AFTER)));
                 }
                 count = read_pipe(&mut self.stdout, &mut out) => {
                     if let Some(silence) = &mut silence {
@@ -437,31 +468,32 @@ impl SupervisorStreams {
                     deliver_output(&mut self.stderr, count, &err, |bytes| on_output(OutputStream::Stderr, bytes));
                 }
                 line = next_line(&mut self.reports) => match line.as_deref().map(str::parse) {
-                    Some(Ok(SupervisorReport::Confined(number))) => story.confined = Some(number),
-                    Some(Ok(SupervisorReport::LeftRunning(left))) => story.left = left.unsigned_abs(),
-                    Some(Ok(SupervisorReport::AllGone(left))) => story.survivors = Some(left.unsigned_abs()),
-                    // How the shell ended for that says nothing more.
-                    Some(Ok(_)) if matches!(story.main, Some(SupervisorReport::OutOfMemory(_))) => {}
-                    Some(Ok(report)) => story.main = Some(report),
+                    Some(Ok(SupervisorReport::Confined(number))) => watched.confined = Some(number),
+                    Some(Ok(SupervisorReport::LeftRunning(left))) => watched.left = left.unsigned_abs(),
+                    Some(Ok(SupervisorReport::AllGone(left))) => watched.survivors = Some(left.unsigned_abs()),
+                    // How the shell ended after an out-of-memory kill tells nothing more.
+                    Some(Ok(_)) if matches!(watched.main, Some(SupervisorReport::OutOfMemory(_))) => {}
+                    Some(Ok(report)) => watched.main = Some(report),
                     Some(Err(())) => {}
                     None => {
                         self.reports = None;
-                        if story.survivors.is_none() {
+                        if watched.survivors.is_none() {
                             process_tree::kill_marked(MARK_ENV, mark);
                         }
                         last_call = Some(Box::pin(sleep(DRAIN_TIME)));
                     }
                 }
             }
-            if story.asked.is_some() {
-                // Dropping this half closes it: the supervisor reads the end of the stream, and can still answer.
+            if watched.asked.is_some() {
+                // Dropping this half closes it: the supervisor reads the end of the stream, and can
+                // still answer.
                 self.lifeline = None;
             }
-            if story.is_ending() && last_call.is_none() {
+            if watched.is_ending() && last_call.is_none() {
                 last_call = Some(Box::pin(sleep(limits.patience)));
             }
         }
-        story
+        watched
     }
 }
 
@@ -474,7 +506,7 @@ async fn wait_for_timer(alarm: &mut Option<Pin<Box<Sleep>>>) {
 
 async fn read_pipe(pipe: &mut Option<impl AsyncRead + Unpin>, buffer: &mut [u8]) -> usize {
     match pipe {
-        // An error of a pipe is its end: there is nothing more to read from it.
+        // An error of a pipe is its end: nothing more can be read from it.
         Some(pipe) => pipe.read(buffer).await.unwrap_or(0),
         None => std::future::pending().await,
     }
@@ -494,7 +526,7 @@ async fn next_line(reports: &mut Option<Lines<BufReader<OwnedReadHalf>>>) -> Opt
     }
 }
 
-/// Collects the supervisor, which is done by now; one that hangs is killed.
+/// Waits for the supervisor, which should be done by now, and kills it if it hangs.
 async fn reap_supervisor(mut child: Child) {
     if timeout(DRAIN_TIME, child.wait()).await.is_err() {
         let _ = child.start_kill();

@@ -1,4 +1,4 @@
-//! A short unified diff, to be shown before or after a write.
+//! Renders short unified diffs, shown before or after a write.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,10 +8,12 @@ use similar::TextDiff;
 const MAX_DIFF_BYTES: usize = 16 << 10;
 const MAX_TIME: Duration = Duration::from_millis(500);
 
-/// The unified diff of two texts with three lines of context, headed by `a/PATH` and `b/PATH`; empty when they are equal.
+/// Returns the unified diff of two texts with three lines of context, headed by `a/PATH` and
+/// `b/PATH`; empty if they are equal.
 ///
-/// At most about 16 KiB of whole lines (a single longer line is left out); a last line in brackets says how many lines are
-/// missing. Texts so different that half a second does not do give a coarser diff.
+/// The result has at most about 16 KiB of whole lines (a single longer line is left out); a last
+/// line in brackets gives the number of missing lines. If half a second is not enough for very
+/// different texts, the diff is coarser.
 #[must_use]
 pub fn unified_diff(old: &str, new: &str, path: &str) -> String {
     if old == new {

@@ -1,14 +1,15 @@
-//! What can go wrong at the machine, as data with sentences.
+//! Defines the errors of workspace operations.
 //!
-//! Every message says what happened, where, and what to do next, because the model reads it as the result of its call.
+//! Every message says what happened, where, and what to do next, because a model reads it as the
+//! result of its call.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why the workspace did not do what was asked.
+/// An error of a workspace operation.
 ///
-/// The kinds are what callers branch on; the `Display` text is fit to be shown to a model as it is. Paths written by the
-/// model are echoed up to 200 characters.
+/// Callers distinguish the variants; the `Display` text can be shown to a model as it is. Paths
+/// written by the model are repeated up to 200 characters.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkspaceError {
@@ -49,13 +50,13 @@ pub enum WorkspaceError {
         /// The path inside the workspace.
         path: String,
     },
-    /// A write was asked through a symbolic link inside the workspace. Writes take real paths only, so that what was
-    /// judged is what is written.
+    /// A write to a path that contains a symbolic link inside the workspace. Writes take real paths
+    /// only, so that the judged file is the written one.
     #[error("`{path}` passes a symbolic link; nothing was written, its real path is `{real}`, use that")]
     LinkPassed {
         /// The path inside the workspace.
         path: String,
-        /// Where it leads, inside the workspace.
+        /// The place inside the workspace that it leads to.
         real: String,
     },
     /// A symbolic link inside the workspace leads to nothing.
@@ -66,31 +67,31 @@ pub enum WorkspaceError {
         /// The text of the link.
         target: String,
     },
-    /// Symbolic links lead round in a circle.
+    /// Symbolic links form a circle.
     #[error("`{path}` passes symbolic links that lead round in a circle; name the file itself")]
     LinkLoop {
         /// The path inside the workspace.
         path: String,
     },
-    /// There is nothing at this path.
+    /// Nothing exists at this path.
     #[error("`{path}` does not exist; list its folder to see the names that do")]
     Missing {
         /// The path inside the workspace.
         path: String,
     },
-    /// Something is there already, and the write expected nothing.
+    /// Something exists already, and the write required that nothing does.
     #[error("`{path}` exists already; read it first, and then edit it or choose another name")]
     Exists {
         /// The path inside the workspace.
         path: String,
     },
-    /// The file is not the version the write was made for.
+    /// The file does not have the version that the write requires.
     #[error("`{path}` changed on disk since it was read; nothing was written, read it again and redo the change")]
     Stale {
         /// The path inside the workspace.
         path: String,
     },
-    /// Nobody may write the file, its owner included.
+    /// Nobody may write the file, not even its owner.
     #[error(
         "`{path}` is read-only, so nothing was changed; ask the user whether it may be changed, and `chmod u+w` it then"
     )]
@@ -98,7 +99,7 @@ pub enum WorkspaceError {
         /// The path inside the workspace.
         path: String,
     },
-    /// The user keeps the path from the model.
+    /// The path is hidden from the model.
     #[error("`{path}` is hidden by {by}; work without it, or ask the user")]
     Hidden {
         /// The path inside the workspace.
@@ -106,7 +107,7 @@ pub enum WorkspaceError {
         /// The name of the ignore file, or "a rule".
         by: String,
     },
-    /// Something empty stands at the path as long as a command runs in the sandbox.
+    /// A sandbox mask is at the path while a command runs in the sandbox.
     #[error(
         "`{path}` cannot be written while a command runs in the sandbox, which keeps protected names free: wait for it, or end the job, \
          then write it again"
@@ -115,15 +116,15 @@ pub enum WorkspaceError {
         /// The path inside the workspace.
         path: String,
     },
-    /// The path may be read, and not written.
+    /// The path may be read, but not written.
     #[error("`{path}` cannot be written, and nothing was: {because}")]
     Limited {
         /// The path inside the workspace.
         path: String,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         because: String,
     },
-    /// Two changes that were to be made together contradict each other.
+    /// Two changes of one set contradict each other.
     #[error(
         "`{other}` and `{path}` cannot both be changed at once; name each file once, and no file that is a folder too"
     )]
@@ -133,29 +134,29 @@ pub enum WorkspaceError {
         /// The same path, or one below it.
         other: String,
     },
-    /// Changes that were to be made together failed, and not all of them could be taken back.
+    /// A set of changes failed, and not all of them could be undone.
     #[error("{why}; and these files could not be put back: {files}")]
     NotRestored {
-        /// Each file, why, and where its old content is.
+        /// Each file, with the reason and the place of its old content.
         files: String,
-        /// Why the changes failed.
+        /// The reason that the changes failed.
         why: Box<WorkspaceError>,
     },
-    /// Whoever asked no longer wants the answer.
+    /// The operation was stopped on request.
     #[error("stopped in `{path}`, because the task was")]
     Stopped {
         /// The path inside the workspace.
         path: String,
     },
-    /// A file was needed, and this is a folder, FIFO, socket or device.
+    /// A folder, FIFO, socket or device was found where a file is needed.
     #[error("`{path}` is {found}, not a regular file; only regular files can be read and written")]
     NotAFile {
         /// The path inside the workspace.
         path: String,
-        /// What is there, with its article.
+        /// The kind of entry, with its article.
         found: &'static str,
     },
-    /// A folder was needed, and this is something else.
+    /// Something else was found where a folder is needed.
     #[error("`{path}` is not a folder; name the folder that holds it")]
     NotAFolder {
         /// The path inside the workspace.
@@ -166,7 +167,7 @@ pub enum WorkspaceError {
     Regex {
         /// The expression as it was written.
         pattern: String,
-        /// What the regex engine says about it.
+        /// The message of the regex engine.
         reason: String,
     },
     /// The file glob does not parse.
@@ -174,43 +175,44 @@ pub enum WorkspaceError {
     Glob {
         /// The glob as it was written.
         pattern: String,
-        /// What the glob engine says about it.
+        /// The message of the glob engine.
         reason: String,
     },
-    /// The command cannot be handed to a shell: it is empty, holds a NUL byte or is too long.
+    /// The command cannot be passed to a shell: it is empty, contains a NUL byte or is too long.
     #[error("the command cannot be run: {reason}")]
     Command {
-        /// What is wrong with it, and what to do.
+        /// The problem, and how to fix it.
         reason: String,
     },
     /// A process could not be started.
     #[error("{program:?} could not be started: {source}")]
     Start {
-        /// The program that was to be started.
+        /// The program to start.
         program: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The sandbox that was asked for cannot be had, so nothing ran.
+    /// The requested sandbox is not available, so nothing ran.
     #[error("the command was not run, because its sandbox cannot be had: {reason}")]
     Sandbox {
-        /// What is missing, and what to do.
+        /// The missing part, and what to do.
         reason: String,
     },
     /// The system refused, for any other reason: permissions, a full disk, a broken device.
     #[error("could not {action} `{path}`: {source}{}", advice(source))]
     Io {
-        /// The verb: `read`, `write`, `list`…
+        /// The verb: `read`, `write`, `list` and so on.
         action: &'static str,
         /// The path inside the workspace, or the workspace folder itself.
         path: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl WorkspaceError {
-    /// Sorts a system error into a kind. `action` is a verb for the sentence, `path` what was named.
+    /// Converts a system error into a variant. `action` is a verb for the message, `path` the named
+    /// path.
     pub(crate) fn from_io(action: &'static str, path: impl ToString, source: io::Error) -> Self {
         let path = path.to_string();
         // cap-std reports a path that leads outside with this kind and no system error number.
@@ -218,6 +220,7 @@ impl WorkspaceError {
         let errno = source.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
         match errno {
             _ if leaves => Self::LinkLeaves { path },
+            // `openat2` reports a lookup that leaves the folder as `EXDEV`.
             Some(rustix::io::Errno::XDEV) => Self::LinkLeaves { path },
             Some(rustix::io::Errno::LOOP) => Self::LinkLoop { path },
             Some(rustix::io::Errno::NAMETOOLONG) => Self::PathTooLong { input: shorten_text(&path) },
@@ -229,7 +232,7 @@ impl WorkspaceError {
     }
 }
 
-/// What to do about an error of the system's, where there is more to say than it does.
+/// Returns advice for a system error, if there is more to say than the system does.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; room has to be made on that disk first",
@@ -240,7 +243,7 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// The start of a text for an error message: 200 characters at most.
+/// Returns the start of a text for an error message, at most 200 characters.
 pub(crate) fn shorten_text(text: &str) -> String {
     let mut start: String = text.chars().take(200).collect();
     if start.len() < text.len() {

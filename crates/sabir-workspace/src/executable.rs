@@ -1,33 +1,36 @@
-//! Programs: which file a name leads to, found as a shell finds it, and what identifies that file.
+//! Finds the program file that a name leads to, as a shell does, and records what identifies it.
 //!
-//! Not a handle: whoever runs the name later has it looked up again. Two looks tell whether it still leads to the same program.
+//! The result is not a handle: a later run looks the name up again. Comparing two results shows
+//! whether it still leads to the same program.
 
 use std::fs::{Metadata, metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// A program as it was found. Equal ones are the same file in the same state, as far as its times are true.
+/// A program as it was found. Equal values mean the same file in the same state, provided that its
+/// times are true.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecutableFile {
-    /// Its real path, links followed.
+    /// The real path, with links followed.
     pub path: PathBuf,
-    /// Device and inode.
+    /// The device and inode.
     pub file: (u64, u64),
     /// The size in bytes.
     pub size_bytes: u64,
-    /// When its content changed, and when anything of it did: seconds and nanoseconds since 1970.
+    /// The times of the last change of its content and of its metadata: seconds and nanoseconds
+    /// since 1970.
     pub changed: [(i64, i64); 2],
 }
 
 impl ExecutableFile {
-    /// The program that a name means: a path, seen from `folder` if it is relative, or a name that is looked for in the folders of
-    /// `search`, parted by `:`. `None` if there is no such program.
+    /// Finds the program that a name means: a path, relative to `folder`, or a name to search in
+    /// the folders of `search`, separated by `:`. Returns `None` if there is no such program.
     #[must_use]
     pub fn find_in_path(name: &str, search: &str, folder: &Path) -> Option<Self> {
         if name.contains('/') {
             return Self::at_path(&folder.join(name));
         }
-        // An empty folder of a search path is the current one.
+        // An empty entry of a search path is the current folder.
         let mut places = search.split(':').map(|place| folder.join(place).join(name));
         places.find_map(|path| Self::at_path(&path))
     }

@@ -1,8 +1,9 @@
-//! The workspace folder, and reading in it.
+//! Opens the workspace folder and reads files in it.
 //!
-//! Every look at a file starts at the handle of the folder that was opened once, and the kernel resolves the rest beneath it
-//! (`openat2` with `RESOLVE_BENEATH`, through cap-std): a link that leaves never resolves, whenever it was put there.
-//! Checking a path first and opening it afterwards would leave a gap in which the path can change.
+//! Every access starts at the handle of the folder, which is opened once, and the kernel resolves
+//! the rest beneath it (`openat2` with `RESOLVE_BENEATH`, through cap-std): a link that leads out
+//! never resolves, no matter when it was created. Checking a path first and opening it afterwards
+//! would leave a gap in which the path can change.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -38,56 +39,60 @@ pub use temp::TEMP_START;
 pub(crate) use walk::{FolderReader, PendingFolder, entry_kind};
 pub use write::WritePrecondition;
 
-/// Files up to this size are known by their content, larger ones by size, time and inode.
+/// The size up to which a file's version is a hash of its content; larger files are identified by
+/// size, time and inode.
 const HASHED_BYTES: u64 = 64 << 20;
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// One folder of the user's, opened once. All methods block; none keeps state that a second `Workspace` would miss.
+/// A workspace folder, opened once. All methods block. No state is kept that a second `Workspace`
+/// of the same folder would miss.
 #[derive(Debug)]
 pub struct Workspace {
     dir: Dir,
     root: PathBuf,
-    given: PathBuf,
-    /// Folders already cleared of temporary files that a killed process left.
+    opened_as: PathBuf,
+    /// The folders that are already cleared of temporary files left by killed processes.
     swept: Mutex<HashSet<PathBuf>>,
-    /// What holds for every look and every write.
+    /// The bounds for every read and write.
     bounds: RwLock<Arc<Bounds>>,
     /// The repositories whose programs git may run.
     pub(crate) trust: Trust,
 }
 
-/// What [`Workspace::read_file`] found.
+/// The result of [`Workspace::read_file`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileContent {
     /// The first bytes of the file, as many as the limit allows.
     pub bytes: Vec<u8>,
-    /// Which state of the whole file this is, for a later [`WritePrecondition::Version`].
+    /// The version of the whole file, for a later [`WritePrecondition::Version`].
     pub version: FileVersion,
     /// The size of the whole file in bytes.
     pub size_bytes: u64,
-    /// Whether the file is longer than `bytes`.
+    /// True if the file is longer than `bytes`.
     pub truncated: bool,
 }
 
-/// The state of a file: a SHA-256 of its content, so that no other content passes for it.
+/// The version of a file: the SHA-256 of its content, so no other content matches.
 ///
-/// A file over 64 MiB is known by size, modification time and inode instead, because hashing gigabytes for every read would
-/// cost seconds; such a file can be changed unnoticed by someone who sets the time back.
+/// A file over 64 MiB is identified by size, modification time and inode instead, because hashing
+/// gigabytes on every read would take seconds; such a file can be changed unnoticed by someone who
+/// resets the time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileVersion([u8; 32]);
 
-/// What is at a path, links followed.
+/// The metadata of a path, with links followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileInfo {
-    /// File, folder or something else.
+    /// The kind: file, folder or something else.
     pub kind: EntryKind,
-    /// The size in bytes; of no meaning for folders.
+    /// The size in bytes; without meaning for folders.
     pub size_bytes: u64,
-    /// How many names the file has; more than one means that a write here leaves the other names with the old content.
+    /// The number of hard links; with more than one, a write here leaves the old content under the
+    /// other names.
     pub links: u64,
 }
 
-/// The handle of the workspace folder, which stays the same folder whatever becomes of its name.
+/// Returns the handle of the workspace folder, which stays valid when the folder is renamed.
 impl AsFd for Workspace {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()
@@ -95,46 +100,54 @@ impl AsFd for Workspace {
 }
 
 impl Workspace {
-    /// Opens a folder. Its path is made canonical once, here; later changes to links above it change nothing.
+    /// Opens a folder. Its path is made canonical once, here; later changes to links above it have
+    /// no effect.
     ///
     /// # Errors
-    /// [`WorkspaceError::Missing`], [`NotAFolder`](WorkspaceError::NotAFolder) or [`Io`](WorkspaceError::Io).
+    /// [`WorkspaceError::Missing`], [`NotAFolder`](WorkspaceError::NotAFolder) or
+    /// [`Io`](WorkspaceError::Io).
     pub fn open(root: &Path) -> Result<Self, WorkspaceError> {
         let fail = |error| WorkspaceError::from_io("open", root.display(), error);
         let canonical = root.canonicalize().map_err(fail)?;
         let dir = Dir::open_ambient_dir(&canonical, ambient_authority()).map_err(fail)?;
-        let (given, bounds, trust) = (root.to_path_buf(), RwLock::default(), Trust::default());
-        Ok(Self { dir, root: canonical, given, swept: Mutex::default(), bounds, trust })
+        let opened_as = root.to_path_buf();
+        let bounds = RwLock::default();
+        let trust = Trust::default();
+        Ok(Self { dir, root: canonical, opened_as, swept: Mutex::default(), bounds, trust })
     }
 
-    /// The canonical, absolute path of the folder.
+    /// Returns the canonical, absolute path of the folder.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Reads a path as a model wrote it: relative, or absolute below the folder, under its canonical name or the name it was
-    /// opened by.
+    /// Parses a path as a model wrote it: relative, or absolute below the folder, under its
+    /// canonical name or the name it was opened by.
     ///
     /// # Errors
     /// Those of [`WorkPath::parse`].
     pub fn parse_path(&self, text: &str) -> Result<WorkPath, WorkspaceError> {
         match WorkPath::parse(text, &self.root) {
-            Err(WorkspaceError::PathOutside { .. }) if self.given.is_absolute() && Path::new(text).is_absolute() => {
-                WorkPath::parse(text, &self.given).or_else(|_| WorkPath::parse(text, &self.root))
+            // The folder may have been opened through a link, and models repeat the name they were
+            // shown.
+            Err(WorkspaceError::PathOutside { .. })
+                if self.opened_as.is_absolute() && Path::new(text).is_absolute() =>
+            {
+                WorkPath::parse(text, &self.opened_as).or_else(|_| WorkPath::parse(text, &self.root))
             }
             parsed => parsed,
         }
     }
 
-    /// The same place without symbolic links; the part that does not exist yet is kept as it is.
+    /// Resolves the symbolic links of a path; the part that does not exist yet is kept.
     ///
-    /// Judge writes by this path: `notes` may be a link to `.git`.
+    /// Judge writes by the resolved path: `notes` may be a link to `.git`.
     ///
     /// # Errors
     /// [`WorkspaceError::LinkLeaves`], [`LinkLoop`](WorkspaceError::LinkLoop),
-    /// [`LinkDangling`](WorkspaceError::LinkDangling), [`NotAFolder`](WorkspaceError::NotAFolder) or
-    /// [`Io`](WorkspaceError::Io).
+    /// [`LinkDangling`](WorkspaceError::LinkDangling), [`NotAFolder`](WorkspaceError::NotAFolder)
+    /// or [`Io`](WorkspaceError::Io).
     pub fn resolve_links(&self, path: &WorkPath) -> Result<WorkPath, WorkspaceError> {
         for existing in path.as_path().ancestors().filter(|existing| !existing.as_os_str().is_empty()) {
             match self.dir.canonicalize(existing) {
@@ -147,7 +160,8 @@ impl Workspace {
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     if let Ok(target) = self.dir.read_link_contents(existing) {
-                        let (path, target) = (existing.display().to_string(), target.display().to_string());
+                        let path = existing.display().to_string();
+                        let target = target.display().to_string();
                         return Err(WorkspaceError::LinkDangling { path, target });
                     }
                 }
@@ -157,22 +171,26 @@ impl Workspace {
         Ok(path.clone())
     }
 
-    /// Reads at most `limit_bytes` of a regular file. Opening never waits: a FIFO, socket or device is refused.
+    /// Reads at most `limit_bytes` of a regular file. Opening never blocks: a FIFO, socket or
+    /// device is refused.
     ///
-    /// Up to 64 MiB are hashed for the [`FileVersion`], whatever the limit is; memory stays at the limit.
+    /// Up to 64 MiB are hashed for the [`FileVersion`], whatever the limit is; memory stays at the
+    /// limit.
     ///
     /// # Errors
-    /// [`WorkspaceError::Missing`], [`NotAFile`](WorkspaceError::NotAFile), [`LinkLeaves`](WorkspaceError::LinkLeaves),
-    /// [`LinkLoop`](WorkspaceError::LinkLoop), [`Hidden`](WorkspaceError::Hidden) or [`Io`](WorkspaceError::Io).
+    /// [`WorkspaceError::Missing`], [`NotAFile`](WorkspaceError::NotAFile),
+    /// [`LinkLeaves`](WorkspaceError::LinkLeaves), [`LinkLoop`](WorkspaceError::LinkLoop),
+    /// [`Hidden`](WorkspaceError::Hidden) or [`Io`](WorkspaceError::Io).
     pub fn read_file(&self, path: &WorkPath, limit_bytes: usize) -> Result<FileContent, WorkspaceError> {
         let file = self.open_regular(path)?;
         read_whole(&file, limit_bytes).map_err(|error| WorkspaceError::from_io("read", path, error))
     }
 
-    /// Whether something is at the path, links followed. A link that leaves is an error, not an absence.
+    /// Returns true if something exists at the path, with links followed. A link that leads out is
+    /// an error, not an absence.
     ///
     /// # Errors
-    /// As [`metadata`](Self::metadata), without [`WorkspaceError::Missing`].
+    /// Those of [`metadata`](Self::metadata), without [`WorkspaceError::Missing`].
     pub fn exists(&self, path: &WorkPath) -> Result<bool, WorkspaceError> {
         match self.metadata(path) {
             Ok(_) => Ok(true),
@@ -181,11 +199,12 @@ impl Workspace {
         }
     }
 
-    /// What is at the path, links followed.
+    /// Returns the metadata of a path, with links followed.
     ///
     /// # Errors
-    /// [`WorkspaceError::Missing`], [`LinkLeaves`](WorkspaceError::LinkLeaves), [`LinkLoop`](WorkspaceError::LinkLoop),
-    /// [`Hidden`](WorkspaceError::Hidden) or [`Io`](WorkspaceError::Io).
+    /// [`WorkspaceError::Missing`], [`LinkLeaves`](WorkspaceError::LinkLeaves),
+    /// [`LinkLoop`](WorkspaceError::LinkLoop), [`Hidden`](WorkspaceError::Hidden) or
+    /// [`Io`](WorkspaceError::Io).
     pub fn metadata(&self, path: &WorkPath) -> Result<FileInfo, WorkspaceError> {
         if self.bounds().hides_anything() {
             return self.resolve_visible(path, "look at").map(|reached| reached.file_info());
@@ -211,20 +230,21 @@ impl Workspace {
         Arc::clone(&self.bounds.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes what may be seen and written from now on, for everybody who has this workspace. What is under way may still be held to
-    /// what it was.
+    /// Replaces the bounds, for all users of this workspace. Operations in progress may still apply
+    /// the old ones.
     pub fn set_bounds(&self, bounds: Bounds) {
         *self.bounds.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(bounds);
     }
 
-    /// What stands in place of a missing name as long as a command runs in a sandbox is not there.
+    /// Fails with `Missing` for a sandbox mask: an empty placeholder that exists only while a
+    /// sandboxed command runs.
     pub(crate) fn check_unmasked(&self, path: &WorkPath) -> Result<(), WorkspaceError> {
         let masked = masks::is_masked_at(self.dir.as_fd(), path.as_path());
         if masked { Err(WorkspaceError::Missing { path: path.to_string() }) } else { Ok(()) }
     }
 
-    /// Opens a file that is regular both before and after the opening: before, because opening a device can have effects of
-    /// its own; after, because it may have been replaced in between.
+    /// Opens a file that is regular both before and after the opening: before, because opening a
+    /// device can have side effects; after, because the file may have been replaced in between.
     pub(crate) fn open_regular(&self, path: &WorkPath) -> Result<std::fs::File, WorkspaceError> {
         if self.bounds().hides_anything() {
             return self.resolve_visible(path, "read")?.open_file(path);
@@ -245,7 +265,8 @@ impl Workspace {
 }
 
 impl FileVersion {
-    /// The version of a file with this content. Content over 64 MiB gets a version that no file has.
+    /// Returns the version of a file with this content. For content over 64 MiB the result matches
+    /// no file.
     #[must_use]
     pub fn of_content(content: &[u8]) -> Self {
         Self(Sha256::digest(content).into())
@@ -254,6 +275,7 @@ impl FileVersion {
     fn of_large(found: &std::fs::Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
         let mut hash = Sha256::new();
+        // A prefix keeps these hashes apart from those of contents.
         hash.update(b"a large file");
         for number in [found.dev(), found.ino(), found.size()] {
             hash.update(number.to_le_bytes());
@@ -264,7 +286,7 @@ impl FileVersion {
     }
 }
 
-/// Sixty-four hexadecimal digits.
+/// Writes sixty-four hexadecimal digits.
 impl fmt::Display for FileVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -273,12 +295,12 @@ impl fmt::Display for FileVersion {
 
 impl fmt::Debug for FileVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Version({self})")
+        write!(f, "FileVersion({self})")
     }
 }
 
-/// Reads to the end for the hash, and keeps the start. A file that grows past the hashing limit meanwhile, as files of the
-/// kernel can, is known as a large one.
+/// Reads to the end for the hash, and keeps the start. A file that grows past the hashing limit
+/// meanwhile, as kernel files can, gets the version of a large file.
 fn read_whole(mut file: &std::fs::File, limit_bytes: usize) -> io::Result<FileContent> {
     let found = file.metadata()?;
     let mut hash = Sha256::new();
@@ -310,7 +332,7 @@ fn read_whole(mut file: &std::fs::File, limit_bytes: usize) -> io::Result<FileCo
     Ok(FileContent { truncated: size_bytes > bytes.len() as u64, bytes, version, size_bytes })
 }
 
-/// The name of a thing that is not a regular file.
+/// Returns a name for an entry that is not a regular file.
 fn irregular_kind(found: cap_std::fs::FileType) -> Option<&'static str> {
     match found {
         kind if kind.is_file() => None,

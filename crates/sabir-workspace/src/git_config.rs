@@ -1,17 +1,19 @@
-//! Git's configuration: which programs a repository would make git run, even when it is only looked at.
+//! Reads git configuration to find the programs that a repository makes git run, even for commands
+//! that only look at it.
 //!
-//! `git status` runs what `core.fsmonitor` names, `git diff` what attributes and `diff.*.textconv` do, and filters cannot be switched
-//! off by any option. So what comes from the repository itself is looked through before git runs. Git is not asked for it: even
-//! `git ls-files` runs a program of the repository, where the index is sparse and an object is missing. The files are read here, no
-//! program is started, and what cannot be read with certainty is [`GitConfig::Unknown`]. What the user's own configuration names is
-//! the user's affair, and it is not read.
+//! `git status` runs the program in `core.fsmonitor`, `git diff` those in attributes and
+//! `diff.*.textconv`, and filters cannot be switched off by any option. The repository's own
+//! configuration is therefore examined before git runs. Git itself is not used for that: even `git
+//! ls-files` runs a program of the repository if the index is sparse and an object is missing. The
+//! files are read here, no program is started, and anything uncertain gives [`GitConfig::Unknown`].
+//! The user's own configuration is trusted and not read.
 //!
 //! | file | reads |
 //! | --- | --- |
-//! | `folders.rs` | where a repository lies |
-//! | `files.rs`, `syntax.rs` | its configuration, with what it includes |
-//! | `keys.rs` | which keys name programs |
-//! | `index.rs` | which repositories its index links to |
+//! | `folders.rs` | the location of a repository |
+//! | `files.rs`, `syntax.rs` | its configuration, with included files |
+//! | `keys.rs` | the keys that name programs |
+//! | `index.rs` | the repositories that its index links to |
 
 mod files;
 mod folders;
@@ -31,51 +33,51 @@ pub(crate) use plain_file::read_plain_file;
 
 use crate::trust::{GitPrograms, Unseen};
 
-/// What git would find in a folder.
+/// The git configuration of a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GitConfig {
-    /// It could not be found out with certainty, and why.
+    /// It could not be determined with certainty, for this reason.
     Unknown(Unreadable),
     /// The folder belongs to no repository.
     NoRepository,
-    /// A repository, and what of its own makes git run programs.
+    /// A repository, with the programs that its own configuration makes git run.
     Repository(GitPrograms),
 }
 
-/// Why it cannot be said what git would run.
+/// The reason that the programs of a repository cannot be determined.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unreadable {
-    /// A file or folder cannot be read, or is none that git would write.
+    /// A file or folder cannot be read, or is not what git would write.
     #[error("{} cannot be read, or is not what git makes there", .0.display())]
     File(PathBuf),
-    /// A configuration file has an error in it.
+    /// A configuration file has a syntax error.
     #[error("{} has an error in it, which git would stop at", .0.display())]
     Syntax(PathBuf),
-    /// A configuration file includes another by a path that is not clear.
+    /// A configuration file includes another by a path that is ambiguous.
     #[error("it is not clear what {} includes", .0.display())]
     Include(PathBuf),
-    /// A folder that is not called `.git` is laid out like git's own files.
+    /// A folder not called `.git` has the layout of git's own files.
     #[error("{} is laid out like git's own files, without being called `.git`", .0.display())]
     Embedded(PathBuf),
     /// The repository has no work tree.
     #[error("the repository {} has no work tree", .0.display())]
     Bare(PathBuf),
-    /// The work tree lies elsewhere than its repository is, or it is not certain where.
+    /// The work tree is elsewhere than the repository, or its place is uncertain.
     #[error("it is not certain where the work tree of {} lies", .0.display())]
     WorkTree(PathBuf),
-    /// The index is sparse: what it leaves out lies in objects, which git may fetch.
+    /// The index is sparse: the entries it leaves out are in objects, which git may fetch.
     #[error(
         "the index is sparse, so it does not list all files; `git sparse-checkout reapply --no-sparse-index` makes it whole"
     )]
     SparseIndex,
-    /// The index is split over two files.
+    /// The index is split into two files.
     #[error("the index is split; `git update-index --no-split-index` makes it whole")]
     SplitIndex,
-    /// The index is none, or of a kind that is not known.
+    /// The index is broken, or of an unknown kind.
     #[error("the index is broken, or of a kind that is not known")]
     BrokenIndex,
-    /// A variable of the environment says where git should look.
+    /// An environment variable redirects git.
     #[error("{0} in the environment of commands says what git does")]
     Environment(String),
     /// There are too many files or repositories, or they are too large.
@@ -83,11 +85,12 @@ pub enum Unreadable {
     TooMuch,
 }
 
-/// How many repositories may lie in one another.
+/// The maximum number of nested repositories.
 const MAX_REPOSITORIES: usize = 64;
 
 impl GitConfig {
-    /// Finds out what git would find in a folder, with the environment that commands get. Reads files and starts nothing.
+    /// Determines the git configuration of a folder, with the environment that commands get. Reads
+    /// files and starts no program.
     #[must_use]
     pub fn of(folder: &Path, environment: &[(String, String)]) -> Self {
         match (RepositoryReader { environment }).read_repository(folder) {
@@ -104,19 +107,19 @@ impl From<Unseen> for Unreadable {
     }
 }
 
-/// Reads repositories as git would in some environment.
+/// A reader of repositories as git would see them in some environment.
 #[derive(Clone, Copy)]
 struct RepositoryReader<'a> {
     environment: &'a [(String, String)],
 }
 
-/// What a repository's own configuration says.
+/// The repository's own configuration.
 struct Configuration {
     entries: Vec<Entry>,
-    /// Where the work tree lies, as it is written there.
+    /// The place of the work tree, as written there.
     work_tree: Option<String>,
     is_bare: bool,
-    /// The length of an object's id.
+    /// The length of an object id in bytes.
     hash_bytes: usize,
 }
 
@@ -125,6 +128,7 @@ impl RepositoryReader<'_> {
         self.check_environment()?;
         let Some(folders) = find_repository(folder)? else { return Ok(None) };
         let configuration = self.read_configuration(&folders)?;
+        // Without a work tree the paths in the configuration have no meaning here.
         if configuration.is_bare {
             return Err(Unreadable::Bare(folders.own));
         }
@@ -140,7 +144,7 @@ impl RepositoryReader<'_> {
         Ok(Some(programs))
     }
 
-    /// Refuses an environment that leads git elsewhere, or gives it configuration.
+    /// Refuses an environment that redirects git, or passes it configuration.
     fn check_environment(self) -> Result<(), Unreadable> {
         const HARMLESS: [&str; 3] = ["GIT_CONFIG_NOSYSTEM", "GIT_TERMINAL_PROMPT", "GIT_OPTIONAL_LOCKS"];
         let is_harmless = |name: &str| {
@@ -155,12 +159,14 @@ impl RepositoryReader<'_> {
         }
     }
 
-    /// Reads the configuration of a repository, and how that says it is laid out. For the latter git looks at no included file,
-    /// and in a further work tree not at what says where the first lies.
+    /// Reads the configuration of a repository and the layout that it defines. For the layout git
+    /// ignores included files, and in an additional work tree also the place of the main one.
     fn read_configuration(self, folders: &Folders) -> Result<Configuration, Unreadable> {
         let mut reader = ConfigReader::new(self.environment);
-        let (file, more) = (folders.common.join("config"), folders.own.join("config.worktree"));
+        let file = folders.common.join("config");
+        let more = folders.own.join("config.worktree");
         let mut entries = reader.read_file(&file)?;
+        // The last setting wins, and included files do not count for the layout.
         let last = |entries: &[Entry], key: &str| {
             let plain = entries.iter().rev().filter(|entry| !entry.is_included);
             plain.map(|entry| &entry.variable).find(|variable| variable.key == key).cloned()
@@ -173,16 +179,18 @@ impl RepositoryReader<'_> {
         };
         let own = reader.read_file(&more)?;
         let is_read = last(&entries, "extensions.worktreeconfig").map(|variable| is_on(variable.value.as_deref()));
-        let (mut layout, is_further) = (Vec::new(), !is_same(&folders.own, &folders.common));
+        let mut layout = Vec::new();
+        let is_further = !is_same(&folders.own, &folders.common);
         for key in ["core.worktree", "core.bare"] {
             let own = last(&own, key);
-            // Whether git reads the file depends on the extension, and with it on the version of git.
+            // Whether git reads this file depends on the extension, and on the version of git.
             if own.is_some() && is_read != Some(true) {
                 return Err(Unreadable::WorkTree(folders.own.clone()));
             }
             layout.push(own.or_else(|| last(&entries, key).filter(|_| !is_further)));
         }
-        let (is_bare, work_tree) = (layout.pop().flatten(), layout.pop().flatten());
+        let is_bare = layout.pop().flatten();
+        let work_tree = layout.pop().flatten();
         let work_tree = match work_tree {
             None => None,
             Some(variable) if variable.is_exact && variable.value.is_some() => variable.value,
@@ -193,10 +201,12 @@ impl RepositoryReader<'_> {
         Ok(Configuration { entries, work_tree, is_bare, hash_bytes })
     }
 
-    /// Adds what makes git run programs in the repositories that lie in links of the work tree, as deep as they go: `git status` looks
-    /// into each. What is told of one is what git would see, with `GIT_DIR` set as it sets it. Returns where their files lie.
+    /// Adds the programs of the repositories that the index links to (submodules), recursively,
+    /// because `git status` looks into each. Each is described as git would see it with `GIT_DIR`
+    /// set. Returns the places of their files.
     fn add_linked(self, mut open: Vec<PathBuf>, programs: &mut GitPrograms) -> Result<BTreeSet<PathBuf>, Unreadable> {
-        let (mut seen, mut count) = (BTreeSet::new(), 0);
+        let mut seen = BTreeSet::new();
+        let mut count = 0;
         let top = programs.top.clone();
         while let Some(folder) = open.pop() {
             count += 1;
@@ -205,7 +215,7 @@ impl RepositoryReader<'_> {
             }
             let Opened::Repository(folders) = open_repository(&folder)? else { continue };
             let configuration = self.read_configuration(&folders)?;
-            // One that keeps its files elsewhere may have links there.
+            // A repository whose work tree is elsewhere may have further links there.
             let work = work_tree(&folders, &configuration)?;
             if !is_same(&folder, &work) {
                 return Err(Unreadable::WorkTree(folders.own));
@@ -221,13 +231,13 @@ impl RepositoryReader<'_> {
         Ok(seen)
     }
 
-    /// Adds what the files of an absorbed repository say, which has no work tree now.
+    /// Adds the programs of an absorbed repository, which has no work tree now.
     fn add_absorbed(self, folder: &Path, programs: &mut GitPrograms) -> Result<(), Unreadable> {
         let place = format!("{}: ", folder.strip_prefix(&programs.top).unwrap_or(folder).display());
         let mut reader = ConfigReader::new(self.environment);
         for name in ["config", "config.worktree"] {
             let entries = reader.read_file(&folder.join(name))?;
-            // Where its files lie is what a repository in another says in any case.
+            // The place of its work tree is set in any absorbed repository, so it does not count.
             let entries = entries.iter().filter(|entry| entry.variable.key != "core.worktree");
             add_entries(&place, entries, programs)?;
         }
@@ -242,11 +252,12 @@ fn add_entries<'a>(
     programs: &mut GitPrograms,
 ) -> Result<(), Unreadable> {
     for Entry { variable, .. } in entries {
-        let (key, value) = (variable.key.to_lowercase(), variable.value.as_deref().unwrap_or("true"));
+        let key = variable.key.to_lowercase();
+        let value = variable.value.as_deref().unwrap_or("true");
         if !runs_programs(&key, value) {
             continue;
         }
-        // Two values that differ must not look the same.
+        // Two different values must not look the same in the hash.
         if !variable.is_exact {
             return Err(Unreadable::TooMuch);
         }
@@ -255,20 +266,20 @@ fn add_entries<'a>(
     Ok(())
 }
 
-/// The folder of a repository's work tree.
+/// Returns the folder of a repository's work tree.
 fn work_tree(folders: &Folders, configuration: &Configuration) -> Result<PathBuf, Unreadable> {
     let Some(work_tree) = &configuration.work_tree else { return Ok(folders.holder.clone()) };
     folders.own.join(work_tree).canonicalize().map_err(|_| Unreadable::WorkTree(folders.own.clone()))
 }
 
-/// The folders of the work tree's links that hold something like a repository.
+/// Returns the linked folders of the work tree that contain something like a repository.
 fn open_links(top: &Path, folders: &Folders, configuration: &Configuration) -> Result<Vec<PathBuf>, Unreadable> {
     let links = read_links(&folders.own.join("index"), configuration.hash_bytes)?;
     let links = links.into_iter().map(|link| top.join(link));
     Ok(links.filter(|folder| folder.join(".git").symlink_metadata().is_ok()).collect())
 }
 
-/// The repositories that were absorbed into the files of this one, but for those that were seen.
+/// Returns the repositories that are absorbed into this one's files, except those already seen.
 fn absorbed(common: &Path, seen: &BTreeSet<PathBuf>) -> Result<Vec<PathBuf>, Unreadable> {
     let mut found = Vec::new();
     let mut open = vec![common.join("modules")];
@@ -290,7 +301,7 @@ fn absorbed(common: &Path, seen: &BTreeSet<PathBuf>) -> Result<Vec<PathBuf>, Unr
     Ok(found)
 }
 
-/// Whether git may take a value for true.
+/// Returns true if git may take a value for true.
 fn is_on(value: Option<&str>) -> bool {
     !value.is_some_and(|value| matches!(value.to_lowercase().as_str(), "" | "false" | "no" | "off" | "0"))
 }

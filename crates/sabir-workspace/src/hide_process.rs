@@ -1,11 +1,12 @@
-//! A process that others cannot look into.
+//! Hides this process from other processes of the same user.
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-/// Makes this process unreadable for others of the same user: its memory, its environment, its descriptors. It leaves no core dump
-/// either. What it starts is not concerned. Where the system does not know this, nothing happens.
+/// Makes this process unreadable for others of the same user: its memory, its environment, its
+/// descriptors. It leaves no core dump either. Its children are not affected. Does nothing on
+/// systems without this feature.
 ///
-/// Root and whoever may trace any process can read it all the same.
+/// Root, and processes that may trace any process, can read it all the same.
 pub fn hide_process() {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }

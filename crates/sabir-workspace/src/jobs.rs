@@ -1,8 +1,9 @@
-//! The outputs that a task kept, and the commands that it left running.
+//! Keeps the stored outputs of a task and the commands that it left running.
 //!
-//! Both have numbers of one sequence, so that a model reads them in one way. A job runs on a thread of this crate's own: it goes
-//! on while its task thinks or waits for the user. When [`JobManager`] is dropped, or this process dies, every job ends with all that
-//! it started, as any [`ShellCommand`] does.
+//! Both are numbered in one sequence, so a model reads them in the same way. Jobs run on a thread
+//! of this crate, so they continue while the task thinks or waits for the user. When the
+//! [`JobManager`] is dropped, or this process dies, every job ends with everything it started, like
+//! any [`ShellCommand`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,14 +25,15 @@ use crate::output_lines::{self, OutputLine, PageOptions};
 use crate::sandbox::{ActiveSandbox, SandboxReport};
 use crate::search;
 
-/// The most jobs that run at one time.
+/// The maximum number of jobs that run at one time.
 pub const MAX_JOBS: usize = 16;
-/// How much of the end of a job's output is looked through for what its sandbox denied.
+/// The number of bytes at the end of a job's output that are searched for sandbox denials.
 const TAIL_BYTES: usize = 4 << 10;
-/// What the outputs of a task may take on disk, beside that of jobs that still run. The oldest go first.
+/// The disk space, in bytes, for the outputs of a task, besides those of running jobs. The oldest
+/// are removed first.
 const MAX_ALL_BYTES: u64 = 512 << 20;
 
-/// The outputs and jobs of one task.
+/// The stored outputs and jobs of one task.
 pub struct JobManager {
     folder: PathBuf,
     lifetime: OutputLifetime,
@@ -39,92 +41,93 @@ pub struct JobManager {
     runtime: Mutex<Option<Runtime>>,
 }
 
-/// What becomes of the folder in the end.
+/// The lifetime of the output folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputLifetime {
-    /// It stays: a resumed task can read the outputs of its past.
+    /// The folder stays: a resumed task can read the outputs of its past.
     Persistent,
-    /// It is removed with the [`JobManager`].
+    /// The folder is removed with the [`JobManager`].
     Temporary,
 }
 
 /// A command that was waited for.
 #[derive(Debug)]
 pub struct FinishedCommand {
-    /// How it ended, and the ends of what it printed.
+    /// The end of the command, with the beginning and end of its output.
     pub outcome: CommandOutcome,
-    /// The number of the whole output, or why it was not kept; `None` where the outcome holds all of it.
+    /// The number of the stored output, or the reason that it was not stored; `None` if the outcome
+    /// holds the whole output.
     pub kept: Option<Result<u32, OutputError>>,
 }
 
-/// What is known of an output.
+/// A description of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputInfo {
-    /// Its number.
+    /// The number of the output.
     pub number: u32,
     /// The command that printed it.
     pub command: String,
-    /// Whether and how the command ended.
+    /// The state of the command.
     pub state: JobState,
-    /// Its bytes, as they were printed.
+    /// The size in bytes, as printed.
     pub bytes: u64,
-    /// Its lines, as plain text.
+    /// The number of lines, as plain text.
     pub lines: u64,
     /// The first line that was not shown yet.
     pub next_line: u64,
-    /// The sandbox that a job was in, when it has ended; `None` without one.
+    /// The sandbox of a job that has ended; `None` without one.
     pub sandbox: Option<SandboxReport>,
 }
 
-/// Whether a command runs.
+/// The state of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobState {
-    /// It runs.
+    /// The command is running.
     Running,
-    /// It ended.
+    /// The command ended.
     Ended(ExitSummary),
-    /// It ended in an earlier life of the task: how, in words.
+    /// The command ended before the task was resumed; the text describes how.
     Past(String),
-    /// It never began.
+    /// The command could not be started.
     Failed(String),
 }
 
-/// Why an output cannot be had.
+/// The reason that an output is not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputError {
     /// No output has this number.
     #[error("there is no output {number}; {known}")]
     Missing {
-        /// The number that was asked for.
+        /// The requested number.
         number: u32,
-        /// Which there are, in words.
+        /// The existing outputs, in words.
         known: String,
     },
-    /// It made room for newer ones.
+    /// The output was removed to make space for newer ones.
     #[error("output {number} is gone: it made room for newer ones; run its command again")]
     Pruned {
-        /// Its number.
+        /// The number of the output.
         number: u32,
     },
-    /// It is no text.
+    /// The output is not text.
     #[error(
         "output {number} is binary ({bytes} bytes) and cannot be shown; run its command again with `| xxd | head -50` or \
          `> FILE`"
     )]
     Binary {
-        /// Its number.
+        /// The number of the output.
         number: u32,
-        /// Its length.
+        /// The size in bytes.
         bytes: u64,
     },
-    /// As many jobs run as may.
+    /// The maximum number of jobs is running.
     #[error("{MAX_JOBS} jobs run already; stop one of them first")]
     TooMany,
-    /// The disk refused it.
+    /// The output could not be written or read.
     #[error("the output could not be kept: {0}")]
     Io(#[from] io::Error),
-    /// The command could not be started, or the expression is none.
+    /// The command could not be started, or the regular expression is invalid.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
 }
@@ -146,9 +149,9 @@ struct JobEntry {
     pruned: bool,
 }
 
-/// What a running command changes.
+/// The part of a job that changes while its command runs.
 struct LiveJob {
-    /// Counts the lines while it runs.
+    /// Counts the lines while the command runs.
     capture: Option<OutputCapture>,
     output: StoredOutput,
     lines: u64,
@@ -163,14 +166,15 @@ impl LiveJob {
 }
 
 impl JobManager {
-    /// The outputs in that folder, which is made when it is needed, readable for its owner only.
+    /// Creates a manager for the outputs in `folder`, which is created when needed, with access for
+    /// its owner only.
     #[must_use]
     pub fn new(folder: PathBuf, lifetime: OutputLifetime) -> Self {
         Self { folder, lifetime, state: Mutex::default(), runtime: Mutex::default() }
     }
 
-    /// Runs a command that somebody waits for, as [`ShellCommand::run`] does, and keeps its whole output where the outcome does not
-    /// hold it. `text` is what is told of it.
+    /// Runs a command that the caller waits for, as [`ShellCommand::run`] does, and stores its
+    /// whole output if the outcome does not hold it. `text` is the command line to show for it.
     ///
     /// # Errors
     /// Those of [`ShellCommand::run`].
@@ -181,6 +185,7 @@ impl JobManager {
         text: &str,
         mut on_output: impl FnMut(OutputStream, &[u8]) + Send,
     ) -> Result<FinishedCommand, WorkspaceError> {
+        // The number is known only when the output is kept, so it grows under a name without one.
         let part = {
             let mut state = self.lock_table();
             state.parts += 1;
@@ -197,7 +202,7 @@ impl JobManager {
         Ok(FinishedCommand { outcome, kept })
     }
 
-    /// Keeps an output whose ends were shown, and numbers it.
+    /// Stores an output of which the ends were shown, and numbers it.
     fn keep_output(
         &self,
         mut output: StoredOutput,
@@ -208,7 +213,11 @@ impl JobManager {
         let ending = ExitSummary { end: *end, left_running: *left_running, survivors: *survivors };
         let mut state = self.lock_table();
         let number = state.last + 1;
-        let (total, lines, end) = (output.total_bytes(), shown.lines, end.to_string());
+        let total = output.total_bytes();
+        let lines = shown.lines;
+        let end = end.to_string();
+        // The file names carry the number, so an output can be found again when the task is
+        // resumed.
         output.keep_as(self.output_stem(number), &OutputMetadata { total, lines, end, command: command.to_owned() });
         if let Some(fault) = output.write_error() {
             return Err(io::Error::new(fault.kind(), fault.to_string()).into());
@@ -222,10 +231,12 @@ impl JobManager {
         Ok(number)
     }
 
-    /// Starts a job. It ends when it does, at [`stop_job`](Self::stop_job), or with this. `text` is what is told of it.
+    /// Starts a job. It ends on its own, at [`stop_job`](Self::stop_job), or when the manager is
+    /// dropped. `text` is the command line to show for it.
     ///
     /// # Errors
-    /// [`OutputError::TooMany`], or the system has no thread left. That it cannot be run at all shows in its state.
+    /// [`OutputError::TooMany`], and [`OutputError::Io`] if the system has no thread left. A
+    /// command that cannot run at all shows in the job's state.
     pub fn start_job(&self, workspace: Arc<Workspace>, command: ShellCommand, text: &str) -> Result<u32, OutputError> {
         let mut state = self.lock_table();
         if state.entries.values().filter(|entry| entry.is_running()).count() >= MAX_JOBS {
@@ -233,17 +244,22 @@ impl JobManager {
         }
         let number = state.last + 1;
         let stem = self.output_stem(number);
-        let (capture, output) = (Some(OutputCapture::new(0, TAIL_BYTES)), StoredOutput::new(stem.clone()));
-        let (state_now, confined) = (JobState::Running, None);
+        let capture = Some(OutputCapture::new(0, TAIL_BYTES));
+        let output = StoredOutput::new(stem.clone());
+        let state_now = JobState::Running;
+        let confined = None;
         let live = Arc::new(Mutex::new(LiveJob { capture, output, lines: 0, state: state_now, confined }));
-        let (stop, (finished, done)) = (Arc::new(Notify::new()), watch::channel(false));
-        let (told, stopped, text) = (Arc::clone(&live), Arc::clone(&stop), text.to_owned());
+        let stop = Arc::new(Notify::new());
+        let (finished, done) = watch::channel(false);
+        let shared = Arc::clone(&live);
+        let stopped = Arc::clone(&stop);
+        let text = text.to_owned();
         let entry = JobEntry { command: text.clone(), live, stop, done, next_line: 1, pruned: false };
         self.spawn_job(async move {
             let command = command.cancel_when(async move { stopped.notified().await });
-            let ran = command.run_uncaptured(&workspace, |_, bytes| lock_mutex(&told).push(bytes)).await;
-            lock_mutex(&told).finish_job(ran, stem, text);
-            // Nobody may be left to be told.
+            let ran = command.run_uncaptured(&workspace, |_, bytes| lock_mutex(&shared).push(bytes)).await;
+            lock_mutex(&shared).finish_job(ran, stem, text);
+            // Nobody may be waiting any more.
             let _ = finished.send(true);
         })?;
         state.last = number;
@@ -252,18 +268,18 @@ impl JobManager {
         Ok(number)
     }
 
-    /// Waits until the job has ended, or the time has passed.
+    /// Waits until the job has ended or the time has passed.
     ///
     /// # Errors
     /// [`OutputError::Missing`].
     pub async fn wait_for_job(&self, number: u32, time: Duration) -> Result<(), OutputError> {
         let mut done = self.with_entry(number, |entry| Ok(entry.done.clone()))?;
-        // Either it ended, or it did not: the state tells.
+        // Whether it ended or timed out is visible in the job's state.
         let _ = timeout(time, done.wait_for(|done| *done)).await;
         Ok(())
     }
 
-    /// Ends a job with all that it started, and waits until it has ended.
+    /// Ends a job with everything it started, and waits until it has ended.
     ///
     /// # Errors
     /// [`OutputError::Missing`].
@@ -283,19 +299,19 @@ impl JobManager {
             running.inspect(|(_, entry)| entry.stop.notify_one()).map(|(number, _)| *number).collect()
         };
         for number in numbers {
-            // It was there a moment ago, and outputs are never forgotten.
+            // The job existed a moment ago, and entries are never removed, so this cannot fail.
             let _ = self.wait_for_job(number, Duration::MAX).await;
         }
     }
 
-    /// All outputs and jobs that can be read, oldest first.
+    /// Returns all outputs and jobs that can be read, oldest first.
     #[must_use]
     pub fn list_jobs(&self) -> Vec<OutputInfo> {
         let state = self.lock_table();
         state.entries.iter().filter(|(_, entry)| !entry.pruned).map(|(number, entry)| entry.to_info(*number)).collect()
     }
 
-    /// What is known of one.
+    /// Describes one output.
     ///
     /// # Errors
     /// [`OutputError::Missing`] and [`OutputError::Pruned`].
@@ -303,17 +319,18 @@ impl JobManager {
         self.with_entry(number, |entry| Ok(entry.to_info(number)))
     }
 
-    /// Some lines of an output. Blocks.
+    /// Returns some lines of an output. Blocks.
     ///
     /// # Errors
-    /// [`OutputError::Missing`], [`Pruned`](OutputError::Pruned), [`Binary`](OutputError::Binary) and
-    /// [`Io`](OutputError::Io).
+    /// [`OutputError::Missing`], [`Pruned`](OutputError::Pruned), [`Binary`](OutputError::Binary)
+    /// and [`Io`](OutputError::Io).
     pub fn read_page(&self, number: u32, options: &PageOptions) -> Result<Vec<OutputLine>, OutputError> {
         self.with_readable(number, |live| Ok(output_lines::read_page(&live.output, live.line_count(), options)?))
     }
 
-    /// The lines of an output that match the expression, each with the line before and after it, and whether there are more.
-    /// At most about `max` lines, each cut at `max_line_bytes`. Blocks.
+    /// Returns the lines of an output that match the expression, each with the line before and
+    /// after it, and whether there are more. At most about `max` lines, each cut at
+    /// `max_line_bytes`. Blocks.
     ///
     /// # Errors
     /// Those of [`read_page`](Self::read_page), and [`WorkspaceError::Regex`].
@@ -326,11 +343,11 @@ impl JobManager {
     ) -> Result<(Vec<OutputLine>, bool), OutputError> {
         let matcher = search::compile_regex(regex)?;
         self.with_readable(number, |live| {
-            Ok(output_lines::search_lines(&live.output, live.line_count(), &matcher, (max, max_line_bytes))?)
+            Ok(output_lines::search_lines(&live.output, live.line_count(), &matcher, max, max_line_bytes)?)
         })
     }
 
-    /// Notes that the lines before this one were shown.
+    /// Records that the lines before this one were shown.
     pub fn mark_shown(&self, number: u32, next_line: u64) {
         if let Some(entry) = self.lock_table().entries.get_mut(&number) {
             entry.next_line = next_line;
@@ -386,13 +403,14 @@ impl JobManager {
         let mut runtime = lock_mutex(&self.runtime);
         let runtime = match &mut *runtime {
             Some(runtime) => runtime,
+            // One worker thread suffices: it only moves bytes between pipes and files.
             none => none.insert(Builder::new_multi_thread().worker_threads(1).enable_all().build()?),
         };
         drop(runtime.spawn(job));
         Ok(())
     }
 
-    /// Removes the oldest until the rest has room; the newest always has.
+    /// Removes the oldest outputs until the rest fits; the newest one always stays.
     fn prune_outputs(&self, state: &mut JobTable) {
         let newest = state.last;
         let ended = state.entries.iter_mut().filter(|(_, entry)| !entry.pruned && !entry.is_running());
@@ -400,6 +418,7 @@ impl JobManager {
             ended.map(|(number, entry)| (*number, output::disk_bytes(&self.output_stem(*number)), entry)).collect();
         let mut all: u64 = ended.iter().map(|(_, size, _)| size).sum();
         for (number, size, entry) in &mut ended {
+            // The newest output has just been reported to the model, so it is never removed here.
             if all <= MAX_ALL_BYTES || *number == newest {
                 break;
             }
@@ -410,14 +429,15 @@ impl JobManager {
     }
 }
 
-/// Jobs that still run end, without anybody waiting for it.
+/// Ends the jobs that still run, without waiting for them.
 impl Drop for JobManager {
     fn drop(&mut self) {
         if let Some(runtime) = lock_mutex(&self.runtime).take() {
+            // A blocking shutdown would panic inside an async context.
             runtime.shutdown_background();
         }
         if self.lifetime == OutputLifetime::Temporary {
-            // It may never have been made.
+            // The folder may never have been created.
             let _ = std::fs::remove_dir_all(&self.folder);
         }
     }
@@ -425,7 +445,10 @@ impl Drop for JobManager {
 
 impl fmt::Debug for JobManager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Jobs").field("folder", &self.folder).field("lifetime", &self.lifetime).finish_non_exhaustive()
+        f.debug_struct("JobManager")
+            .field("folder", &self.folder)
+            .field("lifetime", &self.lifetime)
+            .finish_non_exhaustive()
     }
 }
 
@@ -446,10 +469,12 @@ impl LiveJob {
         let printed = self.capture.take().map(OutputCapture::finish).unwrap_or_default();
         self.lines = printed.lines;
         match ran {
-            Ok((ending, walls)) => {
+            Ok((ending, active)) => {
                 self.confined =
-                    walls.map(|walls| walls.to_report(ending.end != CommandExit::Exited(0), &printed.text()));
-                let (total, lines, end) = (self.output.total_bytes(), self.lines, ending.end.to_string());
+                    active.map(|active| active.to_report(ending.end != CommandExit::Exited(0), &printed.text()));
+                let total = self.output.total_bytes();
+                let lines = self.lines;
+                let end = ending.end.to_string();
                 self.output.keep_as(stem, &OutputMetadata { total, lines, end, command });
                 self.state = JobState::Ended(ending);
             }
@@ -464,11 +489,13 @@ impl JobEntry {
         Self { command, live: Arc::new(Mutex::new(live)), stop: Arc::default(), done, next_line: 1, pruned: false }
     }
 
-    /// From the files of a task that was resumed.
+    /// Restores the entry of an output from its files, in a resumed task.
     fn from_files(stem: &Path, about: Option<OutputMetadata>) -> Self {
-        // Whoever was killed while it wrote could not say what it had written: only the beginning is sure.
+        // A writer that was killed left no metadata, so only the beginning of the output is
+        // certain.
         let unknown = || {
-            let (end, command) = ("ended with Sabir".to_owned(), "(unknown)".to_owned());
+            let end = "ended with Sabir".to_owned();
+            let command = "(unknown)".to_owned();
             OutputMetadata { total: output::head_size(stem), lines: u64::MAX, end, command }
         };
         let OutputMetadata { total, lines, end, command } = about.unwrap_or_else(unknown);

@@ -1,7 +1,8 @@
-//! Links: where a path that a command names leads, and what links it may meet, seen before the command runs.
+//! Resolves the links that a command's paths may pass, before the command runs.
 //!
-//! The file tools cannot be led out of the workspace: the kernel sees to that. A command opens what it wants, so a link in the way is
-//! looked for when the command is judged. It may be changed before the command runs; that is what the sandbox is for.
+//! The file tools cannot be led out of the workspace, because the kernel enforces that. A command
+//! opens what it wants, so links are resolved when the command is judged. They may change before
+//! the command runs; the sandbox covers that.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -9,36 +10,37 @@ use globset::GlobBuilder;
 
 use crate::files::Workspace;
 
-/// More names than these are not looked through for one path.
+/// The number of names that are examined for one path component.
 const MAX_NAMES: usize = 20_000;
-/// More files than these are not followed for one pattern.
+/// The number of matching files that are followed for one pattern.
 const MAX_PLACES: usize = 2_000;
 
-/// More files than these are not looked through for links.
+/// The number of files that are searched for links.
 const MAX_FILES: usize = 200_000;
-/// Where programs and what they need are installed, for everybody to read.
+/// The folders of installed programs and their data, readable for everybody.
 const INSTALLED: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix/store", "/dev/null"];
 
-/// It leads out of the workspace, or may.
+/// The error for a path that leads out of the workspace, or may.
 struct EscapesWorkspace;
 
-/// There are too many files to look at each.
+/// The error for more files than can be searched.
 #[derive(Debug)]
 pub struct TooManyFiles;
 
-/// A place on the way, links resolved, and whether a link led there.
+/// A path with links resolved, and whether a link led there.
 type LinkedPath = (PathBuf, bool);
 
 impl Workspace {
-    /// Where links lead a path of the workspace: to these paths in it, `None` for out of it or for what cannot be said. Empty where
-    /// there is no link in the way. `pattern`: it is one of the shell's, and means every file that matches.
+    /// Returns the paths in the workspace that links lead `path` to, with `None` for a target
+    /// outside or an uncertain one. The result is empty if there is no link on the way. If
+    /// `pattern` is true, the path is a shell pattern and stands for every matching file.
     pub fn link_targets(&self, path: &str, pattern: bool) -> Vec<Option<String>> {
         let root = self.root();
         let mut places = vec![(root.to_path_buf(), false)];
         for part in Path::new(path).components() {
             let mut next = Vec::new();
             for place in &places {
-                if resolve_component(root, place, (part, pattern), &mut next).is_err() {
+                if resolve_component(root, place, part, pattern, &mut next).is_err() {
                     return vec![None];
                 }
             }
@@ -53,15 +55,17 @@ impl Workspace {
 }
 
 impl Workspace {
-    /// A link of the workspace that leads out of it, wherever it lies: to something else than a program or what is installed for
-    /// everybody. Blocks for a while: it looks at every file.
+    /// Searches the whole workspace for a link that leads out of it, to something other than a
+    /// program or a folder of installed software, and returns its path. Blocks for a while, since
+    /// it visits every file.
     ///
     /// # Errors
-    /// There are more than 200,000 files.
+    /// [`TooManyFiles`] for more than 200,000 files.
     pub fn find_escaping_link(&self) -> Result<Option<String>, TooManyFiles> {
-        let (mut open, mut count) = (vec![self.root().to_path_buf()], 0);
+        let mut open = vec![self.root().to_path_buf()];
+        let mut count = 0;
         while let Some(folder) = open.pop() {
-            // What we cannot list, a command cannot either.
+            // Folders that this process cannot list cannot be listed by a command either.
             for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
                 count += 1;
                 if count > MAX_FILES {
@@ -82,23 +86,25 @@ impl Workspace {
         Ok(None)
     }
 
-    /// Whether a link leads out of the workspace, and not to a program.
+    /// Returns true if a link leads out of the workspace, and not to a program.
     fn leaves_workspace(&self, link: &Path) -> bool {
         use std::os::unix::fs::PermissionsExt;
-        // Nothing can be read through one that leads nowhere.
+        // Nothing can be read through a dangling link.
         let Ok(real) = link.canonicalize() else { return false };
         let program = || real.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
         !real.starts_with(self.root()) && !INSTALLED.iter().any(|place| real.starts_with(place)) && !program()
     }
 }
 
-/// Goes on by one component, to every place that it may mean.
+/// Resolves one more component, to every place that it may mean.
 fn resolve_component(
     root: &Path,
-    (place, linked): &LinkedPath,
-    (part, pattern): (Component<'_>, bool),
+    here: &LinkedPath,
+    part: Component<'_>,
+    pattern: bool,
     next: &mut Vec<LinkedPath>,
 ) -> Result<(), EscapesWorkspace> {
+    let (place, linked) = here;
     let name = match part {
         Component::CurDir => return add_place((place.clone(), *linked), next),
         Component::ParentDir => {
@@ -106,12 +112,13 @@ fn resolve_component(
             return add_place((above.to_path_buf(), *linked), next);
         }
         Component::Normal(name) => name,
+        // Only relative paths belong to the workspace, so nothing can be said of others.
         Component::RootDir | Component::Prefix(_) => return Err(EscapesWorkspace),
     };
     let text = name.to_string_lossy();
-    // A name that looks like a pattern may be one of a file's, too.
+    // A name that looks like a pattern may also be the name of a file.
     add_place(follow_link(root, &place.join(name), *linked)?, next)?;
-    // A bracket that is not closed means itself.
+    // A bracket that is not closed stands for itself.
     let open = text.contains(['*', '?']) || text.split_once('[').is_some_and(|(_, rest)| rest.contains(']'));
     if !(pattern && open) {
         return Ok(());
@@ -143,7 +150,7 @@ fn follow_link(root: &Path, path: &Path, linked: bool) -> Result<LinkedPath, Esc
     if !is_link {
         return Ok((path.to_path_buf(), linked));
     }
-    // What leads nowhere may be made by a write through it, and lead anywhere.
+    // A dangling link may be created by a write through it, and lead anywhere.
     let real = path.canonicalize().map_err(|_| EscapesWorkspace)?;
     if real.starts_with(root) { Ok((real, true)) } else { Err(EscapesWorkspace) }
 }

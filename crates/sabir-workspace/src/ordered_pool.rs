@@ -1,8 +1,9 @@
-//! Work done by several threads at once, whose results come in order.
+//! Runs jobs on several threads and delivers their results in a fixed order.
 //!
-//! A job has a key, and gives parts of the result and more jobs, whose keys lie between its own and the next. The job with the
-//! least key is taken up first, and a part is handed over once nothing with a lesser key is waiting or under way. So the result
-//! is the same however many threads there are, and an end that is reached early spares the jobs after it.
+//! Each job has a key, and produces parts of the result and further jobs, whose keys lie between
+//! its own and the next. The job with the lowest key runs first, and a part is delivered once no
+//! job with a lower key is waiting or running. The result is therefore the same for any number of
+//! threads, and a limit that is reached early spares the jobs after it.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -11,30 +12,31 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::stop_flag::StopFlag;
 
-/// Beyond this many threads the disk is what is waited for.
+/// The number of threads beyond which the disk is the bottleneck.
 const MAX_THREADS: usize = 12;
 
-/// The place in the order: that of paths, each folder right before what it holds.
+/// A position in the order: that of paths, each folder right before its content.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OrderKey(Vec<u8>);
 
-/// What a job gives.
+/// An output of a job.
 pub(crate) enum JobOutput<J, P> {
-    /// More to do.
+    /// A further job.
     Job(J),
-    /// A part of the result, and how many things it holds.
+    /// A part of the result, and the number of things it contains.
     Part(P, usize),
 }
 
 impl OrderKey {
-    /// The key of a file, or of a folder itself.
+    /// Returns the key of a file, or of a folder itself.
     pub(crate) fn for_path(path: &Path) -> Self {
-        // No name holds a NUL, so a folder comes right before what it holds.
+        // Names contain no NUL, so using it as the separator sorts a folder right before its
+        // content.
         let bytes = path.as_os_str().as_encoded_bytes();
         Self(bytes.iter().map(|byte| if *byte == b'/' { 0 } else { *byte }).collect())
     }
 
-    /// The key of what a folder holds, as a whole.
+    /// Returns the key of a folder's content as a whole.
     pub(crate) fn for_contents(path: &Path) -> Self {
         let Self(mut bytes) = Self::for_path(path);
         bytes.push(0);
@@ -42,9 +44,10 @@ impl OrderKey {
     }
 }
 
-/// Does the first job and all that follow from it, and hands over the parts in order until all is done, the taker breaks off or
-/// a stop is asked for. Each thread makes a worker of its own. Threads that are ahead wait while parts of `ahead` things are
-/// held.
+/// Runs the first job and all that follow from it, and delivers the parts in order until everything
+/// is done, `take` returns `Break`, or the stop is requested. Each thread creates its own worker.
+/// Threads that are ahead of the order wait while parts with more than `ahead` things are held
+/// back.
 pub(crate) fn run_in_order<J: Send, P: Send, W: FnMut(J) -> Vec<(OrderKey, JobOutput<J, P>)>>(
     first: (OrderKey, J),
     ahead: usize,
@@ -53,12 +56,12 @@ pub(crate) fn run_in_order<J: Send, P: Send, W: FnMut(J) -> Vec<(OrderKey, JobOu
     take: impl FnMut(P) -> ControlFlow<()> + Send,
 ) {
     let waiting = BTreeMap::from([first]);
-    let board = PoolState { waiting, running: Vec::new(), done: BTreeMap::new(), held: 0, over: false, take };
-    let shared = PoolShared { board: Mutex::new(board), changed: Condvar::new(), ahead, stop };
+    let state = PoolState { waiting, running: Vec::new(), done: BTreeMap::new(), held: 0, over: false, take };
+    let shared = PoolShared { state: Mutex::new(state), changed: Condvar::new(), ahead, stop };
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            // Where no more threads are to be had, those that are do the work.
+            // If no more threads can be started, the existing ones do all the work.
             let _ = std::thread::Builder::new().spawn_scoped(scope, || shared.run_worker(worker()));
         }
         shared.run_worker(worker());
@@ -66,7 +69,7 @@ pub(crate) fn run_in_order<J: Send, P: Send, W: FnMut(J) -> Vec<(OrderKey, JobOu
 }
 
 struct PoolShared<'a, J, P, T> {
-    board: Mutex<PoolState<J, P, T>>,
+    state: Mutex<PoolState<J, P, T>>,
     changed: Condvar,
     ahead: usize,
     stop: &'a StopFlag,
@@ -76,7 +79,7 @@ struct PoolState<J, P, T> {
     waiting: BTreeMap<OrderKey, J>,
     running: Vec<OrderKey>,
     done: BTreeMap<OrderKey, (P, usize)>,
-    /// How many things are in `done`.
+    /// The number of things in `done`.
     held: usize,
     over: bool,
     take: T,
@@ -85,45 +88,49 @@ struct PoolState<J, P, T> {
 impl<J, P, T: FnMut(P) -> ControlFlow<()>> PoolShared<'_, J, P, T> {
     fn run_worker(&self, mut worker: impl FnMut(J) -> Vec<(OrderKey, JobOutput<J, P>)>) {
         let _leaving = PoolShutdown(self);
-        let mut board = self.lock_state();
+        let mut state = self.lock_state();
         loop {
-            board.over |= self.stop.is_requested() || (board.waiting.is_empty() && board.running.is_empty());
-            if board.over {
+            state.over |= self.stop.is_requested() || (state.waiting.is_empty() && state.running.is_empty());
+            if state.over {
                 return;
             }
-            let Some((key, job)) = board.next_job(self.ahead) else {
-                board = self.changed.wait(board).unwrap_or_else(PoisonError::into_inner);
+            let Some((key, job)) = state.next_job(self.ahead) else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            board.running.push(key.clone());
-            drop(board);
-            let given = worker(job);
-            board = self.lock_state();
-            board.finish_job(&key, given);
+            // The lock is released while the job runs.
+            state.running.push(key.clone());
+            drop(state);
+            let outputs = worker(job);
+            state = self.lock_state();
+            state.finish_job(&key, outputs);
             self.changed.notify_all();
         }
     }
 
     fn lock_state(&self) -> MutexGuard<'_, PoolState<J, P, T>> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<J, P, T: FnMut(P) -> ControlFlow<()>> PoolState<J, P, T> {
-    /// The job with the least key, unless enough is done ahead of what is missing.
+    /// Takes the job with the lowest key, unless too much is held back and this job is not the one
+    /// that the order waits for.
     fn next_job(&mut self, ahead: usize) -> Option<(OrderKey, J)> {
         let least = self.waiting.first_key_value()?.0;
+        // The lowest job of all must always run, even over the limit, or the order could never
+        // advance.
         let missing = self.running.iter().all(|running| least < running);
         if missing || self.held <= ahead { self.waiting.pop_first() } else { None }
     }
 
-    fn finish_job(&mut self, key: &OrderKey, given: Vec<(OrderKey, JobOutput<J, P>)>) {
+    fn finish_job(&mut self, key: &OrderKey, outputs: Vec<(OrderKey, JobOutput<J, P>)>) {
         self.running.retain(|running| running != key);
-        for (key, next) in given {
+        for (key, next) in outputs {
             match next {
                 JobOutput::Job(job) => drop(self.waiting.insert(key, job)),
                 JobOutput::Part(part, count) => {
-                    // A part without things takes room as well.
+                    // An empty part takes memory as well.
                     self.held += count + 1;
                     self.done.insert(key, (part, count));
                 }
@@ -142,7 +149,7 @@ impl<J, P, T: FnMut(P) -> ControlFlow<()>> PoolState<J, P, T> {
     }
 }
 
-/// A thread that ends, ends the others, also when it panics.
+/// A guard that stops the other threads when one ends, even by a panic.
 struct PoolShutdown<'a, 'b, J, P, T: FnMut(P) -> ControlFlow<()>>(&'a PoolShared<'b, J, P, T>);
 
 impl<J, P, T: FnMut(P) -> ControlFlow<()>> Drop for PoolShutdown<'_, '_, J, P, T> {

@@ -1,7 +1,7 @@
-//! The whole output of one command, kept as it came: in memory while it is short, then in files.
+//! Stores the whole output of one command as printed: in memory while it is short, then in files.
 //!
-//! A file holds the beginning, a second one, written in a circle, the end. So the disk holds at most [`MAX_FILE_BYTES`] of an
-//! output of any length, and memory [`MAX_MEMORY_BYTES`].
+//! One file holds the beginning; a second one, a ring buffer, holds the end. The disk thus holds at
+//! most [`MAX_FILE_BYTES`] of an output of any length, and memory at most [`MAX_MEMORY_BYTES`].
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -9,30 +9,30 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// More output than this goes to a file.
+/// The size in bytes above which an output goes to a file.
 const MAX_MEMORY_BYTES: usize = 64 << 10;
-/// What is kept of one output.
+/// The number of bytes that are kept of one output.
 pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 const HALF: u64 = MAX_FILE_BYTES / 2;
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// A part of an output, as it is read back.
+/// A part of an output as it is read back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputPiece<'a> {
     Bytes(&'a [u8]),
-    /// So many bytes are not kept.
+    /// Bytes that were not kept.
     Gap,
 }
 
-/// An output that grows. Dropping it removes its files unless they are [kept](Self::keep_as).
+/// A growing output. Dropping it removes its files unless they are [kept](Self::keep_as).
 #[derive(Debug)]
 pub(crate) struct StoredOutput {
-    /// The files without their endings.
+    /// The paths of the files without their extensions.
     stem: PathBuf,
     memory: Vec<u8>,
     files: Option<OutputFiles>,
     total: u64,
-    /// Why it is not kept.
+    /// The reason that the output is not stored.
     fault: Option<io::Error>,
     kept: bool,
 }
@@ -43,23 +43,23 @@ struct OutputFiles {
     tail: Option<File>,
 }
 
-/// What stands in `<number>.about`, beside the bytes: enough to read them later.
+/// The content of `<number>.about`, beside the bytes: what is needed to read them later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OutputMetadata {
     pub(crate) total: u64,
     pub(crate) lines: u64,
-    /// How it ended, in words.
+    /// The way the command ended, in words.
     pub(crate) end: String,
     pub(crate) command: String,
 }
 
 impl StoredOutput {
-    /// An empty output that would be kept in these files. Nothing is made before it is needed.
+    /// Creates an empty output for these files. No file is created before it is needed.
     pub(crate) fn new(stem: PathBuf) -> Self {
         Self { stem, memory: Vec::new(), files: None, total: 0, fault: None, kept: false }
     }
 
-    /// An output of so many bytes that was kept before.
+    /// Opens an output of `total` bytes that was kept before.
     pub(crate) fn open_kept(stem: PathBuf, total: u64) -> Self {
         Self { stem, memory: Vec::new(), files: None, total, fault: None, kept: true }
     }
@@ -76,7 +76,7 @@ impl StoredOutput {
         self.total
     }
 
-    /// Why it could not be kept.
+    /// Returns the error that kept the output from being stored.
     pub(crate) fn write_error(&self) -> Option<&io::Error> {
         self.fault.as_ref()
     }
@@ -93,6 +93,8 @@ impl StoredOutput {
         let room = usize::try_from(HALF.saturating_sub(self.total)).unwrap_or(usize::MAX);
         let (first, mut rest) = bytes.split_at(bytes.len().min(room));
         files.head.write_all_at(first, self.total)?;
+        // Everything after the first half goes around the ring file, so the newest bytes overwrite
+        // the oldest.
         let mut at = (self.total + first.len() as u64).saturating_sub(HALF);
         while !rest.is_empty() {
             let tail = match &mut files.tail {
@@ -134,7 +136,7 @@ impl StoredOutput {
         self.memory = Vec::new();
     }
 
-    /// Writes all of it to the files of that name, which then stay.
+    /// Writes the whole output to files of that name, which then stay.
     pub(crate) fn keep_as(&mut self, stem: PathBuf, about: &OutputMetadata) {
         if self.fault.is_none() {
             let kept = self.write_kept(stem, about);
@@ -148,6 +150,8 @@ impl StoredOutput {
         }
         if stem != self.stem {
             let tail = self.files.as_ref().is_some_and(|files| files.tail.is_some());
+            // The `.about` file is written last: without it a resumed task treats the output as
+            // incomplete.
             fs::rename(self.stem.with_extension("head"), stem.with_extension("head"))?;
             if tail {
                 fs::rename(self.stem.with_extension("tail"), stem.with_extension("tail"))?;
@@ -156,12 +160,13 @@ impl StoredOutput {
         }
         create_file(&self.stem.with_extension("about"))?.write_all_at(about.to_text().as_bytes(), 0)?;
         self.kept = true;
-        // Read again by its name: a task may keep many, and open files are few.
+        // The files are opened by name again when read: a task may keep many outputs, and
+        // descriptors are limited.
         self.files = None;
         Ok(())
     }
 
-    /// Reads it back from its beginning.
+    /// Reads the output from its beginning.
     pub(crate) fn read_pieces(&self, take: &mut dyn FnMut(OutputPiece<'_>) -> ControlFlow<()>) -> io::Result<()> {
         if self.files.is_none() && !self.kept {
             let _ = take(OutputPiece::Bytes(&self.memory));
@@ -179,7 +184,7 @@ impl Drop for StoredOutput {
     }
 }
 
-/// Reads kept files back, of an output of so many bytes.
+/// Reads kept files of an output of `total` bytes.
 pub(crate) fn read_kept_files(
     stem: &Path,
     total: u64,
@@ -194,6 +199,7 @@ pub(crate) fn read_kept_files(
         return Ok(());
     }
     let tail = File::open(stem.with_extension("tail"))?;
+    // Once the ring has wrapped around, its oldest byte is where the next one would be written.
     let oldest = if behind > HALF { behind % HALF } else { 0 };
     if read_range(&tail, oldest, behind.min(HALF), take)?.is_continue() && oldest > 0 {
         let _ = read_range(&tail, 0, oldest, take)?;
@@ -201,14 +207,15 @@ pub(crate) fn read_kept_files(
     Ok(())
 }
 
-/// Hands on the bytes from `start` to `end`, or to the end of the file.
+/// Passes on the bytes from `start` to `end`, or to the end of the file.
 fn read_range(
     file: &File,
     start: u64,
     end: u64,
     take: &mut dyn FnMut(OutputPiece<'_>) -> ControlFlow<()>,
 ) -> io::Result<ControlFlow<()>> {
-    let (mut at, mut chunk) = (start, vec![0; CHUNK_BYTES]);
+    let mut at = start;
+    let mut chunk = vec![0; CHUNK_BYTES];
     while at < end {
         let wanted = chunk.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
         let count = file.read_at(chunk.get_mut(..wanted).unwrap_or_default(), at)?;
@@ -221,26 +228,26 @@ fn read_range(
     Ok(ControlFlow::Continue(()))
 }
 
-/// The bytes that the files of an output take.
+/// Returns the size of an output's files in bytes.
 pub(crate) fn disk_bytes(stem: &Path) -> u64 {
     head_size(stem) + fs::metadata(stem.with_extension("tail")).map_or(0, |found| found.len())
 }
 
-/// The bytes of the file that holds the beginning.
+/// Returns the size in bytes of the file that holds the beginning.
 pub(crate) fn head_size(stem: &Path) -> u64 {
     fs::metadata(stem.with_extension("head")).map_or(0, |found| found.len())
 }
 
-/// Removes the files of an output; none of them need be there.
+/// Removes the files of an output, as far as they exist.
 pub(crate) fn remove_output(stem: &Path) {
     for ending in ["head", "tail", "about"] {
-        // What cannot be removed now is removed with its folder.
+        // Anything that cannot be removed now is removed with its folder.
         let _ = fs::remove_file(stem.with_extension(ending));
     }
 }
 
-/// The numbers of the outputs in a folder, with what is known of them: nothing when the writer was killed. Outputs that were
-/// not kept by then are removed.
+/// Returns the numbers of the outputs in a folder, with their metadata (`None` if the writer was
+/// killed). Outputs without a number were never kept and are removed.
 pub(crate) fn scan_outputs(folder: &Path) -> Vec<(u32, Option<OutputMetadata>)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| {
@@ -272,7 +279,8 @@ impl OutputMetadata {
         let (total, rest) = text.strip_prefix("bytes ")?.split_once("\nlines ")?;
         let (lines, rest) = rest.split_once("\nend ")?;
         let (end, command) = rest.split_once("\ncommand ")?;
-        let (end, command) = (end.to_owned(), command.to_owned());
+        let end = end.to_owned();
+        let command = command.to_owned();
         Some(Self { total: total.parse().ok()?, lines: lines.parse().ok()?, end, command })
     }
 }

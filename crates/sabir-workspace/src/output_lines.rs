@@ -1,4 +1,4 @@
-//! A kept output as numbered lines of plain text: a page of them, or those that match.
+//! Reads a stored output as numbered lines of plain text: a page of them, or the matching ones.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,40 +11,40 @@ use crate::capture::{decode_printable, whole_characters};
 use crate::output::{MAX_FILE_BYTES, OutputPiece, StoredOutput};
 use crate::terminal_text::TerminalText;
 
-/// What of a line is looked at.
+/// The number of bytes of a line that are examined.
 const MAX_LINE_BYTES: usize = 64 << 10;
-/// A NUL in the first so many bytes makes an output binary.
+/// The number of first bytes in which a NUL makes an output binary.
 const LOOKED_AT_BYTES: usize = 8 << 10;
 
-/// How much to read.
+/// The lines to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageOptions {
     /// The first line, from 1.
     pub first: u64,
     /// The last line.
     pub last: u64,
-    /// The page ends before a line that would exceed this; one line is always there.
+    /// The size at which the page ends; a page has at least one line.
     pub max_bytes: usize,
-    /// A longer line is cut to this many bytes.
+    /// The size to which longer lines are cut, in bytes.
     pub max_line_bytes: usize,
 }
 
-/// One line of an output.
+/// A line of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputLine {
-    /// Its number, from 1.
+    /// The line number, from 1.
     pub number: u64,
     /// The line without its ending, invalid UTF-8 replaced.
     pub text: String,
-    /// How many bytes of it are left out.
+    /// The number of bytes of it that are left out.
     pub cut_bytes: u64,
-    /// Whether its line ending is there.
+    /// True if the line has an ending.
     pub ended: bool,
-    /// Whether it met the expression, where one was searched.
+    /// True if the line matches the search expression, if there is one.
     pub matched: bool,
 }
 
-/// A line as it was read, and how many of its bytes are missing.
+/// A line as read, and the number of its bytes that are missing.
 struct RawLine<'a> {
     number: u64,
     bytes: &'a [u8],
@@ -54,9 +54,10 @@ struct RawLine<'a> {
 
 type LineVisitor<'a> = dyn FnMut(RawLine<'_>) -> ControlFlow<()> + 'a;
 
-/// The lines of a page.
+/// Returns the lines of a page.
 pub(crate) fn read_page(output: &StoredOutput, lines: u64, options: &PageOptions) -> io::Result<Vec<OutputLine>> {
-    let (mut found, mut bytes) = (Vec::new(), 0);
+    let mut found = Vec::new();
+    let mut bytes = 0;
     visit_lines(output, lines, &mut |raw| {
         if raw.number > options.last {
             return ControlFlow::Break(());
@@ -74,19 +75,23 @@ pub(crate) fn read_page(output: &StoredOutput, lines: u64, options: &PageOptions
     Ok(found)
 }
 
-/// The lines that match with one before and after each, and whether there are more. `max` counts lines of context too.
+/// Returns the matching lines with one line before and after each, and whether there are more.
+/// `max` counts context lines too.
 pub(crate) fn search_lines(
     output: &StoredOutput,
     lines: u64,
     matcher: &RegexMatcher,
-    (max, max_line_bytes): (usize, usize),
+    max: usize,
+    max_line_bytes: usize,
 ) -> io::Result<(Vec<OutputLine>, bool)> {
     let mut found: Vec<OutputLine> = Vec::new();
-    let (mut before, mut more) = (VecDeque::new(), false);
+    let mut before = VecDeque::new();
+    let mut more = false;
     visit_lines(output, lines, &mut |raw| {
         let matched = matcher.is_match(raw.bytes).unwrap_or(false);
         let after = found.last().is_some_and(|last| last.matched && last.number + 1 == raw.number);
         let line = to_output_line(&raw, max_line_bytes, matched);
+        // One match beyond the limit proves that there are more, so the search can stop.
         if matched && found.len() >= max {
             more = true;
             return ControlFlow::Break(());
@@ -106,7 +111,7 @@ pub(crate) fn search_lines(
     Ok((found, more))
 }
 
-/// The number of lines of an output without a gap; 0 when it cannot be read.
+/// Counts the lines of an output without a gap; 0 if it cannot be read.
 pub(crate) fn count_lines(output: &StoredOutput) -> u64 {
     let mut lines = 0;
     let counted = visit_lines(output, 0, &mut |raw| {
@@ -116,7 +121,7 @@ pub(crate) fn count_lines(output: &StoredOutput) -> u64 {
     if counted.is_ok() { lines } else { 0 }
 }
 
-/// Whether it can only be shown as bytes.
+/// Returns true if the output is binary.
 pub(crate) fn is_binary(output: &StoredOutput) -> io::Result<bool> {
     let mut binary = false;
     output.read_pieces(&mut |piece| {
@@ -133,7 +138,8 @@ fn to_output_line(raw: &RawLine<'_>, max_bytes: usize, matched: bool) -> OutputL
     OutputLine { number: raw.number, text: decode_printable(kept), cut_bytes, ended: raw.ended, matched }
 }
 
-/// Goes through the lines. `lines` is the number of all of them: those behind a gap are numbered from the end.
+/// Visits the lines. `lines` is the total number of lines: those after a gap are numbered from the
+/// end.
 fn visit_lines(output: &StoredOutput, lines: u64, visit: &mut LineVisitor<'_>) -> io::Result<()> {
     if output.total_bytes() <= MAX_FILE_BYTES {
         return visit_side(output, GapSide::BeforeGap, 1, visit);
@@ -147,6 +153,8 @@ fn visit_lines(output: &StoredOutput, lines: u64, visit: &mut LineVisitor<'_>) -
     if stopped {
         return Ok(());
     }
+    // The lines in the gap were never counted here, so the lines after it are counted first, then
+    // numbered backwards from the known total.
     let mut behind = 0;
     visit_side(output, GapSide::AfterGap, 1, &mut |raw| {
         behind = raw.number;
@@ -163,7 +171,8 @@ enum GapSide {
 
 fn visit_side(output: &StoredOutput, wanted: GapSide, first: u64, visit: &mut LineVisitor<'_>) -> io::Result<()> {
     let mut liner = LineSplitter { line: Vec::new(), missing: 0, number: first, stopped: false, visit };
-    let (mut plain, mut current) = (TerminalText::new(), GapSide::BeforeGap);
+    let mut plain = TerminalText::new();
+    let mut current = GapSide::BeforeGap;
     output.read_pieces(&mut |piece| {
         match piece {
             OutputPiece::Gap if wanted == GapSide::BeforeGap => return ControlFlow::Break(()),
@@ -173,6 +182,7 @@ fn visit_side(output: &StoredOutput, wanted: GapSide, first: u64, visit: &mut Li
         }
         if liner.stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
+    // The screen still holds the last lines, so they come only now.
     plain.finish(&mut |text| liner.push(text));
     if !liner.line.is_empty() {
         liner.end_line(false);
@@ -180,7 +190,7 @@ fn visit_side(output: &StoredOutput, wanted: GapSide, first: u64, visit: &mut Li
     Ok(())
 }
 
-/// Cuts text into lines.
+/// Splits text into lines.
 struct LineSplitter<'a, 'b> {
     line: Vec<u8>,
     missing: u64,

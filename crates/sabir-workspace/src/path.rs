@@ -1,11 +1,14 @@
-//! Paths inside the workspace: what a model may name, and which names need a person.
+//! Parses the paths that models write, and tells which of them are protected.
 //!
-//! Supported: relative paths with `.` and `..` that stay inside, and absolute paths inside the workspace folder.
+//! Supported: relative paths with `.` and `..` that stay inside, and absolute paths inside the
+//! workspace folder.
 //!
-//! Unsupported, on purpose: `~`, `$HOME`, URLs and percent encoding. `~/x` is a folder called `~`, `%2e%2e` is a name.
+//! Unsupported on purpose: `~`, `$HOME`, URLs and percent encoding. `~/x` is a folder called `~`,
+//! and `%2e%2e` is a name.
 //!
-//! `..` is resolved on the text (`a/../b` is `b`), so a path means the same whether or not `a` is a link. That a *link*
-//! does not lead out is not decided here but by the kernel, at the moment of use (see [`crate::Workspace`]).
+//! `..` is resolved on the text (`a/../b` is `b`), so a path means the same whether or not `a` is a
+//! link. The kernel, not this module, makes sure at the moment of use that no *link* leads out (see
+//! [`crate::Workspace`]).
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -16,24 +19,25 @@ use crate::protected_paths;
 const MAX_NAME_BYTES: usize = 255;
 const MAX_PATH_BYTES: usize = 4095;
 
-/// A normalised path relative to the workspace folder: no `.`, no `..`, no root, never outside. `.` is the folder itself.
+/// A normalized path relative to the workspace folder: without `.`, `..` and root, never outside.
+/// `.` is the folder itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkPath(PathBuf);
 
 impl WorkPath {
-    /// The workspace folder itself.
+    /// Returns the workspace folder itself.
     #[must_use]
     pub fn root() -> Self {
         Self(PathBuf::new())
     }
 
-    /// Reads a path as a model wrote it. `root` is the absolute folder that absolute paths must lie in; components are
-    /// compared, so `/home/ada/app-secrets` is not inside `/home/ada/app`.
+    /// Parses a path as a model wrote it. `root` is the absolute folder that absolute paths must
+    /// lie in; components are compared, so `/home/ada/app-secrets` is not inside `/home/ada/app`.
     ///
     /// # Errors
-    /// [`WorkspaceError::PathEmpty`], [`PathNul`](WorkspaceError::PathNul), [`PathUrl`](WorkspaceError::PathUrl),
-    /// [`PathTooLong`](WorkspaceError::PathTooLong) and [`PathOutside`](WorkspaceError::PathOutside). The file system is
-    /// not consulted.
+    /// [`WorkspaceError::PathEmpty`], [`PathNul`](WorkspaceError::PathNul),
+    /// [`PathUrl`](WorkspaceError::PathUrl), [`PathTooLong`](WorkspaceError::PathTooLong) and
+    /// [`PathOutside`](WorkspaceError::PathOutside). The file system is not consulted.
     pub fn parse(text: &str, root: &Path) -> Result<Self, WorkspaceError> {
         if text.is_empty() {
             return Err(WorkspaceError::PathEmpty);
@@ -59,29 +63,32 @@ impl WorkPath {
         Ok(Self(normal))
     }
 
-    /// A path that came out of the workspace's own walks, which yield nothing but inner names.
+    /// Converts a path that the workspace's own walks found, which only yield inner names; `None`
+    /// for any other path.
     pub fn from_inside(path: &Path) -> Option<Self> {
         path.components().all(|part| matches!(part, Component::Normal(_))).then(|| Self(path.to_path_buf()))
     }
 
-    /// The path below the workspace folder; empty for the folder itself.
+    /// Returns the path below the workspace folder; empty for the folder itself.
     #[must_use]
     pub fn as_path(&self) -> &Path {
         &self.0
     }
 
-    /// The path for system calls relative to the folder's handle, where an empty path means nothing.
+    /// Returns the path for system calls relative to the folder's handle, which do not accept an
+    /// empty path.
     pub(crate) fn as_syscall_path(&self) -> &Path {
         if self.is_root() { Path::new(".") } else { &self.0 }
     }
 
-    /// Whether this is the workspace folder itself.
+    /// Returns true for the workspace folder itself.
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.0.as_os_str().is_empty()
     }
 
-    /// Why writing here needs a person, even where edits are otherwise approved: `None` for ordinary files.
+    /// Returns the reason that a write needs a person's approval even if edits are approved; `None`
+    /// for ordinary files.
     #[must_use]
     pub fn protection_reason(&self) -> Option<&'static str> {
         protection_reason(self)
@@ -94,18 +101,21 @@ impl fmt::Display for WorkPath {
     }
 }
 
-/// Why this path is protected, as a noun phrase such as `git's own files`; `None` for ordinary paths.
+/// Returns the reason that a path is protected, as a noun phrase such as `git's own files`; `None`
+/// for ordinary paths.
 ///
-/// A protected file, once changed, makes a program run something later: git hooks, editor tasks, package manager and CI
-/// configuration, and the instructions of coding agents, ours among them. The path counts whether or not it exists, in any
-/// letter case, and with invisible characters removed, because some file systems fold those away. A path below a protected
-/// folder is protected too. Bounded by the path's length.
+/// Changing a protected file makes some program run something later: git hooks, editor tasks,
+/// configuration of package managers and CI, and the instructions of coding agents, including this
+/// one. The path counts whether or not it exists, in any letter case, and with invisible characters
+/// removed, because some file systems ignore those. Everything below a protected folder is
+/// protected too. The cost is bounded by the path's length.
 #[must_use]
 pub fn protection_reason(path: &WorkPath) -> Option<&'static str> {
     protected_paths::find_protection_reason(path.as_path())
 }
 
-/// Drops `.` and resolves `..` on the text. The error is the path that climbs out, as far as it could be resolved.
+/// Removes `.` and resolves `..` on the text. The error is the path that climbs out, as far as it
+/// could be resolved.
 fn normalize_path(path: &Path) -> Result<PathBuf, PathBuf> {
     let mut normal = PathBuf::new();
     let mut depth = 0_usize;
@@ -117,7 +127,8 @@ fn normalize_path(path: &Path) -> Result<PathBuf, PathBuf> {
                 normal.pop();
                 depth -= 1;
             }
-            // Above the root of the file system is the root again; above a relative start is outside.
+            // `..` above the root of the file system is the root again; above a relative start it
+            // leaves the workspace.
             Component::ParentDir if path.is_absolute() => {}
             Component::ParentDir => climbed.push(".."),
             Component::Normal(name) => {
@@ -130,7 +141,7 @@ fn normalize_path(path: &Path) -> Result<PathBuf, PathBuf> {
     if climbed.as_os_str().is_empty() { Ok(normal) } else { Err(climbed.join(normal)) }
 }
 
-/// A scheme and `://`, or the `file:` scheme in any form.
+/// Returns true for a scheme with `://`, or the `file:` scheme in any form.
 fn is_url(text: &str) -> bool {
     if text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("file:")) {
         return true;

@@ -1,4 +1,4 @@
-//! The names a change to which makes some program run something later, as one table.
+//! Lists the names whose change makes some program run something later.
 
 use std::path::Path;
 
@@ -10,8 +10,8 @@ const CI: &str = "a CI configuration";
 const AGENT: &str = "a coding agent's configuration or instructions";
 const OURS: &str = "Sabir's own configuration";
 
-/// Folded names, each one or more components joined by `/`, found anywhere in a path. A `*` at the end of a row matches any
-/// rest of that component.
+/// The folded names, each one or more components joined by `/`, which match anywhere in a path. A
+/// trailing `*` matches any rest of that component.
 const PROTECTED: &[(&str, &str)] = &[
     (".git", GIT),
     // The short name that a file system with 8.3 names gives to `.git`.
@@ -110,7 +110,7 @@ const PROTECTED: &[(&str, &str)] = &[
     (".sabir*", OURS),
 ];
 
-/// The reason of the first row that the path meets.
+/// Returns the reason of the first row that the path matches.
 pub(crate) fn find_protection_reason(path: &Path) -> Option<&'static str> {
     let names: Vec<String> = path.components().map(|part| fold_name(&part.as_os_str().to_string_lossy())).collect();
     PROTECTED.iter().find(|(row, _)| matches_row(&names, row)).map(|&(_, reason)| reason)
@@ -126,18 +126,19 @@ fn matches_row(names: &[String], row: &str) -> bool {
     })
 }
 
-/// The name as the most forgiving file system would see it: no invisible characters, no letter case, and without the trailing
-/// dots, trailing spaces and stream suffix that Windows drops.
+/// Folds a name as the most lenient file system would: without invisible characters, letter case,
+/// and the trailing dots, trailing spaces and stream suffix that Windows drops.
 fn fold_name(name: &str) -> String {
     let visible = name.chars().filter(|&c| !is_ignorable(c));
-    // Upper case first: the long s and the Kelvin sign have only that in common with plain letters.
+    // Upper case first, because the long s and the Kelvin sign only share their upper (lower) case
+    // with plain letters.
     let folded: String = visible.flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect();
     let stem = folded.split(':').next().unwrap_or_default();
     stem.trim_end_matches(['.', ' ']).to_owned()
 }
 
-/// The code points that Unicode calls default-ignorable, and the control characters: HFS+ drops some of them from names, and
-/// nobody sees any of them in a prompt.
+/// Returns true for control characters and code points that Unicode calls default-ignorable: HFS+
+/// drops some of them from names, and none is visible in a prompt.
 fn is_ignorable(c: char) -> bool {
     c.is_control()
         || matches!(c,

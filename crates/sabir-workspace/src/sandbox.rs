@@ -1,40 +1,43 @@
-//! Confining a command: what it may write, read and reach, whoever wrote it.
+//! Confines commands: restricts what they can write, read and reach.
 //!
-//! Policy decides what runs; this limits what a running command can do, so that a wrong decision costs little. There are two
-//! tiers, and the second holds the first inside:
+//! Policy decides what runs; the sandbox limits what a running command can do, so that a wrong
+//! decision costs little. There are two tiers, and the second contains the first:
 //!
 //! | | [`SandboxTier::One`] | [`SandboxTier::Two`] |
 //! | --- | --- | --- |
-//! | needs | Landlock from Linux 6.2 on, seccomp | user namespaces, Linux 5.12; Landlock as far as it is there |
+//! | needs | Landlock from Linux 6.2 on, seccomp | user namespaces, Linux 5.12; Landlock if available |
 //! | writing | the workspace, a private `TMPDIR`, [`Sandbox::allow_write`] | the same, and `/tmp`, `/var/tmp`, `/dev/shm` are private |
 //! | writing, [`Sandbox::read_only`] | a private `TMPDIR` | private `/tmp`, `/var/tmp`, `/dev/shm` |
-//! | protected paths of the workspace | **writable** | read-only, and cannot be made where they are missing |
+//! | protected paths of the workspace | **writable** | read-only, and cannot be created if missing |
 //! | modes, owners, times, attributes of files elsewhere | **can be changed** where the user could | cannot |
-//! | secrets, sockets and devices ([`secrets`]) | cannot be read; names can be listed | cannot be seen |
-//! | network, when denied | no sockets | a loopback interface of its own, TCP only |
+//! | secrets, sockets and devices (`secrets.rs`) | cannot be read; names can be listed | cannot be seen |
+//! | network, if denied | no sockets | a separate loopback interface, TCP only |
 //! | unix sockets | pairs only | pairs only |
 //! | other processes | no tracing; no signals from Linux 6.12 on | cannot be seen |
-//! | privileges | none, as root too, and no way to new ones | the same, and no user outside has the command's number 0 |
+//! | privileges | none, even as root, and no way to gain any | the same, and user 0 outside is not user 0 inside |
 //!
-//! The bold cells are what Landlock cannot do: it allows folders with all below, and knows no change of modes. Denying those
-//! calls outright would break `chmod +x`, `cp -p`, `tar`, `git` and `cargo`, so tier 1 lets them pass; set-user-ID programs that
-//! could be made with them gain nothing inside, and outside only where the workspace's user starts them.
+//! The bold cells are the limits of Landlock: it can only allow folders with everything below, and
+//! does not control mode changes. Denying those system calls outright would break `chmod +x`, `cp
+//! -p`, `tar`, `git` and `cargo`, so tier 1 allows them; set-user-ID programs that are made with
+//! them gain nothing inside, and outside only if the workspace's user starts them.
 //!
-//! In both tiers: no core dumps, at most 64 GiB a file and 16,384 processes; no system call that only administrators, debuggers
-//! or exploits need (`filter.rs` lists them); nothing of the environment that leads to an agent, a bus or a display.
+//! In both tiers: no core dumps, at most 64 GiB per file and 16,384 processes; no system calls that
+//! only administrators, debuggers or exploits need (listed in `syscall_filter.rs`); no environment
+//! variables that lead to an agent, a bus or a display.
 //!
-//! The whole is built by a fork of the supervisor, which confines itself and becomes the shell. If any part of the asked level
-//! cannot be had, nothing runs, and the error says what is missing.
+//! A fork of the supervisor builds the sandbox, confines itself and becomes the shell. If any part
+//! of the requested level is unavailable, nothing runs, and the error names the missing part.
 //!
-//! As long as a command of tier 2 runs that may write, something empty stands in the workspace in place of missing protected
-//! names, and watchers of the folder see it; the supervisor removes it (`masks.rs`). What a killed supervisor leaves, the next
-//! command removes.
+//! While a command of tier 2 with write access runs, empty placeholders (masks) occupy the missing
+//! protected names in the workspace, and file watchers see them; the supervisor removes them
+//! (`masks.rs`). Masks left by a killed supervisor are removed by the next command.
 //!
-//! Caches of package managers and compilers, which stand in the home folder and so cannot be written, are moved to the private
-//! temporary folder by the environment.
+//! Caches of package managers and compilers are in the home folder and thus not writable, so
+//! environment variables move them to the private temporary folder.
 //!
-//! Not covered in either tier: reading (a command may read what the user may read, but secrets), protected names below the top
-//! of the workspace (`sub/AGENTS.md`) and missing ones that `room.rs` does not list, locks on files that can be read, and how much memory or processor time is used.
+//! Not covered in either tier: reading (a command may read what the user may read, except secrets),
+//! protected names below the top of the workspace (`sub/AGENTS.md`) and missing ones that
+//! `masks.rs` does not list, locks on readable files, and processor time.
 
 use std::fmt;
 use std::fs;
@@ -69,40 +72,40 @@ pub use secrets::home_secrets;
 pub(crate) use setup_stage::SetupStage;
 use shared_temp::SharedTempDir;
 
-/// How much confinement is asked for.
+/// The requested confinement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SandboxLevel {
-    /// None.
+    /// No sandbox.
     #[default]
     Off,
-    /// Tier 1, or the command does not run.
+    /// Tier 1; without it, the command does not run.
     One,
-    /// Tier 2, or the command does not run.
+    /// Tier 2; without it, the command does not run.
     Two,
-    /// Tier 2 where it can be had, else tier 1; where neither can, the command does not run.
+    /// Tier 2 if available, otherwise tier 1; without either, the command does not run.
     Best,
 }
 
-/// The confinement that is in force.
+/// The confinement in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SandboxTier {
-    /// Landlock, a filter of system calls, limits, no privileges.
+    /// Landlock, a system call filter, limits, no privileges.
     One,
-    /// All of that in namespaces of its own.
+    /// All of tier 1, inside separate namespaces.
     Two,
 }
 
-/// Whether a command may open connections.
+/// The network access of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NetworkAccess {
-    /// No connection leaves.
+    /// No connection leaves the sandbox.
     #[default]
     Denied,
     /// The network of the machine by TCP and UDP; still no unix sockets.
     Allowed,
 }
 
-/// The confinement of a command; see the [module](self) for what it does.
+/// The confinement of a command; see the [module](self) for its effects.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
     level: SandboxLevel,
@@ -112,128 +115,138 @@ pub struct Sandbox {
     read: Vec<PathBuf>,
     hide: Vec<PathBuf>,
     temporary: PathBuf,
-    /// The folder that all commands share.
+    /// The temporary folder that all commands share, if any.
     private: Option<Arc<SharedTempDir>>,
     memory_mib: Option<u64>,
 }
 
-/// What a command may do with the workspace and the folders beside it.
+/// The access to the workspace and the other writable folders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WorkspaceAccess {
     Write,
     Read,
 }
 
-/// What a command was confined to, in its outcome.
+/// The confinement that a command ran in, as reported in its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxReport {
-    /// The tier that was in force.
+    /// The tier in force.
     pub tier: SandboxTier,
-    /// The kernel's Landlock version; 0: none, which only tier 2 can do without.
+    /// The kernel's Landlock version; 0 for none, which only tier 2 can do without.
     pub landlock: u32,
-    /// What the model needs to know when the output looks like a denial: the line, the rule, and what is allowed.
+    /// The explanation for the model if the output looks like a denial: the line, the rule, and
+    /// what is allowed.
     pub note: Option<DenialNote>,
 }
 
 impl Sandbox {
-    /// A sandbox that writes in the workspace and a private temporary folder only, has no network, and hides the secrets of the
-    /// machine. What is in the home folder is hidden by [`hide_home_secrets`](Self::hide_home_secrets).
+    /// Creates a sandbox that can write only in the workspace and a private temporary folder, has
+    /// no network, and hides the secrets of the machine.
+    /// [`hide_home_secrets`](Self::hide_home_secrets) also hides those in the home folder.
     #[must_use]
     pub fn new(level: SandboxLevel) -> Self {
-        let (write, read, hide) = (Vec::new(), Vec::new(), secrets::machine_secrets());
-        let (network, work, temporary) = (NetworkAccess::Denied, WorkspaceAccess::Write, PathBuf::from("/tmp"));
+        let write = Vec::new();
+        let read = Vec::new();
+        let hide = secrets::machine_secrets();
+        let network = NetworkAccess::Denied;
+        let work = WorkspaceAccess::Write;
+        let temporary = PathBuf::from("/tmp");
         Self { level, network, work, write, read, hide, temporary, private: None, memory_mib: None }
     }
 
-    /// Whether the network may be used.
+    /// Sets the network access.
     #[must_use]
     pub fn with_network(mut self, network: NetworkAccess) -> Self {
         self.network = network;
         self
     }
 
-    /// Whether it confines at all.
+    /// Returns true unless the level is [`SandboxLevel::Off`].
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.level != SandboxLevel::Off
     }
 
-    /// Whether the network may be used in it.
+    /// Returns true if commands in the sandbox may use the network.
     #[must_use]
     pub fn has_network(&self) -> bool {
         self.network == NetworkAccess::Allowed
     }
 
-    /// The level that is asked for.
+    /// Returns the requested level.
     #[must_use]
     pub fn level(&self) -> SandboxLevel {
         self.level
     }
 
-    /// For a command that is known to only read: nothing may be written but its temporary folder, also not in the workspace.
+    /// Makes everything read-only except the temporary folder, even the workspace, for commands
+    /// that are known to only read.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.work = WorkspaceAccess::Read;
         self
     }
 
-    /// All commands of this sandbox and its clones share one temporary folder, which goes with the last of them; without this each
-    /// has its own.
+    /// Makes all commands of this sandbox and its clones share one temporary folder, which is
+    /// removed with the last of them; by default each command has its own.
     #[must_use]
     pub fn share_temp_dir(mut self) -> Self {
         self.private = Some(Arc::default());
         self
     }
 
-    /// Folders outside the workspace that may be written too. They must exist.
+    /// Adds folders outside the workspace that may be written. They must exist.
     #[must_use]
     pub fn allow_write(mut self, folders: impl IntoIterator<Item = PathBuf>) -> Self {
         self.write.extend(folders);
         self
     }
 
-    /// Files and folders to be seen although they would be hidden, or stand in the real `/tmp`. They must exist.
+    /// Adds files and folders that stay visible although they would be hidden, or are in the real
+    /// `/tmp`. They must exist.
     #[must_use]
     pub fn allow_read(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         self.read.extend(paths);
         self
     }
 
-    /// Files and folders to hide. What does not exist is no matter; what holds something that is to be seen, such as the
-    /// workspace, is not hidden.
+    /// Adds files and folders to hide. Missing ones are ignored; a folder that contains something
+    /// visible, such as the workspace, is not hidden.
     #[must_use]
     pub fn hide_paths(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         self.hide.extend(paths);
         self
     }
 
-    /// How much memory all processes of a command may take together; nine tenths of the machine's unless set. It is looked at each
-    /// second. There is no limit of addresses, of which sanitizers and JavaScript engines reserve more than any machine has.
+    /// Sets the memory limit for all processes of a command together, in MiB; nine tenths of the
+    /// machine's memory by default. It is checked every second. There is no address space limit,
+    /// because sanitizers and JavaScript engines reserve more addresses than any machine has
+    /// memory.
     #[must_use]
     pub fn memory_mib(mut self, most: u64) -> Self {
         self.memory_mib = Some(most);
         self
     }
 
-    /// The user's home folder, of which the [`secrets`] are hidden.
+    /// Hides the known places of secrets in the user's home folder.
     #[must_use]
     pub fn hide_home_secrets(self, home: &Path) -> Self {
         self.hide_paths(home_secrets(home))
     }
 
-    /// Where the private temporary folder is made; `/tmp` unless set.
+    /// Sets the parent of the private temporary folder; `/tmp` by default.
     #[must_use]
     pub fn temp_parent(mut self, folder: impl Into<PathBuf>) -> Self {
         self.temporary = folder.into();
         self
     }
 
-    /// Whether a command gets an environment entry of this name.
+    /// Returns true if a command gets the environment variable of this name.
     pub(crate) fn passes_env(&self, name: &str) -> bool {
         self.level == SandboxLevel::Off || !secrets::leads_out(name)
     }
 
-    /// What the supervisor has to do for a command of this environment, or nothing.
+    /// Builds the supervisor's plan for a command with this environment; `None` without a sandbox.
     pub(crate) fn build_plan(
         &self,
         root: &Path,
@@ -252,34 +265,39 @@ impl Sandbox {
             write.push(real(folder)?);
         }
         let mut read = self.read.iter().map(real).collect::<Result<Vec<_>, _>>()?;
+        // Anything inside a writable folder is readable already.
         read.retain(|path| !write.iter().any(|folder| path.starts_with(folder)));
         let mut hide: Vec<PathBuf> = self.hide.iter().filter_map(|path| path.canonicalize().ok()).collect();
         hide.sort();
         hide.dedup();
+        // Hiding a parent of a visible path would hide that path too.
         hide.retain(|path| !write.iter().chain(&read).any(|shown| shown.starts_with(path)));
+        // Everything that was writable stays readable.
         if self.work == WorkspaceAccess::Read {
             read.append(&mut write);
         }
-        let ((tmp, stay), caches) = (self.temp_dir(root)?, plan::moved_caches(&write, env));
-        let (level, network, memory_mib, guarded) =
-            (self.level, self.network, self.memory_mib, ProtectedPaths::default());
-        Ok(Some(SandboxPlan { level, network, write, read, hide, tmp, stay, caches, memory_mib, guarded }))
+        let (tmp, stay) = self.temp_dir(root)?;
+        let caches = plan::moved_caches(&write, env);
+        let protected = ProtectedPaths::default();
+        let Self { level, network, memory_mib, .. } = *self;
+        Ok(Some(SandboxPlan { level, network, write, read, hide, tmp, stay, caches, memory_mib, protected }))
     }
 
-    /// The same sandbox in a workspace as a profile for macOS's `sandbox-exec`. Untested, see `seatbelt.rs`.
+    /// Returns the same sandbox as a profile for macOS's `sandbox-exec`. Untested, see
+    /// `seatbelt.rs`.
     ///
     /// # Errors
     /// [`WorkspaceError::Sandbox`] for a folder that does not exist.
     pub fn seatbelt_profile(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
-        let order = self.build_plan(workspace.root(), &[])?;
-        Ok(order.as_ref().map(seatbelt::build_profile).unwrap_or_default())
+        let plan = self.build_plan(workspace.root(), &[])?;
+        Ok(plan.as_ref().map(seatbelt::build_profile).unwrap_or_default())
     }
 
-    /// The temporary folder, and how long it stays.
+    /// Returns the temporary folder and its lifetime.
     fn temp_dir(&self, root: &Path) -> Result<(PathBuf, TempDirLifetime), WorkspaceError> {
         let temporary = self.temporary.canonicalize().unwrap_or_else(|_| self.temporary.clone());
         let Some(private) = &self.private else {
-            // Nobody else can know the name before it is taken.
+            // The random name cannot be guessed, so nobody else can create it first.
             return Ok((
                 temporary.join(format!("sabir-{:016x}", RandomState::new().hash_one(root))),
                 TempDirLifetime::Command,
@@ -292,33 +310,34 @@ impl Sandbox {
     }
 }
 
-/// The sandbox that a command was in: what was ordered, and the supervisor's report of it.
+/// The sandbox that a command ran in: the plan, and the supervisor's report number.
 pub(crate) struct ActiveSandbox {
-    pub(crate) order: SandboxPlan,
+    pub(crate) plan: SandboxPlan,
     pub(crate) number: i32,
 }
 
 impl ActiveSandbox {
-    /// What can be said of it beside the output of a command that failed or did not.
+    /// Describes the sandbox for the outcome of a command, with a note if the command failed in a
+    /// way that looks like a denial.
     pub(crate) fn to_report(&self, failed: bool, output: &str) -> SandboxReport {
         let tier = if self.number >= TIER { SandboxTier::Two } else { SandboxTier::One };
-        let note = if failed { denial_note::find_denial(&self.order, tier, output) } else { None };
+        let note = if failed { denial_note::find_denial(&self.plan, tier, output) } else { None };
         SandboxReport { tier, landlock: self.number.rem_euclid(TIER).unsigned_abs(), note }
     }
 }
 
-/// What separates the tier from Landlock's version in the supervisor's report.
+/// The factor that separates the tier from the Landlock version in the supervisor's report.
 const TIER: i32 = 1000;
 
 impl SandboxTier {
-    /// The number that reports this tier with a version of Landlock.
+    /// Returns the number that reports this tier with a Landlock version.
     fn report_number(self, landlock: i32) -> i32 {
         landlock + if self == Self::Two { TIER } else { 0 }
     }
 }
 
 impl SandboxLevel {
-    /// The tiers to try, the better one first.
+    /// Returns the tiers to try, best first.
     fn candidate_tiers(self) -> &'static [SandboxTier] {
         match self {
             Self::Off => &[],
@@ -339,13 +358,27 @@ impl fmt::Display for SandboxLevel {
     }
 }
 
-/// The error says what can be written.
-impl FromStr for SandboxLevel {
-    type Err = String;
+/// The error for text that names no sandbox level.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{word}` is no sandbox level: write off, 1, 2 or best")]
+pub struct UnknownSandboxLevel {
+    /// The text as written.
+    pub word: String,
+}
 
-    fn from_str(word: &str) -> Result<Self, String> {
+/// Returns the message, for callers whose own errors are texts.
+impl From<UnknownSandboxLevel> for String {
+    fn from(error: UnknownSandboxLevel) -> Self {
+        error.to_string()
+    }
+}
+
+impl FromStr for SandboxLevel {
+    type Err = UnknownSandboxLevel;
+
+    fn from_str(word: &str) -> Result<Self, UnknownSandboxLevel> {
         let found = LEVELS.iter().find(|(known, _)| *known == word);
-        found.map(|(_, level)| *level).ok_or_else(|| format!("`{word}` is no sandbox level: write off, 1, 2 or best"))
+        found.map(|(_, level)| *level).ok_or_else(|| UnknownSandboxLevel { word: word.to_owned() })
     }
 }
 
@@ -365,12 +398,12 @@ impl fmt::Display for SandboxReport {
     }
 }
 
-/// How many processes of ours stay with a command whose shell has ended.
+/// Returns the number of helper processes that stay with a command after its shell has ended.
 pub(crate) fn helper_count(report: Option<i32>) -> usize {
     usize::from(report.is_some_and(|number| number >= TIER))
 }
 
-/// A folder that only its owner may enter.
+/// Creates a folder that only its owner may enter.
 fn make_private(folder: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     fs::DirBuilder::new().mode(0o700).create(folder)

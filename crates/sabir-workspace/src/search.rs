@@ -1,7 +1,8 @@
-//! Searching the workspace with a regular expression.
+//! Searches the workspace with a regular expression.
 //!
-//! The engine is ripgrep's, as a library: linear in the text, so no expression can hang it, and no process is started, so an
-//! expression such as `--pre=x` is only an expression. Files are opened beneath the workspace's handle.
+//! The engine is ripgrep's, used as a library: it is linear in the text, so no expression can hang
+//! it, and no process is started, so an expression such as `--pre=x` is only an expression. Files
+//! are opened beneath the workspace's handle.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -20,62 +21,65 @@ mod worker;
 
 use worker::{FileBatch, FileResult, SearchJob, SearchWorker, SkipReason};
 
-/// So many matches and searched files may wait for a file before them, however few are asked for.
+/// The minimum number of matches and searched files that may wait for an earlier file, however few
+/// were requested.
 const MIN_AHEAD: usize = 4096;
 const MAX_REGEX_BYTES: usize = 10 << 20;
 
-/// What to search for, and how much to return.
+/// The options of a search.
 #[derive(Debug, Clone)]
 pub struct SearchOptions {
     /// The file or folder to search.
     pub path: WorkPath,
     /// The regular expression, in the syntax of the `regex` crate; it sees one line at a time.
     pub regex: String,
-    /// Only files whose name, or whose path from the workspace folder, meets this glob.
+    /// A glob that the file name, or the path relative to the workspace folder, must match.
     pub glob: Option<String>,
-    /// How many lines to show before and after each match.
+    /// The number of lines to show before and after each match.
     pub context_lines: usize,
-    /// The greatest number of matching lines.
+    /// The maximum number of matching lines.
     pub max_matches: usize,
-    /// A longer line is cut to this many bytes, at a character.
+    /// The size to which longer lines are cut, in bytes, at a character boundary.
     pub max_line_bytes: usize,
-    /// The search ends before the file with which more bytes than this would have been read, so that it ends soon in any
-    /// folder. Of a binary file little is read, however large it is.
+    /// The number of bytes to read at most: the search ends before the file that would exceed it,
+    /// so that it ends soon in any folder. Of a binary file little is read, however large it is.
     pub max_file_bytes: u64,
     /// Ends the search early.
     pub stop: StopFlag,
 }
 
-/// What was found, sorted by path and line.
+/// The result of a search, sorted by path and line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SearchResult {
     /// The matching lines.
     pub matches: Vec<SearchMatch>,
-    /// How many files were searched.
+    /// The number of files that were searched.
     pub files: usize,
-    /// How many files were left out because they could not be read or have a line over 16 MiB. Binary files do not count.
+    /// The number of files that were skipped because they could not be read or have a line over 16
+    /// MiB. Binary files do not count.
     pub skipped: usize,
-    /// Whether a limit ended the search early.
+    /// True if a limit ended the search early.
     pub truncated: bool,
 }
 
-/// One matching line.
+/// A matching line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchMatch {
     /// The file.
     pub path: WorkPath,
     /// The line's number, from 1.
     pub line: u64,
-    /// The line without its ending, invalid UTF-8 replaced, and `…` at the end when it was cut.
+    /// The line without its ending, invalid UTF-8 replaced, with `…` at the end if it was cut.
     pub text: String,
-    /// The lines before, nearest last; fewer where another match is that near.
+    /// The lines before, nearest last; fewer if another match is that near.
     pub before: Vec<String>,
-    /// The lines after, nearest first; fewer where another match is that near.
+    /// The lines after, nearest first; fewer if another match is that near.
     pub after: Vec<String>,
 }
 
 impl SearchOptions {
-    /// A search of the whole workspace: no context, 200 matches, lines cut at 500 bytes, 2 GiB of files.
+    /// Creates options for a search of the whole workspace: no context, 200 matches, lines cut at
+    /// 500 bytes, 2 GiB of files.
     #[must_use]
     pub fn new(regex: impl Into<String>) -> Self {
         Self {
@@ -92,22 +96,23 @@ impl SearchOptions {
 }
 
 impl Workspace {
-    /// Searches, with several threads and the same result as with one. Left out are binary files, `.git` and what the ignore
-    /// files hide; links are not followed. A file with a byte order mark of UTF-16 is read as that. Memory is bounded by the
-    /// matches asked for, the largest folder, and 16 MiB for each thread.
+    /// Searches with several threads, with the same result as with one. Binary files, `.git` and
+    /// ignored files are left out; links are not followed. A file with a UTF-16 byte order mark is
+    /// decoded. Memory is bounded by the requested matches, the largest folder, and 16 MiB per
+    /// thread.
     ///
     /// # Errors
-    /// [`WorkspaceError::Regex`], [`Glob`](WorkspaceError::Glob), [`Stopped`](WorkspaceError::Stopped),
-    /// [`Hidden`](WorkspaceError::Hidden), and those of
-    /// [`metadata`](Self::metadata) and [`resolve_links`](Self::resolve_links) for the path. A file that cannot be read is counted, not an
-    /// error.
+    /// [`WorkspaceError::Regex`], [`Glob`](WorkspaceError::Glob),
+    /// [`Stopped`](WorkspaceError::Stopped), [`Hidden`](WorkspaceError::Hidden), and those of
+    /// [`metadata`](Self::metadata) and [`resolve_links`](Self::resolve_links) for the path. A file
+    /// that cannot be read is counted, not an error.
     pub fn search_files(&self, options: &SearchOptions) -> Result<SearchResult, WorkspaceError> {
         let matcher = compile_regex(&options.regex)?;
         let glob = options.glob.as_deref().map(compile_glob).transpose()?;
         let found = self.metadata(&options.path)?;
-        let (start, hiding) = self.resolve_start(&options.path)?;
+        let (start, hidden_rules) = self.resolve_start(&options.path)?;
         let first = match (found.kind, start.as_path().parent(), start.as_path().file_name()) {
-            (EntryKind::Folder, _, _) => SearchJob::Folder(self.start_folder(start.as_path(), hiding)),
+            (EntryKind::Folder, _, _) => SearchJob::Folder(self.start_folder(start.as_path(), hidden_rules)),
             (EntryKind::File, Some(parent), Some(name))
                 if glob.as_ref().is_none_or(|glob| glob_matches(glob, start.as_path())) =>
             {
@@ -117,7 +122,7 @@ impl Workspace {
         };
         let merged =
             Mutex::new(MergedResult { options, result: SearchResult::default(), left_bytes: options.max_file_bytes });
-        // Those who are in the middle of a large file when the last match is found need not finish it.
+        // Lets threads abandon a large file once the last match was found.
         let over = StopFlag::default();
         let worker = || {
             let mut worker = SearchWorker::new(self, options, &matcher, glob.as_ref(), &over);
@@ -137,7 +142,7 @@ impl Workspace {
     }
 }
 
-/// What is gathered so far, in order.
+/// The merged results so far, in order.
 struct MergedResult<'a> {
     options: &'a SearchOptions,
     result: SearchResult,
@@ -145,7 +150,7 @@ struct MergedResult<'a> {
 }
 
 impl MergedResult<'_> {
-    /// How many matches are still wanted.
+    /// Returns the number of matches that are still wanted.
     fn remaining_matches(&self) -> usize {
         self.options.max_matches - self.result.matches.len()
     }
@@ -156,6 +161,8 @@ impl MergedResult<'_> {
                 self.result.skipped += 1;
                 continue;
             }
+            // Decided here, in order, so that the result does not depend on which thread was
+            // faster.
             if file.bytes > self.left_bytes {
                 self.result.truncated = true;
                 return ControlFlow::Break(());
@@ -176,9 +183,9 @@ impl MergedResult<'_> {
 
 pub(crate) fn compile_regex(regex: &str) -> Result<RegexMatcher, WorkspaceError> {
     RegexMatcherBuilder::new()
-        // So that `$` matches before `\r\n` as well; the searcher has to agree on it.
+        // Lets `$` match before `\r\n` as well; the searcher is set to agree.
         .crlf(true)
-        // The searcher looks at many lines at once, and `^` and `$` are about each.
+        // The searcher passes many lines at once, and `^` and `$` apply to each.
         .multi_line(true)
         .size_limit(MAX_REGEX_BYTES)
         .dfa_size_limit(MAX_REGEX_BYTES)

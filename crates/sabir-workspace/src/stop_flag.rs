@@ -1,30 +1,32 @@
-//! The wish that a long look at the disk ends early.
+//! Requests that a long listing or search ends early.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A flag shared between those who wait for a listing or search and the threads at work on it. They look at it for each folder
-/// and each 64 KiB of a file, and give up with [`Stopped`](crate::WorkspaceError::Stopped).
+/// A flag shared between the caller of a listing or search and the threads that run it. The threads
+/// check it for each folder and each 64 KiB of a file, and then fail with
+/// [`Stopped`](crate::WorkspaceError::Stopped).
 #[derive(Debug, Clone, Default)]
 pub struct StopFlag(Arc<AtomicBool>);
 
-/// Asks for the stop when it is dropped, as the future is that nobody awaits any longer.
+/// A guard that requests the stop when it is dropped, for example together with a future that is no
+/// longer awaited.
 #[derive(Debug)]
 pub struct StopOnDrop(StopFlag);
 
 impl StopFlag {
-    /// Asks for it. There is no way back.
+    /// Requests the stop. It cannot be withdrawn.
     pub fn request_stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was asked for.
+    /// Returns true if the stop was requested.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Something to hold beside the `await`: it asks for the stop when it goes.
+    /// Returns a guard that requests the stop when it is dropped.
     #[must_use]
     pub fn stop_on_drop(&self) -> StopOnDrop {
         StopOnDrop(self.clone())

@@ -1,24 +1,29 @@
-//! The supervisor: a small process between the agent and a command, so that nothing the command started outlives it.
+//! Implements the supervisor: a small process between the agent and a command, which makes sure
+//! that nothing the command started outlives it.
 //!
-//! The program that uses this crate starts *itself* again with [`ARGUMENT`] as its first argument and hands the rest to
-//! [`main`]. That process
+//! The program that uses this crate starts *itself* again with [`ARGUMENT`] as its first argument
+//! and passes the rest to [`main`]. That process
 //!
-//! * is the subreaper of everything below it: a process that forks twice, or starts a session of its own, is orphaned to the
-//!   supervisor and not to init, so the tree cannot lose a branch;
-//! * holds one end of a socket whose other end only the agent has. When the agent dies, of whatever, the kernel closes that
-//!   end, and the supervisor reads the end of the stream. A parent death signal would not do: SIGKILL would end the supervisor
-//!   before it could clean up, and any other could be lost;
-//! * blocks every signal, has no terminal of its own, and cannot be traced, so the command can neither interrupt nor steer it.
+//! - is the subreaper of everything below it: a process that forks twice, or starts a session of
+//!   its own, is adopted by the supervisor instead of init, so the tree cannot lose a branch;
+//! - holds one end of a socket whose other end only the agent has. When the agent dies for any
+//!   reason, the kernel closes that end, and the supervisor reads the end of the stream. A parent
+//!   death signal would not do: SIGKILL would end the supervisor before it could clean up, and any
+//!   other signal could be lost;
+//! - blocks every signal, has no terminal, and cannot be traced, so the command can neither
+//!   interrupt nor steer it.
 //!
-//! In the end, after the shell's exit and a moment for the rest to finish, or at once when the socket closes, it sends SIGTERM
-//! (with SIGCONT) to every process below, waits, then stops and kills them again and again until the kernel says that it has
-//! no children: that is the proof, not the list. `/proc` is only used to find them.
+//! At the end (after the shell's exit and a moment for the rest to finish, or at once when the
+//! socket closes) it sends SIGTERM and SIGCONT to every process below, waits, then stops and kills
+//! them again and again until the kernel reports that it has no children. That report is the proof;
+//! `/proc` is only used to find the processes.
 //!
-//! What can go wrong: the command runs as the same user and may `kill -9` the supervisor. Then the shell gets SIGKILL from the
-//! kernel (parent death signal), and the agent, which sees the socket close, kills every process that carries the command's
-//! mark in its environment. A command that kills its supervisor, and removes the mark from its children, and forks twice, gets
-//! away; so does one that stops the supervisor with SIGSTOP and then outlives a `kill -9` of the agent, or that starts
-//! processes through another service (`systemd-run`, `docker`, `at`). Only a PID namespace helps against intent.
+//! Limits: the command runs as the same user and may `kill -9` the supervisor. Then the shell gets
+//! SIGKILL from the kernel (parent death signal), and the agent, which sees the socket close, kills
+//! every process that has the command's mark in its environment. A command escapes if it kills its
+//! supervisor, removes the mark from its children and forks twice; if it stops the supervisor with
+//! SIGSTOP and then outlives a `kill -9` of the agent; or if it starts processes through another
+//! service (`systemd-run`, `docker`, `at`). Only a PID namespace helps against intent.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -45,16 +50,19 @@ pub(crate) mod process_tree;
 /// The first argument of a program that was started as the supervisor.
 pub const ARGUMENT: &str = "__supervise";
 
-/// How long processes may refuse to die of SIGKILL, for instance in a hanging disk, before they are given up.
+/// The time that processes may survive SIGKILL, for instance on a hanging disk, before they are
+/// given up.
 pub(crate) const GIVE_UP: Duration = Duration::from_secs(5);
-/// How often a look for orphans to reap is due while the command runs.
+/// The interval at which ended orphans are reaped while the command runs.
 const REAP_EVERY: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Runs the supervisor; `args` are the arguments after [`ARGUMENT`], as [`crate::ShellCommand`] wrote them.
+/// Runs the supervisor; `args` are the arguments after [`ARGUMENT`], as [`crate::ShellCommand`]
+/// wrote them.
 ///
-/// Call it first thing in `main`, before any thread is started, and return what it returns. Standard input must be the socket
-/// that `Command` made. The exit code says nothing; the result goes through the socket.
+/// Call it first thing in `main`, before any thread is started, and return its result. Standard
+/// input must be the socket that `ShellCommand` made. The exit code has no meaning; the result goes
+/// through the socket.
 #[must_use]
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let Some(plan) = SupervisorPlan::from_args(args) else { return ExitCode::from(2) };
@@ -67,22 +75,22 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// What to run, and how patient to be.
+/// The command to run, with its time limits.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SupervisorPlan {
-    /// How long background processes may go on after the shell's exit.
+    /// The time that background processes may run after the shell's exit.
     pub(crate) settle: Duration,
-    /// How long processes may go on after SIGTERM.
+    /// The time that processes may run after SIGTERM.
     pub(crate) grace: Duration,
-    /// What standard output is.
+    /// The kind of standard output.
     pub(crate) device: OutputDevice,
     pub(crate) shell: OsString,
     pub(crate) text: OsString,
-    /// What the sandbox is to be; no words: none.
+    /// The arguments of the sandbox plan; empty for no sandbox.
     pub(crate) sandbox: Vec<OsString>,
 }
 
-/// What a command prints to.
+/// The device that a command prints to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputDevice {
     /// A pipe for each of its two streams.
@@ -112,29 +120,31 @@ impl SupervisorPlan {
     fn from_args(args: impl IntoIterator<Item = OsString>) -> Option<Self> {
         let mut args = args.into_iter();
         let mut time = || Some(Duration::from_millis(args.next()?.to_str()?.parse().ok()?));
-        let (settle, grace) = (time()?, time()?);
+        let settle = time()?;
+        let grace = time()?;
         let word = args.next()?;
         let device = [OutputDevice::Pipe, OutputDevice::Terminal].into_iter().find(|device| word == device.as_str())?;
         Some(Self { settle, grace, device, shell: args.next()?, text: args.next()?, sandbox: args.collect() })
     }
 }
 
-/// What the supervisor tells the agent, one a line.
+/// A message of the supervisor to the agent, one per line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SupervisorReport {
-    /// The shell could not be started: the system's error number, or what of the sandbox failed.
+    /// The shell could not be started: the system's error number, or a code of the sandbox stage
+    /// that failed.
     Failed(i32),
-    /// The shell starts in a sandbox: the tier, and what it is made of.
+    /// The shell starts in a sandbox: the tier, combined with the Landlock version.
     Confined(i32),
     /// The shell ended with this code.
     Exited(i32),
     /// The shell was ended by this signal.
     Signaled(i32),
-    /// The command takes more memory than this, in MiB, and is ended for it.
+    /// The command uses more memory than this, in MiB, and is killed for it.
     OutOfMemory(i32),
-    /// The shell left this many processes running, which are ended now.
+    /// The shell left this many processes running; they are being ended.
     LeftRunning(i32),
-    /// All processes are gone but this many, which cannot be killed.
+    /// All processes have ended except this many, which cannot be killed.
     AllGone(i32),
 }
 
@@ -174,46 +184,49 @@ impl FromStr for SupervisorReport {
 
 fn run_supervisor(plan: &SupervisorPlan) -> io::Result<()> {
     kernel::block_signals()?;
-    // Fails only for the leader of a group, which has no terminal to lose.
+    // Fails only for a group leader, which has no terminal to lose.
     let _ = setsid();
     set_child_subreaper(Some(getpid()))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    // A kernel before 5.11 does not know the call; then descriptors that the agent's parent forgot to close pass on.
+    // A kernel before 5.11 does not know this flag; then descriptors that the agent's parent forgot
+    // to close are inherited.
     let _ = kernel::close_others_on_exec();
-    let mut room = SandboxEnvironment::open(&plan.sandbox)?;
+    // Prepared before the shell starts; dropping it removes the masks and the temporary folder.
+    let mut environment = SandboxEnvironment::open(&plan.sandbox)?;
     let arguments = [OsStr::new("-c"), plan.text.as_os_str()];
-    let (shell, confined) = room.start_program(&LaunchProgram { path: &plan.shell, arguments, device: plan.device })?;
+    let (shell, confined) =
+        environment.start_program(&LaunchProgram { path: &plan.shell, arguments, device: plan.device })?;
     if let Some(confined) = confined {
         send_report(SupervisorReport::Confined(confined));
     }
-    let mut family = ChildProcesses { shell, status: None, alive: true };
-    // Without the means to wait, an end is due: nothing may run unwatched.
-    let hurried = watch_shell(&mut family, room.memory_kib()).unwrap_or(true);
-    let settle = if hurried { Duration::ZERO } else { plan.settle };
-    family.wait_until(settle, is_lifeline_closed);
-    if family.alive && !hurried {
+    let mut children = ChildProcesses { shell, status: None, alive: true };
+    // If waiting is impossible, end everything now: nothing may run unwatched.
+    let end_now = watch_shell(&mut children, environment.memory_kib()).unwrap_or(true);
+    let settle = if end_now { Duration::ZERO } else { plan.settle };
+    children.wait_until(settle, is_lifeline_closed);
+    if children.alive && !end_now {
         let running = process_tree::count_running().saturating_sub(sandbox::helper_count(confined));
         send_report(SupervisorReport::LeftRunning(i32::try_from(running).unwrap_or(i32::MAX)));
     }
-    family.end_all(plan.grace);
-    // Before the last report: what the agent may do next must not meet it.
-    drop(room);
-    let survivors = if family.alive { process_tree::list_descendants().len() } else { 0 };
+    children.end_all(plan.grace);
+    // Cleaned up before the last report, so that the agent's next step does not meet the masks.
+    drop(environment);
+    let survivors = if children.alive { process_tree::list_descendants().len() } else { 0 };
     send_report(SupervisorReport::AllGone(i32::try_from(survivors).unwrap_or(i32::MAX)));
     Ok(())
 }
 
-/// Waits until the shell has ended, or the agent wants an end or is dead, or the command takes more memory than it may, in KiB:
-/// then the answer is `true`.
-fn watch_shell(family: &mut ChildProcesses, limit: Option<u64>) -> io::Result<bool> {
-    // A kernel before 5.3 has no such handle; then the loop has to look often.
-    let handle: Option<OwnedFd> = pidfd_open(family.shell, PidfdFlags::empty()).ok();
+/// Waits until the shell has ended (`false`), or until the agent asks for the end, the agent dies,
+/// or the command exceeds `limit` KiB of memory (`true`).
+fn watch_shell(children: &mut ChildProcesses, limit: Option<u64>) -> io::Result<bool> {
+    // A kernel before 5.3 has no process handles; then the loop polls often.
+    let handle: Option<OwnedFd> = pidfd_open(children.shell, PidfdFlags::empty()).ok();
     let every = if handle.is_some() { REAP_EVERY } else { PAUSE };
     let timeout = Timespec::try_from(every).map_err(io::Error::other)?;
     let mut looked = Instant::now();
     loop {
-        family.reap_ended();
-        if family.status.is_some() {
+        children.reap_ended();
+        if children.status.is_some() {
             return Ok(false);
         }
         if is_lifeline_closed() {
@@ -226,6 +239,7 @@ fn watch_shell(family: &mut ChildProcesses, limit: Option<u64>) -> io::Result<bo
             process_tree::kill_all();
             return Ok(true);
         }
+        // Summing up memory reads many files in `/proc`, so it is done once per interval at most.
         if looked.elapsed() >= REAP_EVERY {
             looked = Instant::now();
         }
@@ -239,14 +253,15 @@ fn watch_shell(family: &mut ChildProcesses, limit: Option<u64>) -> io::Result<bo
     }
 }
 
-/// Whether the agent closed its end of the socket. Nothing is ever sent this way, so readable means closed.
+/// Returns true if the agent closed its end of the socket. Nothing is ever sent in this direction,
+/// so readable means closed.
 fn is_lifeline_closed() -> bool {
     let lifeline = std::io::stdin();
     let mut waited = [PollFd::new(&lifeline, PollFlags::IN)];
     matches!(poll(&mut waited, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
 }
 
-/// Sends a line to the agent. When the agent is dead there is nobody to tell.
+/// Sends a line to the agent. The error is ignored: a dead agent needs no report.
 fn send_report(report: SupervisorReport) {
     let _ = rustix::io::write(std::io::stdin().as_fd(), format!("{report}\n").as_bytes());
 }
@@ -255,12 +270,12 @@ fn send_report(report: SupervisorReport) {
 struct ChildProcesses {
     shell: Pid,
     status: Option<WaitStatus>,
-    /// Whether there is any child, as of the last reaping.
+    /// True if there was any child at the last reaping.
     alive: bool,
 }
 
 impl ChildProcesses {
-    /// Collects every process that ended, and reports the shell's end at once.
+    /// Reaps every process that has ended, and reports the shell's end at once.
     fn reap_ended(&mut self) {
         loop {
             match wait(WaitOptions::NOHANG) {
@@ -276,7 +291,7 @@ impl ChildProcesses {
                     self.alive = true;
                     return;
                 }
-                // The one other error says that there are no children.
+                // The only other error is that there are no children.
                 Err(_) => {
                     self.alive = false;
                     return;
@@ -285,7 +300,7 @@ impl ChildProcesses {
         }
     }
 
-    /// Waits for the last process to end, or for the time to pass, or for the reason to stop waiting.
+    /// Waits until the last process has ended, the time has passed, or `enough` returns true.
     fn wait_until(&mut self, time: Duration, enough: impl Fn() -> bool) {
         let start = Instant::now();
         self.reap_ended();
@@ -295,12 +310,12 @@ impl ChildProcesses {
         }
     }
 
-    /// Ends every process: politely, then not.
+    /// Ends every process, first with SIGTERM, then with SIGKILL.
     fn end_all(&mut self, grace: Duration) {
         if self.alive {
             let all = process_tree::list_descendants();
             process_tree::signal_all(&all, Signal::TERM);
-            // A stopped process would not see the signal.
+            // A stopped process would not handle the signal.
             process_tree::signal_all(&all, Signal::CONT);
             self.wait_until(grace, || false);
         }

@@ -1,4 +1,4 @@
-//! A pseudo-terminal for programs that refuse to run, or run differently, without one.
+//! Opens a pseudo-terminal for programs that refuse to run, or behave differently, without one.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,14 +16,14 @@ use crate::kernel;
 use crate::terminal_text::ROWS;
 
 const COLUMNS: u16 = 120;
-/// Ctrl-D, which a terminal takes for the end of the input as long as a program does not ask for every key.
+/// Ctrl-D, which a terminal interprets as the end of input unless a program reads raw keys.
 const END_OF_INPUT: &[u8] = b"\x04";
 
-/// Where the user of the terminal would sit. Clones share it.
+/// The controlling side of a pseudo-terminal. Clones share it.
 #[derive(Clone)]
 pub(crate) struct TerminalMaster(Arc<AsyncFd<OwnedFd>>);
 
-/// Opens a terminal: our side, and the command's. Needs a runtime.
+/// Opens a terminal and returns our side and the command's side. Needs a runtime.
 pub(crate) fn open_terminal() -> io::Result<(TerminalMaster, OwnedFd)> {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&ours)?;
@@ -36,9 +36,9 @@ pub(crate) fn open_terminal() -> io::Result<(TerminalMaster, OwnedFd)> {
 }
 
 impl TerminalMaster {
-    /// Types the end of the input, once. A program that reads next sees it.
+    /// Types the end of input once. The next program that reads sees it.
     pub(crate) fn type_end_of_input(&self) {
-        // A full queue holds ends enough, and a terminal that is gone needs none.
+        // A full queue already holds enough of them, and a closed terminal needs none.
         let _ = rustix::io::write(self.0.get_ref(), END_OF_INPUT);
     }
 }
@@ -48,7 +48,7 @@ impl AsyncRead for TerminalMaster {
         loop {
             let mut ready = ready!(self.0.poll_read_ready(cx))?;
             let read = ready.try_io(|fd| Ok(rustix::io::read(fd.get_ref(), buffer.initialize_unfilled())?));
-            // The other outcome says that there was nothing to read after all.
+            // The other outcome means that there was nothing to read after all.
             if let Ok(read) = read {
                 return Poll::Ready(read.map(|count| buffer.advance(count)));
             }

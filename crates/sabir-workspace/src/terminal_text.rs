@@ -1,8 +1,9 @@
-//! What a program printed, as plain text: what would stand on the screen of a terminal, colours aside.
+//! Converts the output of a program to plain text: what a terminal would show, without colours.
 //!
-//! A progress bar that rewrites its line a thousand times leaves one line, and a full-screen program its last screen. Only the
-//! lines that a terminal of [`ROWS`] rows could still change are held back; whatever scrolls off is passed on. Lines are not
-//! folded: a line is as long as the program made it.
+//! A progress bar that rewrites its line a thousand times leaves one line, and a full-screen
+//! program its last screen. Only the lines that a terminal of [`ROWS`] rows could still change are
+//! held back; lines that scroll off are passed on. Lines are not wrapped: a line is as long as the
+//! program made it.
 
 use std::collections::VecDeque;
 
@@ -11,31 +12,33 @@ use vte::{Params, Parser, Perform};
 
 use crate::capture::whole_characters;
 
-/// The rows of the screen.
+/// The number of rows of the screen.
 pub(crate) const ROWS: usize = 40;
-/// What may still be rewritten of one line; more than this is passed on.
+/// The number of characters of a line that can still be rewritten; longer lines are passed on.
 const MAX_CELLS: usize = 4096;
-/// A sequence that ends after so many bytes ends nowhere: somebody printed a binary file.
+/// The number of bytes after which an unfinished escape sequence is dropped: the output is probably
+/// binary.
 const MAX_SILENT_BYTES: usize = 4096;
 const TAB: usize = 8;
-/// Stands for the further columns of a wide character or a tab.
+/// A placeholder in the further columns of a wide character or a tab.
 const FILLER: char = '\0';
 
-/// Reads output piece by piece. Memory is bounded: one screen, and what one piece passes on.
+/// A converter that reads output piece by piece. Memory is bounded by one screen and the text of
+/// one piece.
 pub(crate) struct TerminalText {
     parser: Parser,
-    page: ScreenBuffer,
-    /// The start of a character that was cut.
+    screen: ScreenBuffer,
+    /// The start of a character that was cut off at the end of a piece.
     carry: Vec<u8>,
     silent: usize,
 }
 
 impl TerminalText {
     pub(crate) fn new() -> Self {
-        Self { parser: Parser::new(), page: ScreenBuffer::default(), carry: Vec::new(), silent: 0 }
+        Self { parser: Parser::new(), screen: ScreenBuffer::default(), carry: Vec::new(), silent: 0 }
     }
 
-    /// Takes a piece, and hands on what nothing can change any more.
+    /// Takes a piece of output, and passes on the text that nothing can change any more.
     pub(crate) fn push(&mut self, bytes: &[u8], out: &mut impl FnMut(&[u8])) {
         let without_nul: Vec<u8>;
         let mut bytes = bytes;
@@ -46,62 +49,67 @@ impl TerminalText {
         let whole = whole_characters(bytes);
         self.carry = bytes.get(whole.len()..).unwrap_or_default().to_vec();
         let mut rest = whole;
-        if is_plain(whole) && self.page.can_append() {
+        // Fast path: plain text at the end of the screen needs no parsing except for its last
+        // screenful.
+        if is_plain(whole) && self.screen.can_append() {
             let kept = last_screen(whole);
             if kept.len() < whole.len() {
-                self.page.scroll_all();
-                self.page.flush_scrolled(out);
+                self.screen.scroll_all();
+                self.screen.flush_scrolled(out);
                 out(whole.get(..whole.len() - kept.len()).unwrap_or_default());
                 rest = kept;
             }
         }
         self.parse_bytes(rest);
-        self.page.flush_scrolled(out);
+        self.screen.flush_scrolled(out);
     }
 
-    /// What is held back: its line endings, and whether a line without one follows.
+    /// Returns the number of line endings that are held back, and whether a line without one
+    /// follows.
     pub(crate) fn pending_lines(&self) -> (usize, bool) {
-        let open = self.page.lines.back().is_some_and(|line| !line.is_empty()) || !self.carry.is_empty();
-        (self.page.lines.len() - 1, open)
+        let open = self.screen.lines.back().is_some_and(|line| !line.is_empty()) || !self.carry.is_empty();
+        (self.screen.lines.len() - 1, open)
     }
 
-    /// Hands on the rest: the screen as it stands.
+    /// Passes on the rest: the screen as it is.
     pub(crate) fn finish(&mut self, out: &mut impl FnMut(&[u8])) {
         if !self.carry.is_empty() {
             self.carry.clear();
-            self.page.print_char(char::REPLACEMENT_CHARACTER);
+            self.screen.print_char(char::REPLACEMENT_CHARACTER);
         }
-        self.page.scroll_all();
-        self.page.flush_scrolled(out);
+        self.screen.scroll_all();
+        self.screen.flush_scrolled(out);
     }
 
     fn parse_bytes(&mut self, bytes: &[u8]) {
         for piece in bytes.chunks(MAX_SILENT_BYTES) {
-            self.page.has_effect = false;
-            // Where the last sequence begins, so that it is known afterwards whether it has ended.
+            self.screen.has_effect = false;
+            // The start of the last escape sequence, to find out afterwards whether it has ended.
             let escape = piece.iter().rposition(|byte| *byte == 0x1b).unwrap_or(0);
             let (before, after) = piece.split_at(escape);
-            self.parser.advance(&mut self.page, before);
+            self.parser.advance(&mut self.screen, before);
             if after.first() == Some(&0x1b) {
-                self.page.is_idle = false;
+                self.screen.is_idle = false;
             }
-            self.parser.advance(&mut self.page, after);
-            self.silent = if self.page.has_effect { 0 } else { self.silent + piece.len() };
+            self.parser.advance(&mut self.screen, after);
+            self.silent = if self.screen.has_effect { 0 } else { self.silent + piece.len() };
             if self.silent >= MAX_SILENT_BYTES {
-                (self.parser, self.silent, self.page.is_idle) = (Parser::new(), 0, true);
+                self.parser = Parser::new();
+                self.silent = 0;
+                self.screen.is_idle = true;
             }
         }
     }
 }
 
-/// Whether a terminal would only append these bytes.
+/// Returns true if a terminal would only append these bytes.
 fn is_plain(bytes: &[u8]) -> bool {
     let special = |byte: u8| (byte < 0x20 && byte != b'\n' && byte != b'\t') || byte == 0x7f;
-    // In blocks without a branch in them, which the compiler turns into vector instructions.
+    // Blocks without branches, which the compiler turns into vector instructions.
     bytes.chunks(256).all(|block| !block.iter().fold(false, |found, &byte| found | special(byte)))
 }
 
-/// The end of a text that a screen still holds.
+/// Returns the end of a text that a screen still holds.
 fn last_screen(bytes: &[u8]) -> &[u8] {
     let mut start = bytes.len().saturating_sub(MAX_CELLS);
     while bytes.get(start).is_some_and(|byte| byte & 0xc0 == 0x80) {
@@ -113,26 +121,28 @@ fn last_screen(bytes: &[u8]) -> &[u8] {
     long.get(first..).unwrap_or_default()
 }
 
-/// The screen: at least one line, at most [`ROWS`].
+/// A screen of at least one and at most [`ROWS`] lines.
 struct ScreenBuffer {
     lines: VecDeque<Vec<char>>,
     row: usize,
     column: usize,
     saved: (usize, usize),
-    /// The lines below the other screen, while a full-screen program shows its own.
+    /// The normal screen, while a full-screen program shows its own.
     below: Option<VecDeque<Vec<char>>>,
-    /// What scrolled off.
+    /// The text that scrolled off.
     gone: Vec<u8>,
-    /// Whether anything came of the bytes since this was unset.
+    /// True if any byte had an effect since this was reset.
     has_effect: bool,
-    /// Whether no sequence is open.
+    /// True if no escape sequence is open.
     is_idle: bool,
 }
 
 impl Default for ScreenBuffer {
     fn default() -> Self {
         let lines = VecDeque::from([Vec::new()]);
-        let (saved, below, gone) = ((0, 0), None, Vec::new());
+        let saved = (0, 0);
+        let below = None;
+        let gone = Vec::new();
         Self { lines, row: 0, column: 0, saved, below, gone, has_effect: false, is_idle: true }
     }
 }
@@ -150,7 +160,7 @@ impl ScreenBuffer {
         }
     }
 
-    /// Passes on all lines. The last stays open: what comes next continues it.
+    /// Passes on all lines. The last one stays open, so that further output continues it.
     fn scroll_all(&mut self) {
         let lines = std::mem::replace(&mut self.lines, VecDeque::from([Vec::new()]));
         for (index, line) in lines.iter().enumerate() {
@@ -159,7 +169,8 @@ impl ScreenBuffer {
             }
             write_line(line, &mut self.gone);
         }
-        (self.row, self.column) = (0, 0);
+        self.row = 0;
+        self.column = 0;
     }
 
     #[expect(clippy::indexing_slicing, reason = "the row is made first, where it is missing")]
@@ -218,7 +229,8 @@ impl ScreenBuffer {
     }
 
     fn move_cursor(&mut self, row: usize, column: usize) {
-        (self.row, self.column) = (row.min(ROWS - 1), column.min(MAX_CELLS - 1));
+        self.row = row.min(ROWS - 1);
+        self.column = column.min(MAX_CELLS - 1);
         self.current_line();
     }
 
@@ -244,7 +256,7 @@ impl ScreenBuffer {
                 self.erase_line(1);
             }
             2 => self.lines.iter_mut().for_each(Vec::clear),
-            // What scrolled off stays told.
+            // Text that scrolled off was already passed on.
             _ => {}
         }
     }
@@ -253,6 +265,7 @@ impl ScreenBuffer {
         for _ in 0..count.min(ROWS) {
             self.lines.insert(self.row, Vec::new());
         }
+        // Lines pushed off the bottom of the screen are lost, as on a terminal.
         self.lines.truncate(ROWS);
     }
 
@@ -263,7 +276,8 @@ impl ScreenBuffer {
     }
 
     fn edit_cells(&mut self, action: char, count: usize) {
-        let (column, count) = (self.column, count.min(MAX_CELLS));
+        let column = self.column;
+        let count = count.min(MAX_CELLS);
         let line = self.current_line();
         let from = column.min(line.len());
         let to = (from + count).min(line.len());
@@ -277,13 +291,14 @@ impl ScreenBuffer {
         }
     }
 
-    /// A full-screen program has a screen of its own, which is gone when it leaves.
+    /// Switches to or from the alternate screen, whose content is discarded on leaving.
     fn switch_screen(&mut self, other: bool) {
         match (other, self.below.take()) {
             (true, None) => {
                 self.saved = (self.row, self.column);
                 self.below = Some(std::mem::replace(&mut self.lines, VecDeque::from([Vec::new()])));
-                (self.row, self.column) = (0, 0);
+                self.row = 0;
+                self.column = 0;
             }
             (true, below) => self.below = below,
             (false, Some(below)) => {
@@ -297,7 +312,8 @@ impl ScreenBuffer {
 
 impl Perform for ScreenBuffer {
     fn print(&mut self, c: char) {
-        (self.has_effect, self.is_idle) = (true, true);
+        self.has_effect = true;
+        self.is_idle = true;
         Self::print_char(self, c);
     }
 
@@ -313,15 +329,19 @@ impl Perform for ScreenBuffer {
     }
 
     fn osc_dispatch(&mut self, _: &[&[u8]], _: bool) {
-        (self.has_effect, self.is_idle) = (true, true);
+        self.has_effect = true;
+        self.is_idle = true;
     }
 
     fn csi_dispatch(&mut self, params: &Params, intermediates: &[u8], _: bool, action: char) {
-        (self.has_effect, self.is_idle) = (true, true);
+        self.has_effect = true;
+        self.is_idle = true;
         let mut numbers = params.iter().map(|param| usize::from(param.first().copied().unwrap_or(0)));
         let first = numbers.next().unwrap_or(0);
         let second = numbers.next().unwrap_or(0);
-        let (count, row, column) = (first.max(1), self.row, self.column);
+        let count = first.max(1);
+        let row = self.row;
+        let column = self.column;
         match (intermediates, action) {
             (b"?", 'h' | 'l') if matches!(first, 47 | 1047 | 1049) => self.switch_screen(action == 'h'),
             ([], 'A') => self.move_cursor(row.saturating_sub(count), column),
@@ -345,7 +365,8 @@ impl Perform for ScreenBuffer {
     }
 
     fn esc_dispatch(&mut self, intermediates: &[u8], _: bool, byte: u8) {
-        (self.has_effect, self.is_idle) = (true, true);
+        self.has_effect = true;
+        self.is_idle = true;
         match (intermediates, byte) {
             ([], b'7') => self.saved = (self.row, self.column),
             ([], b'8') => self.move_cursor(self.saved.0, self.saved.1),

@@ -1,9 +1,11 @@
-//! Trust: a repository whose configuration runs programs is trusted as it is, by a hash of exactly that.
+//! Records which repositories the user trusts, by a hash of the configuration that makes git run
+//! programs.
 //!
-//! What is hashed: each key of the repository's own configuration that can name a program, with its values (files that it includes
-//! count as its own); the content of its hooks; the content of files of the work tree that such a value names; and the same of the
-//! repositories inside that git also follows. Not hashed: programs elsewhere, what those files call in turn, and attributes,
-//! which choose among these programs and add none.
+//! Hashed are: each key of the repository's own configuration that can name a program, with its
+//! values (included files count as part of it); the content of its hooks; the content of files in
+//! the work tree that such a value names; and the same for nested repositories that git follows.
+//! Not hashed are: programs elsewhere, what those files call in turn, and attributes, which only
+//! choose among these programs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,94 +15,101 @@ use sha2::{Digest, Sha256};
 use crate::files::Workspace;
 use crate::git_config::read_plain_file;
 
-/// A larger file is not looked at, and a repository that names it cannot be trusted.
+/// The size in bytes above which a file is not read; a repository that names such a file cannot be
+/// trusted.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 const MAX_HOOKS: usize = 200;
 
-/// What makes git run programs in a repository.
+/// The programs that a repository makes git run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GitPrograms {
-    /// The folder of the work tree, links resolved.
+    /// The folder of the work tree, with links resolved.
     pub top: PathBuf,
-    things: BTreeMap<String, HashedItem>,
+    items: BTreeMap<String, HashedItem>,
 }
 
-/// A key of the configuration, a hook, or a file.
+/// A configuration key, a hook, or a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct HashedItem {
-    /// Its values, for the user; of a file its size.
+    /// Its values, for display; for a file its size.
     shown: Vec<String>,
     state: Sha256State,
-    /// Whether looking at the repository is enough for it to run.
+    /// True if it runs when the repository is merely looked at.
     runs: bool,
 }
 
-/// All that was hashed so far.
+/// The hash of everything added so far.
 type Sha256State = Vec<u8>;
 
-/// Repositories that the user trusts: the folder of the work tree, and each thing by name with its hash.
+/// The trusted repositories: the folder of each work tree, with the hash of each item by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trust(BTreeMap<PathBuf, BTreeMap<String, String>>);
 
-/// What is known of a repository's trust.
+/// The trust in a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TrustState {
-    /// It was never trusted.
+    /// The repository was never trusted.
     Unknown,
-    /// It is as it was trusted.
+    /// The repository is in the trusted state.
     Trusted,
-    /// It is not as it was trusted: the things that are new, gone or others, by name.
+    /// The repository changed since it was trusted; lists the items that are new, gone or
+    /// different, by name.
     Changed(Vec<String>),
 }
 
-/// Something is too large, too much, or cannot be read.
+/// The error for something that is too large, too much, or unreadable.
 #[derive(Debug)]
 pub(crate) struct Unseen;
 
 impl GitPrograms {
-    /// Nothing of that work tree yet.
+    /// Creates an empty list for a work tree.
     pub(crate) fn of(top: &Path) -> Self {
-        Self { top: top.canonicalize().unwrap_or_else(|_| top.to_owned()), things: BTreeMap::new() }
+        Self { top: top.canonicalize().unwrap_or_else(|_| top.to_owned()), items: BTreeMap::new() }
     }
 
-    /// Whether nothing runs when the repository is looked at.
+    /// Returns true if nothing runs when the repository is looked at.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.things.values().any(|thing| thing.runs)
+        !self.items.values().any(|item| item.runs)
     }
 
-    /// The names of what runs when the repository is looked at: keys in lower case, hooks as `hooks/NAME`. Sorted.
+    /// Returns the names of what runs when the repository is looked at: keys in lower case, hooks
+    /// as `hooks/NAME`. Sorted.
     #[must_use]
     pub fn running_keys(&self) -> Vec<String> {
-        let keys = self.things.iter().filter(|(_, thing)| thing.runs);
+        let keys = self.items.iter().filter(|(_, item)| item.runs);
         keys.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Everything that is hashed: its name, and its values or its size in bytes for the user. Sorted.
+    /// Iterates over everything that is hashed: the name, and the values or the size in bytes for
+    /// display. Sorted.
     pub fn hashed_items(&self) -> impl Iterator<Item = (&str, String)> {
-        self.things.iter().map(|(name, thing)| (name.as_str(), thing.shown.join("; ")))
+        self.items.iter().map(|(name, item)| (name.as_str(), item.shown.join("; ")))
     }
 
-    /// Each thing by name with its SHA-256, in hexadecimal.
+    /// Returns the SHA-256 of each item by name, in hexadecimal.
     #[must_use]
     pub fn hashes(&self) -> BTreeMap<String, String> {
-        self.things.iter().map(|(name, thing)| (name.clone(), hex(&thing.state))).collect()
+        self.items.iter().map(|(name, item)| (name.clone(), hex(&item.state))).collect()
     }
 
-    /// The SHA-256 of all of it, in hexadecimal.
+    /// Returns the SHA-256 of all items, in hexadecimal.
     #[must_use]
     pub fn digest(&self) -> String {
         digest_hashes(&self.hashes())
     }
 
-    /// A key with one of its values; `place` is what stands in front of it for a repository inside.
+    /// Adds a key with one of its values; `place` is the prefix for a nested repository.
     pub(crate) fn key(&mut self, place: &str, key: &str, value: &str) -> Result<(), Unseen> {
         self.add(format!("{place}{key}"), value.to_owned(), value.as_bytes(), true);
+        // A value is a shell command, so every word of it may be the name of a file in the work
+        // tree.
         let words = value.split(|c: char| c.is_whitespace() || matches!(c, ';' | '|' | '&' | '(' | ')' | '<' | '>'));
         for word in words {
             let word = word.trim_matches(|c| matches!(c, '\'' | '"' | '!'));
             let named = self.top.join(word);
             let Ok(path) = named.canonicalize() else { continue };
+            // Programs outside of the work tree belong to the machine, not to the repository.
             if word.is_empty() || !named.starts_with(&self.top) {
                 continue;
             }
@@ -116,7 +125,7 @@ impl GitPrograms {
         Ok(())
     }
 
-    /// The hooks in a folder; a folder that is not there has none.
+    /// Adds the hooks in a folder; a missing folder has none.
     pub(crate) fn hooks(&mut self, place: &str, folder: &Path) -> Result<(), Unseen> {
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,
@@ -130,7 +139,7 @@ impl GitPrograms {
                 return Err(Unseen);
             }
             if !name.ends_with(".sample") && entry.path().is_file() {
-                // It freshens the index, which looking does.
+                // This hook runs when the index is refreshed, which looking at a repository does.
                 self.file(format!("{place}{name}"), &entry.path(), name == "post-index-change")?;
             }
         }
@@ -138,7 +147,7 @@ impl GitPrograms {
     }
 
     fn file(&mut self, name: String, path: &Path, runs: bool) -> Result<(), Unseen> {
-        if self.things.contains_key(&name) {
+        if self.items.contains_key(&name) {
             return Ok(());
         }
         let bytes = read_plain_file(path, MAX_FILE_BYTES).ok().flatten().ok_or(Unseen)?;
@@ -147,24 +156,24 @@ impl GitPrograms {
     }
 
     fn add(&mut self, name: String, shown: String, bytes: &[u8], runs: bool) {
-        let thing = self.things.entry(name).or_default();
-        thing.shown.push(shown);
-        thing.runs |= runs;
-        let before = std::mem::take(&mut thing.state);
+        let item = self.items.entry(name).or_default();
+        item.shown.push(shown);
+        item.runs |= runs;
+        let before = std::mem::take(&mut item.state);
         let mut hash = Sha256::new();
         hash.update(&before);
         hash.update(bytes);
-        thing.state = hash.finalize().to_vec();
+        item.state = hash.finalize().to_vec();
     }
 }
 
 impl Trust {
-    /// Trusts a repository whose things have these hashes.
+    /// Trusts a repository whose items have these hashes.
     pub fn trust_repository(&mut self, top: PathBuf, hashes: BTreeMap<String, String>) {
         self.0.insert(top, hashes);
     }
 
-    /// How a repository stands.
+    /// Returns the trust in a repository.
     #[must_use]
     pub fn state_of(&self, programs: &GitPrograms) -> TrustState {
         let Some(then) = self.0.get(&programs.top) else { return TrustState::Unknown };
@@ -177,25 +186,26 @@ impl Trust {
 }
 
 impl Workspace {
-    /// The workspace with the repositories that the user trusts. Without it none is.
+    /// Sets the repositories that the user trusts. By default none is.
     #[must_use]
     pub fn with_trust(mut self, trust: Trust) -> Self {
         self.trust = trust;
         self
     }
 
-    /// The repositories that the user trusts.
+    /// Returns the repositories that the user trusts.
     pub fn trust(&self) -> &Trust {
         &self.trust
     }
 }
 
-/// The SHA-256 of all of these, in hexadecimal.
+/// Returns the SHA-256 of a list of item hashes, in hexadecimal.
 #[must_use]
 pub fn digest_hashes(hashes: &BTreeMap<String, String>) -> String {
     let mut hash = Sha256::new();
     for field in hashes.iter().flat_map(|(name, state)| [name, state]) {
-        // With its length, so that no two of them make the same bytes.
+        // Each field is preceded by its length, so that different lists cannot produce the same
+        // bytes.
         hash.update((field.len() as u64).to_le_bytes());
         hash.update(field);
     }

@@ -1,4 +1,4 @@
-//! Checkpoints on real trees: what is kept, what comes back, what is left alone, and how much room it takes.
+//! Tests checkpoints on real trees: what is kept, restored and left alone, and the disk space used.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -25,7 +25,7 @@ struct Ground {
     clock: AtomicU64,
 }
 
-/// What an independent walk sees: names, kinds, modes, contents.
+/// The result of an independent walk: names, kinds, modes, contents.
 type Seen = BTreeMap<PathBuf, (char, u32, Vec<u8>)>;
 
 impl Ground {
@@ -34,7 +34,7 @@ impl Ground {
     }
 
     fn with(caps: StoreLimits) -> Self {
-        // Later than any file of the tests, so that none is read twice for being young.
+        // Later than any file of the tests, so that no file is read twice because it is new.
         let clock = AtomicU64::new(4_000_000_000_000);
         Self { work: TempDir::new().unwrap(), data: TempDir::new().unwrap(), caps, clock }
     }
@@ -69,7 +69,7 @@ impl Ground {
         }
     }
 
-    /// A call that may change anything.
+    /// Makes a call that may change anything.
     fn call(&self, checkpoints: &CheckpointStore, act: impl FnOnce()) -> SealOutcome {
         self.scoped(checkpoints, &SnapshotScope::All, act)
     }
@@ -140,7 +140,8 @@ fn same(before: &Seen, after: &Seen) {
     assert!(other.is_empty(), "these differ: {other:?}");
 }
 
-/// A repository with all that a tree can hold: a nested repository, a submodule, links, modes, odd names.
+/// Creates a repository with everything that a tree can hold: a nested repository, a submodule,
+/// links, modes, odd names.
 fn repository(ground: &Ground) {
     ground.sh(
         "git init -q . && git init -q ../upstream-$$ && (cd ../upstream-$$ && echo lib > lib.txt && git add . && git commit -qm lib)
@@ -184,7 +185,7 @@ fn half_a_repository_comes_back_byte_for_byte() {
     let restored = ground.undo(&checkpoints);
     assert_eq!(restored.skipped, []);
     same(&before, &ground.seen());
-    // The way back is one that can be gone back on.
+    // The restore itself can be undone.
     let restored = ground.back(&checkpoints, &RestorePoint::Before(restored.number, Vec::new()), false);
     assert_eq!(restored.skipped, []);
     same(&broken, &ground.seen());
@@ -233,7 +234,7 @@ fn edits_look_at_their_files_alone() {
     ground.scoped(&checkpoints, &ground.files(&["a", "new/er/file"]), || {
         ground.put("a", "new\n");
         ground.put("new/er/file", "x\n");
-        // Somebody else, meanwhile.
+        // Somebody else changes a file meanwhile.
         ground.put("b", "mine too\n");
     });
     let changed = checkpoints.list_differences("task", &RestorePoint::Start).unwrap();
@@ -292,7 +293,7 @@ fn what_others_changed_is_left_alone() {
     ground.call(&checkpoints, || ground.sh("for f in a b c d; do echo task > $f; done; mkdir made; echo x > made/x"));
     ground.put("a", "user\n");
     fs::remove_file(ground.at("b")).unwrap();
-    // Another task names its file, so it is known whose change it is.
+    // Another task names its file, so the change is known to be its own.
     let stop = AtomicBool::new(false);
     let id = checkpoints.take_snapshot(ground.mark("other"), &ground.files(&["c"]), &stop).unwrap();
     ground.put("c", "other\n");
@@ -319,7 +320,7 @@ fn what_others_changed_is_left_alone() {
     assert_eq!(fs::read_to_string(ground.at("d")).unwrap(), "old\n");
     assert_eq!(fs::read_to_string(ground.at("made/users")).unwrap(), "keep\n");
     assert!(!ground.at("made/x").exists());
-    // By force, what the user had is in a checkpoint.
+    // After a forced restore, the user's content is in a checkpoint.
     let number = ground.back(&checkpoints, &RestorePoint::Before(1, Vec::new()), true).number;
     assert_eq!(fs::read_to_string(ground.at("a")).unwrap(), "old\n");
     assert_eq!(fs::read_to_string(ground.at("b")).unwrap(), "old\n");
@@ -350,7 +351,7 @@ fn nothing_comes_under_what_is_left_alone() {
     );
     assert_eq!(ground.undo(&checkpoints).restored, 0);
     assert_eq!(fs::read_to_string(ground.at("src")).unwrap(), "my own\n");
-    // By force both come.
+    // With force both are restored.
     let restored = ground.back(&checkpoints, &RestorePoint::Before(1, Vec::new()), true);
     assert_eq!((restored.restored, restored.skipped), (4, Vec::new()));
     assert_eq!(fs::read_to_string(ground.at("src/deep/b")).unwrap(), "b\n");
@@ -366,7 +367,7 @@ fn what_cannot_be_kept_is_not_gone_over() {
         ground.put("f", "task\n");
         ground.put("g", vec![b'x'; 2000]);
     });
-    // The user's, and too large to be had again; the other one is the task's own.
+    // The user's file is too large to be restored; the other one is the task's own.
     ground.put("f", vec![b'u'; 2000]);
     let restored = ground.back(&checkpoints, &RestorePoint::Last(1), true);
     let why = "what is there now could not be kept: larger than a file that is kept";
@@ -385,7 +386,7 @@ fn an_edit_between_two_calls_is_the_users() {
     ground.scoped(&checkpoints, &ground.files(&["f"]), || ground.put("f", "2\n"));
     let plan = checkpoints.plan_restore("task", &RestorePoint::Last(2)).unwrap();
     assert_eq!(plan.items[0].conflict, Some(RestoreConflict::ChangedSince));
-    // Only to the user's own.
+    // Only back to the user's own version.
     ground.undo(&checkpoints);
     assert_eq!(fs::read_to_string(ground.at("f")).unwrap(), "user\n");
 }
@@ -403,7 +404,7 @@ fn what_came_back_is_nobodys_business_any_more() {
     let restored = ground.undo(&checkpoints);
     assert_eq!((restored.restored, restored.skipped.len()), (1, 0));
     assert_eq!(fs::read_to_string(ground.at("f")).unwrap(), "user\n");
-    // Who names it gets it, if he means it.
+    // A user who names the path can restore it by force.
     let goal = RestorePoint::Before(1, vec!["f".into()]);
     assert_eq!(checkpoints.plan_restore("task", &goal).unwrap().items[0].conflict, Some(RestoreConflict::ChangedSince));
     ground.back(&checkpoints, &goal, true);
@@ -420,7 +421,7 @@ fn single_paths_come_back() {
     assert_eq!(fs::read_to_string(ground.at("src/a")).unwrap(), "a\n");
     assert_eq!(fs::read_to_string(ground.at("src/in/b")).unwrap(), "b\n");
     assert_eq!(fs::read_to_string(ground.at("c")).unwrap(), "C\n");
-    // What no call has touched is known from the look at the whole, and is the user's.
+    // A path that no call touched is known from the whole scan, and belongs to the user.
     fs::remove_file(ground.at("free")).unwrap();
     let goal = RestorePoint::Before(1, vec!["free".into()]);
     let plan = checkpoints.plan_restore("task", &goal).unwrap();
@@ -474,7 +475,8 @@ fn files_that_cannot_be_kept_are_never_touched() {
     });
     let plan = checkpoints.plan_restore("task", &RestorePoint::Last(1)).unwrap();
     assert_eq!(plan.items.len(), 1, "{:?}", plan.items);
-    // A call that fills an ignored folder beyond its cap: what could not be brought again is not taken away.
+    // A call that fills an ignored folder beyond its limit: content that could not be restored is
+    // not removed.
     ground.sh("rm -r node_modules");
     ground.call(&checkpoints, || (0..9).for_each(|number| ground.put(format!("node_modules/{number}"), "x")));
     assert_eq!(ground.undo(&checkpoints).skipped.len(), 1);
@@ -489,7 +491,8 @@ fn five_hundred_checkpoints_stay_under_the_cap() {
     (0..20).for_each(|number| ground.put(format!("src/{number}"), format!("{number}\n").repeat(100)));
     let checkpoints = ground.checkpoints();
     let size = || -> u64 { seen(&ground.store()).values().map(|(_, _, content)| content.len() as u64).sum() };
-    let (mut most, mut written) = (0, 0);
+    let mut most = 0;
+    let mut written = 0;
     for number in 0_u32..500 {
         let noise: Vec<u8> = (0_u32..10_000)
             .map(|at| at.wrapping_mul(number + 7).wrapping_mul(2_654_435_761).to_le_bytes()[3])
@@ -511,7 +514,7 @@ fn five_hundred_checkpoints_stay_under_the_cap() {
     assert_eq!(checkpoints.pruned_through("task").unwrap(), Some(list[0].number - 1));
     let gone = checkpoints.plan_restore("task", &RestorePoint::Before(1, Vec::new())).unwrap_err();
     assert!(matches!(gone, CheckpointError::Pruned { .. }), "{gone}");
-    // What is left works, also in a process that has not seen it grow.
+    // The rest works, also in a process that did not see the store grow.
     let fresh = ground.checkpoints();
     let before = ground.seen();
     let back = ground.back(&fresh, &RestorePoint::Last(list.len()), false);
@@ -567,7 +570,7 @@ fn cancelled_and_damaged() {
     assert!(matches!(cancelled, CheckpointError::Cancelled), "{cancelled}");
     assert!(checkpoints.list_checkpoints(None).unwrap().is_empty());
     ground.call(&checkpoints, || ground.sh("rm big; echo new > f"));
-    // The log is cut in the middle of what came last: what came before is there.
+    // If the log is cut inside the last record, everything before it is there.
     ground.call(&checkpoints, || ground.put("f", "newer\n"));
     let log = ground.store().join("log");
     let bytes = fs::read(&log).unwrap();
@@ -581,7 +584,7 @@ fn cancelled_and_damaged() {
     assert_eq!(ground.back(&checkpoints, &RestorePoint::Start, false).skipped, []);
     assert_eq!(fs::read_to_string(ground.at("f")).unwrap(), "old\n");
     assert_eq!(fs::read(ground.at("big")).unwrap(), vec![b'b'; 300 << 10]);
-    // A pack that is not what it was is noticed before it is written anywhere.
+    // A damaged pack is noticed before anything is written.
     ground.call(&checkpoints, || ground.sh("rm big"));
     for entry in fs::read_dir(ground.store().join("packs")).unwrap() {
         let path = entry.unwrap().path();
@@ -594,7 +597,8 @@ fn cancelled_and_damaged() {
     assert!(!ground.at("big").exists());
 }
 
-/// A helper that changes files with checkpoints around, goes back now and then, and prunes all the time.
+/// Starts a helper that changes files with checkpoints around, restores now and then, and prunes
+/// all the time.
 fn worker(ground: &Ground, task: &str, rounds: u32) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_checkpoint-probe"));
     command.arg(ground.work.path()).arg(ground.store()).args([task, &rounds.to_string()]);
@@ -602,7 +606,8 @@ fn worker(ground: &Ground, task: &str, rounds: u32) -> Command {
     command
 }
 
-/// That every file holds one line again and again: old or new, and no mixture. Gives back how many there are.
+/// Checks that every file repeats one line: old or new, and no mixture. Returns the number of
+/// files.
 fn whole(ground: &Ground) -> usize {
     let files: Vec<_> = ground.seen().into_iter().filter(|(path, (kind, ..))| *kind == 'f' && !is_temp(path)).collect();
     for (path, (_, _, content)) in &files {
@@ -617,7 +622,7 @@ fn is_temp(path: &Path) -> bool {
     path.file_name().unwrap().to_string_lossy().starts_with(".sabir-tmp-")
 }
 
-/// That everything that is listed can be read.
+/// Checks that everything that is listed can be read.
 fn usable(ground: &Ground, task: &str) -> Option<u32> {
     let checkpoints = ground.checkpoints();
     let list = checkpoints.list_checkpoints(Some(task)).unwrap();
@@ -632,7 +637,8 @@ fn usable(ground: &Ground, task: &str) -> Option<u32> {
 #[test]
 fn killed_at_any_moment() {
     let ground = Ground::with(StoreLimits { store_bytes: 1 << 20, ..StoreLimits::default() });
-    let (mut seed, mut killed) = (0x5ab1_2026_u64, 0);
+    let mut seed = 0x5ab1_2026_u64;
+    let mut killed = 0;
     for _ in 0..60 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let mut child = worker(&ground, "task", 100_000).spawn().unwrap();
@@ -667,13 +673,12 @@ fn two_processes_share_a_store() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
     whole(&ground);
-    // Calls, and a way back after every tenth as far as it was not removed. The store is small: the slower one may have taken all.
+    // Calls, and a restore after every tenth if it was not pruned. The store is small, so the
+    // faster process may have pruned everything of the slower one.
     for task in ["one", "two"] {
         let kept = usable(&ground, task);
-        let (list, pruned) = (
-            ground.checkpoints().list_checkpoints(Some(task)).unwrap(),
-            ground.checkpoints().pruned_through(task).unwrap(),
-        );
+        let list = ground.checkpoints().list_checkpoints(Some(task)).unwrap();
+        let pruned = ground.checkpoints().pruned_through(task).unwrap();
         assert_eq!(kept, list.first().map(|first| first.number));
         let last = list.last().map(|last| last.number).or(pruned).unwrap();
         assert!((60..=66).contains(&last), "{task}: {last}");
@@ -687,7 +692,7 @@ fn a_full_disk_takes_no_checkpoint_and_harms_none() {
     ground.put("f", "old\n");
     let checkpoints = ground.checkpoints();
     ground.call(&checkpoints, || ground.put("f", "new\n"));
-    // A file system that takes no more: a folder where the next pack would be made.
+    // A file system without space: a folder is in the place of the next pack.
     ground.put("large", vec![b'x'; 1 << 20]);
     fs::create_dir(ground.store().join("packs/00000001.tmp")).unwrap();
     let refused =
@@ -715,7 +720,7 @@ fn the_stores_of_all_folders_are_bounded() {
     assert_eq!(prune_stores(data.path(), &stores[0], most).unwrap(), [stores[1].clone(), stores[2].clone()]);
     assert!(stores[0].exists() && stores[3].exists());
     assert!(prune_stores(data.path(), &stores[0], most).unwrap().is_empty());
-    // Nobody removes a store that is not one.
+    // Only stores are removed.
     fs::create_dir(data.path().join("mine")).unwrap();
     prune_stores(data.path(), &stores[0], 0).unwrap();
     assert!(data.path().join("mine").exists() && stores[0].exists() && !stores[3].exists());

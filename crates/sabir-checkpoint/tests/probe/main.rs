@@ -1,5 +1,5 @@
-//! The helper of the tests: `checkpoint-probe FOLDER STORE TASK ROUNDS` changes files with checkpoints around, and goes back now
-//! and then.
+//! Provides the helper program of the tests: `checkpoint-probe FOLDER STORE TASK ROUNDS` changes
+//! files with checkpoints around, and restores now and then.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -21,11 +21,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Files of one line, again and again, so that a mixture of two versions shows.
+/// Writes files that repeat one line, so that a mixture of two versions is visible.
 fn checkpoints(mut args: impl Iterator<Item = OsString>) -> Result<(), Box<dyn std::error::Error>> {
     let mut next = || args.next().ok_or("an argument is missing");
     let workspace = Arc::new(Workspace::open(Path::new(&next()?))?);
-    let (store, task) = (next()?, next()?.into_string().map_err(|_| "no text")?);
+    let store = next()?;
+    let task = next()?.into_string().map_err(|_| "no text")?;
     let rounds: u64 = next()?.to_str().ok_or("no text")?.parse()?;
     let caps = StoreLimits { store_bytes: 1 << 20, ..StoreLimits::default() };
     let checkpoints = CheckpointStore::new(store.into(), Arc::clone(&workspace), caps, Vec::new());
@@ -50,9 +51,9 @@ fn checkpoints(mut args: impl Iterator<Item = OsString>) -> Result<(), Box<dyn s
                     .plan_restore(&task, &goal)
                     .and_then(|plan| checkpoints.restore(&plan, &goal, mark(), true));
                 match back {
-                    // Another process may change what was planned for.
+                    // Another process may change the files of the plan.
                     Err(CheckpointError::Stale) => {}
-                    // The store is small, and others need it too.
+                    // The store is small, and other processes need it too.
                     Err(CheckpointError::Pruned { .. } | CheckpointError::NoTask { .. }) | Ok(_) => break,
                     Err(error) => return Err(error.into()),
                 }

@@ -1,4 +1,4 @@
-//! The defects of older engines, each of which damaged files: none may come back.
+//! Tests the defects of older engines, each of which damaged files.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Tables of patches: what is read, and what comes out.
+//! Tests patches with tables of input and result.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn check(original: &str, body: &str, expected: &str) {
     assert_eq!(found, expected, "{original:?} with {body}");
 }
 
-/// What a patch says, a file a word: `+path=content`, `-path`, `path`, `path>moved`.
+/// Checks how a patch is parsed, one word per file: `+path=content`, `-path`, `path`, `path>moved`.
 #[track_caller]
 fn reads(text: &str, expected: &str) {
     let found = match Patch::parse(text) {
@@ -143,7 +143,7 @@ fn ends() {
     check("a\nx\nb\nx\n", "@@\n-x\n+y\n*** End of File\n", "a\nx\nb\ny\n");
     check("a\nx\nb\n", "@@\n-x\n+y\n*** End of File\n", "NotFound@3 [2]");
     check("a\nx\n\n", "@@\n-x\n+y\n*** End of File\n", "a\ny\n\n");
-    // Whether the last line ends stays as it was.
+    // A last line without an ending stays without one.
     check("a\nb", "@@\n-b\n+c\n+d\n", "a\nc\nd");
     check("one\r\ntwo", "@@\n-one\n+ONE\n", "ONE\r\ntwo");
 }

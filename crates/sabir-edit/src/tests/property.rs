@@ -1,20 +1,20 @@
-//! Random files and true edits of them, in each format, with noise that must not matter.
+//! Tests random files with generated edits in each format, with noise that must not matter.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A file of lines that differ, and an edit of a part of it.
+/// A file of distinct lines, and an edit of a part of it.
 #[derive(Debug, Clone)]
 struct Case {
-    /// Lines with their endings; the last may have none.
+    /// The lines with their endings; the last may have none.
     lines: Vec<(String, &'static str)>,
-    /// Which lines are given to the edit.
+    /// The lines that the edit covers.
     from: usize,
     to: usize,
-    /// For each of these, what becomes of it.
+    /// The fate of each of these lines.
     fates: Vec<Fate>,
-    /// Whether what the edit expects has other line endings and blanks at its ends.
+    /// True if the edit has other line endings and trailing blanks than the file.
     is_noisy: bool,
 }
 
@@ -23,7 +23,7 @@ enum Fate {
     Stays,
     Goes,
     Changes,
-    /// Stays, and a line comes behind it.
+    /// The line stays, and a new one follows it.
     Grows,
 }
 
@@ -43,10 +43,12 @@ fn cases() -> impl Strategy<Value = Case> {
     )
         .prop_map(|(parts, is_open, is_noisy, (one, other))| {
             let count = parts.len();
-            let (one, other) = (one.index(count), other.index(count));
-            let (from, to) = (one.min(other), one.max(other) + 1);
+            let one = one.index(count);
+            let other = other.index(count);
+            let from = one.min(other);
+            let to = one.max(other) + 1;
             let mut fates: Vec<Fate> = parts.iter().map(|(_, fate)| fate.clone()).collect();
-            // The number makes each line one of its kind, so that there is one place.
+            // The number makes each line unique, so that there is only one place.
             let mut lines: Vec<_> = parts
                 .into_iter()
                 .enumerate()
@@ -68,7 +70,7 @@ impl Case {
         self.lines.iter().map(|(line, end)| format!("{line}{end}")).collect()
     }
 
-    /// The lines that the edit speaks of, noise included.
+    /// Returns a line as the edit shows it, noise included.
     fn shown(&self, line: &str) -> String {
         if self.is_noisy {
             format!("{} ", line.trim_end().replace(['“'], "\"").replace('’', "'"))
@@ -77,8 +79,9 @@ impl Case {
         }
     }
 
-    /// What is wanted, by rules that say it a second time: what stays has its bytes; a changed line ends as it did; a new line
-    /// ends as the line before it, and so does that line if the file ended in it.
+    /// Computes the expected result by independent rules: lines that stay keep their bytes; a
+    /// changed line keeps its ending; a new line ends like the line before it, and so does that
+    /// line if the file ended in it.
     fn expected(&self) -> String {
         let usual = if self.lines.iter().filter(|line| line.1 == "\r\n").count()
             > self.lines.iter().filter(|line| line.1 == "\n").count()
@@ -106,7 +109,8 @@ impl Case {
     }
 
     fn sides(&self) -> (Vec<String>, Vec<String>) {
-        let (mut old, mut new) = (Vec::new(), Vec::new());
+        let mut old = Vec::new();
+        let mut new = Vec::new();
         for (index, fate) in (self.from..self.to).zip(&self.fates) {
             let shown = self.shown(&self.lines[index].0);
             match fate {
@@ -140,8 +144,8 @@ impl Case {
         patch + "*** End Patch\n"
     }
 
-    /// Whether lines of the replacement all have one place in what is replaced whose ending they take. Deleted lines beside new
-    /// ones leave that open, as does a deleted end of the file.
+    /// Returns true if the line endings of the replacement are unambiguous. Deleted lines beside
+    /// new ones leave that open, as does a deleted end of the file.
     fn is_plain(&self) -> bool {
         let ends = |fates: &[Fate]| fates.last() != Some(&Fate::Goes) || self.to < self.lines.len();
         let beside = self.fates.windows(2).all(|pair| {
@@ -158,7 +162,8 @@ proptest! {
     #[test]
     fn true_edits_make_the_intended_file(case in cases()) {
         prop_assume!(case.is_plain());
-        let (text, expected) = (case.text(), case.expected());
+        let text = case.text();
+        let expected = case.expected();
         let diff = case.diff();
         for diff in [diff.clone(), diff.replace('\n', "\r\n")] {
             let edited = apply_blocks(&text, &diff).map(|edited| edited.content);

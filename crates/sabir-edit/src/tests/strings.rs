@@ -1,4 +1,4 @@
-//! Tables of string replacements and whole texts.
+//! Tests string replacements and whole texts with tables.
 
 use super::*;
 

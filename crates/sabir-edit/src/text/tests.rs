@@ -1,4 +1,4 @@
-//! Bytes, what they say, and the same bytes again.
+//! Tests that bytes decode to the expected text and encode to the same bytes again.
 
 use super::*;
 

@@ -1,7 +1,8 @@
-//! Globs as the rules of the policy have them, as one regular expression.
+//! Compiles the globs of policy rules into one regular expression.
 //!
-//! `*` is any characters of one name, `**` any characters at all, and `**/` may be nothing; everything else is itself, also `?`,
-//! `[` and `{`. The engine is linear, so no glob can hang it.
+//! `*` matches any characters within one name, `**` any characters at all, and `**/` may match
+//! nothing; everything else matches itself, including `?`, `[` and `{`. The regex engine is linear,
+//! so no glob can hang it.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -15,22 +16,22 @@ use super::BoundsError;
 const MAX_GLOB_BYTES: usize = 4096;
 const MAX_COMPILED_BYTES: usize = 16 << 20;
 
-/// Some globs.
+/// A set of globs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PathGlobs {
     written: Vec<String>,
     inside: Option<RegexMatcher>,
-    /// Those that begin with `/`.
+    /// The globs that begin with `/`.
     absolute: Option<RegexMatcher>,
 }
 
 impl PathGlobs {
-    /// These and more.
+    /// Adds globs to the set.
     pub(crate) fn with_globs(self, globs: impl IntoIterator<Item = String>) -> Result<Self, BoundsError> {
         let mut written = self.written;
         for glob in globs {
             let fail = |reason: &str| Err(BoundsError { glob: glob.clone(), reason: reason.to_owned() });
-            // `./` says nothing, and a slash at the end must not weaken what is said.
+            // `./` means nothing, and a trailing slash must not weaken the rule.
             let short = glob.trim_start_matches("./");
             let short = if short.len() > 1 { short.trim_end_matches('/') } else { short };
             match short {
@@ -41,7 +42,8 @@ impl PathGlobs {
             }
         }
         let (absolute, inside): (Vec<&String>, Vec<&String>) = written.iter().partition(|glob| glob.starts_with('/'));
-        let (inside, absolute) = (compile_globs(&inside)?, compile_globs(&absolute)?);
+        let inside = compile_globs(&inside)?;
+        let absolute = compile_globs(&absolute)?;
         Ok(Self { inside, absolute, written })
     }
 
@@ -49,23 +51,24 @@ impl PathGlobs {
         self.written.is_empty()
     }
 
-    /// Whether a path from the workspace folder matches.
+    /// Returns true if a path, relative to the workspace folder, matches.
     pub(crate) fn matches_path(&self, root: &Path, path: &Path) -> bool {
         let matches = |regex: &Option<RegexMatcher>, path: &Path| {
             let Some(regex) = regex else { return false };
-            // An engine that gives up is taken at its most careful by no caller, so it must not: this one never does.
+            // If the engine gave up, hiding would be the safe answer; a linear engine without a
+            // backtracking limit never does.
             regex.is_match(path.as_os_str().as_bytes()).unwrap_or(true)
         };
         matches(&self.inside, path) || self.absolute.is_some() && matches(&self.absolute, &root.join(path))
     }
 
-    /// Whether the path or a folder above it matches.
+    /// Returns true if the path or a folder above it matches.
     pub(crate) fn matches_path_or_above(&self, root: &Path, path: &Path) -> bool {
         !self.is_empty() && path.ancestors().any(|path| !path.as_os_str().is_empty() && self.matches_path(root, path))
     }
 }
 
-/// "`a`, `b`".
+/// Writes the globs as "`a`, `b`".
 impl fmt::Display for PathGlobs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, glob) in self.written.iter().enumerate() {
@@ -91,7 +94,9 @@ fn compile_globs(globs: &[&String]) -> Result<Option<RegexMatcher>, BoundsError>
 }
 
 fn glob_to_regex(glob: &str) -> String {
-    let (mut regex, mut rest) = (String::new(), glob);
+    let mut regex = String::new();
+    let mut rest = glob;
+    // `**/` at the very end of a glob needs something below it, so it is no optional prefix there.
     while let Some(c) = rest.chars().next() {
         let (part, taken) = if rest.starts_with("**/") && rest.len() > 3 {
             ("(?:.*/)?".to_owned(), 3)
@@ -100,6 +105,7 @@ fn glob_to_regex(glob: &str) -> String {
         } else if c == '*' {
             ("[^/]*".to_owned(), 1)
         } else {
+            // Every other byte is written in hexadecimal, so no regex syntax can slip in.
             let mut bytes = [0; 4];
             let bytes = c.encode_utf8(&mut bytes).bytes().map(|byte| format!(r"\x{byte:02x}"));
             (bytes.collect(), c.len_utf8())

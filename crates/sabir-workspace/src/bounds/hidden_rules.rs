@@ -1,9 +1,10 @@
-//! What the ignore files of a user hide, from the top of the workspace down to one folder.
+//! Evaluates the ignore files that hide paths, from the top of the workspace down to one folder.
 //!
-//! Each name of ignore file is judged by itself, nearer folders before those above, and within a file the last line that matches,
-//! as git does; what is in a hidden folder cannot be shown again. A file that is there and cannot be read hides all of its
-//! folder: not knowing what is hidden means that everything is. A link is followed inside the workspace. A line that is no glob
-//! is left out, as git does.
+//! Each ignore file name is judged on its own. Nearer folders win over those above, and within a
+//! file the last matching line wins, as in git; nothing inside a hidden folder can be shown again.
+//! An ignore file that exists but cannot be read hides its whole folder, because what it hides is
+//! unknown. A link to an ignore file is followed inside the workspace. Invalid lines are skipped,
+//! as in git.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,28 +23,28 @@ use super::{Bounds, HiddenBy};
 use crate::files::Workspace;
 
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// So many different texts are kept compiled.
+/// The number of different texts that are cached.
 const MAX_CACHED: usize = 256;
 
-/// Texts of ignore files, compiled: they are read each time, and rarely another.
+/// A cache of compiled ignore files by their text: they are read each time, but rarely change.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IgnoreFileCache(Arc<Mutex<HashMap<Vec<u8>, Arc<Gitignore>>>>);
 
-/// The ignore files of one folder, and those of the folders above.
+/// The ignore files of one folder, linked to those of the folders above.
 #[derive(Debug)]
 pub(crate) struct HiddenRules {
     above: Option<Arc<HiddenRules>>,
-    /// The folder, from the workspace folder.
+    /// The folder, relative to the workspace folder.
     base: PathBuf,
     found: Vec<IgnoreFile>,
 }
 
-/// One ignore file.
+/// An ignore file.
 #[derive(Debug)]
 struct IgnoreFile {
-    /// Which of the names it has.
+    /// The index of its name in `Bounds::ignore_files`.
     name: usize,
-    /// Its lines, if they can be read.
+    /// The compiled lines; `None` if the file cannot be read.
     list: Option<Arc<Gitignore>>,
 }
 
@@ -54,6 +55,8 @@ impl IgnoreFileCache {
             return Arc::clone(list);
         }
         let list = Arc::new(compile_ignore_file(&text));
+        // Clearing everything is crude but bounded, and the texts of one workspace rarely reach the
+        // limit.
         if kept.len() >= MAX_CACHED {
             kept.clear();
         }
@@ -63,34 +66,35 @@ impl IgnoreFileCache {
 }
 
 impl Bounds {
-    /// Who hides an entry of a folder that is not hidden itself.
+    /// Returns the source that hides an entry of a visible folder, if any.
     pub(crate) fn hidden_by(
         &self,
         root: &Path,
-        hiding: Option<&HiddenRules>,
+        hidden_rules: Option<&HiddenRules>,
         path: &Path,
         is_folder: bool,
     ) -> Option<HiddenBy> {
         if self.hidden.matches_path(root, path) {
             return Some(HiddenBy::Rule);
         }
-        // As with git, ignore files say nothing of what git keeps: `main` may be a branch as well.
-        if hiding.is_none() || is_in_repository(path) {
+        // As in git, ignore files do not apply inside `.git`: `main` may be the name of a branch
+        // there.
+        if hidden_rules.is_none() || is_in_repository(path) {
             return None;
         }
-        // They say what is hidden, which is no secret; and a `*` would hide them.
+        // Ignore files stay visible: they hold no secret, and a `*` would hide them.
         if path.file_name().is_some_and(|name| self.is_ignore_file(name.as_encoded_bytes())) && !is_folder {
             return None;
         }
         let mut names = self.ignore_files.iter().enumerate();
         names.find_map(|(index, name)| {
-            HiddenRules::decide_hidden(hiding, index, path, is_folder).map(|by| by(name.clone()))
+            HiddenRules::decide_hidden(hidden_rules, index, path, is_folder).map(|by| by(name.clone()))
         })
     }
 }
 
 impl HiddenRules {
-    /// What the files of one name say, the nearest that says something.
+    /// Returns the verdict of the nearest ignore file of one name that matches the path.
     fn decide_hidden(
         nearest: Option<&Self>,
         name: usize,
@@ -102,6 +106,7 @@ impl HiddenRules {
             one = folder.above.as_deref();
             let Ok(below) = path.strip_prefix(&folder.base) else { continue };
             for found in folder.found.iter().filter(|found| found.name == name) {
+                // Fail closed: an unreadable ignore file might hide this very path.
                 let Some(list) = &found.list else { return Some(HiddenBy::Unreadable) };
                 match list.matched(below, is_folder) {
                     Match::Ignore(_) => return Some(HiddenBy::File),
@@ -115,7 +120,8 @@ impl HiddenRules {
 }
 
 impl Workspace {
-    /// The ignore files that hold within a folder, which is read through its handle: those above it, and its own.
+    /// Returns the ignore rules that apply in a folder, which is read through its handle: those
+    /// above it and its own.
     pub(crate) fn hidden_rules_in(
         &self,
         above: Option<Arc<HiddenRules>>,
@@ -132,12 +138,12 @@ impl Workspace {
         if found.is_empty() { above } else { Some(Arc::new(HiddenRules { above, base: base.to_path_buf(), found })) }
     }
 
-    /// The text of an ignore file; `None` where there is none.
+    /// Reads an ignore file; `None` if there is none.
     fn read_ignore_file(&self, folder: BorrowedFd<'_>, base: &Path, name: &str) -> Option<io::Result<Vec<u8>>> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = match rustix::fs::openat(folder, name, flags | OFlags::NOFOLLOW, Mode::empty()) {
             Err(Errno::NOENT) => return None,
-            // A link: where it leads inside of the workspace.
+            // The name is a link, which is followed inside the workspace.
             Err(Errno::LOOP) => {
                 let mut options = OpenOptions::new();
                 options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed());
@@ -149,7 +155,7 @@ impl Workspace {
     }
 }
 
-/// Whether a path lies below a `.git`.
+/// Returns true if a path lies below a `.git`.
 fn is_in_repository(path: &Path) -> bool {
     path.parent().is_some_and(|folder| folder.iter().any(|name| name == ".git"))
 }
@@ -157,6 +163,7 @@ fn is_in_repository(path: &Path) -> bool {
 fn read_text(file: File) -> io::Result<Vec<u8>> {
     let regular = file.metadata()?.is_file();
     let mut text = Vec::new();
+    // Reading one byte over the limit tells a longer file from one of exactly that size.
     if !regular || file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)? as u64 > MAX_FILE_BYTES {
         return Err(io::ErrorKind::InvalidData.into());
     }

@@ -1,4 +1,4 @@
-//! All that is hidden in a workspace, for a sandbox that has to hide it too.
+//! Finds everything that is hidden in a workspace, so that a sandbox can hide it from commands.
 
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
@@ -18,16 +18,16 @@ use crate::ordered_pool::{JobOutput, OrderKey, run_in_order};
 use crate::stop_flag::StopFlag;
 
 const BUFFER_BYTES: usize = 32 << 10;
-/// So many paths may wait for a folder before them.
+/// The number of paths that may wait for an earlier folder.
 const MAX_QUEUED: usize = 1 << 20;
 
-/// A folder that is not hidden.
+/// A visible folder to scan.
 struct HiddenScanFolder {
     path: PathBuf,
-    hiding: Option<Arc<HiddenRules>>,
+    hidden_rules: Option<Arc<HiddenRules>>,
 }
 
-/// What one folder gives: the folders below it, and what is hidden in it.
+/// The output of one folder: the folders below it, and the hidden paths in it.
 type FolderScan = Vec<(OrderKey, JobOutput<HiddenScanFolder, Vec<PathBuf>>)>;
 
 impl Workspace {
@@ -37,18 +37,20 @@ impl Workspace {
         let mut hidden = Vec::new();
         let worker = || {
             let mut buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
-            // What cannot be read by us can be read by no command of the same user.
+            // A folder that this process cannot read cannot be read by commands of the same user
+            // either.
             move |folder| self.scan_hidden_folder(&mut buffer, folder).unwrap_or_default()
         };
         let take = |part: Vec<PathBuf>| {
             hidden.extend(part);
             ControlFlow::Continue(())
         };
-        let first = HiddenScanFolder { path: PathBuf::new(), hiding: None };
+        let first = HiddenScanFolder { path: PathBuf::new(), hidden_rules: None };
         run_in_order((OrderKey::for_contents(Path::new("")), first), MAX_QUEUED, stop, worker, take);
         if stop.is_requested() {
             return Err(WorkspaceError::Stopped { path: ".".to_owned() });
         }
+        // Several links may lead to one file, so the list may contain duplicates.
         hidden.sort();
         hidden.dedup();
         Ok(hidden)
@@ -60,7 +62,8 @@ impl Workspace {
         mut folder: HiddenScanFolder,
     ) -> Result<FolderScan, Errno> {
         let handle = self.open_beneath(&folder.path)?;
-        let (mut names, mut bound) = (Vec::new(), false);
+        let mut names = Vec::new();
+        let mut bound = false;
         let mut entries = RawDir::new(&handle, buffer);
         while let Some(entry) = entries.next() {
             let entry = entry?;
@@ -71,27 +74,31 @@ impl Workspace {
             }
         }
         if bound {
-            folder.hiding = self.hidden_rules_in(folder.hiding.take(), handle.as_fd(), &folder.path);
+            folder.hidden_rules = self.hidden_rules_in(folder.hidden_rules.take(), handle.as_fd(), &folder.path);
         }
-        let (mut given, mut found) = (Vec::new(), Vec::new());
+        let mut outputs = Vec::new();
+        let mut found = Vec::new();
         for (name, kind) in names {
             let path = folder.path.join(name);
             let is_folder = kind == EntryKind::Folder;
-            if self.bounds().hidden_by(self.root(), folder.hiding.as_deref(), &path, is_folder).is_some() {
+            if self.bounds().hidden_by(self.root(), folder.hidden_rules.as_deref(), &path, is_folder).is_some() {
                 found.extend(self.maskable_path(&path, kind));
+            // Ignore files do not apply inside `.git`, so it is scanned only if globs could hide
+            // something there.
             } else if is_folder && (path.file_name() != Some(OsStr::new(".git")) || self.bounds().has_globs()) {
-                given.push((
+                outputs.push((
                     OrderKey::for_contents(&path),
-                    JobOutput::Job(HiddenScanFolder { hiding: folder.hiding.clone(), path }),
+                    JobOutput::Job(HiddenScanFolder { hidden_rules: folder.hidden_rules.clone(), path }),
                 ));
             }
         }
         let count = found.len();
-        given.push((OrderKey::for_contents(&folder.path), JobOutput::Part(found, count)));
-        Ok(given)
+        outputs.push((OrderKey::for_contents(&folder.path), JobOutput::Part(found, count)));
+        Ok(outputs)
     }
 
-    /// What a sandbox can hide in place of a hidden name.
+    /// Returns the path that a sandbox can mask for a hidden name: the path itself, or the target
+    /// of a link to a file.
     fn maskable_path(&self, path: &Path, kind: EntryKind) -> Option<PathBuf> {
         let path = self.root().join(path);
         if kind != EntryKind::Link {

@@ -1,5 +1,6 @@
-//! Regular expressions for paths, as modes of other agents have them: one that occurs anywhere in the path from the workspace
-//! folder. The engine is linear, so none can hang it.
+//! Matches paths against regular expressions, as the modes of other agents define them: an
+//! expression may match anywhere in the path relative to the workspace folder. The engine is
+//! linear, so none can hang it.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +13,7 @@ use super::BoundsError;
 
 const MAX_COMPILED_BYTES: usize = 1 << 20;
 
-/// Some expressions.
+/// A set of regular expressions with their source texts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PathRegexes(Vec<(String, RegexMatcher)>);
 
@@ -29,13 +30,14 @@ impl PathRegexes {
         self.0.is_empty()
     }
 
-    /// Whether one occurs in a path from the workspace folder. An engine that gives up has found nothing: that forbids.
+    /// Returns true if an expression matches. If the engine gives up, the path counts as not
+    /// matching, which forbids the write.
     pub(crate) fn matches_path(&self, path: &Path) -> bool {
         self.0.iter().any(|(_, matcher)| matcher.is_match(path.as_os_str().as_bytes()).unwrap_or(false))
     }
 }
 
-/// "`/a/`, `/b/`".
+/// Writes the expressions as "`/a/`, `/b/`".
 impl fmt::Display for PathRegexes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (text, _)) in self.0.iter().enumerate() {

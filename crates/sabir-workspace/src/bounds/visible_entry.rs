@@ -1,8 +1,9 @@
-//! The way to a path within bounds: through handles, and judged on the way.
+//! Opens paths within bounds, through handles, judging every step.
 //!
-//! The named path is judged first, then where it leads. That place is walked to name by name through no link, the ignore files
-//! of each folder are read through its handle, and what is opened in the end is opened from the handle of the last one. So
-//! whoever puts a link in the way, at whatever moment, gets an error or another round, and never a look.
+//! The path is judged as named, then as resolved. The resolved path is walked name by name without
+//! following links, the ignore files of each folder are read through its handle, and the final
+//! entry is opened from the handle of its folder. A link planted on the way therefore causes an
+//! error or a retry, but never an unjudged access.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -19,24 +20,24 @@ use crate::files::{EntryKind, FileInfo, Workspace};
 use crate::path::WorkPath;
 use crate::sandbox::masks::is_mask;
 
-/// How often a path is walked again on which links come and go.
+/// The number of attempts for a path on which links keep changing.
 const MAX_TRIES: usize = 16;
 
-/// A place that is not hidden, and its folder.
+/// A visible entry and its folder.
 #[derive(Debug)]
 pub(crate) struct VisibleEntry {
-    /// The place, links resolved.
+    /// The path with links resolved.
     pub(crate) path: WorkPath,
-    /// The handle of its folder, and its name in there; `.` for the workspace folder.
+    /// The handle of its folder. The name below it is `.` for the workspace folder itself.
     pub(crate) folder: OwnedFd,
     pub(crate) name: OsString,
-    /// What is there; no link.
+    /// The metadata of the entry, which is not a link.
     pub(crate) found: Stat,
-    /// The ignore files of the folders that it is in.
-    pub(crate) hiding: Option<Arc<HiddenRules>>,
+    /// The ignore files of the folders above it.
+    pub(crate) hidden_rules: Option<Arc<HiddenRules>>,
 }
 
-/// Why a walk ended early.
+/// The reason that a walk ended early.
 pub(crate) enum AccessError {
     Hidden(HiddenBy),
     System(Errno),
@@ -49,7 +50,7 @@ impl From<Errno> for AccessError {
 }
 
 impl AccessError {
-    /// The error of a walk to that path.
+    /// Turns this into the error for a walk to `path`.
     pub(crate) fn into_workspace_error(self, action: &'static str, path: &WorkPath) -> WorkspaceError {
         match self {
             Self::Hidden(by) => WorkspaceError::Hidden { path: path.to_string(), by: by.to_string() },
@@ -59,7 +60,7 @@ impl AccessError {
 }
 
 impl VisibleEntry {
-    /// What is there.
+    /// Returns kind, size and link count.
     pub(crate) fn file_info(&self) -> FileInfo {
         let kind = match FileType::from_raw_mode(self.found.st_mode) {
             FileType::RegularFile => EntryKind::File,
@@ -70,12 +71,14 @@ impl VisibleEntry {
         FileInfo { kind, size_bytes, links: self.found.st_nlink }
     }
 
-    /// Opens the file, if it is a regular one and still the one that was judged to be. `named` is for the error.
+    /// Opens the file if it is regular, before and after opening. `named` is the path used in
+    /// errors.
     pub(crate) fn open_file(&self, named: &WorkPath) -> Result<File, WorkspaceError> {
         let fail = |error: Errno| WorkspaceError::from_io("read", named, error.into());
         ensure_regular_file(&self.found, named)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()).map_err(fail)?;
+        // Checked again on the handle, since the entry may have been replaced since it was judged.
         ensure_regular_file(&rustix::fs::fstat(&file).map_err(fail)?, named)?;
         Ok(file.into())
     }
@@ -94,7 +97,8 @@ fn ensure_regular_file(found: &Stat, path: &WorkPath) -> Result<(), WorkspaceErr
 }
 
 impl Workspace {
-    /// The place from which a listing or search starts, and the ignore files that hold for it.
+    /// Returns the resolved path from which a listing or search starts, and the ignore files that
+    /// apply to it.
     pub(crate) fn resolve_start(
         &self,
         path: &WorkPath,
@@ -103,43 +107,45 @@ impl Workspace {
             self.check_unmasked(path)?;
             return Ok((self.resolve_links(path)?, None));
         }
-        self.resolve_visible(path, "list").map(|reached| (reached.path, reached.hiding))
+        self.resolve_visible(path, "list").map(|reached| (reached.path, reached.hidden_rules))
     }
 
-    /// Goes to what is at a path, unless it is hidden.
+    /// Opens the entry at a path, unless it is hidden.
     ///
     /// # Errors
-    /// [`WorkspaceError::Hidden`], also where nothing is; [`Missing`](WorkspaceError::Missing); those of
-    /// [`resolve_links`](Self::resolve_links).
+    /// [`WorkspaceError::Hidden`], even if nothing exists there;
+    /// [`Missing`](WorkspaceError::Missing); those of [`resolve_links`](Self::resolve_links).
     pub(crate) fn resolve_visible(
         &self,
         path: &WorkPath,
         action: &'static str,
     ) -> Result<VisibleEntry, WorkspaceError> {
         self.ensure_name_visible(path).map_err(|by| AccessError::Hidden(by).into_workspace_error(action, path))?;
-        let mut barred = AccessError::System(Errno::LOOP);
+        let mut access_error = AccessError::System(Errno::LOOP);
         for _ in 0..MAX_TRIES {
             let real = self.resolve_links(path)?;
             match self.open_visible(&real) {
                 Ok(reached) => return Ok(reached),
-                // A link since a moment ago, which is to be resolved in turn.
-                Err(AccessError::System(error @ (Errno::LOOP | Errno::NOTDIR))) => barred = error.into(),
+                // A link appeared since the path was resolved, so it has to be resolved again.
+                Err(AccessError::System(error @ (Errno::LOOP | Errno::NOTDIR))) => access_error = error.into(),
                 Err(AccessError::Hidden(by)) => return Err(AccessError::Hidden(by).into_workspace_error(action, &real)),
                 Err(AccessError::System(error)) => {
                     return Err(AccessError::System(error).into_workspace_error(action, path));
                 }
             }
         }
-        Err(barred.into_workspace_error(action, path))
+        Err(access_error.into_workspace_error(action, path))
     }
 
     fn open_visible(&self, path: &WorkPath) -> Result<VisibleEntry, AccessError> {
         let name = path.as_path().file_name().unwrap_or(OsStr::new(".")).to_os_string();
         let parent = path.as_path().parent().unwrap_or(Path::new(""));
-        let (folder, hiding) = self.open_visible_folder(path.as_path(), parent, |_, _| Err(Errno::NOENT))?;
+        let (folder, hidden_rules) = self.open_visible_folder(path.as_path(), parent, |_, _| Err(Errno::NOENT))?;
         let found = match rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
+            // A hidden name that does not exist is reported as hidden, so that a probe reveals
+            // nothing.
             found if matches!(found, Err(Errno::NOENT)) || is_mask(folder.as_fd(), &name) => {
-                self.ensure_visible(hiding.as_deref(), path.as_path(), false)?;
+                self.ensure_visible(hidden_rules.as_deref(), path.as_path(), false)?;
                 return Err(Errno::NOENT.into());
             }
             found => found?,
@@ -149,35 +155,37 @@ impl Workspace {
             return Err(Errno::LOOP.into());
         }
         if !path.is_root() {
-            self.ensure_visible(hiding.as_deref(), path.as_path(), kind == FileType::Directory)?;
+            self.ensure_visible(hidden_rules.as_deref(), path.as_path(), kind == FileType::Directory)?;
         }
-        let hiding = if path.is_root() { None } else { hiding };
-        Ok(VisibleEntry { path: path.clone(), folder, name, found, hiding })
+        let hidden_rules = if path.is_root() { None } else { hidden_rules };
+        Ok(VisibleEntry { path: path.clone(), folder, name, found, hidden_rules })
     }
 
-    /// Opens the folder `parent` of `path` through no link and through nothing that is hidden, and gives the ignore files that
-    /// hold in it. `missing` as for a write. Where a folder is missing, all of `path` is judged by what is known.
+    /// Opens the folder `parent` of `path` without following links or passing anything hidden, and
+    /// returns the ignore files that apply in it. `missing` handles missing folders as in
+    /// [`open_each`](Self::open_each). If a folder is missing, all of `path` is still judged by the
+    /// rules known so far, so that a hidden path is not revealed as missing.
     pub(crate) fn open_visible_folder(
         &self,
         path: &Path,
         parent: &Path,
         missing: impl FnMut(&OwnedFd, &Path) -> Result<(), Errno>,
     ) -> Result<(OwnedFd, Option<Arc<HiddenRules>>), AccessError> {
-        let mut hiding = None;
+        let mut hidden_rules = None;
         let opened = self.open_each(parent, missing, |handle, folder, below| {
-            hiding = self.hidden_rules_in(hiding.take(), handle.as_fd(), folder);
-            self.ensure_visible(hiding.as_deref(), below, true)
+            hidden_rules = self.hidden_rules_in(hidden_rules.take(), handle.as_fd(), folder);
+            self.ensure_visible(hidden_rules.as_deref(), below, true)
         });
         match opened {
             Ok(folder) => {
-                hiding = self.hidden_rules_in(hiding.take(), folder.as_fd(), parent);
-                Ok((folder, hiding))
+                hidden_rules = self.hidden_rules_in(hidden_rules.take(), folder.as_fd(), parent);
+                Ok((folder, hidden_rules))
             }
             Err(AccessError::System(Errno::NOENT)) => {
                 let mut all: Vec<&Path> = path.ancestors().filter(|path| !path.as_os_str().is_empty()).collect();
                 all.reverse();
                 for one in all {
-                    self.ensure_visible(hiding.as_deref(), one, one != path)?;
+                    self.ensure_visible(hidden_rules.as_deref(), one, one != path)?;
                 }
                 Err(Errno::NOENT.into())
             }
@@ -185,33 +193,34 @@ impl Workspace {
         }
     }
 
-    /// Fails for what is hidden in a folder that is not.
+    /// Fails for an entry that is hidden in a visible folder.
     pub(crate) fn ensure_visible(
         &self,
-        hiding: Option<&HiddenRules>,
+        hidden_rules: Option<&HiddenRules>,
         path: &Path,
         is_folder: bool,
     ) -> Result<(), AccessError> {
-        match self.bounds().hidden_by(self.root(), hiding, path, is_folder) {
+        match self.bounds().hidden_by(self.root(), hidden_rules, path, is_folder) {
             Some(by) => Err(AccessError::Hidden(by)),
             None => Ok(()),
         }
     }
 
-    /// Judges the path as it is named, links on the way left as they are. What it leads to is judged by itself.
+    /// Judges the path as named, without resolving links on the way. The place that it leads to is
+    /// judged separately.
     fn ensure_name_visible(&self, path: &WorkPath) -> Result<(), HiddenBy> {
-        let mut hiding = None;
+        let mut hidden_rules = None;
         let mut folders: Vec<&Path> = path.as_path().ancestors().collect();
         folders.reverse();
         for pair in folders.windows(2) {
             let [folder, below] = pair else { continue };
             let at = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
             if let Ok(handle) = self.dir().open_dir(at) {
-                hiding = self.hidden_rules_in(hiding, handle.as_fd(), folder);
+                hidden_rules = self.hidden_rules_in(hidden_rules, handle.as_fd(), folder);
             }
             let is_folder =
                 *below != path.as_path() || self.dir().symlink_metadata(below).is_ok_and(|found| found.is_dir());
-            if let Some(by) = self.bounds().hidden_by(self.root(), hiding.as_deref(), below, is_folder) {
+            if let Some(by) = self.bounds().hidden_by(self.root(), hidden_rules.as_deref(), below, is_folder) {
                 return Err(by);
             }
         }

@@ -1,10 +1,10 @@
-//! What a command must be like to be handed to a shell at all.
+//! Validates a command before it is handed to a shell.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::WorkspaceError;
 
-/// Linux takes 128 KiB for one argument, its NUL included.
+/// The limit of Linux for one argument, 128 KiB including its NUL.
 const MAX_TEXT_BYTES: usize = 128 * 1024 - 1;
 
 pub(super) fn check_text(text: &str) -> Result<(), WorkspaceError> {
@@ -32,7 +32,7 @@ pub(super) fn check_env(env: &[(String, String)]) -> Result<(), WorkspaceError> 
     }
 }
 
-/// The shell that gets the lines of commands: bash, or what the system has for `sh`.
+/// Returns the shell that runs command lines: bash if it exists, otherwise `/bin/sh`.
 #[must_use]
 pub fn default_shell() -> PathBuf {
     let bash = Path::new("/bin/bash");

@@ -1,4 +1,4 @@
-//! What a file has besides its content, and keeps when the content is replaced by another file.
+//! Copies the attributes of a file to the file that replaces it.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{Gid, Mode, Stat, Uid, XattrFlags};
 
-/// No file system keeps longer lists or values.
+/// The limit of the kernel for attribute lists and values.
 const MAX_XATTR_BYTES: usize = 64 << 10;
 const ACL: &[u8] = b"system.posix_acl_access";
 
@@ -16,35 +16,37 @@ pub(super) struct FileAttributes {
     mode: u32,
     uid: u32,
     gid: u32,
-    /// Names without their NUL, and values.
+    /// The names without their NUL, and the values.
     extended: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl FileAttributes {
-    /// Takes them from a file. Without a handle, which needs the right to read, the extended ones are not seen.
+    /// Reads the attributes of a file. Without a handle, which needs read permission, the extended
+    /// ones are empty.
     pub(super) fn from_stat(found: &Stat, file: Option<BorrowedFd<'_>>) -> Self {
-        // Set-user-id and set-group-id do not pass to new content, as with any write.
+        // Set-user-id and set-group-id are not carried over to new content, as with any write.
         let mode = found.st_mode & 0o1777;
         Self { mode, uid: found.st_uid, gid: found.st_gid, extended: file.map(read_extended).unwrap_or_default() }
     }
 
-    /// Gives them to a file.
+    /// Applies the attributes to a file.
     pub(super) fn apply_to(&self, file: &File) -> io::Result<()> {
-        // Only root may give files away, and for anyone else the file is already theirs or cannot be.
+        // Only root may change owners; for anyone else the file already has the right owner, or
+        // cannot get it.
         let _ = rustix::fs::fchown(file, Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)));
         rustix::fs::fchmod(file, Mode::from_raw_mode(self.mode))?;
         for (name, value) in &self.extended {
-            // A file system without room for them still holds the content, which is what was asked for.
+            // If the file system cannot store them, the content still matters more.
             let _ = rustix::fs::fsetxattr(file.as_fd(), name.as_slice(), value, XattrFlags::empty());
         }
         Ok(())
     }
 }
 
-/// The access control list, and what users set. Not the system's: a capability must not pass to new content, and a security
-/// label is given by its policy.
+/// Reads the access control list and the user's attributes, but not the system's: a capability must
+/// not carry over to new content, and security labels are assigned by their policy.
 fn read_extended(file: BorrowedFd<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
-    // Most files have none, and are not worth the buffers.
+    // Most files have none, so the buffers are not worth allocating.
     if rustix::fs::flistxattr_query(file).unwrap_or_default() == 0 {
         return Vec::new();
     }

@@ -1,8 +1,9 @@
-//! Several changes of files as one: all of them, or none.
+//! Applies several file changes as one: all of them, or none.
 //!
-//! First everything is looked at, then everything is made ready beside its place and synced, and only then names change. A
-//! replaced or deleted file waits under a temporary name until all is done, so that it can be put back as it was: the same file,
-//! with its mode, owner and attributes.
+//! First everything is checked, then all new content is written beside its place and synced, and
+//! only then do names change. A replaced or deleted file is kept under a temporary name until
+//! everything is done, so that it can be restored as the same file, with its mode, owner and
+//! attributes.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -23,21 +24,21 @@ use crate::error::WorkspaceError;
 use crate::path::WorkPath;
 use crate::sandbox::masks::{is_mask, is_mask_itself};
 
-/// One file and what is to become of it. A move is a change that writes and one that deletes; see [`FileChange::move_file`].
+/// A change of one file. A move consists of a write and a deletion; see [`FileChange::move_file`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileChange {
-    /// The file, links resolved.
+    /// The path of the file, with links resolved.
     pub path: WorkPath,
-    /// What must be there now, or nothing is changed.
+    /// The state that the file must have now; otherwise nothing is changed.
     pub expect: WritePrecondition,
-    /// What it is to hold; `None`: it is deleted.
+    /// The new content; `None` deletes the file.
     pub content: Option<Vec<u8>>,
-    /// The file whose mode, owner and attributes a written file gets, in place of those of the file that it replaces. It may be
-    /// one that the same changes delete.
+    /// The file that provides mode, owner and attributes of the written file, instead of the one it
+    /// replaces. It may be deleted by the same set of changes.
     pub like: Option<WorkPath>,
 }
 
-/// A change, borrowed.
+/// A borrowed [`FileChange`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ChangeRequest<'a> {
     pub(super) path: &'a WorkPath,
@@ -47,19 +48,20 @@ pub(super) struct ChangeRequest<'a> {
 }
 
 impl FileChange {
-    /// Writes a file.
+    /// Creates a change that writes a file.
     #[must_use]
     pub fn write(path: WorkPath, content: Vec<u8>, expect: WritePrecondition) -> Self {
         Self { path, expect, content: Some(content), like: None }
     }
 
-    /// Deletes a file.
+    /// Creates a change that deletes a file.
     #[must_use]
     pub fn delete(path: WorkPath, expect: WritePrecondition) -> Self {
         Self { path, expect, content: None, like: None }
     }
 
-    /// Moves a file to a name that is free, with its mode; `content` is what it holds from then on.
+    /// Creates the changes that move a file to an unused name, keeping its mode; `content` is its
+    /// new content.
     #[must_use]
     pub fn move_file(from: WorkPath, expect: WritePrecondition, to: WorkPath, content: Vec<u8>) -> [Self; 2] {
         let written =
@@ -69,18 +71,19 @@ impl FileChange {
 }
 
 impl Workspace {
-    /// Makes all changes, or none. Versions come back in the order of the changes; a deleted file has none. Folders are made
-    /// where they are missing, and stay when they become empty.
+    /// Applies all changes, or none. Returns the new versions in the order of the changes, `None`
+    /// for a deletion. Missing folders are created; folders that become empty stay.
     ///
-    /// When a change cannot be made, whenever that shows, everything is put back as it was: the old files themselves, and no
-    /// folder that was made on the way. Two things cannot be had. Others see the changes one after the other; each single file
-    /// has its old or its new content at every moment. And a process that is killed, or a machine that loses its power, between
-    /// the first rename and the last leaves some files old and others new.
+    /// If a change fails at any point, everything is restored: the old files themselves, without
+    /// the folders created on the way. Two guarantees are not possible. Other processes see the
+    /// changes one after the other, though each single file always has its old or its new content.
+    /// And a process that is killed, or a power failure, between the first rename and the last
+    /// leaves some files old and others new.
     ///
     /// # Errors
-    /// Those of [`write_file`](Self::write_file), of the first change that cannot be made;
+    /// Those of [`write_file`](Self::write_file), for the first change that fails;
     /// [`WorkspaceError::Clash`] for two changes of one path, or of a path and something below it;
-    /// [`NotRestored`](WorkspaceError::NotRestored) where putting back failed as well.
+    /// [`NotRestored`](WorkspaceError::NotRestored) if restoring failed as well.
     pub fn apply_changes(&self, changes: &[FileChange]) -> Result<Vec<Option<FileVersion>>, WorkspaceError> {
         let wanted = changes.iter().map(|change| ChangeRequest {
             path: &change.path,
@@ -96,19 +99,23 @@ impl Workspace {
         wanted: &[ChangeRequest<'_>],
     ) -> Result<Vec<Option<FileVersion>>, WorkspaceError> {
         check_distinct(wanted)?;
-        let looked: Vec<Option<FileAttributes>> =
+        // All checks come before any write, so most errors leave nothing to undo.
+        let attributes: Vec<Option<FileAttributes>> =
             wanted.iter().map(|one| self.check_change(one)).collect::<Result<_, _>>()?;
         let mut work =
             ChangeTransaction { workspace: self, folders: HashMap::new(), made: Vec::new(), swaps: Vec::new() };
-        let result =
-            wanted.iter().zip(&looked).try_for_each(|(one, attributes)| work.prepare_change(one, attributes.as_ref()));
+        let result = wanted
+            .iter()
+            .zip(&attributes)
+            .try_for_each(|(one, attributes)| work.prepare_change(one, attributes.as_ref()));
         match result.and_then(|()| work.commit()) {
             Ok(()) => Ok(work.swaps.into_iter().map(|swap| swap.version).collect()),
             Err(error) => Err(work.roll_back(error)),
         }
     }
 
-    /// Checks all that can be known before anything is changed, and takes the attributes that the new file is to have.
+    /// Checks everything that can be known before a change, and returns the attributes that the new
+    /// file will have.
     fn check_change(&self, wanted: &ChangeRequest<'_>) -> Result<Option<FileAttributes>, WorkspaceError> {
         let path = wanted.path;
         self.check_writable(path)?;
@@ -131,7 +138,8 @@ impl Workspace {
         if old.st_mode & 0o222 == 0 {
             return Err(WorkspaceError::ReadOnly { path: path.to_string() });
         }
-        // A folder that may be written would let anyone replace this file; who may not write it does not mean to.
+        // Write permission on the folder would suffice to replace the file, but a file the user may
+        // not write is not meant to be replaced.
         rustix::fs::accessat(&folder, name, Access::WRITE_OK, AtFlags::EACCESS).map_err(fail)?;
         if wanted.like.is_some() {
             self.template_attributes(wanted)
@@ -140,7 +148,7 @@ impl Workspace {
         }
     }
 
-    /// The attributes of the file that the new one is to be like.
+    /// Returns the attributes of the file named by `like`, if any.
     fn template_attributes(&self, wanted: &ChangeRequest<'_>) -> Result<Option<FileAttributes>, WorkspaceError> {
         let Some(path) = wanted.like else { return Ok(None) };
         self.check_readable(path)?;
@@ -152,18 +160,18 @@ impl Workspace {
     }
 }
 
-/// Changes under way.
+/// A set of changes in progress.
 struct ChangeTransaction<'a> {
     workspace: &'a Workspace,
-    /// The folders of the files, opened once each, and the user's ignore files that hold in them.
+    /// The folders of the files, each opened once, with the ignore files that apply in them.
     folders: HashMap<PathBuf, (Arc<OwnedFd>, Option<Arc<HiddenRules>>)>,
-    /// The folders made on the way: where, and their names.
+    /// The folders that were created: the handle of the parent, and the name.
     made: Vec<(OwnedFd, PathBuf)>,
     swaps: Vec<FileSwap<'a>>,
 }
 
 impl<'a> ChangeTransaction<'a> {
-    /// Makes the new content ready, safe on the disk, beside its place.
+    /// Writes the new content beside its place and syncs it.
     fn prepare_change(
         &mut self,
         wanted: &ChangeRequest<'a>,
@@ -173,7 +181,7 @@ impl<'a> ChangeTransaction<'a> {
         let (parent, name) = split_path(wanted.path)?;
         let folder = self
             .open_change_folder(wanted.path.as_path(), parent)
-            .map_err(|barred| barred.into_workspace_error("write", wanted.path))?;
+            .map_err(|access_error| access_error.into_workspace_error("write", wanted.path))?;
         let (temp, version) = match wanted.content {
             Some(bytes) => {
                 let (temp, version) = TempFile::create_with(&folder, bytes, attributes).map_err(fail)?;
@@ -192,14 +200,14 @@ impl<'a> ChangeTransaction<'a> {
         Ok(())
     }
 
-    /// The folder of a path that is not hidden in it.
+    /// Opens (or creates) the parent folder of a path that is not hidden.
     fn open_change_folder(&mut self, path: &Path, parent: &Path) -> Result<Arc<OwnedFd>, AccessError> {
-        if let Some((known, hiding)) = self.folders.get(parent) {
-            self.workspace.ensure_visible(hiding.as_deref(), path, false)?;
+        if let Some((known, hidden_rules)) = self.folders.get(parent) {
+            self.workspace.ensure_visible(hidden_rules.as_deref(), path, false)?;
             return Ok(Arc::clone(known));
         }
         let made = &mut self.made;
-        let (opened, hiding) = self.workspace.open_visible_folder(path, parent, |above, name| {
+        let (opened, hidden_rules) = self.workspace.open_visible_folder(path, parent, |above, name| {
             match rustix::fs::mkdirat(above, name, Mode::from_raw_mode(0o777)) {
                 Ok(()) => made.push((above.try_clone().map_err(|_| Errno::MFILE)?, name.to_path_buf())),
                 Err(Errno::EXIST) => {}
@@ -208,15 +216,16 @@ impl<'a> ChangeTransaction<'a> {
             sync_folder(above)
         })?;
         self.workspace.sweep_temp_files(parent, opened.as_fd());
-        self.workspace.ensure_visible(hiding.as_deref(), path, false)?;
+        self.workspace.ensure_visible(hidden_rules.as_deref(), path, false)?;
         let opened = Arc::new(opened);
-        self.folders.insert(parent.to_path_buf(), (Arc::clone(&opened), hiding));
+        self.folders.insert(parent.to_path_buf(), (Arc::clone(&opened), hidden_rules));
         Ok(opened)
     }
 
-    /// Changes the names, one after the other, and sees to it that they stay changed.
+    /// Renames all files into place, one after the other, and syncs their folders.
     fn commit(&mut self) -> Result<(), WorkspaceError> {
         for swap in &mut self.swaps {
+            // Checked a second time, because preparing the other changes may have taken a while.
             let checked = check_precondition(&swap.temp.folder, swap.name, swap.path, swap.expect)?;
             swap.apply_swap(checked.as_ref())?;
         }
@@ -230,13 +239,13 @@ impl<'a> ChangeTransaction<'a> {
         Ok(())
     }
 
-    /// Puts everything back, the last first, and tells what could not be.
+    /// Restores everything, last change first, and returns the error to report.
     fn roll_back(mut self, why: WorkspaceError) -> WorkspaceError {
         let failed: Vec<String> = self.swaps.iter_mut().rev().filter_map(FileSwap::roll_back).collect();
-        // The temporary files have to go before their folders can.
+        // The temporary files have to be removed before their folders can be.
         self.swaps.clear();
         for (above, name) in self.made.iter().rev() {
-            // A folder in which someone else has put something meanwhile stays.
+            // A folder in which someone else has created something meanwhile stays.
             let _ = rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR);
         }
         for (folder, _) in self.folders.values() {
@@ -250,7 +259,7 @@ impl<'a> ChangeTransaction<'a> {
     }
 }
 
-/// Some file systems have no way to sync a folder, and say so.
+/// Syncs a folder. Some file systems cannot, and say so.
 fn sync_folder(folder: &OwnedFd) -> Result<(), Errno> {
     match rustix::fs::fsync(folder) {
         Err(Errno::INVAL) => Ok(()),
@@ -258,7 +267,7 @@ fn sync_folder(folder: &OwnedFd) -> Result<(), Errno> {
     }
 }
 
-/// No path twice, and none below another.
+/// Checks that no path occurs twice, and none lies below another.
 fn check_distinct(wanted: &[ChangeRequest<'_>]) -> Result<(), WorkspaceError> {
     let mut paths: Vec<&WorkPath> = wanted.iter().map(|one| one.path).collect();
     paths.sort();
@@ -272,7 +281,7 @@ fn check_distinct(wanted: &[ChangeRequest<'_>]) -> Result<(), WorkspaceError> {
     Ok(())
 }
 
-/// The folder and the name of a path.
+/// Splits a path into folder and name.
 fn split_path(path: &WorkPath) -> Result<(&Path, &OsStr), WorkspaceError> {
     match (path.as_path().parent(), path.as_path().file_name()) {
         (Some(parent), Some(name)) => Ok((parent, name)),
@@ -280,7 +289,7 @@ fn split_path(path: &WorkPath) -> Result<(&Path, &OsStr), WorkspaceError> {
     }
 }
 
-/// The regular file of that name, if there is something.
+/// Returns the metadata of a regular file, `None` if nothing exists.
 fn stat_regular(folder: &OwnedFd, name: &OsStr, path: &WorkPath) -> Result<Option<Stat>, WorkspaceError> {
     let found = stat_entry(folder, name).map_err(|error| WorkspaceError::from_io("look at", path, error.into()))?;
     if is_mask_itself(folder) {
@@ -288,7 +297,7 @@ fn stat_regular(folder: &OwnedFd, name: &OsStr, path: &WorkPath) -> Result<Optio
     }
     match found.map(|found| FileType::from_raw_mode(found.st_mode)) {
         None | Some(FileType::RegularFile) => Ok(found),
-        // A link since a moment ago.
+        // The entry became a link since it was checked.
         Some(FileType::Symlink) => Err(WorkspaceError::Stale { path: path.to_string() }),
         Some(FileType::Directory) if is_mask(folder.as_fd(), name) => {
             Err(WorkspaceError::Masked { path: path.to_string() })
@@ -303,11 +312,12 @@ fn read_attributes(folder: &OwnedFd, name: &OsStr, found: &Stat) -> FileAttribut
     FileAttributes::from_stat(found, file.as_ref().map(AsFd::as_fd))
 }
 
-/// Never through a link, and never waiting for a FIFO.
+/// Never follow a link, and never wait for a FIFO.
 const READ_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// Gives the file whose version was checked, as it was before that was read.
+/// Checks a precondition. For a version, returns the metadata of the file as it was before it was
+/// read.
 fn check_precondition(
     folder: &OwnedFd,
     name: &OsStr,

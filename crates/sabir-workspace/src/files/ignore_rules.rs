@@ -1,11 +1,13 @@
-//! What the ignore files of a workspace hide.
+//! Evaluates the ignore files of a workspace for listing and searching.
 //!
-//! Supported: `.ignore` and `.gitignore` in every folder, `.git/info/exclude` beside them, and the same files of the folders
-//! above the workspace up to the top of the git repository that it lies in. `.ignore` goes before `.gitignore`, and that before
-//! `exclude`; the nearer folder goes first. At the top of a repository, git's rules of the folders above it end.
+//! Supported: `.ignore` and `.gitignore` in every folder, `.git/info/exclude` beside them, and the
+//! same files in the folders above the workspace up to the top of the git repository that contains
+//! it. `.ignore` takes precedence over `.gitignore`, which takes precedence over `exclude`; the
+//! nearer folder wins. At the top of a repository, the git rules of the folders above end.
 //!
-//! Unsupported, on purpose: the user's own `core.excludesFile`, a `.gitignore` above a workspace that lies in no repository, and
-//! ignore files that are links, which git refuses too. Of a longer file the first MiB counts.
+//! Unsupported on purpose: the user's own `core.excludesFile`, a `.gitignore` above a workspace
+//! that is in no repository, and ignore files that are links, which git refuses too. Of a file over
+//! 1 MiB only the first MiB counts.
 
 use std::fs::File;
 use std::io::Read;
@@ -21,7 +23,7 @@ use super::Workspace;
 
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The rules of one folder that has some, and those of the folders above.
+/// The rules of one folder that has any, linked to those of the folders above.
 #[derive(Debug)]
 pub(crate) struct IgnoreRules {
     above: Option<Arc<IgnoreRules>>,
@@ -29,20 +31,20 @@ pub(crate) struct IgnoreRules {
     ignore: Gitignore,
     git: Gitignore,
     exclude: Gitignore,
-    /// Whether the folder is the top of a repository.
+    /// True if the folder is the top of a repository.
     top: bool,
 }
 
-/// Where the folder of rules is.
+/// The location of the folder that rules belong to.
 #[derive(Debug)]
 enum RuleBase {
-    /// At this path from the workspace folder.
+    /// The folder is inside the workspace, at this relative path.
     Inside(PathBuf),
-    /// Above the workspace folder, which is at this path from it.
+    /// The folder is above the workspace; this is the path from it to the workspace.
     Above(PathBuf),
 }
 
-/// Which of the files are worth opening.
+/// The ignore files worth opening in a folder.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct IgnoreFilesPresent {
     pub(super) ignore: bool,
@@ -51,10 +53,13 @@ pub(super) struct IgnoreFilesPresent {
 }
 
 impl IgnoreRules {
-    /// Whether an entry is hidden. The path is that from the workspace folder.
+    /// Returns true if an entry is hidden. The path is relative to the workspace folder.
     pub(super) fn is_hidden(&self, path: &Path, is_folder: bool) -> bool {
-        let (mut ignore, mut git, mut exclude) = (Match::None, Match::None, Match::None);
-        let (mut rules, mut same_repository) = (Some(self), true);
+        let mut ignore = Match::None;
+        let mut git = Match::None;
+        let mut exclude = Match::None;
+        let mut rules = Some(self);
+        let mut same_repository = true;
         while let Some(one) = rules {
             let longer;
             let path = match &one.base {
@@ -69,13 +74,14 @@ impl IgnoreRules {
                 git = git.or(one.git.matched(path, is_folder));
                 exclude = exclude.or(one.exclude.matched(path, is_folder));
             }
+            // `.ignore` files are not git's, so they keep applying above the top of a repository.
             same_repository &= !one.top;
             rules = one.above.as_deref();
         }
         ignore.or(git).or(exclude).is_ignore()
     }
 
-    /// The rules within a folder: those above it, and its own when it has some.
+    /// Returns the rules within a folder: those above it, and its own if it has any.
     pub(super) fn within_folder(
         above: Option<Arc<Self>>,
         folder: BorrowedFd<'_>,
@@ -96,7 +102,8 @@ impl IgnoreRules {
         }
         let rules = |wanted: bool, name: &str| if wanted { read_rules(folder, name) } else { Gitignore::empty() };
         let top = present.git && rustix::fs::statat(folder, ".git", AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        let (ignore, git) = (rules(present.ignore, ".ignore"), rules(present.git_ignore, ".gitignore"));
+        let ignore = rules(present.ignore, ".ignore");
+        let git = rules(present.git_ignore, ".gitignore");
         let exclude = rules(present.git, ".git/info/exclude");
         if !top && ignore.is_empty() && git.is_empty() {
             return above;
@@ -106,7 +113,7 @@ impl IgnoreRules {
 }
 
 impl Workspace {
-    /// The rules that hold for a folder before its own are read.
+    /// Returns the rules that apply to a folder, without its own.
     pub(super) fn rules_above(&self, folder: &Path) -> Option<Arc<IgnoreRules>> {
         let all = IgnoreFilesPresent { ignore: true, git_ignore: true, git: true };
         let mut rules = self.rules_outside();
@@ -119,7 +126,7 @@ impl Workspace {
         rules
     }
 
-    /// The rules of the folders above the workspace, when they and it are in one repository.
+    /// Returns the rules of the folders above the workspace that are in the same repository.
     fn rules_outside(&self) -> Option<Arc<IgnoreRules>> {
         let is_top = |path: &&Path| path.join(".git").symlink_metadata().is_ok();
         let top = self.root().ancestors().find(is_top)?;
@@ -135,7 +142,8 @@ impl Workspace {
     }
 }
 
-/// The rules of a file; none when it is not a regular file that can be read. A line that is no glob is left out.
+/// Reads the rules of a file; empty if it is not a readable regular file. Invalid lines are
+/// skipped.
 fn read_rules(folder: BorrowedFd<'_>, name: &str) -> Gitignore {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::openat(folder, name, flags, Mode::empty()).map(File::from) else {

@@ -1,4 +1,4 @@
-//! What is in a folder, as the user's ignore files see it.
+//! Lists folders as the ignore files define them.
 
 use std::ops::ControlFlow;
 
@@ -9,41 +9,41 @@ use crate::ordered_pool::{JobOutput, OrderKey, run_in_order};
 use crate::path::WorkPath;
 use crate::stop_flag::StopFlag;
 
-/// So many entries may wait for a folder before them, however few are asked for.
+/// The minimum number of entries that may wait for an earlier folder, however few were requested.
 const MIN_AHEAD: usize = 4096;
 
-/// How to list a folder.
+/// The options of a listing.
 #[derive(Debug, Clone)]
 pub struct ListOptions {
-    /// Whether to list the folders below as well.
+    /// True to list the folders below as well.
     pub recursive: bool,
-    /// The greatest number of entries to return.
+    /// The maximum number of entries to return.
     pub max_entries: usize,
     /// Ends the listing early.
     pub stop: StopFlag,
 }
 
-/// The entries of a folder, sorted by path, each folder right before what it holds.
+/// The entries of a folder, sorted by path, each folder right before its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FolderListing {
-    /// The entries, as many as were asked for.
+    /// The entries, up to the requested number.
     pub entries: Vec<ListEntry>,
-    /// Whether there are more.
+    /// True if there are more entries.
     pub truncated: bool,
-    /// How many names are not shown because of the workspace's [bounds](crate::Bounds), in the folders that are.
+    /// The number of names in the listed folders that the workspace's [bounds](crate::Bounds) hide.
     pub hidden: usize,
 }
 
-/// One name in a [`FolderListing`].
+/// An entry of a [`FolderListing`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListEntry {
-    /// The path from the workspace folder.
+    /// The path, relative to the workspace folder.
     pub path: WorkPath,
-    /// What it is. Links are not followed here.
+    /// The kind of entry. Links are not followed.
     pub kind: EntryKind,
 }
 
-/// What a name stands for.
+/// The kind of a folder entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryKind {
     /// A regular file.
@@ -57,37 +57,42 @@ pub enum EntryKind {
 }
 
 impl Default for ListOptions {
-    /// One folder deep, 1000 entries.
+    /// Returns options for one level of folders and 1000 entries.
     fn default() -> Self {
         Self { recursive: false, max_entries: 1000, stop: StopFlag::default() }
     }
 }
 
 impl Workspace {
-    /// Lists a folder. Left out are `.git`, what the ignore files hide, and what is in folders below that cannot be read. Links
-    /// are listed and not followed, so the walk ends; and no folder is opened but beneath the workspace's handle, so no name
-    /// from outside is ever listed. Folders are read by several threads; the result is the same. Memory is bounded by the
-    /// entries asked for and the largest folder.
+    /// Lists a folder. `.git`, ignored entries, and the content of unreadable subfolders are left
+    /// out. Links are listed but not followed, so the walk terminates; and folders are only opened
+    /// beneath the workspace's handle, so no name from outside is ever listed. Folders are read by
+    /// several threads, with the same result as one. Memory is bounded by the requested entries and
+    /// the largest folder.
     ///
     /// # Errors
-    /// [`WorkspaceError::NotAFolder`], [`Hidden`](WorkspaceError::Hidden), those of [`resolve_links`](Self::resolve_links) and [`metadata`](Self::metadata),
-    /// [`Io`](WorkspaceError::Io) when this very folder cannot be read, and [`Stopped`](WorkspaceError::Stopped).
+    /// [`WorkspaceError::NotAFolder`], [`Hidden`](WorkspaceError::Hidden), those of
+    /// [`resolve_links`](Self::resolve_links) and [`metadata`](Self::metadata),
+    /// [`Io`](WorkspaceError::Io) if this folder itself cannot be read, and
+    /// [`Stopped`](WorkspaceError::Stopped).
     pub fn list_folder(&self, folder: &WorkPath, options: &ListOptions) -> Result<FolderListing, WorkspaceError> {
         if self.metadata(folder)?.kind != EntryKind::Folder {
             return Err(WorkspaceError::NotAFolder { path: folder.to_string() });
         }
-        let (start, hiding) = self.resolve_start(folder)?;
-        let start = self.start_folder(start.as_path(), hiding);
-        // What is below is left out when it cannot be read; this was asked for by name.
+        let (start, hidden_rules) = self.resolve_start(folder)?;
+        let start = self.start_folder(start.as_path(), hidden_rules);
+        // Unreadable subfolders are skipped silently, but this folder was requested by name.
         self.open_beneath(&start.path).map_err(|error| WorkspaceError::from_io("list", folder, error.into()))?;
         let mut listing = FolderListing { entries: Vec::new(), truncated: false, hidden: 0 };
-        // One more than is wanted tells that there is more.
+        // One more entry than requested shows that there are more.
         let reader = || {
             let mut reader = FolderReader::new(self, options.max_entries.saturating_add(1));
             move |folder| list_entries(&mut reader, folder, options.recursive)
         };
         let take = |(entries, hidden): ListPart| {
             listing.hidden += hidden;
+            // Parts arrive in order, so cutting here always keeps the first entries of the whole
+            // listing.
             let room = options.max_entries - listing.entries.len();
             listing.truncated = entries.len() > room;
             listing.entries.extend(entries.into_iter().take(room));
@@ -103,20 +108,22 @@ impl Workspace {
     }
 }
 
-/// Entries, and how many more are hidden.
+/// Entries, and the number of further entries that are hidden.
 type ListPart = (Vec<ListEntry>, usize);
 
-/// What one folder holds: its entries, with the folders below as jobs in between.
+/// Lists one folder: its entries, with the subfolders as jobs in between.
 fn list_entries(
     reader: &mut FolderReader<'_>,
     mut folder: PendingFolder,
     recursive: bool,
 ) -> Vec<(OrderKey, JobOutput<PendingFolder, ListPart>)> {
     let shown = reader.read_folder(&mut folder).unwrap_or_default();
-    let (mut given, mut part, mut key) = (Vec::new(), Vec::new(), None);
+    let mut outputs = Vec::new();
+    let mut part = Vec::new();
+    let mut key = None;
     if shown.hidden > 0 {
-        // Before all that the folder holds.
-        given.push((OrderKey::for_contents(&folder.path), JobOutput::Part((Vec::new(), shown.hidden), 0)));
+        // The key sorts before everything that the folder contains.
+        outputs.push((OrderKey::for_contents(&folder.path), JobOutput::Part((Vec::new(), shown.hidden), 0)));
     }
     for FolderEntry { name, kind } in shown.names {
         let path = folder.path.join(name);
@@ -126,11 +133,11 @@ fn list_entries(
         if recursive && kind == EntryKind::Folder {
             let entries = std::mem::take(&mut part);
             let count = entries.len();
-            given.extend(key.take().map(|key| (key, JobOutput::Part((entries, 0), count))));
-            given.push((OrderKey::for_contents(&path), JobOutput::Job(folder.child_folder(path))));
+            outputs.extend(key.take().map(|key| (key, JobOutput::Part((entries, 0), count))));
+            outputs.push((OrderKey::for_contents(&path), JobOutput::Job(folder.child_folder(path))));
         }
     }
     let count = part.len();
-    given.extend(key.map(|key| (key, JobOutput::Part((part, 0), count))));
-    given
+    outputs.extend(key.map(|key| (key, JobOutput::Part((part, 0), count))));
+    outputs
 }

@@ -1,4 +1,4 @@
-//! The beginning of a file, for whoever wants no more of it: nothing behind that is read, however long the file is.
+//! Reads the beginning of a file, without touching the rest, however long it is.
 
 use std::io::Read;
 
@@ -6,11 +6,11 @@ use super::Workspace;
 use crate::{WorkPath, WorkspaceError};
 
 impl Workspace {
-    /// The first `limit_bytes` bytes of a regular file, and its size in bytes. Opened as for [`read_file`](Self::read_file), but without a
-    /// version.
+    /// Returns the first `limit_bytes` bytes of a regular file, and its size in bytes. Opens it
+    /// like [`read_file`](Self::read_file), but computes no version.
     ///
     /// # Errors
-    /// As for [`read_file`](Self::read_file).
+    /// Those of [`read_file`](Self::read_file).
     pub fn read_start(&self, path: &WorkPath, limit_bytes: usize) -> Result<(Vec<u8>, u64), WorkspaceError> {
         let fail = |error| WorkspaceError::from_io("read", path, error);
         let file = self.open_regular(path)?;

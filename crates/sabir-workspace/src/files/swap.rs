@@ -1,4 +1,4 @@
-//! One change of a name, which can be taken back.
+//! Swaps one file for another under a name, in a way that can be undone.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,38 +14,41 @@ use super::{FileVersion, WritePrecondition};
 use crate::error::WorkspaceError;
 use crate::path::WorkPath;
 
-/// How often a name that comes and goes is tried again, where whatever is there may be replaced.
+/// The number of attempts for a name that appears and disappears, if any content may be replaced.
 const MAX_TRIES: usize = 16;
 
-/// A file that is to change: its name, and the temporary name that holds its new content, and later its old file.
+/// A pending change of one file: its name, and the temporary name that holds the new content and
+/// later the old file.
 #[derive(Debug)]
 pub(super) struct FileSwap<'a> {
     pub(super) path: &'a WorkPath,
     pub(super) name: &'a OsStr,
     pub(super) expect: WritePrecondition,
     pub(super) temp: TempFile,
-    /// What is written; nothing when the file is deleted.
+    /// The version to write; `None` if the file is deleted.
     pub(super) version: Option<FileVersion>,
     pub(super) done: SwapState,
 }
 
-/// How far a change has come.
+/// The progress of a change.
 #[derive(Debug)]
 pub(super) enum SwapState {
-    /// Not yet, or no longer.
+    /// Nothing was done, or it was undone.
     Nothing,
-    /// A file is where none was: this one.
+    /// The file was created where none was; this is its metadata.
     Created(Box<Stat>),
-    /// The new file, this one, has the name, and the old one the temporary name.
+    /// The new file (with this metadata) has the name, and the old one the temporary name.
     Replaced(Box<Stat>),
-    /// As before, on a file system that cannot exchange names: what is kept is a copy of the old file.
+    /// The new file has the name, on a file system that cannot exchange names: this is a copy of
+    /// the old file.
     Copied(TempFile),
     /// The old file has the temporary name.
     Deleted,
 }
 
 impl FileSwap<'_> {
-    /// Gives the name to the new file, or takes it from the old one. `checked` is the file that it has to be.
+    /// Gives the name to the new file, or takes it from the old one. `checked` is the file that
+    /// must have it now.
     pub(super) fn apply_swap(&mut self, checked: Option<&Stat>) -> Result<(), WorkspaceError> {
         if self.version.is_none() {
             return self.remove_old(checked);
@@ -57,6 +60,8 @@ impl FileSwap<'_> {
                     result => return result.map_err(|trouble| self.workspace_error(trouble)),
                 }
             }
+            // With `Any`, the file may appear and disappear between the two attempts, so both are
+            // retried.
             match self.create_new() {
                 Err(Errno::EXIST) if self.expect == WritePrecondition::Any => {}
                 Err(Errno::EXIST) => return Err(WorkspaceError::Exists { path: self.path.to_string() }),
@@ -66,7 +71,7 @@ impl FileSwap<'_> {
         Err(WorkspaceError::Stale { path: self.path.to_string() })
     }
 
-    /// The change is sure: the old file is no longer needed.
+    /// Releases the old file, once the change is final.
     pub(super) fn discard_old(&mut self) {
         self.temp.precious = false;
         if let SwapState::Copied(copy) = &mut self.done {
@@ -74,9 +79,10 @@ impl FileSwap<'_> {
         }
     }
 
-    /// Takes the change back. Says which file could not be, and where its old content is.
+    /// Undoes the change. If that fails, returns the file, the error, and where its old content is.
     pub(super) fn roll_back(&mut self) -> Option<String> {
-        let (folder, temp) = (&self.temp.folder, &self.temp.name);
+        let folder = &self.temp.folder;
+        let temp = &self.temp.name;
         let (undone, kept) = match std::mem::replace(&mut self.done, SwapState::Nothing) {
             SwapState::Nothing => (Ok(()), None),
             SwapState::Created(ours) => (self.remove_created(&ours), None),
@@ -96,7 +102,8 @@ impl FileSwap<'_> {
         Some(format!("`{}` ({error}{})", self.path, kept.unwrap_or_default()))
     }
 
-    /// Gives what cannot be put back a name that no later write takes for litter, where the disk still does that much.
+    /// Gives a file that could not be restored a name that no later cleanup removes, if that is
+    /// still possible.
     fn rename_leftover(&self, kept: String) -> String {
         let name = format!("{}.sabir-old", self.name.to_string_lossy());
         if self.rename_to_free(kept.as_ref(), name.as_ref()).is_ok() { name } else { kept }
@@ -110,11 +117,13 @@ impl FileSwap<'_> {
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => return self.copy_and_replace(checked),
             Err(error) => return Err(error.into()),
         }
-        (self.temp.precious, self.done) = (true, SwapState::Replaced(ours));
+        self.temp.precious = true;
+        self.done = SwapState::Replaced(ours);
         self.verify_replaced(checked)
     }
 
-    /// For file systems that cannot exchange names, as some network ones.
+    /// Replaces the file on file systems that cannot exchange names, such as some network ones,
+    /// after copying the old one.
     fn copy_and_replace(&mut self, checked: Option<&Stat>) -> Result<(), SwapError> {
         let folder = &self.temp.folder;
         let before = stat_entry(folder, self.name)?.ok_or(Errno::NOENT)?;
@@ -129,6 +138,7 @@ impl FileSwap<'_> {
             .apply_to(&into)
             .map_err(system_error)?;
         into.sync_all().map_err(system_error)?;
+        // Without an exchange, this check right before the rename is the best that can be done.
         if !stat_entry(folder, self.name)?.is_some_and(|now| is_unchanged(&now, &before)) {
             return Err(SwapError::Changed);
         }
@@ -147,18 +157,19 @@ impl FileSwap<'_> {
 
     fn remove_old(&mut self, checked: Option<&Stat>) -> Result<(), WorkspaceError> {
         self.rename_to_free(self.name, self.temp.name.as_ref()).map_err(|error| self.workspace_error(error.into()))?;
-        (self.temp.precious, self.done) = (true, SwapState::Deleted);
+        self.temp.precious = true;
+        self.done = SwapState::Deleted;
         self.verify_replaced(checked).map_err(|trouble| self.workspace_error(trouble))
     }
 
-    /// Whether what was taken away is what was to be; a link or folder that came in between is put back by whoever gets the
-    /// error.
+    /// Checks that the file that was taken away is the expected one. If a link or folder came in
+    /// between, the error makes the caller undo the change.
     fn verify_replaced(&self, checked: Option<&Stat>) -> Result<(), SwapError> {
         let taken = stat_entry(&self.temp.folder, &self.temp.name)?.ok_or(Errno::NOENT)?;
         if is_expected(&taken, checked) { Ok(()) } else { Err(SwapError::Changed) }
     }
 
-    /// Removes the file that was made, unless another has its name by now.
+    /// Removes the created file, unless another file has its name by now.
     fn remove_created(&self, ours: &Stat) -> Result<(), Errno> {
         match stat_entry(&self.temp.folder, self.name)? {
             Some(found) if is_same_inode(&found, ours) => {
@@ -168,9 +179,11 @@ impl FileSwap<'_> {
         }
     }
 
-    /// Gives the old file its name again, unless something else has it by now: that is someone's, and is not taken away.
+    /// Gives the old file its name back, unless something else has it by now, which belongs to
+    /// somebody else and stays.
     fn exchange_back(&self, ours: &Stat) -> Result<(), Errno> {
-        let (folder, temp) = (&self.temp.folder, &self.temp.name);
+        let folder = &self.temp.folder;
+        let temp = &self.temp.name;
         match stat_entry(folder, self.name)? {
             None => self.rename_to_free(temp.as_ref(), self.name),
             Some(found) if is_same_inode(&found, ours) => {
@@ -183,7 +196,8 @@ impl FileSwap<'_> {
     fn rename_to_free(&self, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
         let folder = &self.temp.folder;
         match rustix::fs::renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
-            // Some network file systems do not know the flag; a look has to do there.
+            // Some network file systems do not know the flag; a check before the rename has to do
+            // there.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match stat_entry(folder, to)? {
                 Some(_) => Err(Errno::EXIST),
                 None => rustix::fs::renameat(folder, from, folder, to),
@@ -203,7 +217,7 @@ impl FileSwap<'_> {
     }
 }
 
-/// Why a name could not be changed.
+/// The reason that a name could not be changed.
 enum SwapError {
     Changed,
     System(Errno),
@@ -219,18 +233,18 @@ fn system_error(error: io::Error) -> SwapError {
     SwapError::System(Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// Whether it is the same file.
+/// Returns true for the same file.
 fn is_same_inode(one: &Stat, other: &Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
-/// A regular file, and the one that was checked, if one was.
+/// Returns true for a regular file that is the checked one, if one was checked.
 fn is_expected(found: &Stat, checked: Option<&Stat>) -> bool {
     FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
         && checked.is_none_or(|checked| is_unchanged(found, checked))
 }
 
-/// Whether it is the same file, and not written to in between. A rename changes neither.
+/// Returns true for the same file without a write in between. A rename changes neither.
 fn is_unchanged(one: &Stat, other: &Stat) -> bool {
     let written = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
     is_same_inode(one, other) && written(one) == written(other)

@@ -1,7 +1,9 @@
-//! Temporary names: where new content is made ready, and old content waits until a change is sure.
+//! Manages temporary files: the place where new content is prepared, and where old content waits
+//! until a change is final.
 //!
-//! A temporary file stands in the folder of the file it is for, because another folder may be another disk. It goes when its
-//! owner in this process goes; what a killed process left goes with the next write in that folder ([`Workspace::sweep_temp_files`]).
+//! A temporary file is in the folder of the file it is for, because another folder may be on
+//! another file system. It is removed with its owner in this process; leftovers of a killed process
+//! are removed with the next write in that folder ([`Workspace::sweep_temp_files`]).
 
 use std::fs::File;
 use std::io::Write;
@@ -17,29 +19,31 @@ use rustix::process::{Pid, test_kill_process};
 use super::attributes::FileAttributes;
 use super::{FileVersion, HASHED_BYTES, Workspace};
 
-/// The start of the names of temporary files; the process id and a number follow.
+/// The prefix of the names of temporary files; the process id and a number follow.
 pub const TEMP_START: &str = ".sabir-tmp-";
 const MAX_SWEPT: usize = 4096;
 static NEXT_TEMP: AtomicU64 = AtomicU64::new(0);
 
-/// A temporary name in a folder, and whatever stands there: it is removed in the end, unless it is the only copy of something.
+/// A temporary name and the file under it, which is removed in the end unless it is the only copy
+/// of something.
 #[derive(Debug)]
 pub(super) struct TempFile {
     pub(super) folder: Arc<OwnedFd>,
     pub(super) name: String,
-    /// Whether what stands there now is a file of the user's.
+    /// True if the file under this name is the user's and must not be removed.
     pub(super) precious: bool,
 }
 
 impl TempFile {
-    /// A name that nothing has yet.
+    /// Returns a name that no file has yet.
     pub(super) fn reserve_name(folder: &Arc<OwnedFd>) -> Self {
         let number = NEXT_TEMP.fetch_add(1, Ordering::Relaxed);
         let name = format!("{TEMP_START}{}-{number}", std::process::id());
         Self { folder: Arc::clone(folder), name, precious: false }
     }
 
-    /// An empty file; closed to others until it has the mode of the file it is to replace. A new file gets what the umask leaves.
+    /// Creates an empty file. `closed` keeps others from reading it until it has the mode of the
+    /// file it replaces; otherwise the umask decides.
     pub(super) fn create(folder: &Arc<OwnedFd>, closed: bool) -> Result<(Self, File), Errno> {
         let mode = Mode::from_raw_mode(if closed { 0o600 } else { 0o666 });
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -47,14 +51,15 @@ impl TempFile {
             let mut temp = Self::reserve_name(folder);
             match rustix::fs::openat(folder, &temp.name, flags, mode) {
                 Ok(file) => return Ok((temp, file.into())),
-                // Left by a process that had the same number; it is not ours to remove here.
+                // Left over from a process with the same id; it is not removed here.
                 Err(Errno::EXIST) => temp.precious = true,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// A file with that content and those attributes, safe on the disk, and the version it is.
+    /// Creates a file with this content and these attributes, synced to disk, and returns its
+    /// version.
     pub(super) fn create_with(
         folder: &Arc<OwnedFd>,
         bytes: &[u8],
@@ -66,7 +71,7 @@ impl TempFile {
             attributes.apply_to(&file)?;
         }
         file.sync_all()?;
-        // Neither is changed by the rename to come.
+        // The rename to come changes none of the numbers in a version.
         let large = bytes.len() as u64 > HASHED_BYTES;
         let version = if large { FileVersion::of_large(&file.metadata()?) } else { FileVersion::of_content(bytes) };
         Ok((temp, version))
@@ -82,11 +87,13 @@ impl Drop for TempFile {
 }
 
 impl Workspace {
-    /// Removes temporary files of processes that are gone, once for each folder. What cannot be removed is left: it harms nobody.
+    /// Removes temporary files of processes that have ended, once per folder. Files that cannot be
+    /// removed are left, since they do no harm.
     pub fn sweep_temp_files(&self, parent: &Path, folder: BorrowedFd<'_>) {
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         if swept.len() >= MAX_SWEPT {
             swept.clear();
+            // A bounded set: forgetting it only costs another sweep.
         }
         if !swept.insert(parent.to_path_buf()) {
             return;

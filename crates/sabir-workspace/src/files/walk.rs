@@ -1,8 +1,8 @@
-//! The names in a folder, read through its handle.
+//! Reads the names in a folder through its handle.
 //!
-//! A folder is opened beneath the handle of the workspace, through no link, each time it is looked at. So a folder that is
-//! swapped for a link is a folder that cannot be read, and no name from outside is ever seen; and a tree of any depth needs no
-//! more than one handle at a time in each thread.
+//! A folder is opened beneath the handle of the workspace, without following links, each time it is
+//! read. A folder that is swapped for a link can therefore not be read, and no name from outside is
+//! ever seen; and a tree of any depth needs only one handle at a time per thread.
 
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
@@ -21,25 +21,25 @@ use crate::bounds::HiddenRules;
 use crate::sandbox::masks::is_mask;
 
 const BUFFER_BYTES: usize = 32 << 10;
-/// How often a folder is tried again whose path is just being renamed.
+/// The number of attempts for a folder whose path is being renamed.
 const MAX_TRIES: usize = 64;
 
 /// A folder to be read.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingFolder {
-    /// Its path from the workspace folder.
+    /// The path, relative to the workspace folder.
     pub(crate) path: PathBuf,
     rules: Option<Arc<IgnoreRules>>,
-    /// The user's ignore files that hold in it.
-    hiding: Option<Arc<HiddenRules>>,
+    /// The hidden-path rules that apply in it.
+    hidden_rules: Option<Arc<HiddenRules>>,
 }
 
-/// What a folder shows.
+/// The visible content of a folder.
 #[derive(Debug, Default)]
 pub(crate) struct VisibleNames {
-    /// The names that nothing hides, sorted.
+    /// The visible names, sorted.
     pub(crate) names: Vec<FolderEntry>,
-    /// How many names the bounds hide that would be here otherwise.
+    /// The number of names that only the bounds hide.
     pub(crate) hidden: usize,
 }
 
@@ -50,37 +50,39 @@ pub(crate) struct FolderEntry {
     pub(crate) kind: EntryKind,
 }
 
-/// Reads folders, and keeps the memory for it.
+/// A reader of folders that reuses its buffer.
 #[derive(Debug)]
 pub(crate) struct FolderReader<'a> {
     workspace: &'a Workspace,
     buffer: Box<[MaybeUninit<u8>]>,
-    /// The greatest number of names to keep, the first ones in order.
+    /// The maximum number of names to keep, first ones in order.
     most: usize,
 }
 
 impl PendingFolder {
-    /// A folder in this one.
+    /// Returns a subfolder of this one, which inherits its rules.
     pub(crate) fn child_folder(&self, path: PathBuf) -> Self {
-        Self { path, rules: self.rules.clone(), hiding: self.hiding.clone() }
+        Self { path, rules: self.rules.clone(), hidden_rules: self.hidden_rules.clone() }
     }
 }
 
 impl Workspace {
-    /// A folder to start from, its path resolved, and the user's ignore files above it.
-    pub(crate) fn start_folder(&self, path: &Path, hiding: Option<Arc<HiddenRules>>) -> PendingFolder {
-        PendingFolder { path: path.to_path_buf(), rules: self.rules_above(path), hiding }
+    /// Returns the folder to start from, given its resolved path and the hidden-path rules above
+    /// it.
+    pub(crate) fn start_folder(&self, path: &Path, hidden_rules: Option<Arc<HiddenRules>>) -> PendingFolder {
+        PendingFolder { path: path.to_path_buf(), rules: self.rules_above(path), hidden_rules }
     }
 
-    /// Opens a folder beneath the workspace's handle, through no link.
+    /// Opens a folder beneath the workspace's handle, without following links.
     pub(crate) fn open_beneath(&self, path: &Path) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let at = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         for _ in 0..MAX_TRIES {
             match rustix::fs::openat2(self.dir().as_fd(), at, flags, Mode::empty(), resolve) {
+                // `RESOLVE_BENEATH` answers `EAGAIN` if a rename happened during the lookup.
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                // Kernels before 5.6, and some containers.
+                // Kernels before 5.6, and some containers, lack `openat2`.
                 Err(Errno::NOSYS | Errno::PERM) => return self.open_folder(path, |_, _| Err(Errno::NOENT)),
                 opened => return opened,
             }
@@ -94,10 +96,11 @@ impl<'a> FolderReader<'a> {
         Self { workspace, buffer: vec![MaybeUninit::uninit(); BUFFER_BYTES].into_boxed_slice(), most }
     }
 
-    /// The names that nothing hides; the folder then knows the rules for what it holds.
+    /// Returns the names that nothing hides, and adds the folder's own ignore files to its rules.
     pub(crate) fn read_folder(&mut self, folder: &mut PendingFolder) -> Result<VisibleNames, Errno> {
         let handle = self.workspace.open_beneath(&folder.path)?;
-        let (mut names, mut present) = (Vec::new(), IgnoreFilesPresent::default());
+        let mut names = Vec::new();
+        let mut present = IgnoreFilesPresent::default();
         let bounds = self.workspace.bounds();
         let mut bound = false;
         let mut entries = RawDir::new(&handle, &mut self.buffer);
@@ -130,9 +133,11 @@ impl<'a> FolderReader<'a> {
             });
         }
         if bound {
-            folder.hiding = self.workspace.hidden_rules_in(folder.hiding.take(), handle.as_fd(), &folder.path);
+            folder.hidden_rules =
+                self.workspace.hidden_rules_in(folder.hidden_rules.take(), handle.as_fd(), &folder.path);
         }
         let hidden = if bounds.hides_anything() { self.remove_hidden(folder, &mut names) } else { 0 };
+        // Selecting before sorting bounds the work for folders with far more names than wanted.
         if names.len() > self.most {
             names.select_nth_unstable(self.most);
             names.truncate(self.most);
@@ -141,14 +146,15 @@ impl<'a> FolderReader<'a> {
         Ok(VisibleNames { names, hidden })
     }
 
-    /// Leaves out what the bounds hide, and counts it.
+    /// Removes the names that the bounds hide, and returns their number.
     fn remove_hidden(&self, folder: &PendingFolder, names: &mut Vec<FolderEntry>) -> usize {
-        let (before, root) = (names.len(), self.workspace.root());
+        let before = names.len();
+        let root = self.workspace.root();
         let mut path = folder.path.clone();
         names.retain(|name| {
             path.push(&name.name);
             let is_folder = name.kind == EntryKind::Folder;
-            let hider = self.workspace.bounds().hidden_by(root, folder.hiding.as_deref(), &path, is_folder);
+            let hider = self.workspace.bounds().hidden_by(root, folder.hidden_rules.as_deref(), &path, is_folder);
             path.pop();
             hider.is_none()
         });
@@ -156,7 +162,8 @@ impl<'a> FolderReader<'a> {
     }
 }
 
-/// Links are not followed. File systems that do not say what an entry is are asked.
+/// Returns the kind of an entry, without following links. If the file system does not report it,
+/// the entry is looked up.
 pub(crate) fn entry_kind(folder: &OwnedFd, name: &OsStr, said: FileType) -> EntryKind {
     let found = match said {
         FileType::Unknown => rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)

@@ -1,8 +1,9 @@
-//! Replacing a file as a whole: it holds the old content or the new, never a part, whatever happens in between.
+//! Replaces whole files: a file always holds the old content or the new one, never a part.
 //!
-//! The new content goes to a temporary file in the same folder, is synced, changes places with the old file, and the folder is
-//! synced. The folders on the way are opened one by one from the workspace's handle, and none may be a link, so what was judged
-//! is what is written.
+//! The new content goes to a temporary file in the same folder, is synced, and changes places with
+//! the old file; then the folder is synced. The folders on the way are opened one by one from the
+//! workspace's handle, and none may be a link, so the file that was judged is the one that is
+//! written.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -15,33 +16,38 @@ use super::{FileVersion, Workspace};
 use crate::error::WorkspaceError;
 use crate::path::WorkPath;
 
-/// What a write takes for granted about the file it replaces.
+/// A condition that a write requires of the file it replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WritePrecondition {
-    /// Nothing: write whatever is there.
+    /// No condition: write whatever is there.
     Any,
-    /// That there is no such file. Checked by the kernel in the moment of the rename.
+    /// The file does not exist. The kernel checks this in the moment of the rename.
     Missing,
-    /// That the file is still this version. Checked before anything is done, again right before the rename, and the file that
-    /// was then taken away is the one that was checked, or it is put back. What another program writes into that same file
-    /// within those microseconds is lost, as no file system offers to compare and rename at once.
+    /// The file still has this version. Checked before anything is done and again right before the
+    /// rename; afterwards the replaced file is compared with the checked one, and restored if it
+    /// differs. Whatever another program writes into that same file within those microseconds is
+    /// lost, as no file system can compare and rename at once.
     Version(FileVersion),
 }
 
 impl Workspace {
-    /// Writes a whole file, and its missing folders, and returns the version written. Kept are the mode, the access control list
-    /// and the user's extended attributes, and the owner where the system allows; a file with more than one name is split from
-    /// the others, and a sparse one is no longer so.
+    /// Writes a whole file, creates missing folders, and returns the version written. Mode, access
+    /// control list and the user's extended attributes are kept, and the owner if the system
+    /// allows; a file with several hard links is separated from the others, and a sparse file is no
+    /// longer sparse.
     ///
     /// # Errors
-    /// [`WorkspaceError::Exists`], [`Stale`](WorkspaceError::Stale) and [`Missing`](WorkspaceError::Missing) when the
-    /// expectation fails; [`Hidden`](WorkspaceError::Hidden) and [`Limited`](WorkspaceError::Limited) by the workspace's
-    /// [bounds](crate::Bounds); [`LinkPassed`](WorkspaceError::LinkPassed) when the path is not the [resolved](Self::resolve_links) one;
-    /// [`ReadOnly`](WorkspaceError::ReadOnly) for a file that nobody may write, also where the folder would let it be replaced,
-    /// and also for root; [`LinkLeaves`](WorkspaceError::LinkLeaves), [`NotAFile`](WorkspaceError::NotAFile) and
-    /// [`NotAFolder`](WorkspaceError::NotAFolder); [`Io`](WorkspaceError::Io) for anything else, such as a full disk. After an
-    /// error the old file is in its place, and neither a temporary file nor a new folder is left; the one exception has an error
-    /// of its own, [`NotRestored`](WorkspaceError::NotRestored).
+    /// [`WorkspaceError::Exists`], [`Stale`](WorkspaceError::Stale) and
+    /// [`Missing`](WorkspaceError::Missing) if the precondition fails;
+    /// [`Hidden`](WorkspaceError::Hidden) and [`Limited`](WorkspaceError::Limited) by the
+    /// workspace's [bounds](crate::Bounds); [`LinkPassed`](WorkspaceError::LinkPassed) if the path
+    /// is not the [resolved](Self::resolve_links) one; [`ReadOnly`](WorkspaceError::ReadOnly) for a
+    /// file that nobody may write, even if the folder would let it be replaced, and even for root;
+    /// [`LinkLeaves`](WorkspaceError::LinkLeaves), [`NotAFile`](WorkspaceError::NotAFile) and
+    /// [`NotAFolder`](WorkspaceError::NotAFolder); [`Io`](WorkspaceError::Io) for anything else,
+    /// such as a full disk. After an error the old file is in its place, and neither a temporary
+    /// file nor a new folder is left; the one exception is
+    /// [`NotRestored`](WorkspaceError::NotRestored).
     pub fn write_file(
         &self,
         path: &WorkPath,
@@ -49,19 +55,21 @@ impl Workspace {
         expect: WritePrecondition,
     ) -> Result<FileVersion, WorkspaceError> {
         let versions = self.make_changes(&[ChangeRequest { path, expect, content: Some(bytes), like: None }])?;
-        // One write has one version.
+        // A single write has a single version.
         Ok(versions.into_iter().flatten().next().unwrap_or_else(|| FileVersion::of_content(bytes)))
     }
 
-    /// Deletes a regular file. Its folder stays, also when nothing is left in it.
+    /// Deletes a regular file. Its folder stays, even if it becomes empty.
     ///
     /// # Errors
-    /// As [`write_file`](Self::write_file); [`WorkspaceError::Missing`] also when nothing was expected.
+    /// Those of [`write_file`](Self::write_file); [`WorkspaceError::Missing`] even without a
+    /// precondition.
     pub fn delete_file(&self, path: &WorkPath, expect: WritePrecondition) -> Result<(), WorkspaceError> {
         self.make_changes(&[ChangeRequest { path, expect, content: None, like: None }]).map(drop)
     }
 
-    /// Opens a folder through folders of which none is a link; `missing` makes one that is not there, or gives an error.
+    /// Opens a folder through folders none of which is a link; `missing` creates a missing one or
+    /// returns an error.
     pub(super) fn open_folder(
         &self,
         path: &Path,
@@ -70,8 +78,8 @@ impl Workspace {
         self.open_each(path, missing, |_, _, _| Ok(()))
     }
 
-    /// As [`open_folder`](Self::open_folder); before each folder is opened, `enter` gets the one that it is in, the path of that
-    /// one, and its own.
+    /// Opens a folder like [`open_folder`](Self::open_folder). Before each folder is opened,
+    /// `enter` receives the handle of its parent, the parent's path, and its own path.
     pub(crate) fn open_each<E: From<Errno>>(
         &self,
         path: &Path,

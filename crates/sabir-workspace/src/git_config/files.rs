@@ -1,7 +1,8 @@
-//! The files of a repository's own configuration, with the files that they include.
+//! Reads the files of a repository's own configuration, with the files that they include.
 //!
-//! Of an `includeIf` the condition is not looked at: what any condition could bring in counts, so that what was trusted still holds on
-//! another branch. The system's and the user's own configuration are not read: what they name is the user's affair.
+//! The condition of an `includeIf` is ignored: everything that any condition could include counts,
+//! so that trust stays valid on another branch. The configuration of the system and the user is
+//! trusted and not read.
 
 use std::path::{Path, PathBuf};
 
@@ -9,21 +10,22 @@ use super::Unreadable;
 use super::plain_file::read_plain_file;
 use super::syntax::{Variable, read_variables};
 
-/// How much all files of one configuration may hold.
+/// The maximum size of all files of one configuration together.
 const MAX_BYTES: u64 = 4 << 20;
-/// How many files there may be, and how deep they may include one another. Git's limit of the latter is the same.
+/// The maximum number of files, and the maximum include depth, which is the same as git's.
 const MAX_FILES: usize = 256;
 const MAX_DEPTH: usize = 10;
 
-/// A variable, and where it stands.
+/// A variable, and the kind of file it is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) variable: Variable,
-    /// Whether it stands in a file that was included. Git does not look there for what says how a repository is laid out.
+    /// True if it is in an included file. Git ignores included files for the layout of a
+    /// repository.
     pub(super) is_included: bool,
 }
 
-/// Reads configuration files, within one limit for all of them.
+/// A reader of configuration files with a common limit.
 #[derive(Debug)]
 pub(super) struct ConfigReader<'a> {
     home: Option<&'a Path>,
@@ -32,13 +34,13 @@ pub(super) struct ConfigReader<'a> {
 }
 
 impl<'a> ConfigReader<'a> {
-    /// A reader that finds the user's home in the environment that git would get.
+    /// Creates a reader that finds the user's home in the environment that git would get.
     pub(super) fn new(environment: &'a [(String, String)]) -> Self {
         let home = environment.iter().rev().find(|(name, value)| name == "HOME" && !value.is_empty());
         Self { home: home.map(|(_, value)| Path::new(value)), bytes: MAX_BYTES, files: MAX_FILES }
     }
 
-    /// Reads a file with all that it includes; of one that is not there nothing.
+    /// Reads a file with everything that it includes; a missing file is empty.
     pub(super) fn read_file(&mut self, file: &Path) -> Result<Vec<Entry>, Unreadable> {
         let mut entries = Vec::new();
         self.read_included(file, 0, &mut entries)?;
@@ -48,6 +50,7 @@ impl<'a> ConfigReader<'a> {
     fn read_included(&mut self, file: &Path, depth: usize, entries: &mut Vec<Entry>) -> Result<(), Unreadable> {
         self.files = self.files.checked_sub(1).filter(|_| depth <= MAX_DEPTH).ok_or(Unreadable::TooMuch)?;
         let Some(text) = read_plain_file(file, self.bytes)? else { return Ok(()) };
+        // One budget for all files, so that includes cannot multiply the work.
         self.bytes = self.bytes.saturating_sub(text.len() as u64);
         let variables = read_variables(&text).ok_or_else(|| Unreadable::Syntax(file.to_owned()))?;
         for variable in variables {
@@ -60,17 +63,17 @@ impl<'a> ConfigReader<'a> {
         Ok(())
     }
 
-    /// The file that an entry includes, as git understands its path.
+    /// Returns the file that an entry includes, resolved as git does.
     fn included_path(&self, file: &Path, variable: &Variable) -> Result<PathBuf, Unreadable> {
         let unclear = || Unreadable::Include(file.to_owned());
         let value =
             variable.value.as_deref().filter(|value| variable.is_exact && !value.is_empty()).ok_or_else(unclear)?;
         if let Some(rest) = value.strip_prefix('~') {
             let below = rest.strip_prefix('/').or(rest.is_empty().then_some("")).ok_or_else(unclear)?;
-            // Two slashes would make `join` forget the home.
+            // A leading slash would make `join` discard the home folder.
             return Ok(self.home.ok_or_else(unclear)?.join(below.trim_start_matches('/')));
         }
-        // Prefixes whose meaning depends on how, and which, git was built.
+        // The meaning of these prefixes depends on how git was built.
         if value.starts_with("%(") || value.starts_with(":(") {
             return Err(unclear());
         }

@@ -1,7 +1,8 @@
-//! Which repository git would find in a folder, and where its files lie.
+//! Finds the repository that git would find in a folder, and the places of its files.
 //!
-//! A folder that is itself laid out like git's own files (`HEAD`, `objects`, `refs`) is a repository to git, whatever its name. Such
-//! folders come with a clone as plain files, so none is accepted that is not called `.git`, as with `safe.bareRepository=explicit`.
+//! Git treats any folder with the layout of its own files (`HEAD`, `objects`, `refs`) as a
+//! repository, whatever its name. Such folders can come with a clone as plain files, so one that is
+//! not called `.git` is refused, as with `safe.bareRepository=explicit`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,17 +15,17 @@ use rustix::fs::{Access, access};
 use super::Unreadable;
 use super::plain_file::{is_absent, read_plain_file};
 
-/// How long the small files may be that say where others lie.
+/// The maximum size of the small files that point to others.
 const MAX_POINTER_BYTES: u64 = 64 << 10;
 
-/// Where the files of a repository lie.
+/// The places of a repository's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Folders {
-    /// The folder that holds `.git`.
+    /// The folder that contains `.git`.
     pub(super) holder: PathBuf,
-    /// Git's own files of this work tree.
+    /// The git folder of this work tree.
     pub(super) own: PathBuf,
-    /// Those that it shares with other work trees; mostly the same folder.
+    /// The git folder shared with other work trees; mostly the same folder.
     pub(super) common: PathBuf,
 }
 
@@ -34,7 +35,7 @@ pub(super) fn find_repository(folder: &Path) -> Result<Option<Folders>, Unreadab
     for holder in folder.ancestors() {
         match open_repository(holder)? {
             Opened::Repository(folders) => return Ok(Some(folders)),
-            // Git stops at a pointer that leads nowhere.
+            // Git stops at a pointer to a missing place.
             Opened::LeadsNowhere => return Err(Unreadable::File(holder.join(".git"))),
             Opened::Nothing => {}
         }
@@ -45,18 +46,18 @@ pub(super) fn find_repository(folder: &Path) -> Result<Option<Folders>, Unreadab
     Ok(None)
 }
 
-/// What the `.git` of a folder is.
+/// The state of a folder's `.git`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Opened {
     /// Nothing that git takes for a repository.
     Nothing,
-    /// A file that names a folder that is no repository.
+    /// A file that names a folder that is not a repository.
     LeadsNowhere,
     /// A repository.
     Repository(Folders),
 }
 
-/// Looks at the `.git` of a folder: git's own files, or a file that says where they lie.
+/// Examines the `.git` of a folder: a git folder, or a file that points to one.
 pub(super) fn open_repository(holder: &Path) -> Result<Opened, Unreadable> {
     let path = holder.join(".git");
     let found = |folder: Option<Shared>, own: PathBuf| {
@@ -68,15 +69,17 @@ pub(super) fn open_repository(holder: &Path) -> Result<Opened, Unreadable> {
             Ok(found(read_git_folder(&own)?, own).unwrap_or(Opened::LeadsNowhere))
         }
         Ok(_) => Ok(found(read_git_folder(&path)?, path).unwrap_or(Opened::Nothing)),
+        // Git, which runs as the same user, could not enter it either.
         Err(error) if is_out_of_reach(&error) => Ok(Opened::Nothing),
         Err(_) => Err(Unreadable::File(path)),
     }
 }
 
-/// Where the files lie that a folder of git's own files shares.
+/// The common folder of a git folder.
 struct Shared(PathBuf);
 
-/// Looks whether git takes a folder for git's own files. What looks like it and is broken is an error: another git may think otherwise.
+/// Returns the common folder if git takes a folder for a git folder. A folder that looks like one
+/// but is broken is an error, because another version of git may accept it.
 fn read_git_folder(folder: &Path) -> Result<Option<Shared>, Unreadable> {
     let head = folder.join("HEAD");
     let unclear = || Unreadable::Embedded(folder.to_owned());
@@ -88,7 +91,8 @@ fn read_git_folder(folder: &Path) -> Result<Option<Shared>, Unreadable> {
     let common = match read_plain_file(&folder.join("commondir"), MAX_POINTER_BYTES)? {
         Some(text) => {
             let common = folder.join(path_of(&text).ok_or_else(unclear)?);
-            // Git would take it for that of a further work tree, whose layout is not what its configuration says.
+            // Git would treat it as an additional work tree, whose layout its configuration does
+            // not define.
             if is_same(&common, folder) {
                 return Err(unclear());
             }
@@ -111,12 +115,12 @@ fn read_git_folder(folder: &Path) -> Result<Option<Shared>, Unreadable> {
     if is_head { Ok(Some(Shared(common))) } else { Err(unclear()) }
 }
 
-/// Whether two paths lead to the same place.
+/// Returns true if two paths lead to the same place.
 pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     one == other || one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
-/// Whether a file's text is that of a `HEAD`: a reference, or a commit.
+/// Returns true for the content of a `HEAD`: a reference, or a commit.
 fn is_head(text: &[u8]) -> bool {
     match text.strip_prefix(b"ref:") {
         Some(name) => name.trim_ascii_start().starts_with(b"refs/"),
@@ -124,21 +128,21 @@ fn is_head(text: &[u8]) -> bool {
     }
 }
 
-/// Reads the path in a `.git` that is a file.
+/// Reads the path from a `.git` that is a file.
 fn read_git_file(path: &Path) -> Result<PathBuf, Unreadable> {
     let text = read_plain_file(path, MAX_POINTER_BYTES)?;
     let named = text.as_deref().and_then(|text| text.strip_prefix(b"gitdir: ")).and_then(path_of);
     named.ok_or_else(|| Unreadable::File(path.to_owned()))
 }
 
-/// The path that a small file consists of, without the end of its line.
+/// Returns the path that a small file consists of, without the line ending.
 fn path_of(text: &[u8]) -> Option<PathBuf> {
     let end = text.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r'))?;
     let path = text.get(..=end)?;
     (!path.contains(&0)).then(|| PathBuf::from(OsStr::from_bytes(path)))
 }
 
-/// Whether an error says that nothing is there for this user, which is also who git would run as.
+/// Returns true if an error means that nothing exists for this user, who would also run git.
 fn is_out_of_reach(error: &io::Error) -> bool {
     is_absent(error) || error.kind() == io::ErrorKind::PermissionDenied
 }

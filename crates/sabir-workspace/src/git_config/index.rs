@@ -1,7 +1,8 @@
-//! The repositories that a repository's index links to, read from the index file itself.
+//! Reads the repositories that an index links to (submodules) from the index file.
 //!
-//! Where a sparse or a split index leaves entries out, the rest lies in objects or in another file. Git itself fetches objects that
-//! are missing, with a program that the repository names, so such an index is not completed but refused.
+//! A sparse or split index leaves entries out; the rest is in objects or in another file. Git
+//! fetches missing objects with a program that the repository names, so such an index is refused
+//! instead of completed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,21 +11,23 @@ use std::path::{Path, PathBuf};
 use super::Unreadable;
 use super::plain_file::read_plain_file;
 
-/// How large an index may be: that of half a million files.
+/// The maximum size of an index: that of half a million files.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The length of the file's head, and of what stands in an entry before the id of its object.
+/// The length of the file header, and of the part of an entry before its object id.
 const HEAD: usize = 12;
 const STAT: usize = 40;
-/// Of an entry's flags: that two more bytes of flags follow, and the length of its path, which may be longer.
+/// The flags of an entry: a bit for two further bytes of flags, and the path length, which is
+/// capped.
 const EXTENDED: u16 = 0x4000;
 const LENGTH: u16 = 0x0fff;
-/// The kind of an entry, of its mode: a link to a repository, and a folder in a sparse index.
+/// The kind of an entry in its mode: a link to a repository, and a folder in a sparse index.
 const KIND: u32 = 0o170_000;
 const LINK: u32 = 0o160_000;
 const FOLDER: u32 = 0o040_000;
 
-/// Reads the paths of the repositories that an index links to, sorted as there. An index that is not there links to none.
+/// Reads the paths of the repositories that an index links to, in its order. A missing index links
+/// to none.
 pub(super) fn read_links(file: &Path, hash_bytes: usize) -> Result<Vec<PathBuf>, Unreadable> {
     let Some(bytes) = read_plain_file(file, MAX_BYTES)? else { return Ok(Vec::new()) };
     let links = links_of(&bytes, hash_bytes)?;
@@ -54,19 +57,19 @@ fn links_of(bytes: &[u8], hash_bytes: usize) -> Result<Vec<Vec<u8>>, Unreadable>
     Ok(links)
 }
 
-/// The entries of an index, one after another.
+/// An iterator over the entries of an index.
 struct Entries<'a> {
     body: &'a [u8],
     at: usize,
     hash_bytes: usize,
-    /// Whether a path is told by how it differs from the one before.
+    /// True if each path is stored as a difference from the one before (version 4).
     is_packed: bool,
     path: Vec<u8>,
-    /// Where each entry begins.
+    /// The start of each entry.
     blocks: Vec<Start>,
 }
 
-/// Where an entry begins, and how much of its path is that of the entry before.
+/// The start of an entry, and the number of path bytes it shares with the entry before.
 #[derive(Debug, Clone, Copy)]
 struct Start {
     offset: usize,
@@ -74,7 +77,7 @@ struct Start {
 }
 
 impl Entries<'_> {
-    /// Reads the next entry: its path, and its mode.
+    /// Reads the next entry into `path`, and returns its mode.
     fn read_next(&mut self) -> Option<u32> {
         let start = self.at;
         let mode = number(self.body, start + 24)?;
@@ -86,7 +89,7 @@ impl Entries<'_> {
         let length = tail.iter().position(|byte| *byte == 0)?;
         self.path.truncate(kept);
         self.path.extend_from_slice(tail.get(..length)?);
-        // Git goes by this length where it fits, and by the NUL where not.
+        // Git uses this length if it fits, and the NUL otherwise; both have to agree.
         let told = usize::from(flags & LENGTH);
         if told != self.path.len().min(usize::from(LENGTH)) || self.path.is_empty() {
             return None;
@@ -96,10 +99,11 @@ impl Entries<'_> {
         (self.at <= self.body.len()).then_some(mode)
     }
 
-    /// Reads how much of the path before is kept, and where the rest begins.
+    /// Reads the number of path bytes kept from the entry before, and the start of the rest.
     fn kept(&self, mut at: usize) -> Option<(usize, usize)> {
         let mut byte = *self.body.get(at)?;
         let mut cut = usize::from(byte & 0x7f);
+        // Git's variable-length number adds one per continuation byte.
         while byte & 0x80 != 0 {
             at += 1;
             byte = *self.body.get(at)?;
@@ -109,7 +113,7 @@ impl Entries<'_> {
     }
 }
 
-/// What stands behind the entries.
+/// The extensions after the entries.
 struct Extensions<'a> {
     body: &'a [u8],
     entries_end: usize,
@@ -118,7 +122,7 @@ struct Extensions<'a> {
 }
 
 impl Extensions<'_> {
-    /// Refuses what says that the entries are not all, or that git would read others.
+    /// Refuses extensions that leave out entries, or that make git read others.
     fn check(&self) -> Result<(), Unreadable> {
         self.check_end().ok_or(Unreadable::BrokenIndex)?;
         let mut at = self.entries_end;
@@ -133,7 +137,7 @@ impl Extensions<'_> {
                 b"link" => return Err(Unreadable::SplitIndex),
                 b"IEOT" => self.check_blocks(data).ok_or(Unreadable::BrokenIndex)?,
                 [b'A'..=b'Z', ..] => {}
-                // Git reads none with an extension that it does not know and has to.
+                // Git itself refuses an index with an unknown required extension (lower case).
                 _ => return Err(Unreadable::BrokenIndex),
             }
             at += 8 + data.len();
@@ -141,15 +145,17 @@ impl Extensions<'_> {
         Ok(())
     }
 
-    /// Checks that git, which looks at the very end for where the entries end, is told the truth.
+    /// Checks the end-of-entries extension, which git reads first.
     fn check_end(&self) -> Option<()> {
         let Some(at) = self.body.len().checked_sub(8 + 4 + self.hash_bytes) else { return Some(()) };
-        // Also where these bytes are part of an entry: git does not know that when it looks.
+        // This counts even if these bytes belong to an entry, because git cannot tell when it reads
+        // them.
         let is_told = self.body.get(at..at + 4) == Some(b"EOIE");
         (!is_told || number(self.body, at + 8) == u32::try_from(self.entries_end).ok()).then_some(())
     }
 
-    /// Checks that the blocks in which several threads of git read are those entries, each beginning with a whole path.
+    /// Checks that the blocks which git's threads read are these entries, each starting with a full
+    /// path.
     fn check_blocks(&self, data: &[u8]) -> Option<()> {
         let mut first = 0_usize;
         for block in data.get(4..)?.chunks(8) {
@@ -234,7 +240,8 @@ mod tests {
         let mut long = entry(0o100_644, "a");
         long[61] = 2;
         check(&index(&[long], b""), broken.clone());
-        // Cut anywhere, it is refused; where the extension is gone and the sum whole, it is another index.
+        // Cut anywhere, it is refused; where the extension is gone and the sum whole, it is another
+        // index.
         let whole = index(&[entry(0o160_000, "sub")], &extension("TREE", b"xyz"));
         for end in (0..whole.len()).filter(|end| *end != whole.len() - 11) {
             assert_eq!(links_of(&whole[..end], 20), broken_links(), "{end}");

@@ -1,6 +1,6 @@
-//! The keys of git's configuration that can make it run a program.
+//! Lists the keys of git's configuration that can make it run a program.
 
-/// Whether a variable can make git run a program; the key in lower case.
+/// Returns true if a variable can make git run a program; the key is in lower case.
 pub(super) fn runs_programs(key: &str, value: &str) -> bool {
     let Some((section, rest)) = key.split_once('.') else { return false };
     let name = rest.rsplit_once('.').map_or(rest, |(_, name)| name);
@@ -19,10 +19,10 @@ pub(super) fn runs_programs(key: &str, value: &str) -> bool {
             | "worktree",
         ) => true,
         ("diff", "external" | "command" | "textconv" | "process") => true,
-        // In a repository of its history that may be anybody's.
+        // A diff of a submodule runs programs from that repository, which may be untrusted.
         ("diff", "submodule") => value.trim() == "diff",
         ("filter" | "lfs", "clean" | "smudge" | "process") | ("lfs", "path") => true,
-        // It runs gpg.
+        // A format with a signature placeholder runs gpg.
         ("format", "pretty") | ("pretty", _) => asks_gpg(value),
         ("merge", "driver") | ("mergetool" | "difftool", "cmd" | "path") => true,
         ("gpg", "program" | "defaultkeycommand") => true,
@@ -39,7 +39,8 @@ pub(super) fn runs_programs(key: &str, value: &str) -> bool {
     }
 }
 
-/// Whether a format of commits asks for what a signature is worth: `%G?`, or the same with a sign in front.
+/// Returns true if a commit format shows signatures: `%G?` and its like, or the same with a sign in
+/// front.
 fn asks_gpg(format: &str) -> bool {
     format.split('%').skip(1).any(|rest| rest.trim_start_matches(['+', '-', ' ']).starts_with('G'))
 }

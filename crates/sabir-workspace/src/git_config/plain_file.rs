@@ -1,4 +1,4 @@
-//! Reading files that anybody may have laid out: plain ones only, and no more than so much.
+//! Reads untrusted files: only regular ones, up to a size limit.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -7,7 +7,8 @@ use std::path::Path;
 
 use super::Unreadable;
 
-/// Reads a file, or nothing if there is none. Does not wait for what is no plain file, such as a pipe.
+/// Reads a file of at most `most` bytes; `None` if it does not exist. Does not block on special
+/// files such as pipes.
 pub(crate) fn read_plain_file(path: &Path, most: u64) -> Result<Option<Vec<u8>>, Unreadable> {
     let unreadable = |_| Unreadable::File(path.to_owned());
     let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path) {
@@ -15,6 +16,7 @@ pub(crate) fn read_plain_file(path: &Path, most: u64) -> Result<Option<Vec<u8>>,
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(unreadable(error)),
     };
+    // Checked on the handle, so the path cannot be swapped in between.
     if !file.metadata().map_err(unreadable)?.is_file() {
         return Err(Unreadable::File(path.to_owned()));
     }
@@ -23,7 +25,7 @@ pub(crate) fn read_plain_file(path: &Path, most: u64) -> Result<Option<Vec<u8>>,
     if bytes.len() as u64 > most { Err(Unreadable::TooMuch) } else { Ok(Some(bytes)) }
 }
 
-/// Whether an error says that nothing is there.
+/// Returns true if an error means that nothing exists.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

@@ -1,21 +1,22 @@
-//! The syntax of git's configuration files, read as git reads it.
+//! Parses the syntax of git's configuration files exactly as git does.
 //!
-//! Git gives up on a file with an error in it, and so does this. What is not certain counts as an error.
+//! Git rejects a file with an error in it, and so does this parser. Anything uncertain counts as an
+//! error.
 
 /// A variable of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Variable {
-    /// Section, subsection and name with dots between them; all but the subsection in lower case.
+    /// The section, subsection and name, joined by dots; all but the subsection in lower case.
     pub(super) key: String,
-    /// The value, or nothing where there is no `=`.
+    /// The value; `None` without a `=`.
     pub(super) value: Option<String>,
-    /// Whether key and value are spelled exactly: bytes that are no UTF-8 are replaced.
+    /// True if key and value are exact; false if invalid UTF-8 was replaced.
     pub(super) is_exact: bool,
 }
 
-/// Reads the text of a file; nothing if git would not take it.
+/// Parses the text of a file; `None` if git would reject it.
 pub(super) fn read_variables(text: &[u8]) -> Option<Vec<Variable>> {
-    // To git, which is written in C, a text ends there in some places and in others not.
+    // In git, which is written in C, a NUL ends the text in some places and not in others.
     if text.contains(&0) {
         return None;
     }
@@ -29,7 +30,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// Takes the next byte, with a line feed for the two bytes that end lines elsewhere, and behind the end.
+    /// Takes the next byte; `\r\n` and the end of the text count as a line feed.
     fn take(&mut self) -> u8 {
         match self.rest {
             [b'\r', b'\n', rest @ ..] | [b'\n', rest @ ..] => {
@@ -48,7 +49,9 @@ impl Parser<'_> {
     }
 
     fn variables(mut self) -> Option<Vec<Variable>> {
-        let (mut found, mut section, mut comment) = (Vec::new(), Vec::new(), false);
+        let mut found = Vec::new();
+        let mut section = Vec::new();
+        let mut comment = false;
         loop {
             match self.take() {
                 b'\n' if self.ended => return Some(found),
@@ -63,7 +66,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads a section's head behind its bracket.
+    /// Parses a section header after its bracket.
     fn section(&mut self) -> Option<Vec<u8>> {
         let mut name = Vec::new();
         loop {
@@ -77,7 +80,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads the subsection in quotes behind a section's name; `space` is what stood behind that.
+    /// Parses the quoted subsection after a section's name; `space` is the byte after the name.
     fn subsection(&mut self, mut name: Vec<u8>, space: u8) -> Option<Vec<u8>> {
         let mut byte = space;
         while is_space(byte) {
@@ -104,7 +107,7 @@ impl Parser<'_> {
         (self.take() == b']').then_some(name)
     }
 
-    /// Reads a variable behind the first letter of its name.
+    /// Parses a variable after the first letter of its name.
     fn variable(&mut self, section: &[u8], first: u8) -> Option<Variable> {
         let mut key = section.to_vec();
         let mut byte = first;
@@ -126,10 +129,12 @@ impl Parser<'_> {
         Some(Variable { key: text(&key), value: value.as_deref().map(text), is_exact })
     }
 
-    /// Reads a value, to the end of its line.
+    /// Parses a value up to the end of its line.
     fn value(&mut self) -> Option<Vec<u8>> {
-        let (mut value, mut quoted, mut comment) = (Vec::new(), false, false);
-        // Where space begins that may be the last thing of the value.
+        let mut value = Vec::new();
+        let mut quoted = false;
+        let mut comment = false;
+        // The start of trailing white space, if the value ended here.
         let mut trimmed = None;
         loop {
             match self.take() {
@@ -158,7 +163,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads what stands behind a backslash in a value: of a line's end nothing is left.
+    /// Parses the character after a backslash in a value; an escaped line end produces nothing.
     fn escaped(&mut self) -> Option<Option<u8>> {
         match self.take() {
             b'\n' => Some(None),
@@ -171,7 +176,7 @@ impl Parser<'_> {
     }
 }
 
-/// What git takes for space.
+/// Returns true for the bytes that git treats as white space.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
@@ -198,7 +203,7 @@ mod tests {
         assert_eq!(found.as_deref(), expected, "{text:?}");
     }
 
-    /// Each as `git config --file F --list` was seen to answer.
+    /// Each expectation was observed with `git config --file F --list`.
     #[test]
     fn what_git_reads() {
         check("", Some(""));
@@ -215,7 +220,7 @@ mod tests {
         check("[a]\nb = c\n[a \"\"]\nd = e\n", Some("a.b=c|a..d=e"));
     }
 
-    /// What git itself makes of a text, if there is a git.
+    /// Returns what git itself reads from a text; `None` without git.
     fn read_by_git(text: &str) -> Option<Option<String>> {
         use std::io::Write;
         use std::process::{Command, Stdio};

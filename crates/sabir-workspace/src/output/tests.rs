@@ -7,7 +7,8 @@ fn pattern(from: u64, length: u64) -> Vec<u8> {
 }
 
 fn collect(output: &StoredOutput) -> (Vec<u8>, Option<usize>) {
-    let (mut bytes, mut gap) = (Vec::new(), None);
+    let mut bytes = Vec::new();
+    let mut gap = None;
     output
         .read_pieces(&mut |piece| {
             match piece {

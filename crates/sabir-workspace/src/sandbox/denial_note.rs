@@ -1,35 +1,37 @@
-//! What a denial looks like in the output of a command, and the words that tell the model which wall it met.
+//! Recognizes sandbox denials in the output of a command, and explains to the model which limit it
+//! met.
 //!
-//! The kernel tells nobody but the program that something was denied, and most programs print it. So this is a guess, made only
-//! when the command failed, and worded as what the sandbox allows rather than as what happened.
+//! The kernel reports a denial only to the program, and most programs print it. This is therefore a
+//! guess, made only if the command failed, and worded as what the sandbox allows rather than as
+//! what happened.
 
 use std::path::{Path, PathBuf};
 
 use super::{NetworkAccess, SandboxPlan, SandboxTier};
 use crate::protected_paths;
 
-/// How much of the line is repeated, in characters.
+/// The number of characters of the output line that are repeated.
 const SHOWN: usize = 200;
 
-/// What may have stopped a command.
+/// An explanation for a command that the sandbox may have stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DenialNote {
-    /// Which kind of wall it was.
+    /// The kind of denial.
     pub kind: DenialKind,
-    /// The line that speaks of it, the rule, and what the sandbox allows, in sentences.
+    /// The output line, the rule, and what the sandbox allows, in sentences.
     pub message: String,
 }
 
-/// A wall of a sandbox.
+/// A kind of denial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DenialKind {
-    /// Files, privileges, other processes.
+    /// A denial about files, privileges or other processes.
     Files,
-    /// The network.
+    /// A denial about the network.
     Network,
 }
 
-/// Words of errors, in lower case.
+/// The error texts of denials, in lower case.
 const WORDS: [(&str, DenialKind); 16] = [
     ("read-only file system", DenialKind::Files),
     ("permission denied", DenialKind::Files),
@@ -49,39 +51,41 @@ const WORDS: [(&str, DenialKind); 16] = [
     ("dns error", DenialKind::Network),
 ];
 
-/// Words of an error, in lower case, that speaks of the sandbox only where a guarded path is named: it cannot be moved or removed.
+/// Error texts, in lower case, that count only if the line names a protected path, which cannot be
+/// moved or removed.
 const BUSY: [&str; 2] = ["resource busy", "ebusy"];
 
-/// The note for a failed command, if its output holds an error that the sandbox may have caused.
-pub(super) fn find_denial(order: &SandboxPlan, tier: SandboxTier, output: &str) -> Option<DenialNote> {
-    let (line, wall) = output.lines().rev().find_map(|line| {
+/// Returns a note for a failed command if its output contains an error that the sandbox may have
+/// caused.
+pub(super) fn find_denial(plan: &SandboxPlan, tier: SandboxTier, output: &str) -> Option<DenialNote> {
+    // Searched from the end: the last error is most likely the one that made the command fail.
+    let (line, kind) = output.lines().rev().find_map(|line| {
         let lower = line.to_lowercase();
-        let wall = WORDS.iter().find(|(words, _)| lower.contains(words)).map(|&(_, wall)| wall);
-        let busy = || is_busy(line) && find_guarded_path(order, tier, line).is_some();
-        wall.or_else(|| busy().then_some(DenialKind::Files)).map(|wall| (line.trim(), wall))
+        let kind = WORDS.iter().find(|(words, _)| lower.contains(words)).map(|&(_, kind)| kind);
+        let busy = || is_busy(line) && find_guarded_path(plan, tier, line).is_some();
+        kind.or_else(|| busy().then_some(DenialKind::Files)).map(|kind| (line.trim(), kind))
     })?;
-    let wall = if wall == DenialKind::Files && speaks_of_network(line) { DenialKind::Network } else { wall };
-    if (wall, order.network) == (DenialKind::Network, NetworkAccess::Allowed) {
+    let kind = if kind == DenialKind::Files && speaks_of_network(line) { DenialKind::Network } else { kind };
+    if (kind, plan.network) == (DenialKind::Network, NetworkAccess::Allowed) {
         return None;
     }
-    let rule = match wall {
+    let rule = match kind {
         DenialKind::Network => "it has no network".to_owned(),
-        DenialKind::Files => describe_rule(order, tier, line),
+        DenialKind::Files => describe_rule(plan, tier, line),
     };
     let shown: String = line.chars().take(SHOWN).collect();
     let list =
         |paths: &[PathBuf]| paths.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", ");
     let tmp = if tier == SandboxTier::Two { "/tmp" } else { "$TMPDIR" };
-    let network =
-        if order.network == NetworkAccess::Denied { "no network" } else { "the network, but no unix sockets" };
-    let places = match order.write.as_slice() {
+    let network = if plan.network == NetworkAccess::Denied { "no network" } else { "the network, but no unix sockets" };
+    let places = match plan.write.as_slice() {
         [] => format!("As a command that only reads, it can write in {tmp} alone"),
         write => format!("It can write in {} and {tmp}", list(write)),
     };
     let words = format!(
         "The command ran in a sandbox (level {tier}), which may be why `{shown}`: {rule}. {places}, and has {network}."
     );
-    Some(DenialNote { kind: wall, message: words })
+    Some(DenialNote { kind: kind, message: words })
 }
 
 fn speaks_of_network(line: &str) -> bool {
@@ -94,43 +98,43 @@ fn is_busy(line: &str) -> bool {
     BUSY.iter().any(|word| lower.contains(word))
 }
 
-/// The rule for the path that the line names.
-fn describe_rule(order: &SandboxPlan, tier: SandboxTier, line: &str) -> String {
+/// Describes the rule for the path that the line names.
+fn describe_rule(plan: &SandboxPlan, tier: SandboxTier, line: &str) -> String {
     let none =
         "files outside of these folders cannot be changed, and new privileges, devices, mounts and traces are denied";
-    let Some(path) = (if is_busy(line) { find_guarded_path(order, tier, line) } else { find_path(line) }) else {
+    let Some(path) = (if is_busy(line) { find_guarded_path(plan, tier, line) } else { find_path(line) }) else {
         return none.to_owned();
     };
     let shown = path.display();
-    if let Some(reason) = protected_reason(order, tier, path) {
+    if let Some(reason) = protected_reason(plan, tier, path) {
         return format!("`{shown}` is {reason}, which commands may not change");
     }
-    if order.hide.iter().any(|hidden| path.starts_with(hidden)) {
+    if plan.hide.iter().any(|hidden| path.starts_with(hidden)) {
         return format!("`{shown}` is hidden, because secrets may be there");
     }
-    match inside_workspace(order, path) {
+    match inside_workspace(plan, path) {
         Some(_) => none.to_owned(),
         None => format!("`{shown}` is outside of what it may change"),
     }
 }
 
-/// The path as seen from the workspace, if it lies there and may be written at all.
-fn inside_workspace<'a>(order: &SandboxPlan, path: &'a Path) -> Option<&'a Path> {
-    let workspace = order.write.first()?;
+/// Returns the path relative to the workspace, if it lies there and the workspace is writable.
+fn inside_workspace<'a>(plan: &SandboxPlan, path: &'a Path) -> Option<&'a Path> {
+    let workspace = plan.write.first()?;
     if path.is_absolute() { path.strip_prefix(workspace).ok() } else { Some(path) }
 }
 
-/// What a path is that commands cannot change in this tier, though it is in the workspace.
-fn protected_reason(order: &SandboxPlan, tier: SandboxTier, path: &Path) -> Option<&'static str> {
-    inside_workspace(order, path).and_then(protected_paths::find_protection_reason).filter(|_| tier == SandboxTier::Two)
+/// Returns the reason that commands of this tier cannot change a path in the workspace, if any.
+fn protected_reason(plan: &SandboxPlan, tier: SandboxTier, path: &Path) -> Option<&'static str> {
+    inside_workspace(plan, path).and_then(protected_paths::find_protection_reason).filter(|_| tier == SandboxTier::Two)
 }
 
-/// The last word of the line that is such a path.
-fn find_guarded_path<'a>(order: &SandboxPlan, tier: SandboxTier, line: &'a str) -> Option<&'a Path> {
-    split_words(line).map(Path::new).rfind(|path| protected_reason(order, tier, path).is_some())
+/// Returns the last word of the line that is a protected path.
+fn find_guarded_path<'a>(plan: &SandboxPlan, tier: SandboxTier, line: &'a str) -> Option<&'a Path> {
+    split_words(line).map(Path::new).rfind(|path| protected_reason(plan, tier, path).is_some())
 }
 
-/// The last word of the line that looks like a path.
+/// Returns the last word of the line that looks like a path.
 fn find_path(line: &str) -> Option<&Path> {
     let is_path = |word: &&str| word.contains('/') && word.len() > 1 || word.starts_with('.') && word.len() > 2;
     split_words(line).rfind(is_path).map(Path::new)
@@ -145,8 +149,10 @@ mod tests {
     use super::*;
     use crate::sandbox::{ProtectedPaths, SandboxLevel, TempDirLifetime};
 
-    fn order(network: NetworkAccess) -> SandboxPlan {
-        let (write, read, hide) = (vec!["/w".into()], Vec::new(), vec!["/h/.ssh".into()]);
+    fn plan(network: NetworkAccess) -> SandboxPlan {
+        let write = vec!["/w".into()];
+        let read = Vec::new();
+        let hide = vec!["/h/.ssh".into()];
         SandboxPlan {
             level: SandboxLevel::Two,
             network,
@@ -157,13 +163,13 @@ mod tests {
             stay: TempDirLifetime::Command,
             caches: Vec::new(),
             memory_mib: None,
-            guarded: ProtectedPaths::default(),
+            protected: ProtectedPaths::default(),
         }
     }
 
     #[track_caller]
     fn check(output: &str, expected: Option<&str>) {
-        let found = find_denial(&order(NetworkAccess::Denied), SandboxTier::Two, output);
+        let found = find_denial(&plan(NetworkAccess::Denied), SandboxTier::Two, output);
         match expected {
             None => assert_eq!(found, None),
             Some(words) => {
@@ -201,11 +207,8 @@ mod tests {
 
     #[test]
     fn an_allowed_network_is_not_blamed() {
-        let found = find_denial(
-            &order(NetworkAccess::Allowed),
-            SandboxTier::One,
-            "curl: (6) Could not resolve host: x.example",
-        );
+        let found =
+            find_denial(&plan(NetworkAccess::Allowed), SandboxTier::One, "curl: (6) Could not resolve host: x.example");
         assert_eq!(found, None);
     }
 }

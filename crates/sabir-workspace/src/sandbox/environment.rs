@@ -1,5 +1,5 @@
-//! What the supervisor does for a sandbox: it makes what has to be there before, starts the launcher, and removes it all when
-//! every process is gone, also when the agent is.
+//! Manages a sandbox on the supervisor's side: prepares the temporary folder and masks, starts the
+//! launcher, and removes everything when all processes have ended, even if the agent is gone.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -19,47 +19,48 @@ use super::{SandboxPlan, SandboxTier, SetupStage, launch, make_private, shared_t
 use crate::kernel;
 use crate::supervise::{OutputDevice, process_tree};
 
-/// What to start in a room.
+/// The program to start in the sandbox.
 pub(crate) struct LaunchProgram<'a> {
     pub(crate) path: &'a OsStr,
     pub(crate) arguments: [&'a OsStr; 2],
     pub(crate) device: OutputDevice,
 }
 
-/// The room around one command. Dropping it removes what was made for it.
+/// The environment of one sandboxed command. Dropping it removes everything made for it.
 pub(crate) struct SandboxEnvironment {
-    order: Option<SandboxPlan>,
+    plan: Option<SandboxPlan>,
     masks: Option<WorkspaceMasks>,
 }
 
 impl SandboxEnvironment {
-    /// A room after these words; without words there are no walls.
+    /// Prepares the environment for a plan given as arguments; without arguments there is no
+    /// sandbox.
     pub(crate) fn open(words: &[OsString]) -> io::Result<Self> {
         if words.is_empty() {
-            return Ok(Self { order: None, masks: None });
+            return Ok(Self { plan: None, masks: None });
         }
         let malformed = || SetupStage::Order.to_error(&io::Error::from_raw_os_error(libc::EINVAL));
-        let order = SandboxPlan::from_args(words)
-            .filter(|order| !order.level.candidate_tiers().is_empty())
+        let plan = SandboxPlan::from_args(words)
+            .filter(|plan| !plan.level.candidate_tiers().is_empty())
             .ok_or_else(malformed)?;
-        if order.stay == TempDirLifetime::Command {
-            make_private(&order.tmp).map_err(|error| SetupStage::Temporary.to_error(&error))?;
+        if plan.stay == TempDirLifetime::Command {
+            make_private(&plan.tmp).map_err(|error| SetupStage::Temporary.to_error(&error))?;
         }
-        Ok(Self { order: Some(order), masks: None })
+        Ok(Self { plan: Some(plan), masks: None })
     }
 
-    /// How much memory the program may take, in KiB, if there are walls at all.
+    /// Returns the memory limit in KiB, if there is a sandbox.
     pub(crate) fn memory_kib(&self) -> Option<u64> {
-        match self.order.as_ref()?.memory_mib {
+        match self.plan.as_ref()?.memory_mib {
             Some(most) => Some(most.saturating_mul(1024)),
             None => process_tree::machine_memory().map(|all| all / 10 * 9),
         }
     }
 
-    /// Starts a program in the best tier that was asked for and can be had. The answer holds the report of what is in force, if
-    /// anything.
+    /// Starts the program in the best requested tier that is available. Returns the process, and
+    /// the report number of the sandbox if there is one.
     pub(crate) fn start_program(&mut self, program: &LaunchProgram<'_>) -> io::Result<(Pid, Option<i32>)> {
-        let Some(asked) = self.order.clone() else {
+        let Some(asked) = self.plan.clone() else {
             let mut command = Command::new(program.path);
             command.args(program.arguments).stdin(match program.device {
                 OutputDevice::Pipe => Stdio::null(),
@@ -69,15 +70,18 @@ impl SandboxEnvironment {
         };
         let mut failure = None;
         for &tier in asked.level.candidate_tiers() {
-            let mut order = asked.clone();
-            // Nothing has to be kept from who cannot write at all.
-            if let (SandboxTier::Two, Some(top)) = (tier, order.write.first()) {
-                let (masks, guarded) =
+            let mut plan = asked.clone();
+            // A read-only command cannot create protected names, so it needs no masks.
+            if let (SandboxTier::Two, Some(top)) = (tier, plan.write.first()) {
+                let (masks, protected) =
                     WorkspaceMasks::put_masks(top).map_err(|error| SetupStage::Guard.to_error(&error))?;
-                (self.masks, order.guarded) = (Some(masks), guarded);
+                self.masks = Some(masks);
+                plan.protected = protected;
             }
-            match fork_launcher(&order, tier, program) {
+            match fork_launcher(&plan, tier, program) {
                 Ok((shell, report)) => return Ok((shell, Some(report))),
+                // If tier 2 failed and tier 1 cannot hide secrets in the workspace, the message has
+                // to explain both.
                 Err(error) if failure.is_some() && SetupStage::Secrets.is_stage_of(&error) => {
                     failure = Some(SetupStage::Neither.to_error(&io::Error::from_raw_os_error(0)));
                 }
@@ -92,16 +96,17 @@ impl SandboxEnvironment {
 impl Drop for SandboxEnvironment {
     fn drop(&mut self) {
         self.masks = None;
-        match &self.order {
-            Some(order) if order.stay == TempDirLifetime::Command => remove_folder(&order.tmp),
-            Some(order) => shared_temp::remove_if_unlocked(&order.tmp),
+        match &self.plan {
+            Some(plan) if plan.stay == TempDirLifetime::Command => remove_folder(&plan.tmp),
+            Some(plan) => shared_temp::remove_if_unlocked(&plan.tmp),
             None => {}
         }
     }
 }
 
-/// Forks the launcher, and waits until it is the program. This process has one thread, so that its copy may go on as it likes.
-fn fork_launcher(order: &SandboxPlan, tier: SandboxTier, program: &LaunchProgram<'_>) -> io::Result<(Pid, i32)> {
+/// Forks the launcher, and waits until it has become the program. This process has only one thread,
+/// so its copy may run arbitrary code.
+fn fork_launcher(plan: &SandboxPlan, tier: SandboxTier, program: &LaunchProgram<'_>) -> io::Result<(Pid, i32)> {
     let failed = |error: io::Error| SetupStage::Launch.to_error(&error);
     let (from, to) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
     let parent = getpid();
@@ -109,18 +114,18 @@ fn fork_launcher(order: &SandboxPlan, tier: SandboxTier, program: &LaunchProgram
         ForkSide::Parent(launcher) => {
             drop(to);
             read_answer(from).map(|report| (launcher, report)).inspect_err(|_| {
-                // It has said why it ends.
+                // The launcher has reported why it ends.
                 let _ = waitpid(Some(launcher), WaitOptions::empty());
             })
         }
         ForkSide::Child => {
             drop(from);
-            std::process::exit(launch::run_launcher(order, tier, program, (parent, to)))
+            std::process::exit(launch::run_launcher(plan, tier, program, parent, to))
         }
     }
 }
 
-/// Reads what the launcher says until it is done.
+/// Reads the launcher's messages until it is done, and returns the number of its report.
 fn read_answer(pipe: OwnedFd) -> io::Result<i32> {
     let mut words = String::new();
     File::from(pipe).read_to_string(&mut words).map_err(|error| SetupStage::Launch.to_error(&error))?;
@@ -132,7 +137,7 @@ fn read_answer(pipe: OwnedFd) -> io::Result<i32> {
     }
 }
 
-/// Removes a folder with all that is in it, whatever modes a command has set there.
+/// Removes a folder with all its content, whatever modes a command has set there.
 pub(crate) fn remove_folder(folder: &Path) {
     if fs::remove_dir_all(folder).is_ok() || !folder.exists() {
         return;
@@ -145,6 +150,6 @@ pub(crate) fn remove_folder(folder: &Path) {
             entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()),
         );
     }
-    // What still does not go is another user's; there is nobody to tell.
+    // Anything that remains belongs to another user, and nobody is left to be told.
     let _ = fs::remove_dir_all(folder);
 }

@@ -1,9 +1,10 @@
-//! Rights to files by Landlock, which no later mount, link or rename gets around.
+//! Restricts file access with Landlock, which no later mount, link or rename can bypass.
 //!
-//! Landlock only allows, and always a folder with all below. To hide something, everything beside it is allowed instead, level
-//! by level ([`paths_beside`]). Three things follow. A name that comes into being beside a hidden one while the command runs is hidden
-//! too. The names in a hidden folder can be listed, since listing `/` is to work. And below a folder that may be written nothing
-//! can be hidden or kept from writing: for that there is tier 2.
+//! Landlock can only allow, and always a folder with everything below. To hide a path, everything
+//! beside it is allowed instead, level by level ([`paths_beside`]). This has three consequences. A
+//! name that is created beside a hidden one while the command runs is hidden too. The names in a
+//! hidden folder can be listed, because listing `/` has to work. And below a writable folder
+//! nothing can be hidden or write-protected: that needs tier 2.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -19,39 +20,43 @@ use rustix::fs::{FileType, fstat};
 
 use super::{NetworkAccess, SandboxTier};
 
-/// Without this (Linux 6.2) truncation is not controlled, and the tier cannot be had.
+/// The minimum version (Linux 6.2); before it, truncation is not controlled, so tier 1 is not
+/// available.
 const LEAST: ABI = ABI::V3;
-/// The newest rights that were tried.
+/// The newest version whose rights were tested.
 const NEWEST: ABI = ABI::V7;
 
-/// Devices that may be read and written, where they exist.
+/// The devices that may be read and written, if they exist.
 pub(super) const DEVICES: [&str; 6] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
-/// The terminals, of which one may be the command's own.
+/// The terminals, one of which may be the command's own.
 const TERMINALS: [&str; 2] = ["/dev/pts", "/dev/ptmx"];
 
-/// What a command may do with files.
+/// The access of a command to files and network.
 pub(super) struct LandlockRights<'a> {
     pub(super) tier: SandboxTier,
     pub(super) network: NetworkAccess,
-    /// Folders that may be written.
+    /// The folders that may be written.
     pub(super) write: &'a [PathBuf],
-    /// What may be read although it lies in something hidden.
+    /// The paths that may be read although a folder above is hidden.
     pub(super) read: &'a [PathBuf],
-    /// Files and folders that may not be read, as far as no mount hides them.
+    /// The files and folders that may not be read, unless mounts hide them.
     pub(super) hide: &'a [PathBuf],
 }
 
-/// Confines this process for good. The answer is the kernel's ABI, 0 where it has no Landlock and the tier can do without.
+/// Restricts this process permanently. Returns the kernel's Landlock version, 0 if it has none and
+/// the tier can do without.
 pub(super) fn restrict_process(rights: &LandlockRights<'_>) -> Result<i32, RulesetError> {
     let least = if rights.tier == SandboxTier::One { CompatLevel::HardRequirement } else { CompatLevel::BestEffort };
     let mut rules = Ruleset::default()
         .set_compatibility(least)
+        // Required in tier 1: the rights of the minimum version. Newer rights are used if the
+        // kernel has them.
         .handle_access(AccessFs::from_all(LEAST))?
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(NEWEST))?
         .scope(Scope::from_all(NEWEST))?;
-    // Tier 2 has a network of its own; where the network is allowed it is all of it.
+    // Tier 2 has a private network; if the network is allowed, all of it is.
     if (rights.tier, rights.network) == (SandboxTier::One, NetworkAccess::Denied) {
         rules = rules.handle_access(AccessNet::from_all(NEWEST))?;
     }
@@ -90,12 +95,12 @@ pub(super) fn restrict_process(rights: &LandlockRights<'_>) -> Result<i32, Rules
     Ok(if status.ruleset == RulesetStatus::NotEnforced { 0 } else { abi })
 }
 
-/// What makes devices, and speaks to them.
+/// Returns the rights to create devices and to control them.
 fn device_nodes() -> BitFlags<AccessFs> {
     AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev
 }
 
-/// Adds a rule. What is not there needs none; a file takes only the rights that files have.
+/// Adds a rule. A missing path needs none; a file accepts only the rights of files.
 fn allow_path(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
     let Ok(handle) = PathFd::new(path) else { return Ok(rules) };
     let is_folder = fstat(&handle).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory);
@@ -103,7 +108,8 @@ fn allow_path(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) ->
     if access.is_empty() { Ok(rules) } else { rules.add_rule(PathBeneath::new(handle, access)) }
 }
 
-/// The largest files and folders below (and with) `top` that hold none of the hidden ones, which are canonical.
+/// Returns the largest files and folders at or below `top` that contain none of the hidden paths,
+/// which are canonical.
 pub(super) fn paths_beside(top: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
     let hidden: Vec<&Path> = hidden.iter().map(PathBuf::as_path).filter(|path| path.starts_with(top)).collect();
     let mut shown = Vec::new();
@@ -111,7 +117,7 @@ pub(super) fn paths_beside(top: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
     shown
 }
 
-/// Adds what is [`paths_beside`] the hidden ones, all of which are `top` or below it.
+/// Collects the [`paths_beside`] the hidden ones, all of which are at or below `top`.
 fn collect_beside(top: PathBuf, hidden: &[&Path], shown: &mut Vec<PathBuf>) {
     if hidden.is_empty() {
         shown.push(top);
@@ -120,7 +126,7 @@ fn collect_beside(top: PathBuf, hidden: &[&Path], shown: &mut Vec<PathBuf>) {
     if hidden.contains(&top.as_path()) {
         return;
     }
-    // By the name of the entry that leads to them, as each entry is looked up once.
+    // Grouped by the entry that leads to them, so that each entry needs only one lookup.
     let depth = top.components().count();
     let mut ways: HashMap<&OsStr, Vec<&Path>> = HashMap::new();
     for path in hidden {
@@ -129,7 +135,7 @@ fn collect_beside(top: PathBuf, hidden: &[&Path], shown: &mut Vec<PathBuf>) {
     }
     // A folder that cannot be listed cannot be allowed in part either.
     for entry in fs::read_dir(&top).into_iter().flatten().flatten() {
-        // Where a link leads is judged there.
+        // The target of a link is judged at its own place.
         if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
             let inside = ways.get(entry.file_name().as_os_str()).map_or(&[][..], Vec::as_slice);
             collect_beside(entry.path(), inside, shown);

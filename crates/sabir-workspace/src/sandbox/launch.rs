@@ -1,8 +1,9 @@
-//! The launcher: a copy of the supervisor that confines itself and becomes the shell.
+//! Runs the launcher: a fork of the supervisor that confines itself and becomes the shell.
 //!
-//! It is forked, not started anew: the supervisor is a small, fresh process with one thread, and a program's start costs more than
-//! all the walls. Through a pipe it tells the supervisor `ready VERSION`, and the stream ends when the program starts; or the
-//! number of what failed. Whatever fails, nothing runs.
+//! It is forked instead of started: the supervisor is a small, fresh process with one thread, and
+//! starting a program costs more than the whole sandbox. Through a pipe it sends the supervisor
+//! `ready VERSION`, and the stream ends when the program starts; or it sends the number of the
+//! failed stage. If anything fails, nothing runs.
 
 use std::error::Error;
 use std::io;
@@ -26,21 +27,23 @@ use super::{SandboxPlan, SandboxTier, SetupStage, syscall_filter, syscalls};
 use crate::kernel;
 use crate::supervise::OutputDevice;
 
-/// A file may grow to this, in bytes.
+/// The size limit of a file, in bytes.
 const LARGEST_FILE: u64 = 64 << 30;
-/// How many processes and threads the user may have while the command starts more.
+/// The maximum number of processes and threads that the user may have for the command to start
+/// more.
 const PROCESSES: u64 = 16_384;
 
-/// Goes on in the program, or tells `status` what failed. The answer is the exit code of a process that is done. `parent` is the
-/// supervisor.
+/// Becomes the program, or reports the failure through `status`. Returns the exit code of a process
+/// that is done. `parent` is the supervisor.
 pub(super) fn run_launcher(
-    order: &SandboxPlan,
+    plan: &SandboxPlan,
     tier: SandboxTier,
     program: &LaunchProgram<'_>,
-    (parent, status): (Pid, OwnedFd),
+    parent: Pid,
+    status: OwnedFd,
 ) -> i32 {
     let mut status = Some(status);
-    match launch_program(order, tier, program, (parent, &mut status)) {
+    match launch_program(plan, tier, program, parent, &mut status) {
         Ok(code) => code,
         Err(error) => {
             write_status(status.as_ref(), &format!("{}\n", error.raw_os_error().unwrap_or(0)));
@@ -50,27 +53,29 @@ pub(super) fn run_launcher(
 }
 
 fn launch_program(
-    order: &SandboxPlan,
+    plan: &SandboxPlan,
     tier: SandboxTier,
     program: &LaunchProgram<'_>,
-    (parent, status): (Pid, &mut Option<OwnedFd>),
+    parent: Pid,
+    status: &mut Option<OwnedFd>,
 ) -> io::Result<i32> {
     prepare_process(parent, program.device).map_err(|error| SetupStage::Launch.to_error(&error))?;
     if tier == SandboxTier::Two {
-        match enter_namespaces(order, status)? {
+        match enter_namespaces(plan, status)? {
             NamespaceRole::Shell => {}
             NamespaceRole::Done(code) => return Ok(code),
         }
     }
-    let landlock = confine_process(order, tier)?;
+    // After the namespaces: the filter denies the calls that create and mount them.
+    let landlock = confine_process(plan, tier)?;
     write_status(status.as_ref(), &format!("ready {}\n", tier.report_number(landlock)));
     let mut command = Command::new(program.path);
-    command.args(program.arguments).envs(temp_environment(order, tier));
+    command.args(program.arguments).envs(temp_environment(plan, tier));
     Err(command.exec())
 }
 
-/// What a fresh process would be: no input, or the terminal, a session of its own, signals as usual, and files in `/proc` that it
-/// may write.
+/// Puts this process into the state of a new one: no input (or the terminal), a separate session,
+/// default signal handling, and writable files in `/proc`.
 fn prepare_process(parent: Pid, device: OutputDevice) -> io::Result<()> {
     match device {
         OutputDevice::Pipe => {
@@ -82,30 +87,30 @@ fn prepare_process(parent: Pid, device: OutputDevice) -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
 }
 
-/// Entries of the environment for temporary files and caches.
-fn temp_environment(order: &SandboxPlan, tier: SandboxTier) -> Vec<(String, PathBuf)> {
-    let tmp = if tier == SandboxTier::Two { Path::new("/tmp") } else { &order.tmp };
-    let caches = order.caches.iter().map(|name| (name.clone(), tmp.join(".cache").join(name.to_ascii_lowercase())));
+/// Returns the environment variables for temporary files and caches.
+fn temp_environment(plan: &SandboxPlan, tier: SandboxTier) -> Vec<(String, PathBuf)> {
+    let tmp = if tier == SandboxTier::Two { Path::new("/tmp") } else { &plan.tmp };
+    let caches = plan.caches.iter().map(|name| (name.clone(), tmp.join(".cache").join(name.to_ascii_lowercase())));
     ["TMPDIR", "TMP", "TEMP"].map(|name| (name.to_owned(), tmp.to_path_buf())).into_iter().chain(caches).collect()
 }
 
-/// Everything that ends in this process and its children alone.
-fn confine_process(order: &SandboxPlan, tier: SandboxTier) -> io::Result<i32> {
+/// Applies all restrictions that concern only this process and its children.
+fn confine_process(plan: &SandboxPlan, tier: SandboxTier) -> io::Result<i32> {
     lower_limits().map_err(|error| SetupStage::Limits.to_error(&error))?;
     drop_privileges().map_err(|error| SetupStage::Privileges.to_error(&error))?;
-    let write = order.writable_folders(tier);
-    // Only mounts hide what lies in a folder that may be written.
-    if tier == SandboxTier::One && order.hide.iter().any(|path| write.iter().any(|folder| path.starts_with(folder))) {
+    let write = plan.writable_folders(tier);
+    // Without mounts, nothing inside a writable folder can be hidden.
+    if tier == SandboxTier::One && plan.hide.iter().any(|path| write.iter().any(|folder| path.starts_with(folder))) {
         return Err(SetupStage::Secrets.to_error(&io::Error::from_raw_os_error(0)));
     }
-    let rights = LandlockRights { tier, network: order.network, write: &write, read: &order.read, hide: &order.hide };
+    let rights = LandlockRights { tier, network: plan.network, write: &write, read: &plan.read, hide: &plan.hide };
     let landlock = restrict_process(&rights).map_err(|error| SetupStage::Landlock.to_error(&root_cause(&error)))?;
-    let program = syscall_filter::build_filter(tier, order.network);
+    let program = syscall_filter::build_filter(tier, plan.network);
     syscalls::install_filter(&program).map_err(|error| SetupStage::Filter.to_error(&error))?;
     Ok(landlock)
 }
 
-/// The system's error below another.
+/// Returns the system error at the root of an error chain.
 fn root_cause(error: &(dyn Error + 'static)) -> io::Error {
     let mut number = None;
     let mut next = Some(error);
@@ -116,7 +121,7 @@ fn root_cause(error: &(dyn Error + 'static)) -> io::Error {
     io::Error::from_raw_os_error(number.unwrap_or(0))
 }
 
-/// Lowers limits; none is raised.
+/// Lowers resource limits; none is raised.
 fn lower_limits() -> io::Result<()> {
     for (resource, most) in [(Resource::Core, 0), (Resource::Fsize, LARGEST_FILE), (Resource::Nproc, PROCESSES)] {
         let Rlimit { current, maximum } = getrlimit(resource);
@@ -126,14 +131,15 @@ fn lower_limits() -> io::Result<()> {
     Ok(())
 }
 
-/// Gives up every capability, and every way to get one.
+/// Drops every capability, and every way to gain one.
 fn drop_privileges() -> io::Result<()> {
     set_no_new_privs(true)?;
     clear_ambient_capability_set()?;
-    // Who has no right to shorten these lists has no use of them either: programs grant nothing any more.
+    // Without the right to shorten these lists they do not matter either: with `no_new_privs`,
+    // programs grant nothing.
     if capabilities(None)?.effective.contains(CapabilitySet::SETPCAP) {
         for bit in 0..u64::BITS {
-            // The first that the kernel does not know is behind the last.
+            // The first unknown number is one past the last capability.
             if remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)).is_err() {
                 break;
             }
@@ -150,6 +156,6 @@ fn drop_privileges() -> io::Result<()> {
 }
 
 fn write_status(status: Option<&OwnedFd>, words: &str) {
-    // A supervisor that is dead needs no words: this process ends with it.
+    // If the supervisor is dead, this process dies with it, so the error does not matter.
     let _ = status.map(|status| rustix::io::write(status, words.as_bytes()));
 }

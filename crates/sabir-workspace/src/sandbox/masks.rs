@@ -1,13 +1,15 @@
-//! Masks: something empty in the place of protected names that are missing, so that a command of tier 2 cannot make them.
+//! Places masks: empty files and folders under missing protected names, so that a command of tier 2
+//! cannot create them.
 //!
-//! Only what exists can be mounted over, so while such a command runs the masks stand in the real workspace. A mask is known by
-//! itself, not by who made it: an empty folder or file of a mode that nobody else gives to one. Everything of ours that lists,
-//! searches or keeps the workspace passes over it ([`is_mask`]), git sees no empty folder, and whoever comes next knows what a
-//! killed supervisor left.
+//! Only existing paths can be mounted over, so the masks are in the real workspace while such a
+//! command runs. A mask is recognized by itself, not by its creator: it is an empty folder or file
+//! with a mode that nobody else uses. Listing, searching and snapshots skip it ([`is_mask`]), git
+//! sees no empty folder, and the next command recognizes what a killed supervisor left.
 //!
-//! Commands that run at the same time share the masks. Each holds a shared lock on the workspace folder; who leaves asks for
-//! the whole lock, and gets it only if nobody else is there: then it removes all masks. On a file system without locks each
-//! leaves them to the next, which is the same as after a kill.
+//! Commands that run at the same time share the masks. Each holds a shared lock on the workspace
+//! folder; a command that ends tries to get the exclusive lock, which succeeds only if no other
+//! command is left, and then removes all masks. On a file system without locks the masks are left
+//! to the next command, as after a kill.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
@@ -25,8 +27,9 @@ use rustix::process::umask;
 use super::ProtectedPaths;
 use crate::protected_paths;
 
-/// Protected names that a command cannot make at the top of the workspace where they are missing, and what stands in their place
-/// meanwhile. Mostly an empty folder, also for the names of files: git does not see it, and so it cannot be committed.
+/// The protected names that a command cannot create at the top of the workspace, and the kind of
+/// their masks. Mostly an empty folder, even for names of files: git does not see it, so it cannot
+/// be committed.
 const MASKED: [(&str, MaskKind); 23] = [
     (".git/hooks", MaskKind::Folder),
     (".git/config", MaskKind::File),
@@ -53,15 +56,17 @@ const MASKED: [(&str, MaskKind); 23] = [
     ("CLAUDE.md", MaskKind::Folder),
 ];
 
-/// What of git's folder a command may write: everything that makes no program run.
+/// Git's folder, in which a command may write everything that does not make a program run.
 const GIT: &str = ".git";
 
-/// The modes that make an empty folder or file a mask. Readable, so that git outside does not complain.
+/// The modes that make an empty folder or file a mask. They are readable, so that git outside does
+/// not complain.
 const FOLDER_MODE: u32 = 0o1555;
 const FILE_MODE: u32 = 0o1444;
 const MODE_BITS: u32 = 0o7777;
 
-/// How often, and how long apart, the lock is tried: who has all of it is about to be done, or no part of this.
+/// The number of attempts to get the lock, and the pause between them: a holder of the exclusive
+/// lock is about to finish, or is some unrelated program.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -69,20 +74,21 @@ const PAUSE: Duration = Duration::from_millis(2);
 enum MaskKind {
     File,
     Folder,
-    /// Cargo takes neither a folder nor, in a repository, should an empty file be seen: only a missing parent is masked.
+    /// No mask: Cargo does not accept a folder here, and an empty file would show up in the
+    /// repository. Only a missing parent is masked.
     Nothing,
 }
 
-/// The masks of one workspace, as long as a command needs them.
+/// The masks of one workspace, held as long as a command needs them.
 #[derive(Debug)]
 pub(super) struct WorkspaceMasks {
     top: PathBuf,
-    /// Holds a part of the lock; the whole of it while removing.
+    /// The lock on the workspace folder: shared, and exclusive while removing.
     lock: File,
 }
 
 impl WorkspaceMasks {
-    /// Finds the protected paths at the top of the workspace, and puts masks in the place of missing ones.
+    /// Finds the protected paths at the top of the workspace, and places masks for missing ones.
     pub(super) fn put_masks(top: &Path) -> io::Result<(Self, ProtectedPaths)> {
         let masks = Self { top: top.to_path_buf(), lock: File::open(top)? };
         for _ in 0..TRIES {
@@ -91,33 +97,36 @@ impl WorkspaceMasks {
             }
             sleep(PAUSE);
         }
-        let mut guarded = ProtectedPaths::default();
+        let mut protected = ProtectedPaths::default();
         for entry in fs::read_dir(top)?.flatten() {
             let name = entry.file_name();
-            // A link is covered where it leads, if that is protected.
+            // A link is not covered here; its target is, if that is protected.
             let plain = entry.file_type().is_ok_and(|kind| kind.is_file() || (kind.is_dir() && name != GIT));
             if plain && protected_paths::find_protection_reason(Path::new(&name)).is_some() {
-                guarded.existing.push(entry.path());
+                protected.existing.push(entry.path());
             }
         }
+        // Hooks and configuration of submodules run programs just like the repository's own.
         let modules = fs::read_dir(top.join(".git/modules")).into_iter().flatten().flatten();
         let modules = modules.flat_map(|module| ["hooks", "config"].map(|name| module.path().join(name)));
-        guarded.existing.extend(modules.filter(|path| path.exists()));
-        // With their mode from the start: a change of it would cost as much as the folder. This process has one thread.
+        protected.existing.extend(modules.filter(|path| path.exists()));
+        // Created with their final mode, since a later change of mode would cost as much as
+        // creating them. The umask may be changed because this process has one thread.
         let usual = umask(Mode::empty());
-        let put = MASKED.iter().try_for_each(|(name, kind)| guard_name(top, name, *kind, &mut guarded));
+        let put = MASKED.iter().try_for_each(|(name, kind)| guard_name(top, name, *kind, &mut protected));
         umask(usual);
         put?;
-        guarded.existing.sort();
-        guarded.existing.dedup();
-        guarded.pinned.dedup();
-        Ok((masks, guarded))
+        protected.existing.sort();
+        protected.existing.dedup();
+        protected.pinned.dedup();
+        Ok((masks, protected))
     }
 }
 
 /// Removes all masks, unless another command needs them.
 impl Drop for WorkspaceMasks {
     fn drop(&mut self) {
+        // Another command still holds a shared lock, so its masks have to stay.
         if flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             return;
         }
@@ -131,34 +140,35 @@ impl Drop for WorkspaceMasks {
     }
 }
 
-fn guard_name(top: &Path, name: &str, kind: MaskKind, guarded: &mut ProtectedPaths) -> io::Result<()> {
+fn guard_name(top: &Path, name: &str, kind: MaskKind, protected: &mut ProtectedPaths) -> io::Result<()> {
     let path = top.join(name);
     let parent = path.parent().filter(|parent| *parent != top);
     let exists = |path: &Path| fs::symlink_metadata(path).ok();
-    let covered = |parent: &Path| guarded.existing.iter().chain(&guarded.missing).any(|path| path == parent);
+    let covered = |parent: &Path| protected.existing.iter().chain(&protected.missing).any(|path| path == parent);
     match (exists(&path), parent.map(|parent| (parent, exists(parent)))) {
-        // Covered as a whole, or the parent is a file or a link to elsewhere.
+        // The parent is covered as a whole, or is a file or a link to elsewhere.
         (_, Some((parent, Some(found)))) if !found.is_dir() || covered(parent) => {}
-        // Another command's mask for it.
-        (_, Some((parent, Some(found)))) if has_mask_mode(&found) => guarded.missing.push(parent.to_path_buf()),
-        // Who makes a repository makes its folder; what it then makes git run is looked for whenever git is to run.
+        // The parent is another command's mask.
+        (_, Some((parent, Some(found)))) if has_mask_mode(&found) => protected.missing.push(parent.to_path_buf()),
+        // A command may create a repository; git's programs in it are checked whenever git is to
+        // run.
         (_, Some((parent, None))) if parent.ends_with(GIT) => {}
-        (_, Some((parent, None))) => make_mask(parent, MaskKind::Folder, guarded)?,
+        (_, Some((parent, None))) => make_mask(parent, MaskKind::Folder, protected)?,
         (Some(found), parent) => {
-            guarded.pinned.extend(parent.map(|(parent, _)| parent.to_path_buf()));
+            protected.pinned.extend(parent.map(|(parent, _)| parent.to_path_buf()));
             if !found.is_symlink() {
-                guarded.existing.push(path);
+                protected.existing.push(path);
             }
         }
         (None, parent) => {
-            guarded.pinned.extend(parent.map(|(parent, _)| parent.to_path_buf()));
-            make_mask(&path, kind, guarded)?;
+            protected.pinned.extend(parent.map(|(parent, _)| parent.to_path_buf()));
+            make_mask(&path, kind, protected)?;
         }
     }
     Ok(())
 }
 
-fn make_mask(path: &Path, kind: MaskKind, guarded: &mut ProtectedPaths) -> io::Result<()> {
+fn make_mask(path: &Path, kind: MaskKind, protected: &mut ProtectedPaths) -> io::Result<()> {
     let made = match kind {
         MaskKind::Folder => mkdir(path, Mode::from_raw_mode(FOLDER_MODE)).map_err(io::Error::from),
         MaskKind::File => {
@@ -168,15 +178,15 @@ fn make_mask(path: &Path, kind: MaskKind, guarded: &mut ProtectedPaths) -> io::R
     };
     match made {
         Ok(()) => {}
-        // Another command made it a moment ago.
+        // Another command created it a moment ago.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
     }
-    guarded.missing.push(path.to_path_buf());
+    protected.missing.push(path.to_path_buf());
     Ok(())
 }
 
-/// Removes a mask. Where somebody outside made something of it, that stays, as if it had been made by them.
+/// Removes a mask. If somebody outside has put content there, it stays, as if they had created it.
 fn remove_mask(path: &Path) {
     let Ok(found) = fs::symlink_metadata(path) else { return };
     if !has_mask_mode(&found) {
@@ -184,7 +194,8 @@ fn remove_mask(path: &Path) {
     }
     let gone = if found.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
     if gone.is_err() {
-        // Not empty any more; who may not change it has to live with its mode.
+        // The mask is not empty any more, so it becomes a normal folder; if its mode cannot be
+        // changed, it keeps it.
         let _ = fs::set_permissions(path, Permissions::from_mode(0o755));
     }
 }
@@ -193,7 +204,8 @@ fn has_mask_mode(found: &fs::Metadata) -> bool {
     is_mask_mode(found.mode(), found.len())
 }
 
-/// Whether something of this mode and length is a mask, if it is empty and has the name of one.
+/// Returns true if an entry with this mode and length is a mask, provided that it is empty and has
+/// the name of one.
 fn is_mask_mode(mode: u32, length: u64) -> bool {
     match FileType::from_raw_mode(mode) {
         FileType::Directory => mode & MODE_BITS == FOLDER_MODE,
@@ -202,28 +214,29 @@ fn is_mask_mode(mode: u32, length: u64) -> bool {
     }
 }
 
-/// The names at the top of a workspace that a command may not make.
+/// Returns the names at the top of a workspace that a command may not create.
 pub(super) fn masked_names() -> impl Iterator<Item = &'static str> {
     MASKED.iter().map(|(name, _)| *name)
 }
 
-/// Whether this name in a folder is a mask: nothing that belongs to the user, and gone when the command is.
+/// Returns true if this name in a folder is a mask: it does not belong to the user, and disappears
+/// with the command.
 pub fn is_mask(folder: BorrowedFd<'_>, name: &OsStr) -> bool {
-    // All but a few names are told apart without a look at the disk.
+    // The name is compared first, which avoids a system call for nearly all names.
     let is_name = |(masked, _): &(&str, MaskKind)| masked.split('/').any(|part| part.as_bytes() == name.as_bytes());
     MASKED.iter().any(is_name)
         && statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|found| is_mask_mode(found.st_mode, found.st_size.cast_unsigned()))
 }
 
-/// Whether a mask stands at this path, as seen from the top of a workspace: then nothing of the user's does.
+/// Returns true if a mask is at this path, relative to the top of a workspace.
 pub(crate) fn is_masked_at(top: BorrowedFd<'_>, path: &Path) -> bool {
     MASKED.iter().any(|(name, _)| Path::new(name).starts_with(path))
         && statat(top, path, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|found| is_mask_mode(found.st_mode, found.st_size.cast_unsigned()))
 }
 
-/// Whether an open folder is a mask, whatever its name.
+/// Returns true if an open folder is a mask, whatever its name.
 pub(crate) fn is_mask_itself(folder: impl AsFd) -> bool {
     fstat(folder).is_ok_and(|found| is_mask_mode(found.st_mode, 0))
 }
@@ -246,8 +259,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join(".git")).unwrap();
         fs::write(folder.path().join("CLAUDE.md"), "be good").unwrap();
-        let (first, guarded) = WorkspaceMasks::put_masks(folder.path()).unwrap();
-        assert!(guarded.missing.contains(&folder.path().join(".git/config")), "{guarded:?}");
+        let (first, protected) = WorkspaceMasks::put_masks(folder.path()).unwrap();
+        assert!(protected.missing.contains(&folder.path().join(".git/config")), "{protected:?}");
         let (second, _) = WorkspaceMasks::put_masks(folder.path()).unwrap();
         drop(first);
         assert!(folder.path().join(".vscode").exists());
@@ -268,8 +281,8 @@ mod tests {
         // What a kill does: the lock goes, the masks stay.
         let WorkspaceMasks { top, lock } = &killed;
         flock(lock, FlockOperation::Unlock).unwrap();
-        let (next, guarded) = WorkspaceMasks::put_masks(top).unwrap();
-        assert!(guarded.missing.iter().chain(&guarded.existing).any(|path| path.ends_with(".idea")));
+        let (next, protected) = WorkspaceMasks::put_masks(top).unwrap();
+        assert!(protected.missing.iter().chain(&protected.existing).any(|path| path.ends_with(".idea")));
         fs::write(folder.path().join(".idea/made-by-the-user"), "").unwrap();
         drop(next);
         assert_eq!(names(folder.path()), [".idea"]);

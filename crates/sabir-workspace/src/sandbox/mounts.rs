@@ -1,8 +1,8 @@
-//! The file system as a command of tier 2 sees it: all of it read-only, but for a few folders; with fresh `/proc`, `/dev` and
-//! `/tmp`; and with secrets hidden.
+//! Mounts the file system for a command of tier 2: everything is read-only except a few folders;
+//! `/proc`, `/dev` and `/tmp` are new; secrets are hidden.
 //!
-//! Folders that stay writable are cloned before everything is made read-only, and mounted over themselves afterwards. A mount
-//! namespace keeps all of this to itself and forgets it with its last process.
+//! Folders that stay writable are cloned before everything is made read-only, and then mounted over
+//! themselves. The mount namespace keeps all of this private and disappears with its last process.
 
 use std::ffi::CStr;
 use std::fs;
@@ -23,20 +23,22 @@ use super::{ProtectedPaths, SandboxPlan};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 const ALL: u64 = READ_ONLY | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOSUID;
-/// Where temporary files go, whatever a program thinks of `TMPDIR`.
+/// The folders of temporary files, which are replaced even if a program ignores `TMPDIR`.
 const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
-/// What is mounted over what must not be seen, a folder and a file of each kind.
+/// The files and folders that are mounted over others. The first pair covers missing protected
+/// paths, the second, without any permission, covers secrets.
 const EMPTY: [&str; 2] = ["/dev/.empty/folder", "/dev/.empty/file"];
 const CLOSED: [&str; 2] = ["/dev/.empty/closed-folder", "/dev/.empty/closed-file"];
 
-/// Builds the view. `guarded` are the protected paths of the workspace.
-pub(super) fn arrange_mounts(order: &SandboxPlan, guarded: &ProtectedPaths) -> io::Result<()> {
+/// Builds the mounts. `guarded` are the protected paths of the workspace.
+pub(super) fn arrange_mounts(plan: &SandboxPlan, protected: &ProtectedPaths) -> io::Result<()> {
+    // First of all, cut the propagation: otherwise these mounts could show up outside.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let mut temporary = Vec::new();
     for place in TEMPORARY {
-        // A link to the other one, for instance, needs nothing.
+        // A link, for instance to the other one, needs no mount.
         if fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
-            temporary.push((place, clone_tree(&order.tmp)?));
+            temporary.push((place, clone_tree(&plan.tmp)?));
         }
     }
     let mut devices = Vec::new();
@@ -46,10 +48,12 @@ pub(super) fn arrange_mounts(order: &SandboxPlan, guarded: &ProtectedPaths) -> i
         }
     }
     let mut kept = Vec::new();
-    for path in order.visible_paths() {
+    // Cloned before the root becomes read-only, since a clone keeps the attributes that it was made
+    // with.
+    for path in plan.visible_paths() {
         kept.push((path, clone_tree(path)?, path.is_dir()));
     }
-    let writable = order.write.len();
+    let writable = plan.write.len();
     let root = open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     add_mount_attributes(root.as_fd(), ALL, MountScope::Tree)?;
     mount_fresh(c"proc", &[], MountAttrFlags::MOUNT_ATTR_RDONLY, Path::new("/proc"))?;
@@ -58,32 +62,33 @@ pub(super) fn arrange_mounts(order: &SandboxPlan, guarded: &ProtectedPaths) -> i
         harden_tree(&tree, 0)?;
         attach_tree(&tree, Path::new(place))?;
     }
+    // `visible_paths` yields the writable folders first, so the index tells them apart.
     for (index, (path, tree, is_folder)) in kept.iter().enumerate() {
         harden_tree(tree, if index < writable { 0 } else { READ_ONLY })?;
         make_mount_point(path, *is_folder)?;
         attach_tree(tree, path)?;
     }
-    for path in &order.hide {
+    for path in &plan.hide {
         cover_path(path, CLOSED)?;
     }
-    protect_paths(guarded)
+    protect_paths(protected)
 }
 
-/// Protected paths of the workspace: what exists becomes read-only, what was put there for it becomes a mask.
-fn protect_paths(guarded: &ProtectedPaths) -> io::Result<()> {
-    for path in &guarded.pinned {
-        // A mount point cannot be renamed away, with what is mounted below.
+/// Protects paths of the workspace: existing ones become read-only, and masks are covered.
+fn protect_paths(protected: &ProtectedPaths) -> io::Result<()> {
+    for path in &protected.pinned {
+        // A mount point cannot be renamed away together with the mounts below it.
         attach_tree(&clone_tree(path)?, path)?;
     }
-    for path in &guarded.existing {
+    for path in &protected.existing {
         let tree = clone_tree(path)?;
         harden_tree(&tree, READ_ONLY)?;
         attach_tree(&tree, path)?;
     }
-    guarded.missing.iter().try_for_each(|path| cover_path(path, EMPTY))
+    protected.missing.iter().try_for_each(|path| cover_path(path, EMPTY))
 }
 
-/// Devices, pseudo-terminals and shared memory of the command's own.
+/// Mounts private devices, pseudo-terminals and shared memory.
 fn arrange_devices(devices: Vec<(&str, OwnedFd)>) -> io::Result<()> {
     let none = MountAttrFlags::empty();
     mount_fresh(c"tmpfs", &[(c"mode", c"0755"), (c"size", c"64k")], none, Path::new("/dev"))?;
@@ -98,6 +103,8 @@ fn arrange_devices(devices: Vec<(&str, OwnedFd)>) -> io::Result<()> {
     fs::write(EMPTY[1], "")?;
     fs::write(CLOSED[1], "")?;
     for closed in CLOSED {
+        // Mode 0 makes reading fail instead of showing an empty file, which could mislead a
+        // program.
         fs::set_permissions(closed, fs::Permissions::from_mode(0o0))?;
     }
     mount_fresh(c"devpts", &[(c"newinstance", c""), (c"ptmxmode", c"0666")], none, Path::new("/dev/pts"))?;
@@ -121,7 +128,7 @@ fn mount_fresh(kind: &CStr, options: &[(&CStr, &CStr)], attributes: MountAttrFla
     attach_tree(&fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?, at)
 }
 
-/// The same files once more, not mounted anywhere yet.
+/// Clones a file tree, not mounted anywhere yet.
 fn clone_tree(path: &Path) -> io::Result<OwnedFd> {
     let recursive = if path.is_dir() { OpenTreeFlags::AT_RECURSIVE } else { OpenTreeFlags::empty() };
     Ok(open_tree(CWD, path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive)?)
@@ -135,7 +142,8 @@ fn attach_tree(tree: &OwnedFd, at: &Path) -> io::Result<()> {
     Ok(move_mount(tree.as_fd(), c"", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
-/// A place to mount on, where a fresh `/tmp` took it away; it goes with the private folder.
+/// Creates a mount point if the new `/tmp` hides the original one; it is removed with the private
+/// folder.
 fn make_mount_point(path: &Path, is_folder: bool) -> io::Result<()> {
     if !TEMPORARY.iter().any(|place| path.starts_with(place)) || fs::exists(path)? {
         return Ok(());
@@ -147,7 +155,7 @@ fn make_mount_point(path: &Path, is_folder: bool) -> io::Result<()> {
     if is_folder { Ok(()) } else { fs::write(path, "") }
 }
 
-/// Covers a file or folder, if it can be seen at all, with one that cannot be written.
+/// Covers a file or folder, if it is visible at all, with one that cannot be written.
 fn cover_path(path: &Path, [folder, file]: [&str; 2]) -> io::Result<()> {
     let Ok(found) = fs::metadata(path) else { return Ok(()) };
     let tree = clone_tree(Path::new(if found.is_dir() { folder } else { file }))?;
@@ -155,7 +163,7 @@ fn cover_path(path: &Path, [folder, file]: [&str; 2]) -> io::Result<()> {
     attach_tree(&tree, path)
 }
 
-/// The folders that stay visible, the writable ones first.
+/// Iterates over the folders that stay visible, writable ones first.
 impl SandboxPlan {
     fn visible_paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.write.iter().chain(&self.read)

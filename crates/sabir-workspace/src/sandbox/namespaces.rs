@@ -1,9 +1,10 @@
-//! Namespaces of tier 2, and their first process.
+//! Creates the namespaces of tier 2 and their first process.
 //!
-//! The launcher makes the namespaces, maps its user to one that is not root, and starts the first process in them as a child of
-//! the *supervisor*, beside itself. That process mounts the view, starts the shell, and reaps whatever is orphaned; when it ends,
-//! the kernel ends every process of the namespace. It ends with its last child, with the supervisor (parent death signal), or by
-//! the supervisor's hand. The launcher stays outside, and passes on how the shell ended.
+//! The launcher creates the namespaces, maps its user to one that is not root, and starts their
+//! first process as a child of the *supervisor*, beside itself. That process mounts the file
+//! systems, starts the shell, and reaps orphans; when it ends, the kernel ends every process of the
+//! namespace. It ends with its last child, with the supervisor (parent death signal), or when the
+//! supervisor kills it. The launcher stays outside, and passes on how the shell ended.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -23,25 +24,26 @@ use super::syscalls::{ForkRelation, ForkSide, fork_process, raise_interface, uns
 use super::{NetworkAccess, SandboxPlan, SetupStage, mounts};
 use crate::kernel;
 
-/// Who root is inside; any number but 0.
+/// The user id that root gets inside; any number except 0.
 const NOBODY_SPECIAL: u32 = 1000;
 
-/// Who goes on after [`enter_namespaces`].
+/// The role of the process that returns from [`enter_namespaces`].
 pub(super) enum NamespaceRole {
-    /// The process that is to become the shell.
+    /// The process that becomes the shell.
     Shell,
     /// A process that is done, with its exit code.
     Done(i32),
 }
 
-/// Makes the namespaces and everything in them. `status` is the pipe to the supervisor.
-pub(super) fn enter_namespaces(order: &SandboxPlan, status: &mut Option<OwnedFd>) -> io::Result<NamespaceRole> {
+/// Creates the namespaces and everything in them. `status` is the pipe to the supervisor.
+pub(super) fn enter_namespaces(plan: &SandboxPlan, status: &mut Option<OwnedFd>) -> io::Result<NamespaceRole> {
     let failed = |stage: SetupStage| move |error: io::Error| stage.to_error(&error);
     let folder = rustix::process::getcwd(Vec::new()).map_err(|error| SetupStage::Folder.to_error(&error.into()))?;
-    map_user(order.network)?;
+    map_user(plan.network)?;
     let (ends, end) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| SetupStage::Process.to_error(&error.into()))?;
     match fork_process(ForkRelation::Sibling).map_err(failed(SetupStage::Process))? {
         ForkSide::Parent(_) => {
+            // The supervisor waits for the end of the status pipe, so this copy must not stay open.
             drop((status.take(), end));
             return Ok(NamespaceRole::Done(exit_like_shell(ends)));
         }
@@ -51,17 +53,17 @@ pub(super) fn enter_namespaces(order: &SandboxPlan, status: &mut Option<OwnedFd>
     if is_deserted(status.as_ref()) {
         return Ok(NamespaceRole::Done(1));
     }
-    mounts::arrange_mounts(order, &order.guarded).map_err(failed(SetupStage::Mounts))?;
-    if order.network == NetworkAccess::Denied {
+    mounts::arrange_mounts(plan, &plan.protected).map_err(failed(SetupStage::Mounts))?;
+    if plan.network == NetworkAccess::Denied {
         let socket = UdpSocket::bind("0.0.0.0:0").map_err(failed(SetupStage::Loopback))?;
         raise_interface(socket.as_fd(), c"lo").map_err(failed(SetupStage::Loopback))?;
     }
-    // Once more, by its name: the handle that was inherited leads around the mounts.
+    // Enter the folder again by its name: the inherited handle bypasses the mounts.
     rustix::process::chdir(folder).map_err(|error| SetupStage::Folder.to_error(&error.into()))?;
     match fork_process(ForkRelation::Child).map_err(failed(SetupStage::Process))? {
         ForkSide::Parent(shell) => {
             drop(status.take());
-            // Nothing of this process is to be seen in /proc.
+            // Keeps this process's data in /proc unreadable for the command.
             let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
             Ok(NamespaceRole::Done(reap_until_empty(shell, end)))
         }
@@ -69,9 +71,10 @@ pub(super) fn enter_namespaces(order: &SandboxPlan, status: &mut Option<OwnedFd>
     }
 }
 
-/// Makes the namespaces, with this user as their only one.
+/// Creates the namespaces, with this user as their only one.
 fn map_user(network: NetworkAccess) -> io::Result<()> {
-    let (user, group) = (getuid().as_raw(), getgid().as_raw());
+    let user = getuid().as_raw();
+    let group = getgid().as_raw();
     let mut flags = UnshareFlags::NEWUSER
         | UnshareFlags::NEWNS
         | UnshareFlags::NEWPID
@@ -84,6 +87,7 @@ fn map_user(network: NetworkAccess) -> io::Result<()> {
     unshare_namespaces(flags).map_err(|error| SetupStage::Namespaces.to_error(&error))?;
     let inner = |number: u32| if number == 0 { NOBODY_SPECIAL } else { number };
     let map = || {
+        // The kernel requires this before an unprivileged process may write `gid_map`.
         fs::write("/proc/self/setgroups", "deny")?;
         fs::write("/proc/self/uid_map", format!("{} {user} 1", inner(user)))?;
         fs::write("/proc/self/gid_map", format!("{} {group} 1", inner(group)))
@@ -91,21 +95,22 @@ fn map_user(network: NetworkAccess) -> io::Result<()> {
     map().map_err(|error: io::Error| SetupStage::Mapping.to_error(&error))
 }
 
-/// Whether the supervisor died before its death could be a signal.
+/// Returns true if the supervisor died before the parent death signal was set.
 fn is_deserted(status: Option<&OwnedFd>) -> bool {
     let Some(status) = status else { return true };
     let mut waited = [PollFd::new(status, PollFlags::empty())];
     !matches!(poll(&mut waited, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
 }
 
-/// The first process: reaps until there is nobody left, and says how the shell ended, as two bytes: what, and the number.
+/// Runs the first process: reaps until no child is left, and reports how the shell ended, as two
+/// bytes (kind and number).
 fn reap_until_empty(shell: Pid, end: OwnedFd) -> i32 {
     let mut end = Some(fs::File::from(end));
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == shell => {
                 if let Some(mut end) = end.take() {
-                    // Without a reader there is nobody who wants to know.
+                    // If the reader is gone, nobody needs the report.
                     let _ = end.write_all(&encode_status(status));
                 }
             }
@@ -123,9 +128,9 @@ fn encode_status(status: WaitStatus) -> [u8; 2] {
     }
 }
 
-/// Ends as the shell ended.
+/// Ends this process in the same way as the shell ended.
 fn exit_like_shell(ends: OwnedFd) -> i32 {
-    // A key that interrupts is for the shell; this process only waits.
+    // An interrupt key is meant for the shell; this process only waits.
     let _ = kernel::block_signals();
     let mut end = [1, 9];
     let _ = fs::File::from(ends).read_exact(&mut end);

@@ -1,56 +1,57 @@
-//! What a sandbox is to be, on its way from the agent to the supervisor: as words of a command line.
+//! Encodes the plan of a sandbox as command line arguments, to pass it from the agent to the
+//! supervisor.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::{NetworkAccess, SandboxLevel, SandboxTier, environment};
 
-/// The entries of the environment that say where programs keep what they can do without, mostly in the home folder.
+/// The environment variables of cache folders, which are mostly in the home folder.
 const CACHES: [&str; 4] = ["XDG_CACHE_HOME", "GOCACHE", "npm_config_cache", "PIP_CACHE_DIR"];
 
-/// All paths are absolute and canonical.
+/// The plan of a sandbox. All paths are absolute and canonical.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SandboxPlan {
     pub(crate) level: SandboxLevel,
     pub(crate) network: NetworkAccess,
-    /// Folders that may be written, the workspace first; none for a command that only reads.
+    /// The folders that may be written, the workspace first; empty for a command that only reads.
     pub(crate) write: Vec<PathBuf>,
-    /// What stays visible, and outside of `write`.
+    /// The paths outside of `write` that stay visible.
     pub(crate) read: Vec<PathBuf>,
-    /// What is there and hidden.
+    /// The existing paths to hide.
     pub(crate) hide: Vec<PathBuf>,
     /// The private temporary folder.
     pub(crate) tmp: PathBuf,
     pub(crate) stay: TempDirLifetime,
-    /// Entries of the environment that are to lead into the temporary folder.
+    /// The environment variables to point into the temporary folder.
     pub(crate) caches: Vec<String>,
-    /// How much memory may be taken; `None`: what the machine can spare.
+    /// The memory limit in MiB; `None` for what the machine can spare.
     pub(crate) memory_mib: Option<u64>,
-    /// What the supervisor found out of the workspace.
-    pub(crate) guarded: ProtectedPaths,
+    /// The protected paths that the supervisor found in the workspace.
+    pub(crate) protected: ProtectedPaths,
 }
 
-/// How long the temporary folder stays.
+/// The lifetime of the temporary folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TempDirLifetime {
-    /// As long as the command: the supervisor makes and removes it.
+    /// The duration of the command: the supervisor creates and removes the folder.
     Command,
-    /// As long as the agent holds it.
+    /// The duration of the agent's lock on the folder.
     Task,
 }
 
-/// Protected paths at the top of the workspace.
+/// The protected paths at the top of the workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ProtectedPaths {
-    /// Folders that hold protected paths, and stay writable, but cannot be renamed.
+    /// Folders that contain protected paths and stay writable, but cannot be renamed.
     pub(crate) pinned: Vec<PathBuf>,
     pub(crate) existing: Vec<PathBuf>,
-    /// Missing ones, at whose places something empty stands as long as the command runs.
+    /// Missing protected paths, each of which has a mask while the command runs.
     pub(crate) missing: Vec<PathBuf>,
 }
 
 impl SandboxPlan {
-    /// Pairs of a key and a value.
+    /// Encodes the plan as pairs of a key and a value.
     pub(crate) fn to_args(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec!["level".into(), self.level.to_string().into()];
         let network = if self.network == NetworkAccess::Allowed { "allowed" } else { "denied" };
@@ -58,7 +59,7 @@ impl SandboxPlan {
         words.extend(["stay".into(), if self.stay == TempDirLifetime::Task { "task" } else { "command" }.into()]);
         words.extend(self.memory_mib.iter().flat_map(|most| ["memory".into(), most.to_string().into()]));
         words.extend(self.caches.iter().flat_map(|name| ["cache".into(), name.into()]));
-        let ProtectedPaths { pinned, existing, missing } = &self.guarded;
+        let ProtectedPaths { pinned, existing, missing } = &self.protected;
         let lists = [
             ("write", &self.write),
             ("read", &self.read),
@@ -73,12 +74,18 @@ impl SandboxPlan {
         words
     }
 
-    /// Reads what [`to_args`](Self::to_args) wrote.
+    /// Decodes the arguments that [`to_args`](Self::to_args) wrote.
     pub(crate) fn from_args(words: &[OsString]) -> Option<Self> {
-        let (mut level, mut network, mut tmp, mut stay) = (None, None, None, None);
-        let (mut memory_mib, mut caches) = (None, Vec::new());
-        let (mut write, mut read, mut hide, mut guarded) =
-            (Vec::new(), Vec::new(), Vec::new(), ProtectedPaths::default());
+        let mut level = None;
+        let mut network = None;
+        let mut tmp = None;
+        let mut stay = None;
+        let mut memory_mib = None;
+        let mut caches = Vec::new();
+        let mut write = Vec::new();
+        let mut read = Vec::new();
+        let mut hide = Vec::new();
+        let mut protected = ProtectedPaths::default();
         for pair in words.chunks(2) {
             let [key, value] = pair else { return None };
             let path = PathBuf::from(value);
@@ -94,9 +101,9 @@ impl SandboxPlan {
                 "write" => write.push(path),
                 "read" => read.push(path),
                 "hide" => hide.push(path),
-                "pin" => guarded.pinned.push(path),
-                "guard" => guarded.existing.push(path),
-                "mask" => guarded.missing.push(path),
+                "pin" => protected.pinned.push(path),
+                "guard" => protected.existing.push(path),
+                "mask" => protected.missing.push(path),
                 _ => return None,
             }
         }
@@ -110,18 +117,19 @@ impl SandboxPlan {
             stay: stay?,
             caches,
             memory_mib,
-            guarded,
+            protected,
         })
     }
 
-    /// Removes what the supervisor was to remove, and did unless it was killed.
+    /// Removes the temporary folder of a single command, in case the supervisor was killed before
+    /// it did.
     pub(crate) fn remove_temp_dir(&self) {
         if self.stay == TempDirLifetime::Command {
             environment::remove_folder(&self.tmp);
         }
     }
 
-    /// The folders in which a confined command writes.
+    /// Returns the folders in which a command of this tier can write.
     pub(super) fn writable_folders(&self, tier: SandboxTier) -> Vec<PathBuf> {
         let mut folders = self.write.clone();
         match tier {
@@ -132,7 +140,7 @@ impl SandboxPlan {
     }
 }
 
-/// The caches that this environment does not keep in a folder that may be written.
+/// Returns the cache variables that this environment does not point to a writable folder.
 pub(super) fn moved_caches(write: &[PathBuf], env: &[(String, String)]) -> Vec<String> {
     let is_writable = |name: &str| {
         let last = env.iter().rfind(|(known, _)| known == name);
@@ -161,7 +169,7 @@ mod tests {
     #[test]
     fn an_order_survives_the_command_line() {
         let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
-        let order = SandboxPlan {
+        let plan = SandboxPlan {
             level: SandboxLevel::Best,
             network: NetworkAccess::Allowed,
             write: paths(&["/w", "/a b\nc"]),
@@ -171,15 +179,15 @@ mod tests {
             stay: TempDirLifetime::Task,
             caches: vec!["GOCACHE".to_owned()],
             memory_mib: Some(512),
-            guarded: ProtectedPaths {
+            protected: ProtectedPaths {
                 pinned: paths(&["/w/.git"]),
                 existing: paths(&["/w/.git/hooks"]),
                 missing: paths(&["/w/.idea"]),
             },
         };
-        assert_eq!(SandboxPlan::from_args(&order.to_args()), Some(order.clone()));
-        for broken in [1, 3, order.to_args().len() - 1] {
-            assert_eq!(SandboxPlan::from_args(&order.to_args()[..broken]), None);
+        assert_eq!(SandboxPlan::from_args(&plan.to_args()), Some(plan.clone()));
+        for broken in [1, 3, plan.to_args().len() - 1] {
+            assert_eq!(SandboxPlan::from_args(&plan.to_args()[..broken]), None);
         }
         assert_eq!(SandboxPlan::from_args(&["level".into(), "3".into()]), None);
     }

@@ -1,16 +1,18 @@
-//! The profile for macOS's `sandbox-exec` that says what the other walls say on Linux.
+//! Builds a profile for macOS's `sandbox-exec` with the same rules as on Linux.
 //!
-//! **Untested**: it was written from Apple's and others' profiles, without a Mac to try it on, and nothing runs it yet. `sabir
-//! sandbox --profile seatbelt` prints it, so that who has a Mac can: `sandbox-exec -p "$(sabir sandbox --profile seatbelt)" COMMAND`.
+//! **Untested**: it was written from Apple's and others' profiles, without a Mac to test it on, and
+//! nothing runs it yet. `sabir sandbox --profile seatbelt` prints it, so that it can be tried on a
+//! Mac: `sandbox-exec -p "$(sabir sandbox --profile seatbelt)" COMMAND`.
 //!
-//! Later rules win over earlier ones, so each list goes from the general to the special. There is no view of its own and nothing
-//! like a namespace: the machine's `/tmp` is seen, and the process tree ends only by the supervisor's means.
+//! Later rules win over earlier ones, so each list goes from general to special. There are no
+//! private mounts and nothing like a namespace: the machine's `/tmp` is visible, and the process
+//! tree is ended only by the supervisor.
 
 use std::path::{Path, PathBuf};
 
 use super::{NetworkAccess, SandboxPlan, masks};
 
-/// What every program needs, and gives nothing away.
+/// The rules that every program needs and that reveal nothing.
 const BASE: &str = "\
 (version 1)
 (deny default)
@@ -23,7 +25,7 @@ const BASE: &str = "\
 (allow file-read*)
 (allow file-write* (literal \"/dev/null\") (literal \"/dev/zero\") (regex #\"^/dev/tty\"))
 ";
-/// Names are asked of a service, certificates are judged by another.
+/// The rules for network access: one service resolves names, another verifies certificates.
 const NETWORK: &str = "\
 (allow network*)
 (deny network* (remote unix-socket))
@@ -31,25 +33,25 @@ const NETWORK: &str = "\
 (allow network-outbound (literal \"/private/var/run/mDNSResponder\"))
 ";
 
-/// The whole profile.
-pub(super) fn build_profile(order: &SandboxPlan) -> String {
+/// Builds the whole profile.
+pub(super) fn build_profile(plan: &SandboxPlan) -> String {
     let mut text = BASE.to_owned();
-    text.push_str(&profile_rule("deny file-read* file-write*", &order.hide));
-    text.push_str(&profile_rule("allow file-read*", &order.read));
-    text.push_str(&profile_rule("allow file-write*", order.write.iter().chain([&order.tmp])));
-    if let Some(top) = order.write.first() {
+    text.push_str(&profile_rule("deny file-read* file-write*", &plan.hide));
+    text.push_str(&profile_rule("allow file-read*", &plan.read));
+    text.push_str(&profile_rule("allow file-write*", plan.write.iter().chain([&plan.tmp])));
+    if let Some(top) = plan.write.first() {
         let protected: Vec<PathBuf> = masks::masked_names().map(|name| top.join(name)).collect();
         text.push_str(&profile_rule("deny file-write*", &protected));
-        let inside: Vec<&PathBuf> = order.hide.iter().filter(|path| path.starts_with(top)).collect();
+        let inside: Vec<&PathBuf> = plan.hide.iter().filter(|path| path.starts_with(top)).collect();
         text.push_str(&profile_rule("deny file-read* file-write*", inside));
     }
-    if order.network == NetworkAccess::Allowed {
+    if plan.network == NetworkAccess::Allowed {
         text.push_str(NETWORK);
     }
     text
 }
 
-/// One rule for some folders with all below; nothing for none.
+/// Formats one rule for some folders with everything below; empty without folders.
 fn profile_rule<'a>(what: &str, paths: impl IntoIterator<Item = &'a PathBuf>) -> String {
     let places: String = paths.into_iter().map(|path| format!(" (subpath {})", quote_path(path))).collect();
     if places.is_empty() { String::new() } else { format!("({what}{places})\n") }
@@ -67,7 +69,7 @@ mod tests {
     #[track_caller]
     fn check(write: &[&str], network: NetworkAccess, expected: &str) {
         let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
-        let order = SandboxPlan {
+        let plan = SandboxPlan {
             level: SandboxLevel::Best,
             network,
             write: paths(write),
@@ -77,9 +79,9 @@ mod tests {
             stay: TempDirLifetime::Task,
             caches: Vec::new(),
             memory_mib: None,
-            guarded: ProtectedPaths::default(),
+            protected: ProtectedPaths::default(),
         };
-        let text = build_profile(&order);
+        let text = build_profile(&plan);
         assert_eq!(text.strip_prefix(BASE), Some(expected));
     }
 

@@ -1,8 +1,10 @@
-//! What no command needs to see: secrets of the machine and of the user, and doors to other services.
+//! Lists the paths and variables that no command needs to see: secrets of the machine and of the
+//! user, and access to other services.
 
 use std::path::{Path, PathBuf};
 
-/// Of the machine. Sockets cannot be connected to anyway; hidden, they are not tried.
+/// The secrets of the machine. Its sockets cannot be connected to anyway; hiding them avoids
+/// attempts.
 const MACHINE: &[&str] = &[
     "/etc/shadow",
     "/etc/shadow-",
@@ -32,7 +34,7 @@ const MACHINE: &[&str] = &[
     "/var/lib/docker",
 ];
 
-/// In the home folder.
+/// The secrets in the home folder.
 const HOME: &[&str] = &[
     ".ssh",
     ".aws",
@@ -94,7 +96,8 @@ const HOME: &[&str] = &[
     "Library/Keychains",
 ];
 
-/// Entries of the environment that lead to an agent, a bus, a display or a container engine, by the beginning of their names.
+/// The prefixes of environment variables that lead to an agent, a bus, a display or a container
+/// engine.
 const LEADS: &[&str] = &[
     "SSH_AUTH_SOCK",
     "SSH_AGENT_",
@@ -121,10 +124,10 @@ const LEADS: &[&str] = &[
     "BROWSER",
 ];
 
-/// Kept although a row of `LEADS` speaks of it: it keeps programs from asking.
+/// The exceptions from `LEADS`: they keep programs from asking questions.
 const HARMLESS: &[&str] = &["SSH_ASKPASS_REQUIRE"];
 
-/// The files and folders of a home folder that hold secrets, whether they exist or not.
+/// Returns the files and folders of a home folder that hold secrets, whether they exist or not.
 #[must_use]
 pub fn home_secrets(home: &Path) -> Vec<PathBuf> {
     HOME.iter().map(|name| home.join(name)).collect()

@@ -1,11 +1,11 @@
-//! Where building a sandbox can fail, as a number that fits a report of the supervisor.
+//! Numbers the stages of building a sandbox, so that a failure fits into a supervisor's report.
 
 use std::io;
 
-/// What separates the stage from the system's error number.
+/// The factor that separates the stage from the system's error number.
 const SCALE: i32 = 1000;
 
-/// A part of the building.
+/// A stage of building the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SetupStage {
     Order = 1,
@@ -26,7 +26,7 @@ pub(crate) enum SetupStage {
     Neither,
 }
 
-/// Each with what was to be done, and what to do about it.
+/// The error message of each stage, with advice.
 const STAGES: [(SetupStage, &str); 16] = [
     (SetupStage::Order, "its description could not be read"),
     (SetupStage::Temporary, "its private temporary folder could not be made"),
@@ -35,7 +35,7 @@ const STAGES: [(SetupStage, &str); 16] = [
     (SetupStage::Privileges, "its privileges could not be dropped"),
     (
         SetupStage::Namespaces,
-        "namespaces are not to be had: this system or container forbids user namespaces, so use level 1",
+        "namespaces are not available: this system or container forbids user namespaces, so use level 1",
     ),
     (
         SetupStage::Mapping,
@@ -49,29 +49,30 @@ const STAGES: [(SetupStage, &str); 16] = [
     (SetupStage::Loopback, "its loopback network could not be switched on"),
     (SetupStage::Folder, "the folder of the command is not visible in it"),
     (SetupStage::Secrets, "level 1 cannot hide secrets that lie in a folder that may be written, so use level 2"),
-    (SetupStage::Landlock, "Landlock is not to be had: level 1 needs Linux 6.2 with Landlock switched on"),
+    (SetupStage::Landlock, "Landlock is not available: level 1 needs Linux 6.2 with Landlock switched on"),
     (SetupStage::Filter, "the system call filter could not be installed"),
     (SetupStage::Guard, "the protected paths of the workspace could not be covered"),
     (
         SetupStage::Neither,
-        "level 2 is not to be had here, and level 1 cannot hide the secrets that lie in the workspace: run where user namespaces are \
+        "level 2 is not available here, and level 1 cannot hide the secrets that lie in the workspace: run where user namespaces are \
          allowed, or move the secrets out",
     ),
 ];
 
 impl SetupStage {
-    /// The failure of this stage as one number.
+    /// Combines this stage and a system error into one number.
     pub(crate) fn to_error(self, error: &io::Error) -> io::Error {
         let number = error.raw_os_error().unwrap_or(0).rem_euclid(SCALE);
         io::Error::from_raw_os_error(self as i32 * SCALE + number)
     }
 
-    /// Whether this number is a failure of this stage.
+    /// Returns true if the error is a failure of this stage.
     pub(crate) fn is_stage_of(self, error: &io::Error) -> bool {
         error.raw_os_error().is_some_and(|number| number / SCALE == self as i32)
     }
 
-    /// The words for a number that [`to_error`](Self::to_error) made; `None` for a plain error number.
+    /// Returns the message for a number that [`to_error`](Self::to_error) made; `None` for a plain
+    /// error number.
     pub(crate) fn explain_error(number: i32) -> Option<String> {
         let (_, words) = STAGES.iter().find(|(stage, _)| *stage as i32 == number / SCALE)?;
         match number % SCALE {

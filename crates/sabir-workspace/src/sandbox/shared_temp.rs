@@ -1,8 +1,9 @@
-//! The private temporary folder that all commands of a task share, so that one reads what another wrote to `/tmp`.
+//! Manages the private temporary folder that all commands of a task share, so that one command can
+//! read what another wrote to `/tmp`.
 //!
-//! The agent makes it when the first command runs, holds a lock on it, and removes it in the end. If the agent is killed, the
-//! supervisor of a running command finds the lock free and removes it; and whoever makes such a folder next removes those whose
-//! lock nobody holds.
+//! The agent creates it when the first command runs, holds a lock on it, and removes it in the end.
+//! If the agent is killed, the supervisor of a running command finds the lock free and removes the
+//! folder; and creating such a folder first removes all those that nobody holds a lock on.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
@@ -16,12 +17,12 @@ use rustix::process::getuid;
 
 use super::{environment, make_private};
 
-/// What the names begin with.
+/// The prefix of the folder names.
 const START: &str = "sabir-task-";
-/// How often another name is tried when somebody tidied up between making and locking.
+/// The number of attempts if a cleanup comes between creating and locking.
 const TRIES: u32 = 16;
 
-/// The folder, from its first use on.
+/// The shared folder, created on first use.
 #[derive(Debug, Default)]
 pub(super) struct SharedTempDir(Mutex<Option<LockedDir>>);
 
@@ -33,7 +34,7 @@ struct LockedDir {
 }
 
 impl SharedTempDir {
-    /// The folder, made below `temporary` if there is none.
+    /// Returns the folder, created below `temporary` if there is none.
     pub(super) fn get_or_create(&self, temporary: &Path) -> io::Result<PathBuf> {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(LockedDir { path, .. }) = held.as_ref().filter(|held| held.path.is_dir()) {
@@ -55,11 +56,13 @@ impl Drop for LockedDir {
 
 fn create_locked(temporary: &Path) -> io::Result<LockedDir> {
     for _ in 0..TRIES {
-        // Nobody else can know the name before it is taken.
+        // The random name cannot be guessed, so nobody else can create it first.
         let path = temporary.join(format!("{START}{:016x}", RandomState::new().hash_one(temporary)));
         make_private(&path)?;
         if let Ok(lock) = open_folder(&path)
             && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+            // A cleanup may have removed the folder before the lock was taken; then another name is
+            // tried.
             && lock.metadata()?.nlink() > 0
         {
             return Ok(LockedDir { path, _lock: lock });
@@ -68,7 +71,7 @@ fn create_locked(temporary: &Path) -> io::Result<LockedDir> {
     Err(io::Error::from_raw_os_error(libc::EBUSY))
 }
 
-/// Removes the folder if nobody holds it any more.
+/// Removes the folder if nobody holds its lock.
 pub(super) fn remove_if_unlocked(path: &Path) {
     if let Ok(lock) = open_folder(path)
         && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
@@ -87,7 +90,7 @@ fn remove_unlocked(temporary: &Path) {
     }
 }
 
-/// Opens a folder and nothing else.
+/// Opens a folder, and nothing else.
 fn open_folder(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
@@ -104,7 +107,8 @@ mod tests {
         let strange = temporary.path().join("sabir-other");
         fs::create_dir(&deserted).unwrap();
         fs::create_dir(&strange).unwrap();
-        let (one, other) = (SharedTempDir::default(), SharedTempDir::default());
+        let one = SharedTempDir::default();
+        let other = SharedTempDir::default();
         let path = one.get_or_create(temporary.path()).unwrap();
         fs::write(path.join("x"), "").unwrap();
         assert_eq!(one.get_or_create(temporary.path()).unwrap(), path);

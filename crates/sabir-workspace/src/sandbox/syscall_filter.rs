@@ -1,12 +1,14 @@
-//! The filter of system calls: what no command needs, and what the other walls do not stop.
+//! Builds the system call filter, which denies what no command needs and what the other parts of
+//! the sandbox do not stop.
 //!
-//! A list of what is denied, with everything newer than the list answered like an older kernel would (`ENOSYS`), so that a call
-//! which does not exist yet cannot be a hole. Calls of a foreign architecture (32-bit, x32) end the process: their numbers mean
-//! other things. What is denied answers `EPERM`; `clone3` answers `ENOSYS`, because its flags lie in memory where no filter can
-//! see them, and every C library then falls back to `clone`.
+//! The filter is a deny list, but everything newer than the list is answered as an older kernel
+//! would (`ENOSYS`), so a system call that does not exist yet cannot be a hole. Calls of a foreign
+//! architecture (32-bit, x32) kill the process, because their numbers have other meanings. Denied
+//! calls return `EPERM`; `clone3` returns `ENOSYS`, because its flags are in memory where no filter
+//! can see them, and every C library then falls back to `clone`.
 //!
-//! Arguments that the kernel takes as 32-bit numbers are compared as 32-bit numbers: what stands in the upper half is ignored
-//! there, and must be ignored here.
+//! Arguments that the kernel takes as 32-bit numbers are compared as 32-bit numbers: the kernel
+//! ignores their upper half, so the filter must ignore it too.
 
 use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_RET_ALLOW,
@@ -15,7 +17,8 @@ use libc::{
 
 use super::{NetworkAccess, SandboxTier};
 
-/// Where the fields of what a filter sees stand: number, architecture, and the lower halves of the arguments.
+/// The offsets in the data that a filter sees: call number and architecture. The lower halves of
+/// the arguments follow.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 
@@ -30,22 +33,23 @@ const NATIVE: u32 = 0xc000_00b7;
 #[cfg(target_arch = "riscv64")]
 const NATIVE: u32 = 0xc000_00f3;
 
-/// The first number of x32 calls, which have the architecture of 64-bit ones.
+/// The first number of x32 calls, which have the same architecture value as 64-bit ones.
 const X32: u32 = 0x4000_0000;
-/// The highest call that was judged for this list: `file_setattr`.
+/// The highest call that was considered for this list: `file_setattr`.
 const NEWEST: u32 = 469;
 
-/// Namespaces: time, mount, cgroup, uts, ipc, user, pid, net.
+/// The flags of new namespaces: time, mount, cgroup, uts, ipc, user, pid, net.
 const NEW_NAMESPACES: u32 =
     0x80 | 0x2_0000 | 0x0200_0000 | 0x0400_0000 | 0x0800_0000 | 0x1000_0000 | 0x2000_0000 | 0x4000_0000;
-/// As above; in `clone` the bit of the time namespace belongs to the exit signal.
+/// The same flags for `clone`, where the bit of the time namespace belongs to the exit signal.
 const CLONE_NAMESPACES: u32 = NEW_NAMESPACES & !0x80;
 
-/// Calls that are new, and so have the same number everywhere; the C library may not know them yet.
+/// Recent calls, which have the same number on every architecture; the C library may not know them
+/// yet.
 const OPEN_TREE_ATTR: i64 = 467;
 const FILE_SETATTR: i64 = 469;
 
-/// Never, whatever the arguments.
+/// The calls that are always denied, whatever the arguments.
 const DENIED: &[i64] = &[
     // Other processes.
     libc::SYS_ptrace,
@@ -110,10 +114,11 @@ const DENIED: &[i64] = &[
     FILE_SETATTR,
 ];
 
-/// What a tier without an IPC namespace denies: memory, queues and semaphores of all processes of the user.
+/// The calls denied in a tier without an IPC namespace: memory, queues and semaphores shared by all
+/// processes of the user.
 const SHARED: &[i64] = &[libc::SYS_shmget, libc::SYS_msgget, libc::SYS_semget, libc::SYS_mq_open, libc::SYS_mq_unlink];
 
-/// Orders to a device or file that are denied: input forged for the terminal, and flags of files.
+/// The denied device and file requests: forged terminal input, and flags of files.
 const IOCTLS: &[u32] = &[
     0x5412,      // TIOCSTI
     0x541c,      // TIOCLINUX
@@ -124,7 +129,7 @@ const IOCTLS: &[u32] = &[
     0x401c_5820, // FS_IOC_FSSETXATTR
 ];
 
-/// A kind of socket: family, type, protocol. `None`: any.
+/// A kind of socket: family, type, protocol. `None` allows any.
 type SocketKind = (u32, Option<u32>, Option<u32>);
 
 const STREAM: u32 = 1;
@@ -139,32 +144,35 @@ const TCP: u32 = 6;
 const UDP: u32 = 17;
 const DATAGRAM: u32 = 2;
 
-/// The sockets that may be opened. None leads to a path in the file system, where services of the machine listen.
+/// Returns the sockets that may be opened. None can reach a path in the file system, where services
+/// of the machine listen.
 fn allowed_sockets(tier: SandboxTier, network: NetworkAccess) -> Vec<SocketKind> {
     let tcp = INTERNET.iter().flat_map(|&family| [0, TCP].map(|protocol| (family, Some(STREAM), Some(protocol))));
     match (tier, network) {
-        // Landlock knows TCP alone, and not all ways to connect it.
+        // Landlock controls only TCP, and not every way to connect, so no sockets at all.
         (SandboxTier::One, NetworkAccess::Denied) => Vec::new(),
-        // Within a network of its own, where tests may talk to their servers.
+        // Inside a private network, where tests may talk to their own servers.
         (SandboxTier::Two, NetworkAccess::Denied) => tcp.collect(),
         (_, NetworkAccess::Allowed) => {
             let udp =
                 INTERNET.iter().flat_map(|&family| [0, UDP].map(|protocol| (family, Some(DATAGRAM), Some(protocol))));
-            // Routes and addresses, to read; changes need privileges.
+            // Routes and addresses can be read; changing them needs privileges.
             tcp.chain(udp).chain([(NETLINK, None, Some(0))]).collect()
         }
     }
 }
 
-/// The whole program.
+/// Builds the whole filter program.
 pub(super) fn build_filter(tier: SandboxTier, network: NetworkAccess) -> Vec<sock_filter> {
     let mut code = BpfProgram(Vec::new());
     code.load_field(ARCHITECTURE);
+    // The architecture is checked first, because call numbers mean nothing without it.
     code.unless_equal(NATIVE, SECCOMP_RET_KILL_PROCESS);
     code.load_field(NUMBER);
     if cfg!(target_arch = "x86_64") {
         code.if_at_least(X32, SECCOMP_RET_KILL_PROCESS);
     }
+    // `ENOSYS` makes programs use their fallback for older kernels.
     code.if_at_least(NEWEST + 1, errno_verdict(libc::ENOSYS));
     code.if_equal(call_number(libc::SYS_clone3), errno_verdict(libc::ENOSYS));
     let shared = if tier == SandboxTier::One { SHARED } else { &[] };
@@ -175,21 +183,22 @@ pub(super) fn build_filter(tier: SandboxTier, network: NetworkAccess) -> Vec<soc
     code.match_call(libc::SYS_clone, |code| code.if_any_bit(argument_offset(0), CLONE_NAMESPACES));
     code.match_call(libc::SYS_ioctl, |code| {
         code.load_field(argument_offset(1));
-        for &order in IOCTLS {
-            code.if_equal(order, errno_verdict(libc::EPERM));
+        for &request in IOCTLS {
+            code.if_equal(request, errno_verdict(libc::EPERM));
         }
     });
-    // Another process's limits, the agent's for instance.
+    // Denies changing the limits of another process, such as the agent.
     code.match_call(libc::SYS_prlimit64, |code| {
         code.load_field(argument_offset(0));
         code.if_equal(0, SECCOMP_RET_ALLOW);
+        // The new limits are a 64-bit pointer, so both halves have to be zero (a query).
         for half in [argument_offset(2), argument_offset(2) ^ 4] {
             code.load_field(half);
             code.unless_equal(0, errno_verdict(libc::EPERM));
         }
     });
     code.match_call(libc::SYS_socket, |code| code.allow_sockets_only(&allowed_sockets(tier, network)));
-    // A pair of datagram sockets can be connected to a path; streams cannot.
+    // A pair of datagram sockets can be connected to a path; stream pairs cannot.
     code.match_call(libc::SYS_socketpair, |code| {
         code.allow_sockets_only(&[(UNIX, Some(STREAM), None), (UNIX, Some(SEQUENCE), None)])
     });
@@ -198,7 +207,7 @@ pub(super) fn build_filter(tier: SandboxTier, network: NetworkAccess) -> Vec<soc
 }
 
 fn call_number(call: i64) -> u32 {
-    // A number that does not fit would be none of the kernel's; the highest never matches.
+    // A number that does not fit is none of the kernel's; the maximum never matches.
     u32::try_from(call).unwrap_or(u32::MAX)
 }
 
@@ -206,72 +215,73 @@ fn errno_verdict(error: i32) -> u32 {
     SECCOMP_RET_ERRNO | error.unsigned_abs()
 }
 
-/// Instructions of the kernel's filter machine, which has one register and jumps forward only.
+/// A program for the kernel's filter machine, which has one register and only jumps forward.
 struct BpfProgram(Vec<sock_filter>);
 
 impl BpfProgram {
-    fn push_instruction(&mut self, code: u32, operand: u32, (yes, no): (u8, u8)) {
+    /// Appends an instruction; a jump skips `if_true` or `if_false` instructions.
+    fn push_instruction(&mut self, code: u32, operand: u32, if_true: u8, if_false: u8) {
         // All codes fit 16 bits.
-        self.0.push(sock_filter { code: code as u16, jt: yes, jf: no, k: operand });
+        self.0.push(sock_filter { code: code as u16, jt: if_true, jf: if_false, k: operand });
     }
 
     fn load_field(&mut self, place: u32) {
-        self.push_instruction(BPF_LD | BPF_W | BPF_ABS, place, (0, 0));
+        self.push_instruction(BPF_LD | BPF_W | BPF_ABS, place, 0, 0);
     }
 
     fn return_verdict(&mut self, verdict: u32) {
-        self.push_instruction(BPF_RET | BPF_K, verdict, (0, 0));
+        self.push_instruction(BPF_RET | BPF_K, verdict, 0, 0);
     }
 
     fn if_equal(&mut self, value: u32, verdict: u32) {
-        self.push_instruction(BPF_JMP | BPF_JEQ | BPF_K, value, (0, 1));
+        self.push_instruction(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
         self.return_verdict(verdict);
     }
 
     fn unless_equal(&mut self, value: u32, verdict: u32) {
-        self.push_instruction(BPF_JMP | BPF_JEQ | BPF_K, value, (1, 0));
+        self.push_instruction(BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0);
         self.return_verdict(verdict);
     }
 
     fn if_at_least(&mut self, value: u32, verdict: u32) {
-        self.push_instruction(BPF_JMP | BPF_JGE | BPF_K, value, (0, 1));
+        self.push_instruction(BPF_JMP | BPF_JGE | BPF_K, value, 0, 1);
         self.return_verdict(verdict);
     }
 
-    /// Refuses when a field has any of the bits.
+    /// Denies the call if a field has any of the bits.
     fn if_any_bit(&mut self, place: u32, bits: u32) {
         self.load_field(place);
-        self.push_instruction(BPF_JMP | BPF_JSET | BPF_K, bits, (0, 1));
+        self.push_instruction(BPF_JMP | BPF_JSET | BPF_K, bits, 0, 1);
         self.return_verdict(errno_verdict(libc::EPERM));
     }
 
-    /// What is to be done for one call: ends with permission unless the body refuses. The register holds the number before, and
-    /// after for every other call.
+    /// Adds the checks for one call: the call is allowed unless the body denies it. The register
+    /// holds the call number before, and afterwards for every other call.
     fn match_call(&mut self, call: i64, body: impl FnOnce(&mut Self)) {
         let mut inner = Self(Vec::new());
         body(&mut inner);
         inner.return_verdict(SECCOMP_RET_ALLOW);
         // A conditional jump reaches 255 instructions, an unconditional one any.
-        self.push_instruction(BPF_JMP | BPF_JEQ | BPF_K, call_number(call), (1, 0));
-        self.push_instruction(BPF_JMP, u32::try_from(inner.0.len()).unwrap_or(u32::MAX), (0, 0));
+        self.push_instruction(BPF_JMP | BPF_JEQ | BPF_K, call_number(call), 1, 0);
+        self.push_instruction(BPF_JMP, u32::try_from(inner.0.len()).unwrap_or(u32::MAX), 0, 0);
         self.0.append(&mut inner.0);
     }
 
-    /// Refuses every socket but these.
+    /// Denies every socket except these.
     fn allow_sockets_only(&mut self, sockets: &[SocketKind]) {
         for &(family, kind, protocol) in sockets {
             let mut inner = Self(Vec::new());
-            // Each comparison that fails jumps behind the row; the row is at most nine instructions long.
+            // Each failed comparison jumps past the row, which is at most nine instructions long.
             let rows = [(0, None, Some(family)), (1, Some(KIND), kind), (2, None, protocol)];
             let mut tests = Vec::new();
             for (argument, mask, wanted) in rows {
                 let Some(wanted) = wanted else { continue };
                 inner.load_field(argument_offset(argument));
                 if let Some(mask) = mask {
-                    inner.push_instruction(BPF_ALU | BPF_AND | BPF_K, mask, (0, 0));
+                    inner.push_instruction(BPF_ALU | BPF_AND | BPF_K, mask, 0, 0);
                 }
                 tests.push(inner.0.len());
-                inner.push_instruction(BPF_JMP | BPF_JEQ | BPF_K, wanted, (0, 0));
+                inner.push_instruction(BPF_JMP | BPF_JEQ | BPF_K, wanted, 0, 0);
             }
             inner.return_verdict(SECCOMP_RET_ALLOW);
             let end = inner.0.len();

@@ -1,4 +1,4 @@
-//! The calls to the kernel that a sandbox needs and no safe interface offers.
+//! Wraps the kernel calls that a sandbox needs and that have no safe interface.
 #![expect(unsafe_code, reason = "fork, mount attributes and seccomp filters have no safe interface")]
 
 use std::ffi::CStr;
@@ -9,28 +9,29 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
 
-/// Which of two processes goes on after a fork.
+/// The two processes after a fork.
 pub(super) enum ForkSide {
-    /// The one that forked; with the other's number, as seen from here.
+    /// The process that forked; with the new process's id, as seen from here.
     Parent(Pid),
-    /// The new one.
+    /// The new process.
     Child,
 }
 
-/// Whose child a new process is.
+/// The parent of a new process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ForkRelation {
-    /// This process's.
+    /// This process is the parent.
     Child,
-    /// This process's parent's.
+    /// The parent of this process is the parent.
     Sibling,
 }
 
-/// Starts a process that goes on from here with a copy of everything. Only for a process without other threads.
+/// Forks this process, which must have no other threads.
 pub(super) fn fork_process(kin: ForkRelation) -> io::Result<ForkSide> {
     let flags = libc::SIGCHLD | if kin == ForkRelation::Sibling { libc::CLONE_PARENT } else { 0 };
-    // SAFETY: without CLONE_VM this is a fork; with one thread there is no lock that another could hold. The stack is copied, the
-    // remaining arguments are unused with these flags, so their order, which differs between machines, does not matter.
+    // SAFETY: without CLONE_VM this is a fork; with one thread there is no lock that another could
+    // hold. The stack is copied, the remaining arguments are unused with these flags, so their
+    // order, which differs between machines, does not matter.
     let number =
         unsafe { libc::syscall(libc::SYS_clone, libc::c_long::from(flags), 0_usize, 0_usize, 0_usize, 0_usize) };
     match i32::try_from(number) {
@@ -40,19 +41,19 @@ pub(super) fn fork_process(kin: ForkRelation) -> io::Result<ForkSide> {
     }
 }
 
-/// Moves this process, or its children to come, into namespaces of their own.
+/// Moves this process, or its future children, into new namespaces.
 pub(super) fn unshare_namespaces(flags: UnshareFlags) -> io::Result<()> {
     debug_assert!(!flags.contains(UnshareFlags::FILES));
     // SAFETY: only the table of descriptors makes this call unsafe, and it is not unshared.
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
 
-/// Which mounts a change is for.
+/// The mounts that a change applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MountScope {
-    /// The mount that the handle is the root of.
+    /// Only the mount at the handle.
     Mount,
-    /// It and all below.
+    /// That mount and all below it.
     Tree,
 }
 
@@ -60,18 +61,19 @@ pub(super) enum MountScope {
 pub(super) fn add_mount_attributes(root: BorrowedFd<'_>, attributes: u64, reach: MountScope) -> io::Result<()> {
     let change = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
     let flags = libc::AT_EMPTY_PATH | if reach == MountScope::Tree { libc::AT_RECURSIVE } else { 0 };
-    // SAFETY: the path is an empty C string, and the kernel reads as many bytes of the struct as it is told.
+    // SAFETY: the path is an empty C string, and `size` tells the kernel the length of the struct.
     let done = unsafe {
-        let (path, size) = (c"".as_ptr(), size_of::<libc::mount_attr>());
+        let path = c"".as_ptr();
+        let size = size_of::<libc::mount_attr>();
         libc::syscall(libc::SYS_mount_setattr, root.as_raw_fd(), path, flags, &raw const change, size)
     };
     check_result(done)
 }
 
-/// Installs a filter of system calls for this process and all that it will start.
+/// Installs a system call filter for this process and all its future children.
 pub(super) fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
     let len = u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
-    // The kernel only reads through the pointer, although its type says otherwise.
+    // The kernel only reads through this pointer, although its type is mutable.
     let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
     // SAFETY: the program lives until the call returns, by when the kernel has its copy.
     let done = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };

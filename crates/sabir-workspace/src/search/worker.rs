@@ -1,4 +1,4 @@
-//! What one thread does in a search: it reads folders, and the files in them.
+//! Runs the jobs of a search in one thread: reads folders, and searches the files in them.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,12 +18,13 @@ use crate::ordered_pool::{JobOutput, OrderKey};
 use crate::path::WorkPath;
 use crate::stop_flag::StopFlag;
 
-/// A file with a longer line than this is skipped, so that one file cannot fill the memory.
+/// The size of a line above which its file is skipped, so that one file cannot fill the memory.
 const MAX_LINE_BUFFER_BYTES: usize = 16 << 20;
-/// So many files are searched as one job: enough to make little of the handing over, and few enough to share them out.
+/// The number of files per job: enough to make handing them over cheap, and few enough to spread
+/// the work.
 const FILES_A_JOB: usize = 64;
 
-/// What there is to do.
+/// A job of a search.
 pub(super) enum SearchJob {
     Folder(PendingFolder),
     Files(FileBatch),
@@ -35,34 +36,34 @@ pub(super) struct FileBatch {
     pub(super) names: Vec<OsString>,
 }
 
-/// What came of one file.
+/// The result of one file.
 #[derive(Debug)]
 pub(super) struct FileResult {
     pub(super) skipped: SkipReason,
-    /// How much of it was read.
+    /// The number of bytes that were read.
     pub(super) bytes: u64,
     pub(super) matches: Vec<SearchMatch>,
-    /// Whether there are more matches than there was room for.
+    /// True if there are more matches than were wanted.
     pub(super) more: bool,
 }
 
-/// Whether a file was left out.
+/// The reason that a file was skipped, if it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SkipReason {
     No,
-    /// It could not be opened, or is no regular file.
+    /// It could not be opened, or is not a regular file.
     Unopened,
     /// It could not be read to the end, or has too long a line.
     Unread,
 }
 
-/// One thread's tools.
+/// The state of one search thread.
 pub(super) struct SearchWorker<'a> {
     workspace: &'a Workspace,
     options: &'a SearchOptions,
     matcher: &'a RegexMatcher,
     glob: Option<&'a GlobMatcher>,
-    /// Set when enough is found.
+    /// Set when enough matches were found.
     over: &'a StopFlag,
     reader: FolderReader<'a>,
     searcher: Searcher,
@@ -81,6 +82,7 @@ impl<'a> SearchWorker<'a> {
             .line_number(true)
             .before_context(options.context_lines)
             .after_context(options.context_lines)
+            // A NUL byte marks a binary file, as in ripgrep.
             .binary_detection(BinaryDetection::quit(0))
             .bom_sniffing(true)
             .heap_limit(Some(MAX_LINE_BUFFER_BYTES))
@@ -88,7 +90,7 @@ impl<'a> SearchWorker<'a> {
         Self { workspace, options, matcher, glob, over, reader: FolderReader::new(workspace, usize::MAX), searcher }
     }
 
-    /// Does a job. `room` tells how many matches are wanted at most.
+    /// Runs a job. `room` returns the maximum number of matches still wanted.
     pub(super) fn run_job(
         &mut self,
         job: SearchJob,
@@ -105,23 +107,24 @@ impl<'a> SearchWorker<'a> {
         }
     }
 
-    /// The files of a folder, so many at a time, with the folders below in between.
+    /// Splits a folder into batches of files, with the subfolders in between.
     fn list_folder(&mut self, mut folder: PendingFolder) -> Vec<(OrderKey, JobOutput<SearchJob, Vec<FileResult>>)> {
         let found = self.reader.read_folder(&mut folder).unwrap_or_default().names;
-        let (mut given, mut names) = (Vec::new(), Vec::new());
-        let hand_over = |names: &mut Vec<OsString>, given: &mut Vec<_>| {
+        let mut outputs = Vec::new();
+        let mut names = Vec::new();
+        let hand_over = |names: &mut Vec<OsString>, outputs: &mut Vec<_>| {
             if let Some(first) = names.first() {
                 let key = OrderKey::for_path(&folder.path.join(first));
                 let files = FileBatch { folder: folder.path.clone(), names: std::mem::take(names) };
-                given.push((key, JobOutput::Job(SearchJob::Files(files))));
+                outputs.push((key, JobOutput::Job(SearchJob::Files(files))));
             }
         };
         for found in found {
             match found.kind {
                 EntryKind::Folder => {
-                    hand_over(&mut names, &mut given);
+                    hand_over(&mut names, &mut outputs);
                     let path = folder.path.join(found.name);
-                    given.push((
+                    outputs.push((
                         OrderKey::for_contents(&path),
                         JobOutput::Job(SearchJob::Folder(folder.child_folder(path))),
                     ));
@@ -131,17 +134,17 @@ impl<'a> SearchWorker<'a> {
                         names.push(found.name);
                     }
                     if names.len() == FILES_A_JOB {
-                        hand_over(&mut names, &mut given);
+                        hand_over(&mut names, &mut outputs);
                     }
                 }
                 EntryKind::Link | EntryKind::Other => {}
             }
         }
-        hand_over(&mut names, &mut given);
-        given
+        hand_over(&mut names, &mut outputs);
+        outputs
     }
 
-    /// Searches files until one more match is found than there is room for.
+    /// Searches files until one match more than `room` is found.
     fn search_batch(&mut self, files: &FileBatch, mut room: usize) -> Vec<FileResult> {
         let mut searched = Vec::with_capacity(files.names.len());
         let Ok(folder) = self.workspace.open_beneath(&files.folder) else {
@@ -152,6 +155,7 @@ impl<'a> SearchWorker<'a> {
             if self.options.stop.is_requested() || self.over.is_requested() {
                 break;
             }
+            // Opened from the folder's handle, so a file swapped for a link is never followed.
             let found = match open_file(&folder, name.as_ref()) {
                 Some((file, size)) => self.search_file(&file, size, &files.folder.join(name), room),
                 None => FileResult::not_opened(),
@@ -168,11 +172,12 @@ impl<'a> SearchWorker<'a> {
 
     fn search_file(&mut self, file: &File, size: u64, path: &Path, room: usize) -> FileResult {
         let Some(path) = WorkPath::from_inside(path) else { return FileResult::not_opened() };
-        // A file that grows is searched as long as it was; those of the kernel have no size.
+        // A growing file is searched up to its size at opening; kernel files report size 0.
         let left = if size == 0 { u64::MAX } else { size };
         let stops = [&self.options.stop, self.over];
         let mut watched = LimitedReader { file, left, most: self.options.max_file_bytes, read: 0, stops };
-        let (options, matches) = (self.options, Vec::new());
+        let options = self.options;
+        let matches = Vec::new();
         let mut sink = MatchCollector { options, path: &path, room, before: Vec::new(), matches, more: false };
         let result = self.searcher.search_reader(self.matcher, &mut watched, &mut sink);
         let skipped = if result.is_err() { SkipReason::Unread } else { SkipReason::No };
@@ -186,8 +191,8 @@ impl FileResult {
     }
 }
 
-/// Opens a file that was regular when its folder was read, and still is, and gives its size. Never through a link, and never
-/// waiting: a FIFO in its place opens at once, and is refused.
+/// Opens a file if it is still regular, and returns it with its size. Never follows a link and
+/// never blocks: a FIFO in its place opens at once and is refused.
 fn open_file(folder: &OwnedFd, name: &Path) -> Option<(File, u64)> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty()).ok()?);
@@ -195,10 +200,10 @@ fn open_file(folder: &OwnedFd, name: &Path) -> Option<(File, u64)> {
     found.is_file().then_some((file, found.len()))
 }
 
-/// A file that is read no further than it is wanted.
+/// A reader that stops at a limit or on request.
 struct LimitedReader<'a> {
     file: &'a File,
-    /// What it has left.
+    /// The number of bytes left in the file.
     left: u64,
     most: u64,
     read: u64,
@@ -207,7 +212,7 @@ struct LimitedReader<'a> {
 
 impl Read for LimitedReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // One byte over the limit is what tells that it was reached.
+        // One byte over the limit shows that it was reached.
         if self.stops.iter().any(|stop| stop.is_requested()) || self.read > self.most {
             return Err(io::Error::other("no more is wanted"));
         }
@@ -222,7 +227,7 @@ impl Read for LimitedReader<'_> {
     }
 }
 
-/// Gathers the matches of one file.
+/// A collector for the matches of one file.
 struct MatchCollector<'a> {
     options: &'a SearchOptions,
     path: &'a WorkPath,
@@ -263,7 +268,7 @@ impl Sink for MatchCollector<'_> {
         Ok(true)
     }
 
-    /// A file that turns out to be binary loses the matches before its first NUL as well.
+    /// Discards the matches before the first NUL of a file that turns out to be binary.
     fn binary_data(&mut self, _: &Searcher, _: u64) -> Result<bool, io::Error> {
         self.matches.clear();
         self.more = false;

@@ -1,4 +1,4 @@
-//! The processes below a process, found in `/proc`, and signals to them.
+//! Finds the processes below this one in `/proc`, and sends them signals.
 
 use std::collections::HashSet;
 use std::fs;
@@ -6,21 +6,23 @@ use std::fs;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
 
-/// How often a freeze looks for processes that were born meanwhile.
+/// The number of rounds in which a freeze searches for newly born processes.
 const MAX_FREEZE_ROUNDS: usize = 64;
 
-/// A process and the parent it was found under.
+/// A process, with the parent under which it was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Descendant {
     pub(crate) pid: Pid,
     parent: Pid,
 }
 
-/// Every process below this one, parents first. Processes that come and go meanwhile may be missing, so ask again.
+/// Returns every process below this one, parents first. Processes that come and go meanwhile may be
+/// missing, so callers ask repeatedly.
 pub(crate) fn list_descendants() -> Vec<Descendant> {
     let mut found: Vec<Descendant> = list_children(getpid());
     let mut known: HashSet<Pid> = found.iter().map(|below| below.pid).collect();
     let mut next = 0;
+    // Breadth first over the growing list, so parents come before their children.
     while let Some(&Descendant { pid, .. }) = found.get(next) {
         next += 1;
         found.extend(list_children(pid).into_iter().filter(|below| known.insert(below.pid)));
@@ -28,14 +30,15 @@ pub(crate) fn list_descendants() -> Vec<Descendant> {
     found
 }
 
-/// How many processes below this one run, or could. The dead that nobody has waited for do not count.
+/// Counts the processes below this one that run or could run; zombies do not count.
 pub(crate) fn count_running() -> usize {
     let is_dead = |pid: Pid| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_zombie(&stat));
     list_descendants().into_iter().filter(|below| !is_dead(below.pid)).count()
 }
 
-/// Whether the processes below this one take more memory than that, in KiB. What they share counts once, where the kernel tells
-/// it; asking for that is slow, so it is asked only when the plain sum is too much.
+/// Returns true if the processes below this one use more than `limit_kib` KiB of memory. Shared
+/// memory counts once if the kernel reports it; that report is slow, so it is requested only if the
+/// plain sum is too high.
 pub(crate) fn exceeds_memory(limit_kib: u64) -> bool {
     let all = list_descendants();
     let plain = |pid: Pid| read_field(&format!("/proc/{pid}/status"), "VmRSS:").unwrap_or(0);
@@ -46,33 +49,34 @@ pub(crate) fn exceeds_memory(limit_kib: u64) -> bool {
     all.iter().map(|below| fair(below.pid)).sum::<u64>() > limit_kib
 }
 
-/// The memory of the machine, in KiB.
+/// Returns the memory of the machine, in KiB.
 pub(crate) fn machine_memory() -> Option<u64> {
     read_field("/proc/meminfo", "MemTotal:")
 }
 
-/// A number in a file of lines with a name in front.
+/// Reads a number from a file with lines of the form `NAME NUMBER`.
 fn read_field(path: &str, name: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Whether the state, the first field after the name, is that of a dead process.
+/// Returns true if the state, the first field after the name, is that of a dead process.
 fn is_zombie(stat: &str) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, fields)| fields.trim_start().starts_with(['Z', 'X']))
 }
 
-/// Sends a signal to each that is still there.
+/// Sends a signal to each process that still exists.
 pub(crate) fn signal_all(targets: &[Descendant], signal: Signal) {
     for target in targets {
-        // A process that is gone needs no signal, and one that belongs to another user cannot be reached: it is counted in
-        // the end as a survivor.
+        // A process that has ended needs no signal, and one of another user cannot be reached; it
+        // is counted as a survivor in the end.
         let _ = send_signal(*target, signal);
     }
 }
 
-/// Stops every descendant before killing any: a stopped process cannot fork, so nothing slips away between look and kill.
+/// Stops every descendant before killing any: a stopped process cannot fork, so nothing escapes
+/// between listing and killing.
 pub(crate) fn kill_all() {
     let mut stopped: Vec<Descendant> = Vec::new();
     let mut known: HashSet<Pid> = HashSet::new();
@@ -81,17 +85,19 @@ pub(crate) fn kill_all() {
         if fresh.is_empty() {
             break;
         }
+        // Repeats until a round finds nobody new: then everything is stopped and nothing can fork
+        // any more.
         signal_all(&fresh, Signal::STOP);
         stopped.extend(fresh);
     }
     signal_all(&stopped, Signal::KILL);
 }
 
-/// Kills every process whose environment holds this entry, wherever it hangs in the tree. For the case that the supervisor
-/// itself was killed. Bounded by the number of processes on the machine.
+/// Kills every process whose environment contains this entry, anywhere in the process tree. Used if
+/// the supervisor itself was killed. Bounded by the number of processes on the machine.
 pub(crate) fn kill_marked(name: &str, value: &str) {
     let entry = format!("{name}={value}").into_bytes();
-    // A few rounds, because a process may fork between look and kill.
+    // Repeated, because a process may fork between listing and killing.
     for _ in 0..MAX_FREEZE_ROUNDS {
         let marked: Vec<Pid> = list_processes().filter(|&pid| pid != getpid() && is_marked(pid, &entry)).collect();
         if marked.is_empty() {
@@ -103,18 +109,19 @@ pub(crate) fn kill_marked(name: &str, value: &str) {
     }
 }
 
-/// A dead process that nobody waited for has an empty environment, so it does not count.
+/// Returns true if a process has this environment entry. A zombie has an empty environment, so it
+/// does not count.
 fn is_marked(pid: Pid, entry: &[u8]) -> bool {
     fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| all.split(|&byte| byte == 0).any(|one| one == entry))
 }
 
-/// Sends through a handle, after a look that the handle is for the process that was meant: its number may have passed to a
-/// stranger since.
+/// Sends a signal through a process handle, after checking that the handle belongs to the intended
+/// process: its number may have been reused.
 fn send_signal(target: Descendant, signal: Signal) -> Result<(), Errno> {
     match pidfd_open(target.pid, PidfdFlags::empty()) {
         Ok(handle) => {
             let parent = parent_of(target.pid).ok_or(Errno::SRCH)?;
-            // An orphan's parent is the supervisor.
+            // Orphans are adopted by the supervisor.
             if parent != target.parent && parent != getpid() {
                 return Err(Errno::SRCH);
             }
@@ -131,7 +138,7 @@ fn list_children(pid: Pid) -> Vec<Descendant> {
     for task in tasks.flatten() {
         match fs::read_to_string(task.path().join("children")) {
             Ok(list) => found.extend(list.split_ascii_whitespace().filter_map(parse_pid)),
-            // The kernel was built without the list, or the thread just ended.
+            // Either the kernel was built without these lists, or the thread just ended.
             Err(_) if !has_children_lists() => return children_by_scan(pid),
             Err(_) => {}
         }
@@ -155,7 +162,8 @@ fn list_processes() -> impl Iterator<Item = Pid> {
     entries.filter_map(|entry| parse_pid(entry.file_name().to_str()?))
 }
 
-/// The parent, from the second field after the name, which may itself hold blanks and parentheses.
+/// Returns the parent of a process: the second field after the name, which may itself contain
+/// blanks and parentheses.
 fn parent_of(pid: Pid) -> Option<Pid> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

@@ -1,16 +1,17 @@
-//! Output against what a terminal would show of it.
+//! Compares converted output with what a terminal would show.
 
 use super::*;
 
 fn plain(pieces: &[&[u8]]) -> String {
-    let (mut plain, mut text) = (TerminalText::new(), Vec::new());
+    let mut plain = TerminalText::new();
+    let mut text = Vec::new();
     let mut out = |bytes: &[u8]| text.extend_from_slice(bytes);
     pieces.iter().for_each(|piece| plain.push(piece, &mut out));
     plain.finish(&mut out);
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// However the output is cut, it is the same text.
+/// Checks the text of an output, however it is split into pieces.
 #[track_caller]
 fn check(output: &str, expected: &str) {
     assert_eq!(plain(&[output.as_bytes()]), expected, "{output:?}");
@@ -71,7 +72,7 @@ fn a_full_screen_program_leaves_nothing_behind() {
 fn what_scrolled_off_stays() {
     let lines: String = (1..=500).map(|number| format!("{number}\n")).collect();
     check(&lines, &lines);
-    // Higher than the screen nobody can go.
+    // The cursor cannot leave the top of the screen.
     let rewritten = lines.replace("462\n", "top\n");
     check(&format!("{lines}\x1b[999A\x1b[2Ktop\x1b[999B"), &rewritten);
 }
@@ -93,7 +94,7 @@ fn a_sequence_without_an_end_does_not_swallow_the_rest() {
 
 #[test]
 fn invalid_bytes_are_replaced_or_passed() {
-    // What passes untouched is replaced where it becomes text.
+    // Bytes that pass unchanged are replaced where they become text.
     assert_eq!(plain(&[b"a\xffb\n"]), "a\u{fffd}b\n");
     assert_eq!(plain(&[b"\x1b[ma\xffb\xe2\x82"]), "a\u{fffd}b\u{fffd}");
 }

@@ -1,4 +1,4 @@
-//! What the bounds of a workspace hide and forbid, at every way to a file.
+//! Tests what bounds hide and forbid, for every way to access a file.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::Place;
 
 const NAMES: [&str; 3] = [".sabirignore", ".clineignore", ".rooignore"];
 
-/// The place, bounded.
+/// Applies bounds to a place.
 fn bounded(place: Place, bounds: Bounds) -> Place {
     let workspace = Workspace::open(place.root.path()).unwrap().with_bounds(bounds);
     Place { workspace, ..place }
@@ -35,10 +35,11 @@ fn all() -> ListOptions {
     ListOptions { recursive: true, ..ListOptions::default() }
 }
 
-/// Every way to a file says the same of it.
+/// Checks that every way to access a file gives the same answer.
 #[track_caller]
 fn check(place: &Place, path: &str, hidden_by: Option<&str>) {
-    let (workspace, at) = (&place.workspace, place.path(path));
+    let workspace = &place.workspace;
+    let at = place.path(path);
     let is_folder = place.inner(path).is_dir();
     let mut said: Vec<(&str, Option<WorkspaceError>)> = vec![
         ("may_read", workspace.check_readable(&at).err()),
@@ -75,7 +76,7 @@ fn is_stale(error: &WorkspaceError) -> bool {
     matches!(error, WorkspaceError::Stale { .. } | WorkspaceError::Exists { .. })
 }
 
-/// What is shown and found, as one text each.
+/// Returns everything that is listed and found, as one text each.
 fn shown(place: &Place) -> (String, usize) {
     let listing = place.workspace.list_folder(&place.path("."), &all()).unwrap();
     let names: Vec<_> = listing.entries.iter().map(|entry| entry.path.to_string()).collect();
@@ -103,7 +104,7 @@ fn ignore_files_hide_at_every_way() {
         shown(&place),
         (".rooignore .sabirignore build build/keep build/keep/x mover plain.txt svc svc/main.rs".to_owned(), 4)
     );
-    // What is not there is hidden all the same, and nothing is made.
+    // A missing path is hidden as well, and nothing is created.
     let error = place.workspace.write_file(&place.path("secrets/new/x"), b"", WritePrecondition::Any).unwrap_err();
     assert!(matches!(error, WorkspaceError::Hidden { .. }), "{error:?}");
     let error = place.workspace.write_file(&place.path("new/secrets/.env"), b"", WritePrecondition::Any).unwrap_err();
@@ -142,7 +143,7 @@ fn ignore_files_are_read_anew_and_nested() {
     check(&place, "svc/.env", Some(".clineignore"));
     place.put(".sabirignore", "*\n");
     check(&place, "plain.txt", Some(".sabirignore"));
-    // The list itself is no secret, and changing it is no edit like another.
+    // The ignore file itself can be read, but changing it needs an approval.
     assert_eq!(place.workspace.read_file(&place.path(".sabirignore"), 10).unwrap().bytes, b"*\n");
     assert!(place.workspace.protection_reason(&place.path(".sabirignore")).is_some());
     assert!(place.workspace.protection_reason(&place.path("svc/.clineignore")).is_some());
@@ -165,7 +166,7 @@ fn a_list_that_cannot_be_read_hides_its_folder() {
     fs::create_dir(place.inner("svc/.sabirignore")).unwrap();
     check(&place, "svc/main.rs", Some(unreadable));
     fs::remove_dir(place.inner("svc/.sabirignore")).unwrap();
-    // One list for several tools is usual; a link to the outside says nothing that can be known.
+    // One list is often linked for several tools; a link to the outside cannot be read.
     place.put(".ignored", "main.rs\n");
     place.link("svc/.sabirignore", "../.ignored");
     check(&place, "svc/main.rs", Some(".sabirignore"));
@@ -207,7 +208,7 @@ fn limits_by_regular_expressions() {
         assert_eq!(error.to_string(), format!("`{path}` cannot be written, and nothing was: {words}"));
     }
     assert!(both(&[], &["("]).is_err() && both(&[], &["(?!a)"]).is_err() && both(&[], &[r"\w{99}{99}{99}"]).is_err());
-    // What is read only stays so.
+    // A workspace that is read-only stays so.
     let place = bounded(ignoring(&[]), Bounds::new().read_only().or_write_matching([".".to_owned()]).unwrap());
     place.workspace.write_file(&place.path("c.md"), b"x", WritePrecondition::Missing).unwrap_err();
 }
@@ -232,7 +233,7 @@ fn limits_of_a_mode() {
     refused(&[FileChange::delete(place.path("plain.txt"), WritePrecondition::Any)]);
     refused(&FileChange::move_file(place.path("a.md"), WritePrecondition::Any, place.path("a.rs"), Vec::new()));
     refused(&FileChange::move_file(place.path("plain.txt"), WritePrecondition::Any, place.path("b.md"), Vec::new()));
-    // All or nothing: the first is allowed.
+    // All or nothing: the first change alone would be allowed.
     refused(&[
         FileChange::write(place.path("new.md"), Vec::new(), WritePrecondition::Any),
         FileChange::write(place.path("new.rs"), Vec::new(), WritePrecondition::Any),
@@ -261,7 +262,7 @@ fn hidden_paths_for_a_sandbox() {
     place.link("link2", "svc");
     place.link("link3", "svc/main.rs");
     let root = place.workspace.root().to_path_buf();
-    // Ignore files say nothing of what git keeps; globs may.
+    // Ignore files do not apply to git's own files; globs may.
     let expected = [".env", "build/.env", "plain.txt", "secrets", "svc/.env"];
     let expected: Vec<PathBuf> = expected.iter().map(|path| root.join(path)).collect();
     assert_eq!(place.workspace.list_hidden_paths(&StopFlag::default()).unwrap(), expected);
@@ -288,7 +289,7 @@ fn names() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 48 }))]
 
-    /// Listing, reading and the list for the sandbox agree on every file, and git agrees with them.
+    /// Listing, reading and the list for the sandbox agree on every file, and so does git.
     #[test]
     fn all_ways_agree(
         files in prop::collection::btree_set(names(), 1..12),
@@ -297,7 +298,7 @@ proptest! {
     ) {
         let place = Place::new();
         for file in &files {
-            // What is a folder already cannot be a file, and the other way round.
+            // A name cannot be both a file and a folder.
             let path = place.inner(file);
             if fs::create_dir_all(path.parent().unwrap()).is_ok() {
                 let _ = fs::write(&path, "x");
@@ -325,7 +326,7 @@ proptest! {
     }
 }
 
-/// What git says of the same rules.
+/// Returns git's verdict for the same rules.
 fn git_ignores(place: &Place, path: &str) -> bool {
     let root = place.workspace.root();
     for folder in ["", "a"] {

@@ -1,4 +1,4 @@
-//! Several changes as one, and what is put back when one of them cannot be made.
+//! Tests sets of changes, and the restoration if one of them fails.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,7 +9,8 @@ use sabir_workspace::{FileChange, FileVersion, WritePrecondition};
 use crate::files::kind;
 use crate::{Place, skipped};
 
-/// Everything below a folder: mode, inode, and content or target; without the times, which folders change.
+/// Describes everything below a folder: mode, inode, and content or target; without times, which
+/// change for folders.
 pub(crate) fn snapshot(folder: &Path) -> BTreeMap<String, (u32, u64, String)> {
     let mut all = BTreeMap::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -46,15 +47,16 @@ fn place() -> Place {
     place
 }
 
-/// A change as the probe reads it: `PATH=CONTENT`, `-PATH`, `FROM>PATH`; `PATH+CONTENT` expects no file, `PATH~CONTENT` an old
-/// version.
+/// Parses changes: `PATH=CONTENT`, `-PATH`, `FROM>PATH`; `PATH+CONTENT` expects no file,
+/// `PATH~CONTENT` an old version.
 fn changes(place: &Place, texts: &[&str]) -> Vec<FileChange> {
     let mut all = Vec::new();
     for text in texts {
         let at = text.find(['=', '>', '+', '~']).unwrap_or(text.len());
         let (path, rest) = text.split_at(at);
         let content = rest.get(1..).unwrap_or_default();
-        let (write, bytes) = (FileChange::write, content.as_bytes().to_vec());
+        let write = FileChange::write;
+        let bytes = content.as_bytes().to_vec();
         match rest.chars().next() {
             Some('=') => all.push(write(place.path(path), bytes, WritePrecondition::Any)),
             Some('+') => all.push(write(place.path(path), bytes, WritePrecondition::Missing)),
@@ -76,7 +78,8 @@ fn changes(place: &Place, texts: &[&str]) -> Vec<FileChange> {
     all
 }
 
-/// What the changes make of the place: each name whose content or mode is no longer what it was, `-` for those that are gone.
+/// Applies changes and checks the effect: each name with a new content or mode, `-` for removed
+/// ones.
 #[track_caller]
 fn check(texts: &[&str], expected: &str) {
     let place = place();
@@ -93,7 +96,8 @@ fn check(texts: &[&str], expected: &str) {
     assert_eq!(shown.join(", "), expected);
 }
 
-/// The changes fail, with such words, and everything is as it was, the files themselves included.
+/// Checks that changes fail with these words, and that everything is as before, down to the same
+/// inodes.
 #[track_caller]
 fn check_refused(texts: &[&str], expected: &str, words: &str) {
     let place = place();
@@ -112,7 +116,7 @@ fn changes_are_made_together() {
         "a 644 new a, new 755 folder, new/folder 755 folder, new/folder/x 644 x, -b",
     );
     check(&["script>bin/script"], "bin 755 folder, bin/script 755 old script, -script");
-    // Its folder stays.
+    // The folder stays.
     check(&["-deep/c"], "-deep/c");
     check(&["script=#!"], "script 755 #!");
     check(&[], "");
@@ -180,7 +184,7 @@ fn deleting() {
     assert_eq!(kind(place.workspace.delete_file(&place.path("link"), WritePrecondition::Any)), "LinkPassed");
 }
 
-/// What the disk offers is kept; a disk without such attributes is no reason to fail.
+/// Attributes are kept if the disk supports them; a disk without them is no reason to fail.
 #[test]
 fn attributes_of_the_user_pass_to_the_new_file() {
     let place = place();
@@ -203,21 +207,24 @@ fn attributes_of_the_user_pass_to_the_new_file() {
     assert!(note("a").is_err());
 }
 
-/// Two who read, add their word and write what they read as expected: no word is lost, however close they are.
+/// Two writers each read, append a word and write against the version they read: no word is lost.
 #[test]
 fn two_writers_lose_nothing() {
     let place = Place::quick();
     place.put("a", "");
     let write = |letter: char| {
         let workspace = sabir_workspace::Workspace::open(place.root.path()).unwrap();
-        let (path, mut written, mut left_behind) = (place.path("a"), Vec::new(), false);
+        let path = place.path("a");
+        let mut written = Vec::new();
+        let mut left_behind = false;
         for number in 0..1000 {
             let Ok(old) = workspace.read_file(&path, 1 << 20) else { continue };
             let word = format!("{letter}{number} ");
             let new = [old.bytes, word.clone().into_bytes()].concat();
             match workspace.write_file(&path, &new, WritePrecondition::Version(old.version)) {
                 Ok(_) => written.push(word),
-                // A third writer's time: the one who put back found another's file, and said so.
+                // A third writer came in between; the one that restored noticed a foreign file and
+                // reported it.
                 Err(error) => left_behind |= kind::<()>(Err(error)) == "NotRestored",
             }
         }

@@ -1,4 +1,4 @@
-//! What a command gets, prints and returns.
+//! Tests what a command receives, prints and returns.
 
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ fn no_descriptor_and_no_blocked_signal_is_inherited() {
     check("ls /proc/self/fd | tr '\\n' ' '", CommandExit::Exited(0), "0 1 2 3 ");
     let outcome = run(&Place::new(), command("grep -E 'Sig(Blk|Ign)' /proc/self/status | cut -f2"));
     let masks: Vec<u64> = outcome.output.text().lines().map(|mask| u64::from_str_radix(mask, 16).unwrap()).collect();
-    // Signals 32 and 33 belong to the C library, which lets nobody reset them.
+    // Signals 32 and 33 belong to the C library, which does not allow resetting them.
     let own = 0b11 << 31;
     assert_eq!(masks.iter().map(|mask| mask & !own).collect::<Vec<_>>(), [0, 0]);
 }
@@ -80,7 +80,7 @@ fn folders() {
             block_on(command("pwd").working_folder(place.path(folder)).run(&place.workspace, |_, _| {})).unwrap_err();
         assert!(format!("{error:?}").starts_with(expected), "{error:?}");
     }
-    // A command may remove the folder it runs in; the next one is told.
+    // A command may remove the folder it runs in; the next command gets an error.
     assert_eq!(run(&place, command("rm -rf \"$PWD\"; echo gone")).output.text(), "gone\n");
     let error = block_on(command("pwd").run(&place.workspace, |_, _| {})).unwrap_err();
     assert!(matches!(error, WorkspaceError::Missing { .. }), "{error:?}");
@@ -114,7 +114,7 @@ fn output_streams_as_it_comes() {
     let text = "echo one; while [ ! -e go ]; do sleep 0.05; done; echo two >&2";
     let outcome = block_on(command(text).timeout(Duration::from_secs(60)).run(&place.workspace, |stream, bytes| {
         seen.push((stream, String::from_utf8_lossy(bytes).into_owned()));
-        // Only this lets the command go on, so the first line came before the end.
+        // Only this lets the command continue, so the first line came before the end.
         std::fs::write(place.inner("go"), "").unwrap();
     }));
     assert_eq!(outcome.unwrap().end, CommandExit::Exited(0));
@@ -147,7 +147,8 @@ fn many_commands_leave_no_descriptor_and_no_zombie() {
     block_on(async {
         let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         command("true").run(&place.workspace, |_, _| {}).await.unwrap();
-        let (before, start) = (descriptors(), Instant::now());
+        let before = descriptors();
+        let start = Instant::now();
         for number in 0..100 {
             let outcome = command(&format!("exit {number}")).run(&place.workspace, |_, _| {}).await.unwrap();
             assert_eq!(outcome.end, CommandExit::Exited(number));
@@ -163,7 +164,7 @@ fn output_is_plain() {
     check("printf '\\033[1;31mred\\033[0m\\n1 %%\\r2 %%\\r\\033[Kdone\\n'", CommandExit::Exited(0), "red\ndone\n");
 }
 
-/// In a terminal, without a second stream.
+/// Checks a command in a terminal, which has no second stream.
 #[track_caller]
 fn check_terminal(text: &str, end: CommandExit, output: &str) {
     let outcome = run(&Place::new(), command(text).with_terminal().timeout(Duration::from_secs(60)));

@@ -1,10 +1,13 @@
-//! A disk that fails: full, read-only, forbidden, broken at any call, and a process killed at any moment.
+//! Tests failing disks: full, read-only, forbidden, broken at any call; and a process killed at any
+//! moment.
 //!
-//! The means are real: file systems mounted in a namespace of the probe's own, another user, limits, strace's injected errors,
-//! and SIGKILL. Where a machine lacks one, the test says `skipped: …`. The cases of the list of faults: ENOSPC at the n-th write,
-//! EDQUOT, EIO on fsync ([`an_error_at_any_call`]); EROFS ([`a_read_only_disk`]); EACCES ([`without_permission`]); short
-//! writes ([`a_limit_in_the_middle_of_a_write`]); a rename to another disk ([`a_full_disk`], whose folder is one); a lost power
-//! ([`content_is_safe_before_its_name`]); SIGKILL ([`killed_at_any_moment`]); no inodes left ([`a_full_disk`]).
+//! The means are real: file systems mounted in a namespace of the probe, another user, limits,
+//! errors injected by strace, and SIGKILL. If a machine lacks one, the test prints `skipped: …`.
+//! The cases from the list of faults: ENOSPC at the n-th write, EDQUOT, EIO on fsync
+//! ([`an_error_at_any_call`]); EROFS ([`a_read_only_disk`]); EACCES ([`without_permission`]); short
+//! writes ([`a_limit_in_the_middle_of_a_write`]); a rename to another disk ([`a_full_disk`], whose
+//! folder is one); a power failure ([`content_is_safe_before_its_name`]); SIGKILL
+//! ([`killed_at_any_moment`]); no inodes left ([`a_full_disk`]).
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -17,7 +20,7 @@ use crate::changes::snapshot;
 use crate::commands::PROBE;
 use crate::{Place, skipped};
 
-/// Runs a program to its end; `None` where it cannot be started.
+/// Runs a program and returns its output; `None` if it cannot be started.
 fn output(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output().ok()?;
     Some(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
@@ -40,7 +43,8 @@ fn place() -> Place {
     place
 }
 
-/// Runs a script of the shell with mounts of its own. In it `$1` is the workspace folder, and `change` makes changes there.
+/// Runs a shell script with mounts of its own. In it, `$1` is the workspace folder, and `change`
+/// makes changes there.
 fn with_mounts(place: &Place, script: &str) -> Option<String> {
     let user: &[&str] = &["--user", "--map-root-user", "--mount"];
     let Some(how) = [user, &["--mount"]].into_iter().find(|how| works("unshare", &[how, &["true"][..]].concat()))
@@ -64,7 +68,8 @@ fn check_mounted(script: &str, expected: &[&str]) {
     }
 }
 
-/// The file is on another disk than the workspace folder, so this also shows that nothing is renamed across.
+/// The file is on another disk than the workspace folder, so this also shows that no rename crosses
+/// disks.
 #[test]
 fn a_full_disk() {
     let big = "change a=new \"disk/new/x=$(printf %0100000d 1)\" \"disk/old=$(printf %0100000d 1)\"";
@@ -98,7 +103,8 @@ fn a_read_only_disk() {
     );
 }
 
-/// A file that is a mount passes every check, and its name cannot be changed: the fault shows after the first rename.
+/// A mounted file passes every check, but its name cannot be changed, so the error occurs after the
+/// first rename.
 #[test]
 fn a_fault_between_two_renames() {
     let script = "mount --bind b b; change a=new -b; change new/x=1 a=new b=new; change 'a>new/a' -b; umount b";
@@ -120,7 +126,7 @@ fn a_limit_in_the_middle_of_a_write() {
     assert_eq!(snapshot(place.root.path()), before);
 }
 
-/// Root may do everything, so the probe becomes someone else.
+/// Root may do everything, so the probe becomes another user.
 #[test]
 fn without_permission() {
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", PROBE];
@@ -152,7 +158,7 @@ fn without_permission() {
         (["a=new", "-closed/x"], "could not delete `closed/x`: Permission denied"),
         (["a=new", "b=x"], "could not write `b`: Permission denied"),
         (["a=new", "unread/x=x"], "could not resolve `unread/x`: Permission denied"),
-        // Only its owner may take a file out of such a folder, which shows when `a` is done.
+        // Only its owner may remove a file from such a folder, which shows after `a` was changed.
         (["a=new", "sticky/x=new"], "could not write `sticky/x`: Operation not permitted"),
         (["new/deep=new", "-sticky/x"], "could not delete `sticky/x`: Operation not permitted"),
     ] {
@@ -164,7 +170,8 @@ fn without_permission() {
     assert_eq!(run(&["look", root]), format!("{names}closed/x:needle\nsticky/x:needle\n3 searched, 1 skipped\n"));
 }
 
-/// strace with an error for the n-th call; `None` when the call does not come that often.
+/// Runs changes under strace with an error in the n-th call; `None` if the call does not occur that
+/// often.
 fn injected(place: &Place, inject: &[&str], changes: &[&str]) -> Option<String> {
     let trace = place.outside.path().join("trace");
     let mut args = vec!["-f", "-qq", "-o", trace.to_str().unwrap()];
@@ -182,8 +189,8 @@ fn has_strace() -> bool {
     works
 }
 
-/// Each call that changes something fails once, at its n-th time, for every n: all is new, or all is old, and the answer says
-/// which.
+/// Each modifying call fails once, at its n-th occurrence, for every n: either everything is new or
+/// everything is old, and the answer says which.
 #[test]
 fn an_error_at_any_call() {
     if !has_strace() {
@@ -221,7 +228,7 @@ fn an_error_at_any_call() {
     assert!(failed > 20, "{failed}");
 }
 
-/// A disk that no longer does anything: what could not be put back is said, and is not removed.
+/// A disk that stops working: files that could not be restored are reported, and not removed.
 #[test]
 fn what_cannot_be_put_back_is_told() {
     if !has_strace() {
@@ -233,14 +240,14 @@ fn what_cannot_be_put_back_is_told() {
     let kept = found.split("its old content is in `").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
     assert_eq!(std::fs::read_to_string(place.inner(kept)).unwrap(), "old a");
     assert_eq!(std::fs::read_to_string(place.inner("b")).unwrap(), "old b");
-    // A disk that does something after all: it gets a name that no later write removes.
+    // A disk that works again: the leftover gets a name that no later cleanup removes.
     let place = self::place();
     let found = injected(&place, &["inject=renameat2:error=EIO:when=2..3"], &["a=new a", "b=new b"]).unwrap();
     assert!(found.contains("its old content is in `a.sabir-old` beside it"), "{found}");
     assert_eq!(std::fs::read_to_string(place.inner("a.sabir-old")).unwrap(), "old a");
 }
 
-/// A file system that can neither exchange names nor keep a rename from replacing, as some network ones.
+/// A file system that supports neither exchange nor no-replace renames, as some network ones.
 #[test]
 fn a_file_system_without_exchange() {
     if !has_strace() {
@@ -250,7 +257,7 @@ fn a_file_system_without_exchange() {
     let place = place();
     let before = snapshot(place.root.path());
     let changes = ["a=new a", "new/x=new x", "-b"];
-    // A library looks at /proc with three of these calls.
+    // A library uses three of these calls to look at /proc.
     for number in 4.. {
         let inject = format!("inject=renameat:error=EIO:when={number}");
         let found = injected(&place, &[unable, &inject], &changes).unwrap();
@@ -258,7 +265,7 @@ fn a_file_system_without_exchange() {
             assert_eq!(number, 7, "the three renames fail once each");
             break;
         }
-        // What is put back is a copy there.
+        // There, a copy is restored.
         let content = |all: std::collections::BTreeMap<String, (u32, u64, String)>| {
             all.into_iter().map(|(name, (mode, _, content))| (name, mode, content)).collect::<Vec<_>>()
         };
@@ -268,7 +275,7 @@ fn a_file_system_without_exchange() {
     assert_eq!(after, ["a", "new", "new/x"]);
 }
 
-/// What a lost power leaves is decided by the order of the calls: content, then name, then folder.
+/// The order of the calls decides what a power failure leaves: content, then name, then folder.
 #[test]
 fn content_is_safe_before_its_name() {
     if !has_strace() {
@@ -297,7 +304,8 @@ fn killed_at_any_moment() {
         let paths = inside.flatten().map(|entry| entry.unwrap().path());
         paths.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(".sabir-tmp-")).collect()
     };
-    let (mut met, mut seed) = (0, 1_u64);
+    let mut met = 0;
+    let mut seed = 1_u64;
     for _ in 0..400 {
         let mut storm =
             Command::new(PROBE).args(["storm", root.to_str().unwrap()]).stdin(Stdio::null()).spawn().unwrap();

@@ -9,7 +9,7 @@ use sabir_workspace::{FileVersion, ListOptions, WorkPath, Workspace, WorkspaceEr
 
 use crate::Place;
 
-/// The name of an error's kind, which is the first word of its debug form.
+/// Returns the name of an error's variant, which is the first word of its debug form.
 pub(crate) fn kind<T>(result: Result<T, WorkspaceError>) -> String {
     match result {
         Ok(_) => "Ok".to_owned(),
@@ -162,7 +162,8 @@ fn left_over_temporary_files_of_dead_processes_go() {
     let place = Place::new();
     let mut dead = std::process::Command::new("true").spawn().unwrap();
     dead.wait().unwrap();
-    let (gone, alive) = (format!(".sabir-tmp-{}-0", dead.id()), format!(".sabir-tmp-{}-9999999", std::process::id()));
+    let gone = format!(".sabir-tmp-{}-0", dead.id());
+    let alive = format!(".sabir-tmp-{}-9999999", std::process::id());
     place.put(&gone, "");
     place.put(&alive, "");
     place.workspace.write_file(&place.path("a"), b"x", WritePrecondition::Any).unwrap();
@@ -173,7 +174,8 @@ fn left_over_temporary_files_of_dead_processes_go() {
 #[test]
 fn readers_see_old_or_new_and_never_a_part() {
     let place = Place::new();
-    let (old, new) = (vec![b'a'; 200_000], vec![b'b'; 100_000]);
+    let old = vec![b'a'; 200_000];
+    let new = vec![b'b'; 100_000];
     place.put("a", &old);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {

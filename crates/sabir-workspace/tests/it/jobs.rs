@@ -1,4 +1,4 @@
-//! Outputs that are kept, and commands in the background, with real processes.
+//! Tests stored outputs and background commands, with real processes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::Place;
 use crate::commands::{block_on, command};
 use crate::trees::{alive, wait_for};
 
-/// A place, and where outputs are kept beside it.
+/// A workspace, with a folder for outputs beside it.
 struct Task {
     place: Place,
     workspace: Arc<Workspace>,
@@ -23,13 +23,14 @@ struct Task {
 
 impl Task {
     fn new() -> Self {
-        let (place, folder) = (Place::new(), TempDir::new().unwrap());
+        let place = Place::new();
+        let folder = TempDir::new().unwrap();
         let workspace = Arc::new(Workspace::open(place.root.path()).unwrap());
         let jobs = JobManager::new(folder.path().join("outputs"), OutputLifetime::Persistent);
         Self { place, workspace, folder, jobs }
     }
 
-    /// The same task, resumed.
+    /// Resumes the same task.
     fn resumed(self) -> Self {
         drop(self.jobs);
         let jobs = JobManager::new(self.folder.path().join("outputs"), OutputLifetime::Persistent);
@@ -84,7 +85,7 @@ fn only_what_does_not_fit_is_kept() {
     assert_eq!(task.run("seq 5"), None);
     assert_eq!(task.names(), Vec::<String>::new());
     assert_eq!(task.run("seq 20"), Some(1));
-    // Little on the screen, and much on the way there.
+    // A short result, after a lot of output that was rewritten.
     assert_eq!(task.run("for i in $(seq 20000); do printf '%s %%\\r' $i; done"), None);
     assert_eq!(task.run("seq 30000"), Some(2));
     assert_eq!(task.names(), ["1.about", "1.head", "2.about", "2.head"]);
@@ -133,7 +134,7 @@ fn what_cannot_be_read_is_explained() {
     task.run("head -c 100 /dev/zero; seq 100");
     assert!(words(1).starts_with("output 1 is binary (392 bytes)"), "{}", words(1));
     assert_eq!(words(7), "there is no output 7; there is only 1");
-    // A folder that cannot be made.
+    // A folder that cannot be created.
     std::fs::write(task.folder.path().join("file"), "").unwrap();
     let jobs = JobManager::new(task.folder.path().join("file/outputs"), OutputLifetime::Persistent);
     let ran = block_on(jobs.run_command(&task.workspace, command("seq 100000"), "", |_, _| {})).unwrap();
@@ -152,7 +153,7 @@ fn a_flood_takes_a_bounded_disk_and_keeps_its_numbers() {
     assert_eq!(task.jobs.job_info(1).unwrap().lines, 12_000_000);
     assert_eq!(task.texts(1, 11_999_999, u64::MAX), ["11999999 11999999", "12000000 12000000"]);
     let behind = task.texts(1, 6_000_000, u64::MAX);
-    // The first line behind the gap has lost its beginning.
+    // The first line after the gap has lost its beginning.
     let second = behind[1].split(' ').collect::<Vec<_>>();
     assert_eq!(second[0], second[1]);
 }
@@ -169,7 +170,7 @@ fn jobs_run_on_and_end() {
     block_on(task.jobs.wait_for_job(number, Duration::from_secs(60))).unwrap();
     assert_eq!(end(&task.state(number)), Some(CommandExit::Exited(3)));
     assert_eq!(task.texts(number, 1, 9), ["1 one", "2 two"]);
-    // Stopping what has ended changes nothing.
+    // Stopping an ended job has no effect.
     block_on(task.jobs.stop_job(number)).unwrap();
     assert_eq!(end(&task.state(number)), Some(CommandExit::Exited(3)));
     let number = task.begin(command("sleep 1000").timeout(Duration::from_millis(100)), "").unwrap();
@@ -211,7 +212,7 @@ fn jobs_end_when_nobody_holds_them() {
     let task = Task::new();
     task.start(DEAF);
     wait_for("the job", || alive(&task.place).len() > 3);
-    // In a runtime, where one may not wait.
+    // Inside a runtime, where blocking is not allowed.
     block_on(async { drop(task.jobs) });
     wait_for("the end of all", || alive(&task.place).is_empty());
 }
@@ -230,7 +231,8 @@ fn so_many_jobs_and_no_more() {
 
 #[test]
 fn a_passing_folder_is_removed() {
-    let (place, folder) = (Place::new(), TempDir::new().unwrap());
+    let place = Place::new();
+    let folder = TempDir::new().unwrap();
     let path = folder.path().join("outputs");
     let jobs = JobManager::new(path.clone(), OutputLifetime::Temporary);
     block_on(jobs.run_command(&place.workspace, command("seq 100000"), "", |_, _| {})).unwrap();

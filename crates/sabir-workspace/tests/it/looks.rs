@@ -1,4 +1,4 @@
-//! What a look at a repository or a folder would run or meet: git's configuration as deep as git follows it, and stray links.
+//! Tests the search for programs that git would run in a repository, and for stray links.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use sabir_workspace::{GitConfig, Unreadable};
 
 use crate::{Place, skipped};
 
-/// Runs a script of a shell in a place, with an environment that no configuration of the machine reaches.
+/// Runs a shell script in a place, with an environment that is free of the machine's configuration.
 fn run(place: &Place, script: &str) {
     let mut shell = Command::new("sh");
     shell.args(["-ec", script]).current_dir(place.workspace.root()).env_clear().envs(environment());
@@ -23,7 +23,7 @@ fn environment() -> Vec<(String, String)> {
     set.into_iter().chain([("PATH".to_owned(), path), ("HOME".to_owned(), "/nonexistent".to_owned())]).collect()
 }
 
-/// What runs in a repository after a script, by name; `?` where it cannot be said.
+/// Checks what runs in a repository after a script, by name; `?` if it is uncertain.
 #[track_caller]
 fn check(script: &str, expected: &[&str]) {
     let place = Place::new();
@@ -41,7 +41,7 @@ fn check(script: &str, expected: &[&str]) {
 const SUB: &str =
     "git init -q -b main sub && (cd sub && echo x > x && git add x && git commit -qm x) && git add sub 2> /dev/null";
 
-/// Each was seen to run the program with `git status`, the last two with `git log -p`.
+/// Each case was observed to run the program with `git status`, the last two with `git log -p`.
 #[test]
 fn what_git_follows() {
     if Command::new("git").arg("--version").output().is_err() {
@@ -52,7 +52,7 @@ fn what_git_follows() {
     check("true", &[]);
     check(SUB, &[]);
     check(&sub("git -C sub config core.fsmonitor ./x"), &["sub/.git: core.fsmonitor"]);
-    // Its files lie elsewhere in the work tree.
+    // The git folder is elsewhere in the work tree.
     check(
         &sub("git -C sub config core.fsmonitor ./x && mv sub/.git files && echo 'gitdir: ../files' > sub/.git"),
         &["sub/.git: core.fsmonitor"],
@@ -61,7 +61,7 @@ fn what_git_follows() {
         &sub("git -C sub config extensions.worktreeConfig true && git -C sub config --worktree core.fsmonitor ./x"),
         &["sub/.git: core.fsmonitor"],
     );
-    // One in another.
+    // A repository inside another.
     let deep = SUB.replace("sub", "deep");
     check(
         &sub(&format!("(cd sub && {deep} && git -C deep config core.fsmonitor ./x)")),
@@ -75,15 +75,15 @@ fn what_git_follows() {
         &["sub/.git: core.fsmonitor"],
     );
     check(&sub("printf '#!/bin/sh' > sub/.git/hooks/post-index-change"), &["sub/.git: hooks/post-index-change"]);
-    // A work tree elsewhere, where links may lie.
+    // A work tree elsewhere, which may contain further links.
     check(&sub("git -C sub config core.worktree ../.."), &["?"]);
-    // What is broken is no repository to git either.
+    // Git ignores a broken repository, too.
     check(&sub("rm sub/.git/HEAD"), &[]);
     check("git config remote.o.partialclonefilter blob:none", &["remote.o.partialclonefilter"]);
     check("git config diff.submodule diff", &["diff.submodule"]);
 }
 
-/// What is not certain is not known, and nothing is run to know it.
+/// Uncertain cases give no result, and nothing is run to find out.
 #[test]
 fn what_cannot_be_read_with_certainty() {
     if Command::new("git").arg("--version").output().is_err() {
@@ -102,7 +102,7 @@ fn what_cannot_be_read_with_certainty() {
     check("mkfifo .git/config.worktree", &["?"]);
     check("git config include.path config", &["?"]);
     check("git config core.worktree ../nowhere", &["?"]);
-    // Git goes on to a folder above, another version of it perhaps not.
+    // Git continues with the folder above; another version might not.
     check("echo x > .git/HEAD", &["?"]);
     check("echo . > .git/commondir", &["?"]);
     check("mv .git/* . && rmdir .git", &["?"]);
@@ -113,7 +113,7 @@ fn what_cannot_be_read_with_certainty() {
     );
 }
 
-/// Where git's own files lie elsewhere, and what their configuration includes.
+/// Git folders in other places, and included configuration.
 #[test]
 fn where_git_looks() {
     if Command::new("git").arg("--version").output().is_err() {
@@ -123,7 +123,7 @@ fn where_git_looks() {
     check("mv .git .files && echo 'gitdir: .files' > .git && git config alias.x y", &["alias.x"]);
     check("rm -rf .git/HEAD", &["no repository"]);
     check("git config extensions.worktreeConfig true && git config --worktree alias.x y", &["alias.x"]);
-    // A condition that does not hold now may later.
+    // A condition that does not hold now may hold later.
     check(
         "git config includeIf.onbranch:other.path more && printf '[diff]\nexternal = x\n' > .git/more",
         &["diff.external", "includeif.onbranch:other.path"],
@@ -147,7 +147,7 @@ fn where_git_looks() {
     assert!(programs.top.ends_with("more"), "{:?}", programs.top);
 }
 
-/// A folder of plain files that git takes for a repository, and what is above and below it.
+/// A folder of plain files with git's layout, and the folders above and below it.
 #[test]
 fn an_embedded_repository() {
     if Command::new("git").arg("--version").output().is_err() {

@@ -1,4 +1,4 @@
-//! The workspace on a real file system, and commands with real processes.
+//! Tests the workspace on a real file system, and commands with real processes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
 
@@ -19,13 +19,13 @@ use std::path::Path;
 use sabir_workspace::{WorkPath, Workspace};
 use tempfile::TempDir;
 
-/// Says that a machine lacks what a test needs, also where the output of tests is captured.
+/// Reports that a machine lacks what a test needs, even if test output is captured.
 fn skipped(why: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
-/// A workspace in a fresh folder, beside another fresh folder that is outside.
+/// A workspace in a temporary folder, beside another temporary folder outside of it.
 struct Place {
     workspace: Workspace,
     root: TempDir,
@@ -34,12 +34,13 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let (root, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let root = TempDir::new().unwrap();
+        let outside = TempDir::new().unwrap();
         std::fs::write(outside.path().join("secret"), "secret\n").unwrap();
         Self { workspace: Workspace::open(root.path()).unwrap(), root, outside }
     }
 
-    /// In memory where there is some: its sync costs nothing, so that more moments are met.
+    /// Creates it in memory if possible: syncing is free there, so more moments can be tested.
     fn quick() -> Self {
         let root = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
         Self { workspace: Workspace::open(root.path()).unwrap(), root, ..Self::new() }

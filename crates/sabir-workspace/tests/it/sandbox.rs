@@ -1,8 +1,9 @@
-//! What a confined command can do, by real system calls, in both tiers, as root and as a normal user.
+//! Tests what a confined command can do, by real system calls, in both tiers, as root and as a
+//! normal user.
 //!
-//! A row is one attempt with what is expected of each tier; `Verdict::Uncovered` marks what a tier is known not to stop, and
-//! fails when it does. Attempts that are safe are made without a sandbox as well, where they must be allowed: a probe that is
-//! denied everywhere would prove nothing.
+//! A row is one attempt with the expected verdict in each tier; `Verdict::Uncovered` marks what a
+//! tier is known not to stop, and fails if it does. Safe attempts are also made without a sandbox,
+//! where they must be allowed: a probe that is denied everywhere would prove nothing.
 
 mod attempts;
 mod doors;
@@ -23,25 +24,26 @@ use tempfile::TempDir;
 
 use crate::commands::PROBE;
 
-/// A user that nothing belongs to.
+/// The id of a user that owns nothing.
 const STRANGER: u32 = 54_321;
 
-/// Who runs the agent.
+/// The user that runs the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Who {
-    /// Whoever runs the tests.
+    /// The user that runs the tests.
     Me,
     Stranger,
 }
 
-/// A workspace, a folder outside of it, and hidden secrets, all owned by who runs the agent.
+/// A workspace, a folder outside of it, and hidden secrets, all owned by the user that runs the
+/// agent.
 struct Scene {
     who: Who,
     base: TempDir,
     helper: PathBuf,
 }
 
-/// What the helper said.
+/// The output of the helper.
 struct Told {
     end: String,
     level: String,
@@ -57,7 +59,8 @@ impl fmt::Display for Told {
 
 impl Scene {
     fn new(who: Who) -> Self {
-        // A name in which an attempt's marks stand: it is not to be changed with them.
+        // A name that contains parts of the attempts' placeholders, which must not be replaced in
+        // it.
         let base = tempfile::Builder::new().prefix("OUT-WS-HOME-").tempdir().unwrap();
         let helper = base.path().join("helper");
         fs::hard_link(PROBE, &helper).or_else(|_| fs::copy(PROBE, &helper).map(drop)).unwrap();
@@ -82,7 +85,7 @@ impl Scene {
         self.at(name).display().to_string()
     }
 
-    /// Makes a folder with all below the property of who runs the agent, but for the helper.
+    /// Gives a folder with everything below to the user that runs the agent, except the helper.
     fn give(&self, path: &Path) {
         if self.who == Who::Me || path == self.helper {
             return;
@@ -95,7 +98,7 @@ impl Scene {
         }
     }
 
-    /// A process of who runs the agent.
+    /// Creates a process of the user that runs the agent.
     fn process(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.helper);
         command.args(args);
@@ -133,7 +136,7 @@ impl Scene {
         Told { end: line(), level: line(), note: line(), output: line() }
     }
 
-    /// Makes one attempt, in a sandbox or with `off` without one.
+    /// Makes one attempt in a sandbox, or without one at level `off`.
     fn attempt(&self, level: &str, network: &str, words: &[String]) -> Told {
         let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
         let text = format!("exec '{}' try {}", self.helper.display(), words.join(" "));
@@ -141,7 +144,7 @@ impl Scene {
     }
 }
 
-/// Every combination of tier and user that can be had here; what cannot is said, once.
+/// Returns every combination of tier and user that is available here; the others are reported once.
 #[expect(clippy::print_stdout, reason = "a skip tells its reason")]
 fn worlds() -> &'static [(&'static str, Who)] {
     static WORLDS: OnceLock<Vec<(&'static str, Who)>> = OnceLock::new();

@@ -1,4 +1,4 @@
-//! Searching real files.
+//! Tests searches in real files.
 
 use sabir_workspace::{SearchMatch, SearchOptions, WorkspaceError};
 
@@ -17,7 +17,7 @@ fn place() -> Place {
     place
 }
 
-/// Each match as `path:line:text`, with context as `(before|after)`.
+/// Checks the matches of a search, each as `path:line:text`, with context as `(before|after)`.
 #[track_caller]
 fn check(options: &SearchOptions, expected: &str) {
     let result = place().workspace.search_files(options).unwrap();

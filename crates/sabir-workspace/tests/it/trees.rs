@@ -1,4 +1,4 @@
-//! Nothing that a command started may live on, however it ends and whatever it tried.
+//! Tests that nothing a command started survives it, however it ends and whatever it tried.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -8,7 +8,8 @@ use sabir_workspace::{CommandExit, ShellCommand};
 use crate::Place;
 use crate::commands::{PROBE, block_on, command, run};
 
-/// Every way to hide that the shell offers: in the background, deaf to signals, orphaned, in a session of its own, both.
+/// Every way to hide that the shell offers: in the background, ignoring signals, orphaned, in
+/// another session, and combined.
 pub(crate) const HIDERS: &str = "
     sleep 1000 &
     (trap '' TERM HUP INT; sleep 1000; sleep 1000) &
@@ -19,10 +20,11 @@ pub(crate) const HIDERS: &str = "
     (kill -STOP $(exec sh -c 'echo $PPID')) &
     sleep 0.3
 ";
-/// More than any wait of the code under test, and nothing on a machine that is busy with other things.
+/// Longer than any wait of the tested code, and still short on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The processes that work in the place's folder: all that its commands start, the supervisor included, and no zombies.
+/// Returns the processes in the place's folder: everything its commands start, including the
+/// supervisor, without zombies.
 pub(crate) fn alive(place: &Place) -> Vec<String> {
     let root = place.root.path().canonicalize().unwrap();
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
@@ -139,7 +141,7 @@ fn after_the_future_was_dropped() {
             () = ready => {}
         }
         assert!(!alive(&place).is_empty());
-        // Off the runtime, which must not be needed for this.
+        // Outside the runtime, which must not be needed for this.
         tokio::task::spawn_blocking(|| ()).await.unwrap();
         wait_for("the end of all", || alive(&place).is_empty());
     });

@@ -1,4 +1,4 @@
-//! Listing and searching trees: what is hidden, the order, limits, stops, and what changes meanwhile.
+//! Tests listing and searching trees: hidden entries, order, limits, stops, and concurrent changes.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -61,7 +61,8 @@ fn listings() {
     assert_eq!(kind(place.workspace.list_folder(&place.path("absent"), &all)), "Missing");
 }
 
-/// Puts files into a workspace, what is after a colon as the content with a line for each comma, and tells which are then listed.
+/// Creates files (after a colon their content, with commas for line ends) and checks which are
+/// listed.
 #[track_caller]
 fn check_hidden(put: &str, expected: &str) {
     let place = Place::new();
@@ -84,13 +85,13 @@ fn ignore_files() {
     check_hidden("deep/.gitignore:/x,y/z deep/x deep/a/x deep/y/z y/z", "deep/a/x y/z");
     check_hidden(".git/info/exclude:*.log,/top a.log top deep/top", "deep/top");
     check_hidden(".gitignore:!a .git/info/exclude:a a", "a");
-    // Another repository has rules of its own; `.ignore` is not git's.
+    // A nested repository has its own rules; `.ignore` is not git's.
     check_hidden(".gitignore:*.log .ignore:*.tmp sub/.git/config sub/a.log sub/a.tmp a.log", "sub/a.log");
     check_hidden(".gitignore:\u{feff}a,[,b\r a b c [", "c");
     check_hidden(".gitignore:target target/deep/x target.rs", "target.rs");
 }
 
-/// What was asked for by name is shown, hidden or not.
+/// A path that was requested by name is shown, hidden or not.
 #[test]
 fn a_hidden_folder_can_be_named() {
     let place = Place::new();
@@ -116,7 +117,7 @@ fn rules_above_the_workspace_count_within_a_repository() {
     assert_eq!(files(&inner), "a.log deep/b ");
 }
 
-/// Ignore files that would block, lead outside, or are no files at all.
+/// Ignore files that would block, lead outside, or are not files.
 #[test]
 fn odd_ignore_files_are_no_rules() {
     let place = Place::new();
@@ -130,7 +131,7 @@ fn odd_ignore_files_are_no_rules() {
     assert_eq!(place.workspace.search_files(&SearchOptions::new("needle")).unwrap().matches.len(), 2);
 }
 
-/// A folder comes right before what it holds, in listings and in searches.
+/// A folder comes right before its content, in listings and in searches.
 #[test]
 fn the_order_is_that_of_paths() {
     let place = Place::new();
@@ -143,7 +144,7 @@ fn the_order_is_that_of_paths() {
     assert_eq!(found.join(" "), "B a/.y a/x a/x.d/q a!/z a-b a.b aa");
 }
 
-/// A tree with more folders and files than are handed out at once.
+/// Creates a tree with more folders and files than are handed out at once.
 fn tree() -> Place {
     let place = Place::new();
     for number in 0..1500_usize {
@@ -156,7 +157,7 @@ fn tree() -> Place {
     place
 }
 
-/// By the standard library, one folder after the other.
+/// Lists a tree with the standard library, one folder after the other.
 fn by_hand(folder: &Path, names: &mut Vec<PathBuf>) {
     let mut inside: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     inside.sort();
@@ -214,7 +215,7 @@ fn searches_are_whole_and_cut_at_the_same_place() {
     }
 }
 
-/// `line:text` of each match in a file of these bytes.
+/// Checks the matches in a file of these bytes, as `line:text`.
 #[track_caller]
 fn check_bytes(bytes: &[u8], regex: &str, expected: &str) {
     let place = Place::new();
@@ -238,7 +239,8 @@ fn encodings() {
     check_bytes(b"", "^", "");
 }
 
-/// A sparse file of any size is binary, and not read far; it neither ends the search nor counts as its size.
+/// A sparse file of any size is binary, and little of it is read; it neither ends the search nor
+/// counts with its size.
 #[test]
 fn a_huge_binary_file_costs_nothing() {
     let place = Place::new();
@@ -277,7 +279,7 @@ fn what_nobody_awaits_ends() {
     std::thread::scope(|scope| {
         let searching = scope.spawn(|| {
             let options = SearchOptions { stop: stop.clone(), ..SearchOptions::new("needle") };
-            // Each is over soon, so it is asked for again, until one is stopped.
+            // Each search is short, so it is repeated until one is stopped.
             loop {
                 if let Err(error) = place.workspace.search_files(&options) {
                     return error.to_string();
@@ -290,7 +292,7 @@ fn what_nobody_awaits_ends() {
     assert_eq!(kind(place.workspace.list_folder(&WorkPath::root(), &ListOptions { stop, ..all() })), "Stopped");
 }
 
-/// Only what was regular when it was named is opened.
+/// Only a file that was regular when it was listed is opened.
 #[test]
 fn a_search_in_a_fifo_finds_nothing() {
     let place = Place::new();
@@ -299,14 +301,15 @@ fn a_search_in_a_fifo_finds_nothing() {
     assert_eq!(place.workspace.search_files(&options).unwrap(), Default::default());
 }
 
-/// Exchanges two names, as nobody could in two moves.
+/// Exchanges two names in one step.
 fn exchange(place: &Place, a: &str, b: &str) {
     let flags = rustix::fs::RenameFlags::EXCHANGE;
     let cwd = rustix::fs::CWD;
     let _ = rustix::fs::renameat_with(cwd, place.inner(a), cwd, place.inner(b), flags);
 }
 
-/// A link to the outside is put in the place of a folder, and taken away, while another thread does all there is to do in it.
+/// A folder is repeatedly swapped for a link to the outside, while another thread uses it in every
+/// way.
 #[test]
 fn a_swapped_link_never_leads_outside() {
     let place = Place::quick();
@@ -322,7 +325,9 @@ fn a_swapped_link_never_leads_outside() {
                 ["link", "link", "real", "real"].into_iter().for_each(|name| exchange(&place, name, "d"));
             }
         });
-        let (new, secret, outer) = (place.path("d/new"), place.path("d/secret"), place.path("d/outer"));
+        let new = place.path("d/new");
+        let secret = place.path("d/secret");
+        let outer = place.path("d/outer");
         let search = SearchOptions::new("secret");
         for round in 0..3000 {
             let _ = place.workspace.write_file(&new, b"x", WritePrecondition::Any);
@@ -346,7 +351,8 @@ fn a_swapped_link_never_leads_outside() {
     assert_eq!(names, ["outer", "secret"]);
 }
 
-/// A file is a link to the outside, a folder, a FIFO and a file again, while it is read, written and deleted.
+/// A file becomes a link to the outside, a folder, a FIFO and a file again, while it is read,
+/// written and deleted.
 #[test]
 fn a_file_that_becomes_something_else() {
     let place = Place::quick();
@@ -363,7 +369,9 @@ fn a_file_that_becomes_something_else() {
                 names.into_iter().for_each(|name| exchange(&place, name, "f"));
             }
         });
-        let (a, f, new) = (place.path("a"), place.path("f"), vec![b'n'; 50]);
+        let a = place.path("a");
+        let f = place.path("f");
+        let new = vec![b'n'; 50];
         for round in 0..1500 {
             let expect = match place.workspace.read_file(&f, 100) {
                 Ok(content) => {

@@ -1,4 +1,4 @@
-//! What a confined command may try, as the bare system calls, so that no library is in the way.
+//! Makes the attempts of a confined command, as bare system calls, without a library in between.
 #![expect(unsafe_code, reason = "the calls are made as an attacker would make them")]
 #![expect(
     clippy::print_stdout,
@@ -23,7 +23,7 @@ use std::ptr::{null, null_mut};
 
 use libc::{c_int, c_long};
 
-/// Makes one attempt; exits 0 when it was allowed, 1 when it was denied.
+/// Makes one attempt; exits with 0 if it was allowed, 1 if it was denied.
 pub(crate) fn attempt(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let name = args.next().unwrap_or_default().into_string().unwrap();
     let args: Vec<String> = args.map(|arg| arg.into_string().unwrap()).collect();
@@ -55,7 +55,8 @@ fn on_files(name: &str, args: &[String]) -> Option<io::Result<()>> {
         "append" => OpenOptions::new().append(true).open(path()).map(drop),
         "read" => fs::File::open(path()).map(drop),
         "list" => fs::read_dir(path()).map(drop),
-        // SAFETY: here and below, the arguments are numbers, or point to what lives until the call returns.
+        // SAFETY: here and below, the arguments are numbers, or point to what lives until the call
+        // returns.
         "truncate" => done(unsafe { libc::truncate(text().as_ptr(), 0) }.into()),
         "link" => fs::hard_link(path(), &args[1]).and_then(|()| fs::write(&args[1], "written\n")),
         "rename" => fs::rename(path(), &args[1]),
@@ -169,7 +170,7 @@ fn socket(args: &[c_int]) -> io::Result<()> {
     done(unsafe { libc::socket(args[0], args[1], args[2]) }.into())
 }
 
-/// A child in a new user namespace mounts; its exit code is the answer.
+/// Mounts in a child with a new user namespace; its exit code is the answer.
 fn clone(flags: c_int) -> io::Result<()> {
     let pid = unsafe { libc::syscall(libc::SYS_clone, c_long::from(flags | libc::SIGCHLD), 0, 0, 0, 0) };
     if pid == 0 {
@@ -210,7 +211,7 @@ fn foreign() -> io::Result<()> {
     Err(io::Error::other("no foreign calls on this architecture"))
 }
 
-/// Whether any capability is left, or could come back.
+/// Checks that no capability is left or can come back.
 fn privileges() -> io::Result<()> {
     let status = fs::read_to_string("/proc/self/status")?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
@@ -221,7 +222,8 @@ fn privileges() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a system call answer `ENOSYS` for this process, as a kernel without it, and does the rest of the arguments.
+/// Makes a system call answer `ENOSYS` for this process, as on a kernel without it, and then
+/// executes the other arguments.
 pub(crate) fn without(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let number = match args.next().unwrap().to_str().unwrap() {
         "landlock" => libc::SYS_landlock_create_ruleset,

@@ -1,5 +1,5 @@
-//! A command in a sandbox, as a task would run it: `confined LEVEL NETWORK FOLDER MILLISECONDS SHOWN HIDDEN TEXT`. Temporary
-//! folders are made in one named `temporary` beside the folder, if there is one.
+//! Runs a command in a sandbox as a task would: `confined LEVEL NETWORK FOLDER MILLISECONDS SHOWN
+//! HIDDEN TEXT`. Temporary folders go to one named `temporary` beside the folder, if it exists.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use sabir_workspace::{NetworkAccess, Sandbox, ShellCommand, Workspace};
 
-/// Prints the end, the level in force and the note, a line each, and the output; or `error:` and the words.
+/// Prints the end, the level in force and the note, one per line, and the output; or `error:` and
+/// the message.
 #[expect(clippy::print_stdout, reason = "the test reads it")]
 pub(crate) fn confined(args: &[OsString]) -> Option<ExitCode> {
     let [level, network, folder, seconds, shown, hidden, text] = args else { return None };

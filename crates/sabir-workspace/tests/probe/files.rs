@@ -1,8 +1,10 @@
-//! Files changed and looked at by a process of its own, which can be killed, limited, or shown another disk.
+//! Changes and reads files in a separate process, which can be killed, limited, or given another
+//! disk.
 //!
-//! `change FOLDER CHANGE…` makes the changes as one and prints `done` or the error. A change is `PATH=CONTENT`, `-PATH` for a
-//! deletion or `FROM>PATH` for a move. `look FOLDER` prints what is listed and what a search for `needle` finds. `storm FOLDER`
-//! changes files until it is killed.
+//! `change FOLDER CHANGE…` applies the changes as one set and prints `done` or the error. A change
+//! is `PATH=CONTENT`, `-PATH` for a deletion or `FROM>PATH` for a move. `look FOLDER` prints a
+//! listing and the result of a search for `needle`. `storm FOLDER` changes files until it is
+//! killed.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -42,7 +44,8 @@ fn change(workspace: &Workspace, changes: &[String]) -> Result<(), WorkspaceErro
                 WritePrecondition::Any,
             ));
         } else if let Some((from, to)) = text.split_once('>') {
-            let (from, to) = (workspace.parse_path(from)?, workspace.parse_path(to)?);
+            let from = workspace.parse_path(from)?;
+            let to = workspace.parse_path(to)?;
             let old = workspace.read_file(&from, 1 << 20)?;
             all.extend(FileChange::move_file(from, WritePrecondition::Version(old.version), to, old.bytes));
         } else {
@@ -63,8 +66,8 @@ fn look(workspace: &Workspace) -> Result<(), WorkspaceError> {
     Ok(())
 }
 
-/// Writes numbered content to some files at once, and to one alone, and makes and deletes another. Each content says itself
-/// whether it is whole: a number, many times, and an end.
+/// Writes numbered content to several files at once and to a single one, and creates and deletes
+/// another. Each content shows whether it is complete: a number, many times, and an end.
 fn storm(workspace: &Workspace) -> Result<(), WorkspaceError> {
     let path = |name: &str| workspace.parse_path(name);
     for number in 0_u32.. {

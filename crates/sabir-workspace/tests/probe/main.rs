@@ -1,9 +1,10 @@
-//! The helper of the tests: the supervisor, and an agent that can be killed.
+//! Provides the helper program of the tests: the supervisor, and an agent that can be killed.
 //!
-//! `workspace-probe __supervise …` supervises; `workspace-probe agent FOLDER TEXT` runs a command as an agent would;
-//! `workspace-probe change FOLDER CHANGE…`, `look FOLDER` and `storm FOLDER` do what [`files`] says.
-//! `workspace-probe confined …` runs a command in a sandbox, `without CALL ARGUMENTS…` does the rest on a kernel that lacks a
-//! system call, `try NAME ARGUMENTS…` makes a real system call and says `allowed` or `denied`.
+//! `workspace-probe __supervise …` supervises; `workspace-probe agent FOLDER TEXT` runs a command
+//! as an agent would; `workspace-probe change FOLDER CHANGE…`, `look FOLDER` and `storm FOLDER` are
+//! described in [`files`]. `workspace-probe confined …` runs a command in a sandbox, `without CALL
+//! ARGUMENTS…` executes the other arguments as on a kernel without a system call, and `try NAME
+//! ARGUMENTS…` makes a real system call and prints `allowed` or `denied`.
 
 mod attempts;
 mod confined;

@@ -122,7 +122,7 @@ fn a_task_is_gone_back_on_call_by_call() {
     assert!(!world.work.path().join("new").exists());
     let output = sabir(&world, &["undo"]);
     assert_eq!(code(&output), 2);
-    assert!(stderr(&output).contains("has no changing call left to go back on"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("has no changing call left to undo"), "{}", stderr(&output));
     assert!(done(&world, &["checkpoints"]).contains("   1  write_to_file: new/a.txt  (gone back on)\n"));
 
     // And forth again: before the first undo.

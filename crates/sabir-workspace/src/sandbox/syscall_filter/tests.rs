@@ -1,4 +1,4 @@
-//! The filter, run by a small machine of our own: number and arguments in, verdict out.
+//! Runs the filter in a small interpreter: number and arguments in, verdict out.
 
 use super::*;
 
@@ -12,7 +12,8 @@ fn verdict(program: &[sock_filter], architecture: u32, call: i64, arguments: [u6
     data.extend(architecture.to_ne_bytes());
     data.extend(0_u64.to_ne_bytes());
     data.extend(arguments.iter().flat_map(|argument| argument.to_ne_bytes()));
-    let (mut at, mut register) = (0, 0_u32);
+    let mut at = 0;
+    let mut register = 0_u32;
     loop {
         let sock_filter { code, jt, jf, k } = program[at];
         let code = u32::from(code);

@@ -1,11 +1,11 @@
-//! One table of attempts: files, privileges, the kernel, other processes.
+//! Tests one table of attempts on files, privileges, the kernel and other processes.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::{Scene, worlds};
 
-/// What comes of an attempt.
+/// The verdict of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Allowed,
@@ -18,11 +18,12 @@ enum Verdict {
 
 use Verdict::{Allowed, Denied, Refused, Uncovered};
 
-/// Whether an attempt is also made without a sandbox, where it must be allowed.
+/// The choice whether an attempt is also made without a sandbox, where it must be allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Plain {
     Works,
-    /// It would change the machine, needs root, or is malformed on purpose, so that nothing happens when it is let through.
+    /// It would change the machine, needs root, or is malformed on purpose, so that nothing happens
+    /// if it is allowed.
     No,
 }
 
@@ -30,7 +31,8 @@ use Plain::{No, Works};
 
 type Row = (&'static str, &'static str, Verdict, Verdict, Plain);
 
-/// Number of the case, attempt, tier 1, tier 2. `OUT`, `WS` and `HOME` stand for the folders, `AGENT` for a process outside.
+/// The number of the case, the attempt, tier 1, tier 2. `OUT`, `WS` and `HOME` are replaced by the
+/// folders, `AGENT` by a process outside.
 const FILES: &[Row] = &[
     ("SBX-001", "write WS/new", Allowed, Allowed, Works),
     ("SBX-001", "append WS/inside", Allowed, Allowed, Works),
@@ -118,7 +120,8 @@ const KERNEL: &[Row] = &[
     ("own", "pair-datagram", Refused, Refused, Works),
 ];
 
-/// The first disk of the machine; where there is none, the name of one, whose absence denies as well.
+/// Returns the first disk of the machine; if there is none, the name of one, whose absence also
+/// denies.
 fn disk() -> String {
     let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let names = entries.map(|entry| format!("/dev/{}", entry.file_name().display()));
@@ -151,13 +154,15 @@ fn check(rows: &[Row]) {
     assert!(wrong.is_empty(), "{} of the probes:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Makes the attempt and looks at what it did: a denied one must have changed nothing outside.
+/// Makes the attempt and examines its effects: a denied one must have changed nothing outside.
 fn observe(scene: &Scene, level: &str, attempt: &str) -> String {
     fs::create_dir(scene.at("out/empty")).unwrap();
     scene.give(&scene.at("out/empty"));
     let mut agent = scene.process(&["try", "exec", "sleep", "100"]).spawn().unwrap();
-    let (disk, number) = (disk(), agent.id().to_string());
-    // A mark is a whole part of a path: the scene's folder has a name at random, in which any letters may stand.
+    let disk = disk();
+    let number = agent.id().to_string();
+    // A placeholder is a whole component of a path, because the random folder name may contain the
+    // same letters.
     let part = |part: &str| match part {
         "OUT" => scene.name("out"),
         "WS" => scene.name("ws"),
@@ -180,7 +185,8 @@ fn observe(scene: &Scene, level: &str, attempt: &str) -> String {
             format!("a lie: {said}, and {before:?} became {after:?}")
         }
         () if said.is_empty() => format!("nothing: {told}"),
-        // All that an attempt needs of the scene is there: who does not find it has proved nothing.
+        // Everything that the attempt needs exists; an attempt that does not find it would prove
+        // nothing.
         () if said.contains("No such file") && words.iter().any(|word| word.starts_with(&scene.name(""))) => {
             format!("not found: {words:?}, {told}")
         }
@@ -188,14 +194,14 @@ fn observe(scene: &Scene, level: &str, attempt: &str) -> String {
     }
 }
 
-/// All that can be seen of the folder outside: names, contents, modes, times.
+/// Describes the folder outside: names, contents, modes, times.
 fn outside(scene: &Scene) -> Vec<String> {
     let mut seen: Vec<String> = fs::read_dir(scene.at("out"))
         .unwrap()
         .flatten()
         .map(|entry| {
             let found = fs::symlink_metadata(entry.path()).unwrap();
-            // A pipe would keep its reader waiting.
+            // Reading a pipe would block.
             let text = if found.is_file() { fs::read(entry.path()).unwrap() } else { Vec::new() };
             format!(
                 "{:?} {:o} {} {} {text:?}",
@@ -228,7 +234,8 @@ fn a_program_that_sets_its_user_gains_nothing() {
         fs::copy(&scene.helper, &copy).unwrap();
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).unwrap();
         let copy = copy.display();
-        // As root the tier decides: without a user namespace the number stays 0, without any privilege.
+        // As root the result depends on the tier: without a user namespace the id stays 0, but
+        // without any privilege.
         let expected = if (level, who) == ("1", super::Who::Me) { "allowed" } else { "denied: not root" };
         let found = scene.run(level, &format!("{copy} try euid-0; {copy} try privileges"));
         assert_eq!(found.output.trim(), format!("{expected}\ndenied: no privileges"), "level {level} as {who:?}");

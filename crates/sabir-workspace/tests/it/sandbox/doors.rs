@@ -1,4 +1,4 @@
-//! Ways out to other services: sockets of every kind, agents, buses.
+//! Tests connections to other services: sockets of every kind, agents, buses.
 
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
@@ -35,7 +35,8 @@ impl Services {
     }
 }
 
-/// Case, attempt, and whether it is allowed: tier 1, tier 2, tier 1 with network, tier 2 with network, no sandbox.
+/// The case, the attempt, and whether it is allowed: tier 1, tier 2, tier 1 with network, tier 2
+/// with network, no sandbox.
 type Row = (&'static str, &'static str, [bool; 5]);
 
 const NEVER: [bool; 5] = [false, false, false, false, true];
@@ -63,7 +64,8 @@ const DOORS: &[Row] = &[
     ("own", "socket 38 5 0", [false; 5]),
 ];
 
-/// What needs privileges without a sandbox, or a kernel with everything built in; there the last column says nothing.
+/// The cases that need privileges without a sandbox, or a kernel with every feature; for them the
+/// last column is ignored.
 const PRIVILEGED: [&str; 7] = [
     "socket 2 3 255",
     "socket 17 3 0",

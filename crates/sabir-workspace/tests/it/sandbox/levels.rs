@@ -1,4 +1,5 @@
-//! Which level is in force, what happens where it cannot be had, and what the model is told.
+//! Tests the level in force, the refusal if a level is not available, and the explanation for the
+//! model.
 
 use super::{Scene, Told, worlds};
 
@@ -13,7 +14,8 @@ fn the_level_in_force_is_told() {
     assert_eq!(Scene::new(super::Who::Me).run("off", "true").level, "off");
 }
 
-/// What is taken from the kernel, the level asked for, and the beginning of what comes of it. `ran`: the command ran.
+/// Checks the start of the result if `lacking` is missing from the kernel, for a requested level.
+/// `Ok` means that the command ran.
 #[track_caller]
 fn check(lacking: &[&str], level: &str, expected: Result<&str, &str>) {
     for who in [super::Who::Me, super::Who::Stranger] {
@@ -36,12 +38,12 @@ fn check(lacking: &[&str], level: &str, expected: Result<&str, &str>) {
 
 #[test]
 fn what_cannot_be_had_is_refused() {
-    check(&["landlock"], "1", Err("Landlock is not to be had: level 1 needs Linux 6.2"));
+    check(&["landlock"], "1", Err("Landlock is not available: level 1 needs Linux 6.2"));
     check(&["seccomp"], "1", Err("the system call filter could not be installed (Function not implemented"));
-    check(&["namespaces"], "2", Err("namespaces are not to be had"));
+    check(&["namespaces"], "2", Err("namespaces are not available"));
     check(&["mounts"], "2", Err("its view of the files could not be mounted"));
     check(&["seccomp"], "2", Err("the system call filter could not be installed"));
-    check(&["namespaces", "landlock"], "best", Err("namespaces are not to be had"));
+    check(&["namespaces", "landlock"], "best", Err("namespaces are not available"));
     check(&["seccomp"], "best", Err("the system call filter"));
 }
 
@@ -70,9 +72,10 @@ fn secrets_in_the_workspace_need_tier_2() {
             (scene.at("out").into(), hidden),
             "exec 2>&1; cat .env; cat inside",
         );
-        let (out, hidden) = (scene.at("out").into(), scene.at("ws/.env").into());
+        let out = scene.at("out").into();
+        let hidden = scene.at("ws/.env").into();
         let neither = scene.run_seeing(&["without", "namespaces"], ("best", "denied"), (out, hidden), "touch ran");
-        assert!(neither.end.contains("level 2 is not to be had here, and level 1 cannot hide"), "{neither}");
+        assert!(neither.end.contains("level 2 is not available here, and level 1 cannot hide"), "{neither}");
         assert!(!scene.at("ws/ran").exists());
         match level {
             "1" => assert!(told.end.contains("level 1 cannot hide secrets"), "{told}"),
@@ -91,7 +94,7 @@ fn denials_are_explained() {
         assert!(told.contains(&format!("`{outside}` is outside of what it may change")), "level {level}: {told}");
         assert!(told.contains(&format!("It can write in `{}`", scene.name("ws"))), "{told}");
         let told = note(&format!("'{}' try tcp 127.0.0.1:9 | sed 's/^/connect: /'; exit 1", scene.helper.display()));
-        // Tier 2 has a loopback of its own, on which nobody listens: that is no denial.
+        // Tier 2 has a private loopback without listeners, so this is no denial.
         assert_eq!(told.contains("it has no network"), level == "1", "level {level}: {told}");
         let told = note("echo 'curl: (6) Could not resolve host: example.org' >&2; exit 6");
         assert!(told.contains("it has no network"), "{told}");

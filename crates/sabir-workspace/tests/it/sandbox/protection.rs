@@ -1,10 +1,10 @@
-//! Protected paths of the workspace in tier 2, and that nothing stands there afterwards.
+//! Tests the protected paths of the workspace in tier 2, and that no masks are left afterwards.
 
 use std::fs;
 
 use super::{Scene, worlds};
 
-/// What a command tries with a protected path, in a workspace with a repository.
+/// The attempts of a command on protected paths, in a workspace with a repository.
 const TRIES: &[&str] = &[
     "echo x > .git/hooks/pre-commit",
     "echo x >> .git/config",
@@ -48,7 +48,7 @@ fn scene(who: super::Who) -> Scene {
     scene
 }
 
-/// All names and contents below the workspace.
+/// Returns all names and contents below the workspace.
 fn tree(scene: &Scene) -> Vec<String> {
     let mut seen = Vec::new();
     let mut folders = vec![scene.at("ws")];
@@ -78,7 +78,7 @@ fn protected_paths_stay_as_they_are() {
     }
 }
 
-/// A mount that is to be moved or removed is busy, which says nothing to a model.
+/// Moving or removing a mount fails as busy, which alone would mean nothing to a model.
 #[test]
 fn what_is_busy_is_explained() {
     for &(level, who) in worlds().iter().filter(|(level, _)| *level == "2") {

@@ -1,4 +1,5 @@
-//! Whatever a confined command starts ends with it, and so does what was made for it.
+//! Tests that everything a confined command starts ends with it, and that its sandbox is cleaned
+//! up.
 
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ fn levels() -> Vec<SandboxLevel> {
     mine.map(|(level, _)| level.parse().unwrap()).collect()
 }
 
-/// The folders among the temporary ones that a sandbox made for this place, and everything else that its command left.
+/// Returns the temporary folders that a sandbox made for this place, and everything else that its
+/// command left.
 fn left(place: &Place) -> Vec<String> {
     let mut left = alive(place);
     let entries = std::fs::read_dir(place.root.path()).unwrap().flatten();
@@ -70,7 +72,7 @@ fn whoever_is_attacked() {
     for &(level, who) in worlds() {
         let scene = Scene::new(who);
         let helper = scene.helper.display();
-        // A tracer of the first process that is gone must not hold anything up.
+        // A tracer of the dead first process must not delay anything.
         let told = scene.run(level, &format!("'{helper}' try ptrace 1; '{helper}' try ptrace $PPID; kill -9 $PPID; kill -STOP $PPID; kill -9 1; exit 4"));
         assert_eq!(told.end, "Exited(4) 0", "level {level} as {who:?}: {told}");
     }
@@ -140,7 +142,7 @@ fn after_kill_9_of_the_agent() {
             };
             let count = |name: &str| std::fs::read_dir(scene.at(name)).unwrap().count();
             wait_for("the end of all", || lives() == 0 && count("ws") == 2 && (count("temporary") == 0 || round > 0));
-            // Killed before it had a supervisor, it leaves the folder to who comes next.
+            // If it is killed before it had a supervisor, the folder is left to the next task.
             scene.run(level, "true");
             assert_eq!(count("temporary"), 0, "level {level} as {who:?}, round {round}");
         }

@@ -233,7 +233,7 @@ impl Serialize for Dollars {
         if self.0.is_multiple_of(NANOS) {
             return serializer.serialize_u64(self.0 / NANOS);
         }
-        #[expect(clippy::cast_precision_loss, reason = "a price has few digits; sums are never written this way")]
+        #[expect(clippy::cast_precision_loss, reason = "a price has few digits; sums are never serialized this way")]
         serializer.serialize_f64(self.0 as f64 / NANOS as f64)
     }
 }

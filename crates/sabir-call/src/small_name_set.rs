@@ -14,7 +14,7 @@ const LONG: u8 = 0x80;
 
 /// A set of names.
 #[derive(Debug)]
-#[expect(clippy::box_collection, reason = "a set is twice as large as the text that mostly stands in its place")]
+#[expect(clippy::box_collection, reason = "a set is twice as large as the string that is stored in most cases")]
 pub(crate) enum SmallNameSet {
     Few(String),
     Many(Box<HashSet<Box<str>>>),

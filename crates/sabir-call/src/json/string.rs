@@ -231,7 +231,7 @@ fn load_tail(piece: &[u8], length: usize) -> u64 {
 
 /// The character for each letter after a backslash; 0 if there is none or it needs more than the
 /// letter.
-#[expect(clippy::indexing_slicing, reason = "in a constant, where a wrong index does not compile")]
+#[expect(clippy::indexing_slicing, reason = "evaluated at compile time, where a wrong index is a compile error")]
 const LETTERS: [u8; 256] = {
     let mut letters = [0; 256];
     letters[b'n' as usize] = b'\n';

@@ -185,7 +185,7 @@ pub(super) fn may_begin(byte: u8) -> bool {
     FIRST.get(usize::from(byte)).is_some_and(|first| *first)
 }
 
-#[expect(clippy::indexing_slicing, reason = "evaluated when it is compiled, where nothing else can be used")]
+#[expect(clippy::indexing_slicing, reason = "evaluated at compile time, where `get` cannot be used")]
 const fn first_bytes() -> [bool; 256] {
     let mut first = [false; 256];
     let mut at = 0;

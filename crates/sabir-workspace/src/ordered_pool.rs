@@ -4,6 +4,14 @@
 //! its own and the next. The job with the lowest key runs first, and a part is delivered once no
 //! job with a lower key is waiting or running. The result is therefore the same for any number of
 //! threads, and a limit that is reached early spares the jobs after it.
+//!
+//! **Own code, on purpose.** Two libraries were considered. The parallel walker of the `ignore` crate
+//! opens folders by path, while this crate opens them beneath the workspace's handle, so a folder
+//! that is swapped for a link could lead outside; and it visits entries in any order. `rayon` has no
+//! ordered results for jobs that create jobs: everything would have to be collected and sorted, which
+//! gives up the early end at a limit and the bound on memory. What this file adds, the order and the
+//! bound, would have to be written on top of either. With it, listing and search of 100,000 files
+//! take 0.64 to 1.27 of the time of ripgrep, which does not sort (`docs/measurements.md`).
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

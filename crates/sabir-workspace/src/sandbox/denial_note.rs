@@ -85,7 +85,7 @@ pub(super) fn find_denial(plan: &SandboxPlan, tier: SandboxTier, output: &str) -
     let words = format!(
         "The command ran in a sandbox (level {tier}), which may be why `{shown}`: {rule}. {places}, and has {network}."
     );
-    Some(DenialNote { kind: kind, message: words })
+    Some(DenialNote { kind, message: words })
 }
 
 fn speaks_of_network(line: &str) -> bool {

@@ -30,7 +30,7 @@ const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 const EMPTY: [&str; 2] = ["/dev/.empty/folder", "/dev/.empty/file"];
 const CLOSED: [&str; 2] = ["/dev/.empty/closed-folder", "/dev/.empty/closed-file"];
 
-/// Builds the mounts. `guarded` are the protected paths of the workspace.
+/// Builds the mounts. `protected` lists the paths of the workspace that must not be changed.
 pub(super) fn arrange_mounts(plan: &SandboxPlan, protected: &ProtectedPaths) -> io::Result<()> {
     // First of all, cut the propagation: otherwise these mounts could show up outside.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;

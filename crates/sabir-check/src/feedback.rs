@@ -62,6 +62,7 @@ pub fn render_feedback(
             text.push('\n');
         }
         for piece in &pieces {
+            // Cut between pieces, never inside one: half an example would be a wrong example.
             if text.len().saturating_add(piece.len()) > CAP - TRUNCATION_NOTE_BYTES {
                 text.push_str(&format!("… shortened; {} of {total} shown\n", index + 1));
                 return Some(text);

@@ -139,13 +139,13 @@ impl CallChecker {
             }
             None => notes.copy_untyped_arguments(&mut arguments),
         }
-        let stopped = notes.faults.iter().any(|fault| fault.severity == Severity::Error);
-        let state = match (cut, stopped) {
+        let state = match (cut, notes.errors().next().is_some()) {
             (Some(_), _) => CallState::Cut,
             (None, true) => CallState::Rejected,
             (None, false) => CallState::Complete,
         };
-        CheckedCall { index: call.index, name, arguments, state, faults: notes.faults, repairs: notes.repairs }
+        let (faults, repairs) = notes.into_parts();
+        CheckedCall { index: call.index, name, arguments, state, faults, repairs }
     }
 
     /// Rejects every call but the first if a message may hold only one.
@@ -178,7 +178,7 @@ impl CallChecker {
             return self.tools.get(&meant);
         }
         // The parser has reported the missing name already; "there is no tool ``" would add nothing.
-        if name.is_empty() && notes.faults.iter().any(|fault| fault.kind == FaultKind::MissingName) {
+        if name.is_empty() && notes.all_faults().any(|fault| fault.kind == FaultKind::MissingName) {
             return None;
         }
         let shown = shorten_text(name);

@@ -35,6 +35,7 @@ pub(crate) fn render_corrected_call(protocol: &ToolProtocol, tool: &ToolSpec, ca
     }
     let compiled = CompiledSchema::new(&tool.parameters);
     let valid = compiled.validator().is_some_and(|validator| validator.is_valid(&Value::Object(arguments.clone())));
+    // The renderer takes a tool's first example, so the corrected arguments become that example.
     let filled = ToolSpec { examples: vec![arguments], ..tool.clone() };
     if valid { render_example_call(protocol, &filled) } else { None }.or_else(|| render_example_call(protocol, tool))
 }

@@ -151,6 +151,7 @@ fn find_duplicate_key(text: &str) -> Option<(Cow<'_, str>, usize)> {
                 open.pop();
                 key_next = false;
             }
+            // After a comma comes a key in an object, and a value in an array.
             b',' => key_next = matches!(open.last(), Some(Some(_))),
             b'"' => {
                 let end = find_string_end(bytes, at);
@@ -235,6 +236,7 @@ impl LenientJson {
 impl OffsetMap {
     /// Records that the two offsets correspond, if that does not follow from the last pair.
     fn add_mark(&mut self, out: usize, written: usize) {
+        // Wrapping, because the rewritten text may be longer or shorter than the source.
         let known = self.0.last().map_or(0, |(out, written)| written.wrapping_sub(*out));
         if written.wrapping_sub(out) != known {
             self.0.push((out, written));

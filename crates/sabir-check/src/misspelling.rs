@@ -172,7 +172,7 @@ pub(crate) fn truncate_at_unknown<'d>(
     let inside = |fault: &Fault| fault.kind == FaultKind::UnknownArgument && (start..end).contains(&fault.span.start);
     let close = format!("</{}>", written.name);
     match written.text.find(&close) {
-        Some(at) if written.form == ArgForm::Raw && notes.faults.iter().any(inside) => {
+        Some(at) if written.form == ArgForm::Raw && notes.all_faults().any(inside) => {
             let mut meant = written.into_owned();
             meant.text.truncate(at);
             meant.span = Span::new(start, start + at);
@@ -198,6 +198,7 @@ pub(crate) fn entity_warning(name: &str, written: &DraftArgument, notes: &CallDi
     };
     let mut found = text.match_indices('&').map(entity);
     let (at, entity, raw) = found.next()??;
+    // An `&` that begins no entity is a raw one.
     if found.any(|other| other.is_none()) {
         return None;
     }

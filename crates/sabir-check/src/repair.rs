@@ -314,6 +314,7 @@ fn near_argument(slot: &UndeclaredArgument<'_>) -> Option<String> {
     // If two given names mean the same argument, it is unknown which value is meant.
     let means =
         |given: &&str| *given == target || find_similar_name(given, slot.declared.iter().copied()) == Some(target);
+    // The name itself is one of them, so exactly one is right.
     let rivals = slot.given.iter().filter(|given| means(given)).count();
     (rivals == 1).then(|| target.to_owned())
 }
@@ -328,6 +329,7 @@ const ALIASES: [(&str, &[&str]); 4] = [
 
 fn argument_alias(slot: &UndeclaredArgument<'_>) -> Option<String> {
     let (target, aliases) = ALIASES.iter().find(|(_, aliases)| aliases.contains(&slot.name))?;
+    // Only a required argument: for an optional one the undeclared name may be a misunderstanding.
     let wanted = slot.required.contains(target) && !slot.given.contains(target);
     let undeclared = |given: &&&str| aliases.contains(*given) && !slot.declared.contains(*given);
     let alone = slot.given.iter().filter(undeclared).count() == 1;

@@ -243,6 +243,7 @@ impl<'a> SchemaView<'a> {
             if branches == BranchMode::Possible {
                 parts.extend(list_subschemas(part, "anyOf").chain(list_subschemas(part, "oneOf")));
             }
+            // Ends the walk of a schema that refers to itself.
             parts.truncate(MAX_SCHEMA_NODES as usize);
         }
         parts

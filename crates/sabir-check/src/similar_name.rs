@@ -9,7 +9,8 @@ pub(crate) fn find_similar_name<'a>(name: &str, candidates: impl IntoIterator<It
     let wanted = normalize_name(name);
     let mut alike =
         candidates.into_iter().filter(|candidate| !wanted.is_empty() && normalize_name(candidate) == wanted);
-    let (found, other) = (alike.next()?, alike.next());
+    let found = alike.next()?;
+    let other = alike.next();
     // Names that differ only in case belong to the rules `wrong_case_name` and `wrong_case_argument`.
     (other.is_none() && name.to_lowercase() != found.to_lowercase()).then_some(found)
 }

@@ -68,7 +68,7 @@ pub(crate) fn resolve_arguments<'d>(
 /// The repair rules that were needed, and the arguments.
 pub(crate) type TrailingArguments = Result<(Vec<&'static str>, Vec<DraftArgument>), JsonSyntaxError>;
 
-/// Reads the text of all arguments: an object with slips, in a fence, or in a JSON string.
+/// Reads the text of all arguments: an object with repairable mistakes, in a fence, or in a JSON string.
 pub(crate) fn parse_all_arguments(argument: &DraftArgument, repairs: RepairSet) -> TrailingArguments {
     let mut rules = Vec::new();
     if argument.form == ArgForm::String {

@@ -75,6 +75,7 @@ fn validation_fault(
         return arguments_fault(error, notes);
     }
     let (name, inside) = split_pointer(pointer);
+    // A value of the wrong type was reported by coercion, in better words.
     if notes.has_error_for(&name) && inside.is_empty() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Feedback as a model reads it: in its own dialect, other words where the same mistake comes again, and never too much.
+//! Tests feedback as the model reads it: in its own dialect, different for repeated mistakes, and bounded in length.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which may panic like the tests")]
 

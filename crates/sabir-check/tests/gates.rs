@@ -1,4 +1,4 @@
-//! The gates from the outside: drafts built by hand from events, verdicts and feedback read as lines.
+//! Tests the gates from outside, with responses built from events by hand, and verdicts and feedback compared as lines.
 
 #![expect(
     clippy::unwrap_used,

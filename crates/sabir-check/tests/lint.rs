@@ -1,4 +1,4 @@
-//! The lints: each finds what it is for, and nothing in tools that are right.
+//! Tests the lints: each finds its problem, and none finds anything in correct tools.
 #![allow(
     missing_docs,
     clippy::unwrap_used,

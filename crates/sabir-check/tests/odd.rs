@@ -1,4 +1,4 @@
-//! Odd schemas and odd texts: tools come from other people's servers, and texts from models.
+//! Tests odd schemas and odd texts, since tools come from untrusted servers and texts from models.
 
 use proptest::prelude::*;
 use sabir_call::{ArgForm, DraftResponse, Event, EventSink, ToolProtocol, ToolSet, ToolSpec};

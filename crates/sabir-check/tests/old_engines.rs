@@ -1,4 +1,4 @@
-//! What the engines before us got wrong, one test each, in every dialect that it concerns: through reader and gates.
+//! Tests mistakes of earlier engines, one test each, in every affected dialect, through parser and gates.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which may panic like the tests")]
 

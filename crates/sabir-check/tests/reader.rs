@@ -1,4 +1,4 @@
-//! Reader and gates together: what a model wrote, and what would run.
+//! Tests parser and gates together: from the model's text to the calls that would run.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which may panic like the tests")]
 

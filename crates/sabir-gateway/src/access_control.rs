@@ -20,6 +20,7 @@ pub(crate) fn check_access(settings: &GatewaySettings, local: SocketAddr, parts:
     if !is_own_host(settings, local, &host) {
         return Err(Refusal::Host(host.chars().take(100).collect()));
     }
+    // Only browsers send an origin, and a page that is not allowed must not even try tokens.
     for origin in parts.headers.get_all(header::ORIGIN) {
         let origin = origin.to_str().unwrap_or("?");
         if !settings.origins.iter().any(|known| known == origin) {
@@ -76,6 +77,7 @@ fn constant_time_eq(shown: &str, token: &str) -> bool {
 /// The literal address is safe, because a page that uses it has no name of its own that could resolve to it.
 fn is_own_host(settings: &GatewaySettings, local: SocketAddr, host: &str) -> bool {
     let own = ["127.0.0.1", "localhost", "[::1]"];
+    // A host without a port means port 80 (the gateway does not serve TLS).
     let (name, given) = match host.rsplit_once(':') {
         Some((name, given)) if given.bytes().all(|byte| byte.is_ascii_digit()) => (name, given.parse().ok()),
         _ => (host, Some(80)),

@@ -90,6 +90,7 @@ impl TimedStream {
             self.reading = None;
             return Poll::Pending;
         };
+        // The timer runs for a whole phase: single bytes now and then do not extend it.
         if self.reading.as_ref().is_none_or(|(before, _)| *before != phase) {
             self.reading = Some((phase, Box::pin(sleep(limit))));
         }

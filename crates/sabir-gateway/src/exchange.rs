@@ -200,6 +200,7 @@ async fn run_with_repairs<S: EventSink + Send>(
 async fn read_answer(mut answer: ModelAnswer<'_>, over: &AtomicBool) -> Result<(), ModelError> {
     std::future::poll_fn(|context| {
         let polled = answer.as_mut().poll(context);
+        // Checked after polling, since polling may set the flag.
         if over.load(Ordering::Relaxed) { Poll::Ready(Ok(())) } else { polled }
     })
     .await

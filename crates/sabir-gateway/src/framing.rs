@@ -158,6 +158,7 @@ fn body_after(head: &[u8]) -> FramingState {
     let named = |name: &str| request.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
     let length = named("content-length").map(|header| std::str::from_utf8(header.value).map(str::trim));
     let coded = named("transfer-encoding").is_some();
+    // Both headers: the smuggling case of the module's description.
     match (length, coded) {
         (Some(_), true) => FramingState::Lost,
         (None, true) => FramingState::Size(0, false),

@@ -89,6 +89,7 @@ impl Metrics {
         let front = ended.front.map_or("none", Wire::name);
         let mut tables = self.lock_tables();
         *tables.requests.entry((front, ended.status)).or_default() += 1;
+        // Only responses of models count below; a refused request has no tokens and no model that is known to exist.
         if ended.model.is_empty() || ended.status != 200 {
             return;
         }

@@ -35,6 +35,7 @@ pub(crate) async fn read_body(parts: &Parts, mut body: Body, limits: &GatewayLim
     // The client's word for the length is trusted up to 64 KiB only.
     let mut bytes = Vec::with_capacity(length.unwrap_or(0).min(64 << 10));
     loop {
+        // The deadline moves with the received bytes, so that a large body has time but a stalled one does not.
         let deadline = start + limits.upload + Duration::from_secs(bytes.len() as u64 / BYTES_PER_SECOND);
         let late = |_| Refusal::TooSlow(start.elapsed().as_secs());
         let frame = match timeout_at(deadline, body.frame()).await.map_err(late)? {

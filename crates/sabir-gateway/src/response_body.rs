@@ -125,6 +125,7 @@ impl Body for StreamingBody {
         if this.work.is_none() {
             return Poll::Ready(None);
         }
+        // The task has registered its waker above; the timer registers its own.
         let Some(ping) = &mut this.ping else { return Poll::Pending };
         ready!(ping.timer.as_mut().poll(context));
         ping.reset_timer();

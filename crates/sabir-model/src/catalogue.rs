@@ -80,6 +80,7 @@ impl ModelCatalogue {
         let own = self.find_own_entry(|entry| matches_pattern(&entry.pattern, "", model));
         let known = find_known_entry(model).map(|(entry, kin)| match kin {
             PatternMatch::Same => entry.clone(),
+            // Variants share the limits of their version, but `-fast` or `-mini` may cost something else.
             PatternMatch::Variant => ModelEntry { prices: None, ..entry.clone() },
             PatternMatch::Version => ModelEntry { context: None, output: None, prices: None, ..entry.clone() },
         });
@@ -150,6 +151,7 @@ fn classify_suffix(rest: &str) -> PatternMatch {
     if counts || rest.starts_with(|c: char| c == '.' || c.is_ascii_digit()) {
         return PatternMatch::Version;
     }
+    // `-20250929`, `-2024-08-06` and `-preview-09-2025` are dates of the same model.
     let dated = ["-latest", "-preview"].iter().find_map(|word| rest.strip_prefix(word)).unwrap_or(rest);
     let digits = dated.bytes().filter(u8::is_ascii_digit).count();
     let date = dated.starts_with('-') && digits >= 4 && dated.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');

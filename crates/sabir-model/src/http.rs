@@ -330,6 +330,7 @@ impl HttpModel {
             Err(loss) if loss.kind == TransportErrorKind::Silent => return Err(self.timeout_failure(asked)),
             Err(loss) => return Err(connection_failure(asked, &loss)),
         };
+        // Redirects count as errors: following one could send the key to another host.
         if !(200..300).contains(&response.status) {
             return Err(self.status_failure(response, asked).await);
         }
@@ -362,11 +363,13 @@ impl HttpModel {
             AttemptFailure { error, retry_after: (!delivered).then_some(None) }
         };
         Err(match (&report.error, broken) {
+            // A replay that differs from its recording would differ again.
             (_, Some(loss)) if loss.kind == TransportErrorKind::Cassette => {
                 permanent_failure(asked.new_error(ModelErrorKind::Cassette, loss.cause))
             }
             (_, Some(loss)) => broke(format!("{name} {}", loss.cause)),
             _ if report.form == BodyForm::Empty => broke(format!("{name} answered with nothing")),
+            // Not the wire's format: wrong address or wire, which a retry cannot change.
             (Some(error), None) if error.kind == ModelErrorKind::Format => {
                 permanent_failure(asked.format_error(&content_type, &report.opening))
             }
@@ -397,6 +400,7 @@ impl HttpModel {
     ) -> Result<(), TransportError> {
         let transport = self.transport();
         let mut deadline = first;
+        // A model may think before its first event as long as `first_byte` allows.
         let mut progress = transport.now() + self.deadlines.progress.max(self.deadlines.first_byte);
         let mut begun = false;
         let mut bytes = 0_usize;
@@ -424,6 +428,7 @@ impl HttpModel {
                 // Lets the consumer of the events run before the next piece is decoded; it may be slow.
                 tokio::task::yield_now().await;
             }
+            // Only events extend the progress deadline; any bytes extend the idle one.
             if reading.decoder.event_count() > events {
                 progress = now + self.deadlines.progress;
             }

@@ -101,6 +101,7 @@ impl<M: Model> KeyRefreshingModel<M> {
     ) -> Result<(Arc<M>, u64), ModelError> {
         // The lock is held while the command runs, so that other requests with the rejected key wait for its result.
         let mut state = self.state.lock().await;
+        // Otherwise another request has refreshed the key in the meantime.
         if state.key_number == refused {
             if !state.renewable {
                 return Err(error);
@@ -116,6 +117,7 @@ impl<M: Model> KeyRefreshingModel<M> {
 
     async fn record_outcome(&self, number: u64, answer: &Result<(), ModelError>) {
         let mut state = self.state.lock().await;
+        // An older key that still worked says nothing about the current one.
         if answer.is_ok() && state.key_number == number {
             state.renewable = true;
         }

@@ -63,6 +63,7 @@ pub async fn probe_servers(places: &[ProbeTarget], limit: Duration) -> Vec<Local
         asked.spawn(async move { (at, timeout(limit, probe_server(&client, &place)).await.ok().flatten()) });
     }
     let mut found: Vec<_> = asked.join_all().await.into_iter().filter_map(|(at, server)| Some((at, server?))).collect();
+    // The tasks finish in any order.
     found.sort_by_key(|(at, _)| *at);
     found.into_iter().map(|(_, server)| server).collect()
 }
@@ -84,6 +85,7 @@ async fn probe_server(client: &Client, place: &ProbeTarget) -> Option<LocalServe
     let tagged = tags.as_ref().and_then(|tags| parse_models(tags, "models", "name"));
     let context = props.as_ref().and_then(|props| props.pointer("/default_generation_settings/n_ctx")?.as_u64());
     let owner = models.as_ref().and_then(|models| models.pointer("/data/0/owned_by")?.as_str());
+    // Only Ollama has tags, and only llama.cpp has `/props`, which can be off; vLLM names itself as the owner of a model.
     let software = match (&tagged, context, owner) {
         (Some(_), ..) => Some("ollama"),
         (_, Some(_), _) | (_, _, Some("llamacpp")) => Some("llama.cpp"),

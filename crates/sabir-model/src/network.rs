@@ -116,7 +116,7 @@ fn classify_error(error: &reqwest::Error) -> TransportError {
     let kind = if error.is_builder() {
         TransportErrorKind::Address
     } else if cause.contains("certificate") {
-        // reqwest has no method for errors of TLS; rustls mentions the certificate in all of them.
+        // reqwest has no method for this kind of error, but rustls always says `certificate` in its text.
         TransportErrorKind::Certificate
     } else if error.is_connect() {
         TransportErrorKind::Connect

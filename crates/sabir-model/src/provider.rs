@@ -213,6 +213,7 @@ fn join_url(base: &str, endpoint: &str) -> String {
         let base = if last == "v1" { base.trim_end_matches("/v1") } else { base.trim_end_matches("/api") };
         return format!("{base}{endpoint}");
     }
+    // A version at the end of the base URL (`/v1`) is not repeated.
     let known = first.starts_with('v') && first == last;
     let rest = endpoint.get(1 + first.len()..).filter(|_| known).unwrap_or(endpoint);
     format!("{base}{rest}")

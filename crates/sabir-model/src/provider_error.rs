@@ -39,6 +39,7 @@ impl RequestTarget<'_> {
             (413, _) => {
                 format!("the request is too large for {name} ({status}); shorten the history or leave out images")
             }
+            // The kind comes from the error's code: OpenAI reports an empty account with the same status as a rate limit.
             (429, ModelErrorKind::Rejected) => {
                 format!("the quota of the key for {name} is used up ({status}); use another key")
             }

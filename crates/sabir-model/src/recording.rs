@@ -253,6 +253,7 @@ impl RecordedExchange {
     fn record_chunk(&mut self, bytes: &[u8]) {
         self.held.push((self.clock.now(), bytes.to_vec()));
         let tail: Vec<u8> = self.held.iter().flat_map(|(_, bytes)| bytes).copied().collect();
+        // A secret may be split over two chunks; such chunks wait for the next one.
         if !self.recorder.redactor().ends_in_secret_prefix(&tail) {
             self.write_held();
         }
@@ -264,6 +265,7 @@ impl RecordedExchange {
         self.recorder.redactor().redact_pieces(&mut pieces);
         for (at, bytes) in moments.into_iter().zip(&pieces) {
             self.waiting.push_back(PendingPiece { at, undecided: bytes.len(), shown: Vec::new() });
+            // This redactor decides about bytes with a delay, so they go back to their pieces, which keep their times.
             self.shapes.push(bytes, &mut |piece| assign_piece(&mut self.waiting, piece));
         }
         self.write_decided();

@@ -96,6 +96,7 @@ impl CassettePlayer {
             return Err(TransportError::new(TransportErrorKind::Cassette, words));
         };
         match how {
+            // The recorded deadline passed, so the replayed one does too, at its own time.
             ExchangeEnd::Lost(TransportErrorKind::Silent) => {
                 let mut state = self.lock_state();
                 state.now = state.now.max(until);

@@ -147,6 +147,7 @@ impl RetryPolicy {
 pub(crate) fn parse_retry_after(header: impl Fn(&str) -> Option<String>) -> Option<Duration> {
     let number = |text: &str, scale: f64| {
         let seconds = text.trim().parse::<f64>().ok()? * scale;
+        // `try_from` fails for numbers beyond the range of a duration, which are cut to the longest wait.
         (seconds.is_finite() && seconds >= 0.0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(MAX_WAIT))
     };
     if let Some(wait) = header("retry-after-ms").and_then(|text| number(&text, 0.001)) {

@@ -74,6 +74,7 @@ impl SigningCredentials {
     fn sign_request(&self, url: &str, body: &[u8], asked: RequestTarget<'_>) -> Result<HeaderMap, ModelError> {
         let mut headers = HeaderMap::new();
         let Ok(url) = Url::parse(url) else { return Ok(headers) };
+        // The signed host must be exactly the header that reqwest sends, which leaves out a default port.
         let host = match (url.host_str().unwrap_or_default(), url.port()) {
             (host, Some(port)) => format!("{host}:{port}"),
             (host, None) => host.to_owned(),
@@ -131,6 +132,7 @@ fn canonicalize_request(request: &CanonicalRequest<'_>, stamp: &str, token: Opti
         None => "host;x-amz-date",
     };
     let mut query: Vec<String> = request.query.split('&').filter(|pair| !pair.is_empty()).map(normalize_pair).collect();
+    // The specification demands the pairs sorted by name, then by value.
     query.sort_unstable();
     let body = to_hex(&Sha256::digest(request.body));
     let path = escape_path(request.path);

@@ -127,7 +127,8 @@ pub(super) fn case_collision(tools: &LintInput<'_>, found: &mut LintFindings) {
 
 pub(super) fn near_names(tools: &LintInput<'_>, found: &mut LintFindings) {
     let near = |one: &str, other: &str| {
-        let (one, other) = (one.to_lowercase(), other.to_lowercase());
+        let one = one.to_lowercase();
+        let other = other.to_lowercase();
         // Short names (`get`, `set`) are one edit apart too often for that to matter.
         one != other
             && (strip_separators(&one) == strip_separators(&other)

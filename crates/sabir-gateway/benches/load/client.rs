@@ -1,4 +1,4 @@
-//! One client of one stream: asks, decodes, and holds every record against what was ordered.
+//! Runs one client of one stream: sends the request, decodes the response, and compares every record to the expected one.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The processes that take part: each of our roles is this very program once more, so that what each costs can be told apart.
+//! The processes that take part: each role runs as another copy of this program, so that the cost of each can be measured separately.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;

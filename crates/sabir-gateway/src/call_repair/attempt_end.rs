@@ -26,6 +26,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
         }
         self.flush_text();
         self.settle_calls(true);
+        // Every attempt is paid for, so the client sees the sum.
         self.sent.usage.add(self.attempt.usage);
         if let Err(error) = result {
             return NextStep::Failed(error);
@@ -43,6 +44,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
                 self.finish_answer()
             }
             Some(problem) if self.attempt.number < self.policy.max_retries => self.retry_attempt(request, &problem),
+            // The client has text already, which an error would make worthless.
             Some(_) if self.sent.words => {
                 self.log.log_repair("given_up", "");
                 self.finish_answer()

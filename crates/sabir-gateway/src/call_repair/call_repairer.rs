@@ -227,6 +227,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             (_, None) => outgoing.end_call(sink).map_err(|error| error.to_string()),
         };
         let limit = call.end == CallEnd::Cut(Truncation::Limit);
+        // A broken call counts as sent too: the client has its beginning, and the error that follows says not to run it.
         call.disposition = CallDisposition::Sent(outgoing.fingerprint());
         if let Err(message) = broken {
             let limit = limit || self.attempt.is_short();
@@ -298,6 +299,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         }
         let checked = self.checker.check_call(&self.attempt.draft, draft_call);
         call.name.clone_from(&checked.name);
+        // Computed from the typed arguments, as for streamed calls, so that a native `10` equals a `10` in tags.
         let print = CallFingerprint::of_arguments(&checked.arguments);
         let Some(call) = self.attempt.calls.get(position) else { return };
         let same = |other: &AttemptCall| {

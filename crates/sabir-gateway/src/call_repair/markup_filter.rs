@@ -206,6 +206,7 @@ impl CodeTracker {
     fn fence_after_run(self) -> usize {
         match self.run {
             0 => self.open,
+            // Code ends at a run of at least as many backticks as opened it.
             run if self.open == 0 => run,
             run if run >= self.open => 0,
             _ => self.open,

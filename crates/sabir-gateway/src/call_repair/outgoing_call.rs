@@ -169,7 +169,8 @@ impl OutgoingCall {
             OpenArgument::Json(name, held) => {
                 held.push_str(text);
                 if let Some(first) = held.trim_ascii_start().bytes().next() {
-                    let (name, held) = (std::mem::take(name), std::mem::take(held));
+                    let name = std::mem::take(name);
+                    let held = std::mem::take(held);
                     self.start_json(name, first, sink);
                     self.push_delta(&held, sink);
                 }
@@ -179,7 +180,9 @@ impl OutgoingCall {
                 if !strict.push(text) {
                     self.argument = OpenArgument::Waiting(std::mem::take(name), ArgForm::Json, std::mem::take(held));
                 } else if held.len() > MAX_HELD_JSON {
-                    let (name, held, strict) = (std::mem::take(name), std::mem::take(held), std::mem::take(strict));
+                    let name = std::mem::take(name);
+                    let held = std::mem::take(held);
+                    let strict = std::mem::take(strict);
                     self.flush_long(&name, &held, strict, sink);
                 }
             }

@@ -49,6 +49,7 @@ pub(crate) fn build_retry_request(
                     None => (call.name.clone(), raw_arguments(call)),
                 };
                 let content = if wrong.is_some() { open.take() } else { None };
+                // The provider's id may be missing or repeated; this one is unique within the request.
                 let id = CallId::new(format!("attempt_{}_{}", attempt.number + 1, call.index));
                 results.push(MessagePart::Result(CallResult {
                     id: id.clone(),

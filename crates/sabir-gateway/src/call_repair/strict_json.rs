@@ -80,6 +80,7 @@ impl StrictJson {
                 JsonState::Quoted(key)
             }
             (JsonState::Escaped(key), b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => JsonState::Quoted(key),
+            // A number has no end of its own: the next byte ends it and is then handled again.
             (JsonState::Word, b',' | b']' | b'}') => {
                 self.place = self.end_word();
                 self.next_state(byte)

@@ -1,4 +1,4 @@
-//! The mender between answers that are played and a draft of what a client would get.
+//! Tests the repairer with scripted responses and a draft of the client's response.
 
 use std::sync::Mutex;
 

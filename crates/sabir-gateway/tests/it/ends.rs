@@ -1,4 +1,4 @@
-//! How exchanges end: by the client, by the provider, by the gateway. Each is told once.
+//! Tests the ends of exchanges, by the client, the provider or the gateway. Each is reported once.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the gateway answers without a model.
+//! Tests the endpoints that need no model.
 
 use sabir_testkit::{ProviderReply, ReplyScript};
 use sabir_wire::Wire;

@@ -1,4 +1,4 @@
-//! Calls that leak, break or are cut, as clients of every front see it.
+//! Tests calls that leak, break or are cut, as clients of every wire see them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What providers send, byte for byte, through the gateway: every body behind every front, passed on and healed.
+//! Tests recorded bodies of providers through the gateway: every body on every client wire, with and without repairs.
 //!
 //! The client must read out of its own wire the very calls that the body holds when it is read without a gateway, and, where
 //! the body is whole, the very words. `SABIR_RECORDINGS=FILE cargo test -p sabir-gateway --test it recorded -- --nocapture` takes

@@ -1,4 +1,4 @@
-//! What a client is told of what was done about its answer, and how long it took.
+//! Tests the report about repairs and durations that a client can request.
 
 use sabir_call::ToolProtocol;
 use sabir_gateway::{GatewaySettings, ModelRoute, RepairMode, RouteTable};

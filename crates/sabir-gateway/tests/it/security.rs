@@ -1,4 +1,4 @@
-//! Who is answered, and what never gets through.
+//! Tests access control, and requests that must never be forwarded.
 
 use std::sync::Arc;
 

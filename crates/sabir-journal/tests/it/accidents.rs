@@ -1,4 +1,4 @@
-//! Torn ends, flipped bits, foreign files, full disks.
+//! Tests torn ends, flipped bits, foreign files and full disks.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The list of tasks.
+//! Tests the list of tasks.
 
 use sabir_agent::{RecordStore, TaskId, TaskOutcome};
 use sabir_call::ToolProtocol;

@@ -1,4 +1,4 @@
-//! `kill -9` of a process that appends: what it acknowledged is there.
+//! Tests `kill -9` of an appending process: every acknowledged record survives.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! Journals on a real file system: what comes back after every kind of accident.
+//! Tests journals on a real file system, through every kind of accident.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking, also in its helpers")]
 

@@ -1,4 +1,4 @@
-//! What is appended comes back, whatever it holds.
+//! Tests that any appended record is read back unchanged.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,4 +1,4 @@
-//! Journals that are written at once, and followed.
+//! Tests journals that are written as a whole, and journals that are followed.
 
 use sabir_agent::{RecordStore, TaskId};
 use sabir_journal::{JournalEntry, JournalError, JournalTail, read_journal, write_journal};

@@ -1,4 +1,4 @@
-//! Which model is which, and what it costs where.
+//! Tests the matching of model names, and prices at different providers.
 
 use sabir_wire::Wire;
 

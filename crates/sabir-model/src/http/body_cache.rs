@@ -57,6 +57,7 @@ impl BodyCache {
         encoder: &BodyEncoder<'_>,
     ) -> Result<Vec<u8>, ModelError> {
         let whole = |request: &Request| (encoder.encode)(request, encoder.form);
+        // The prefix is taken out while it is used: an error on the way leaves no half-extended one behind.
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut prefix = match kept.take_if(|prefix| prefix.is_prefix_of(request)) {
             Some(prefix) => prefix,
@@ -93,6 +94,7 @@ impl CachedPrefix {
             && basis.protocol == request.protocol
             && basis.reasoning == request.reasoning
             && basis.options == request.options
+            // Compares identity only: a task keeps the same set for all its requests.
             && basis.tools.is_same(&request.tools)
             && request.messages.starts_with(&self.messages)
     }

@@ -1,4 +1,4 @@
-//! How often a key is fetched, by what the provider says of it.
+//! Tests how often a key is refreshed, depending on the provider's answers.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

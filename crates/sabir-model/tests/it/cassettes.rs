@@ -1,4 +1,4 @@
-//! Recordings: what is recorded is played, to the last event, by whoever asks the same.
+//! Tests recordings: the same requests replay the same events.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};

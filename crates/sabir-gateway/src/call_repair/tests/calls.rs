@@ -1,4 +1,4 @@
-//! Calls: which of them go out, how an answer ends, and what the model is told of those that do not.
+//! Tests which calls are sent, how a response ends, and the feedback about the other calls.
 
 use super::*;
 

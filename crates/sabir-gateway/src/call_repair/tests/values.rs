@@ -1,4 +1,4 @@
-//! Values: typed by the schema, exact, and the same however the words are split.
+//! Tests values: typed by the schema, exact, and independent of how the text is split.
 
 use proptest::prelude::*;
 

@@ -305,6 +305,7 @@ impl ProviderReply {
         }
         encoder.finish(&mut bytes);
         if self.trouble == Some(ScriptedFault::NoLastEvent) {
+            // The encoders write the end in one event, so the last one is it.
             bytes.truncate(last_event(&bytes));
         }
         bytes
@@ -326,6 +327,7 @@ fn render_calls_as_text(dialect: &Dialect, say: &[ReplyPart]) -> Vec<ReplyPart> 
             if calls.is_empty() {
                 return run.to_vec();
             }
+            // A set refuses a name twice, and a run may call one tool several times.
             let tools = calls.iter().map(tool_of).fold(Vec::new(), |mut tools: Vec<ToolSpec>, tool| {
                 if tools.iter().all(|known| known.name != tool.name) {
                     tools.push(tool);

@@ -214,6 +214,8 @@ impl ClientConnection {
                 if size > MAX_BODY {
                     return Err(malformed());
                 }
+                // The head's last read may already hold a part of the body, or even the next
+                // request.
                 while self.buffer.len() < size {
                     if self.stream.read_buf(&mut self.buffer).await? == 0 {
                         return Ok(None);
@@ -267,6 +269,8 @@ impl ClientConnection {
         if incoming.streamed {
             let body = reply.encode_stream(wire, head);
             let end = self.send_stream(&reply, wire.stream_type(), &body).await;
+            // A scripted reset is no abandoned request, unless the reply pauses: then the client
+            // had time to leave.
             if end.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::ConnectionReset || reply.pause > 0) {
                 self.abandoned.lock().unwrap_or_else(PoisonError::into_inner).push(request.last_text());
             }
@@ -316,6 +320,8 @@ impl ClientConnection {
         };
         for piece in reply.chunks.split_bytes(sent) {
             self.send_chunk(piece).await?;
+            // A client that leaves during a pause is noticed at once, which tests of cancellation
+            // rely on.
             self.pause_connected(reply.pause).await?;
         }
         match reply.trouble {
@@ -325,6 +331,8 @@ impl ClientConnection {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             },
             Some(ScriptedFault::Flood) => loop {
+                // Large enough that the flood is limited by the client and not by the number of
+                // writes.
                 const COMMENT: &[u8] = &[b':'; 16 << 10];
                 self.send_chunk(COMMENT).await?;
                 self.send_chunk(b"\n").await?;
@@ -338,6 +346,7 @@ impl ClientConnection {
             Some(ScriptedFault::ResetAfter(_)) => {
                 // The data must arrive before the reset, which would overtake it.
                 tokio::time::sleep(Duration::from_millis(30)).await;
+                // Without lingering, closing the socket sends a reset instead of an orderly end.
                 self.stream.set_zero_linger()?;
                 Err(io::Error::from(io::ErrorKind::ConnectionReset))
             }

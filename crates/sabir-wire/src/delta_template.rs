@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn templates_render_the_same_bytes_as_the_encoder() {
-        // What stands around the holes may hold anything, the very texts that find them too.
+        // The bytes around the gaps may contain anything, even the texts that are used to find them.
         let plain = |key: u64, _: u64, text: &str| format!("a{key}b1 {}", json!({"b": "a", "t": text, "a": "b2"}));
         let counted = |key: u64, number: u64, text: &str| format!("1{key} {}", json!({"n": number, "t": text, "a": 1}));
         for write in [plain, counted] {

@@ -40,7 +40,7 @@ pub enum InfoRequest {
     CountTokens,
 }
 
-/// Returns the information request that a path stands for. A query is ignored.
+/// Returns the information request of a path. A query is ignored.
 pub fn match_info_path(path: &str) -> Option<InfoRequest> {
     let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
     let fixed = [

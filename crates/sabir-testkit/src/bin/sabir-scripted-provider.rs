@@ -46,6 +46,7 @@ fn parse_script(text: &str) -> Result<ReplyScript, serde_json::Error> {
         let number = chosen.number.unwrap_or_else(|| {
             let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
             let count = counts.entry(chosen.list.clone()).or_default();
+            // Lists restart at their end, so an overflow would only skip some replies.
             *count = count.wrapping_add(1);
             count.wrapping_sub(1)
         });

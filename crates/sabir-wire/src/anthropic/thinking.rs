@@ -69,7 +69,7 @@ pub(crate) fn plan_thinking(request: &Request, usual: u64, signs: fn(&OpaqueStat
     // The budget must stay below the limit. Under a small limit it shrinks, so that some room is
     // left for the answer.
     let most = if wish < limit { wish } else { limit.saturating_sub(MIN_BUDGET).max(MIN_BUDGET) };
-    // If thinking is impossible, nothing is said of it: an error would lose the whole request.
+    // If thinking is impossible, the option is left out: an error would lose the whole request.
     let possible = most < limit && !forced && !is_mid_tool_loop(&request.messages, signs);
     ThinkingPlan { limit, mode: if possible { ThinkingMode::Budget(most) } else { ThinkingMode::Silent } }
 }

@@ -1,43 +1,43 @@
-//! Policy: a pure function from what a call would touch to a verdict with its reason.
+//! Judges tool calls before they run: a pure function from an [`Access`] to a [`PolicyDecision`] with its reason.
 //!
-//! What cannot be judged is asked about or denied, never allowed (law 8). Reading inside the workspace is allowed, reading outside
-//! of it is denied (the tools cannot reach there), all else asks; rules of the user's widen or narrow that. Where nobody can be
-//! asked, asking means denying.
+//! Anything that cannot be judged is asked about or denied, never allowed. By default, reading inside the workspace is allowed,
+//! reading outside of it is denied (the tools cannot reach there), and everything else asks. The user's rules widen or narrow
+//! this. Without anybody to ask, `Ask` means `Deny`; the caller enforces that.
 //!
-//! Commands are parsed, and every part of them is judged by a grammar of what is *allowed* for the programs that are known:
+//! Shell commands are parsed, and every part is checked against an allowlist grammar of the known programs:
 //!
-//! | file | holds |
+//! | file | content |
 //! | --- | --- |
-//! | `access.rs`, `verdict.rs` | what a call would touch; what is said of it |
-//! | `mode.rs`, `switch.rs` | modes, which only take away, and when one may be left for another |
-//! | `facts.rs` | what has to be known of the place: shell, search path, repositories |
-//! | `line.rs` | the gate before the parser: length, control characters, depth |
-//! | `word.rs`, `braces.rs` | what is certain of a word before the shell expands it |
-//! | `judge.rs`, `simple.rs`, `wrappers.rs`, `feed.rs` | the walk: lists, loops, redirections, pipes, commands that run commands |
-//! | `grammar.rs`, `programs.rs`, `scripts.rs`, `find.rs`, `git.rs` | what is allowed of each program |
-//! | `named.rs` | the programs and files that a line depends on |
-//! | `place.rs`, `paths.rs` | whether a path stays inside the workspace; which paths a command names |
-//! | `pattern.rs`, `kinds.rs`, `grave.rs` | the user's rules, what can be approved once, what is always asked about |
+//! | `access.rs`, `verdict.rs` | the question (what a call would touch) and the answer |
+//! | `mode.rs`, `mode_switch.rs` | modes, which only restrict, and the rules for switching between them |
+//! | `command_facts.rs` | facts about the environment of a command: shell, search path, repositories, links |
+//! | `line.rs` | checks before parsing: length, control characters, nesting depth |
+//! | `word.rs`, `braces.rs` | the certain part of a word before the shell expands it |
+//! | `evaluator.rs`, `simple_command.rs`, `wrappers.rs`, `pipe_input.rs` | the walk over lists, loops, redirections, pipes, and commands that run commands |
+//! | `grammar.rs`, `programs.rs`, `scripts.rs`, `find.rs`, `git.rs` | the allowlist for each program |
+//! | `dependencies.rs` | the programs and files that a line depends on |
+//! | `path_scope.rs`, `paths.rs` | whether a path stays inside the workspace; which paths a command names |
+//! | `pattern.rs`, `command_kinds.rs`, `destructive.rs` | the user's rules, kinds of commands to approve once, commands that always ask |
 //!
-//! Architecture invariant: nothing in here reads a transcript. The model has no say in its own approval.
+//! Architecture invariant: nothing in this crate reads a transcript. The model has no say in its own approval.
 //!
-//! The crate touches nothing: no file, process, environment or clock. The caller gathers [`CommandFacts`] about the place ([`required_facts`]
+//! The crate touches nothing: no file, process, environment or clock. The caller gathers [`CommandFacts`] ([`required_facts`]
 //! names those that a command line depends on) and acts on the [`PolicyDecision`].
 //!
 //! ```
-//! use sabir_policy::{Access, Beyond, Facts, Rules, Verdict};
+//! use sabir_policy::{Access, Beyond, CommandFacts, PolicyRules, Verdict};
 //!
-//! let mut rules = Rules::default();
-//! rules.approve("kind=cargo")?;
+//! let mut rules = PolicyRules::default();
+//! rules.add_approval("kind=cargo")?;
 //!
-//! // The search path holds no folder that others may write to.
-//! let facts = Facts { clean_path: true, ..Facts::default() };
+//! // Every folder of the search path is absolute and outside of the workspace.
+//! let facts = CommandFacts { clean_path: true, ..CommandFacts::default() };
 //! let judge = |line: &str| {
 //!     let command = line.to_owned();
 //!     rules.decide(&Access::Command { command, facts: facts.clone(), beyond: Beyond::Nothing })
 //! };
 //!
-//! // Known to only read: no rule is needed.
+//! // Known to only read, so no rule is needed.
 //! assert_eq!(judge("ls -l src | head").verdict, Verdict::Allow);
 //! // Approved by the rule above.
 //! assert_eq!(judge("cargo test").verdict, Verdict::Allow);

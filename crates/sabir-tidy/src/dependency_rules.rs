@@ -65,7 +65,7 @@ pub(crate) fn check_dependencies(tree: &SourceTree, found: &mut Vec<Violation>) 
 
 fn check_manifest(file: &SourceFile, owner: &str, found: &mut Vec<Violation>) {
     let Some((_, allowed)) = ALLOWED_DEPENDENCIES.iter().find(|(name, _)| *name == owner) else {
-        let message = format!("`{owner}` has no row in the table of arrows; add one to the design and to arrows.rs");
+        let message = format!("`{owner}` has no row in the table of arrows; add one to ARCHITECTURE.md and to dependency_rules.rs");
         found.push(file.violation_at(1, message));
         return;
     };

@@ -5,19 +5,19 @@
 //! text: what they read is Rust as this tree writes it (formatted, `mod` declarations on lines of their own), not Rust in
 //! general.
 //!
-//! | file | holds |
+//! | file | checks |
 //! | --- | --- |
-//! | `arrows.rs` | which crate may depend on which, and how many packages `sabir-call` may lock |
-//! | `processes.rs` | that each process which is started has a row in `docs/processes.md` |
-//! | `rooms.rs` | where `std::fs`, `std::process`, `std::env`, printing and `unsafe` may stand |
-//! | `shape.rs` | module docs, names of crates and modules |
+//! | `dependency_rules.rs` | which crate may depend on which, and how many packages `sabir-call` may lock |
+//! | `processes.rs` | every started process has a row in `docs/processes.md` |
+//! | `crate_boundaries.rs` | which crates may use `std::fs`, `std::process`, `std::env`, printing and `unsafe` |
+//! | `file_shape.rs` | module docs, names of crates and modules |
 //!
 //! ```
-//! use sabir_tidy::{Tree, check};
+//! use sabir_tidy::{SourceTree, check_tree};
 //!
-//! let mut tree = Tree::default();
-//! tree.add("crates/sabir-call/src/utils.rs", "fn main() {}\n");
-//! let said: Vec<String> = check(&tree).iter().map(ToString::to_string).collect();
+//! let mut tree = SourceTree::default();
+//! tree.add_file("crates/sabir-call/src/utils.rs", "fn main() {}\n");
+//! let said: Vec<String> = check_tree(&tree).iter().map(ToString::to_string).collect();
 //! assert!(said.iter().any(|line| line.starts_with("crates/sabir-call/src/utils.rs:1: ")));
 //! ```
 

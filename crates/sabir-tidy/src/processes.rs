@@ -12,7 +12,11 @@ const TABLE: &str = "docs/processes.md";
 const COLUMNS: usize = 6;
 
 /// Code that starts a process or prepares one.
-const STARTS: [&str; 19] = [
+const STARTS: [&str; 21] = [
+    // The type of `sabir-workspace` for a command in the sandbox.
+    "ShellCommand::new",
+    "ShellCommand as ",
+    // The type of `std` and `tokio`.
     "Command::new",
     "Command::from",
     "Command as ",
@@ -174,6 +178,7 @@ mod tests {
         said(&format!("{start}\n{start}"), &row, &format!("{FILE}:3 2 processes are started here; "));
         for other in [
             "let x = map(std::process::Command::new);",
+            "let command = ShellCommand::new(line, &helper);",
             "tokio::process::Command::new(x)",
             "use std::process::Command as Program;",
             "libc::posix_spawnp(x)",

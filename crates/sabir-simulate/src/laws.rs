@@ -1,8 +1,8 @@
-//! The laws, as a table: what each says, where the design has it, and how the simulator sees that it holds.
+//! The table of laws: what each says, its number in the design, and how the simulator checks it.
 
 use std::fmt;
 
-/// A law that is checked after each happening.
+/// A law that is checked after each event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Law {
     /// Each call gets exactly one result.
@@ -11,19 +11,19 @@ pub enum Law {
     CallOrder,
     /// A cut or rejected call never runs.
     NeverRuns,
-    /// Nothing runs that was not allowed.
+    /// Only calls that were allowed run.
     Allowed,
     /// Only the user answers for the user.
     UserAnswers,
     /// A call is on record before it runs.
     RecordFirst,
-    /// What was acknowledged is there after any crash.
+    /// Every acknowledged record survives any crash.
     Survives,
     /// A side effect happens at most once.
     OneEffect,
     /// Writes run alone and in order.
     WritesInOrder,
-    /// Ends are honest.
+    /// The outcome of a task is the true one.
     HonestEnd,
     /// Replay gives the same task.
     Replay,
@@ -31,27 +31,27 @@ pub enum Law {
     Ends,
     /// Totals are the sum of the records.
     Totals,
-    /// What is shown is what was kept.
+    /// The records that are shown are the records that were kept.
     Shown,
-    /// The user's words are kept and read.
+    /// The user's messages are kept, and the model reads them.
     WordsKept,
-    /// Who went away is not asked.
+    /// A user who went away is not asked.
     NobodyAsked,
-    /// What was sent is the beginning of what is sent next.
+    /// Each request begins with the content of the one before.
     Prefix,
-    /// What must not be put in other words is not.
+    /// Instructions, messages of the user and open todos appear verbatim.
     Verbatim,
-    /// A compaction can be seen before and undone after.
+    /// A compaction equals its preview and can be undone.
     Restores,
-    /// Nothing is completed before its time.
+    /// No task is completed before its conditions are met.
     Conditions,
     /// Limits hold.
     Limits,
-    /// Subtasks belong to their parents.
+    /// Subtasks stay under the control of their parents.
     Family,
 }
 
-/// One row: the law, its number in the design (0 where the design says it without one), what it says, how it is seen.
+/// A row of the table: the law, its number in the design (0 if it has none), its text, and the way in which it is checked.
 pub type LawRow = (Law, u8, &'static str, &'static str);
 
 /// All laws.
@@ -131,7 +131,12 @@ pub const LAWS: [LawRow; 22] = [
         "the user's words are kept once, in the order in which they were said, and read with the next request",
         "no two words are the same: records and requests are held against what the user said",
     ),
-    (Law::NobodyAsked, 8, "who went away is not asked", "the user who went away is still there to notice it"),
+    (
+        Law::NobodyAsked,
+        8,
+        "a user who went away is not asked",
+        "the simulated user reports questions after it went away",
+    ),
     (
         Law::Prefix,
         0,
@@ -141,7 +146,7 @@ pub const LAWS: [LawRow; 22] = [
     (
         Law::Verbatim,
         0,
-        "instructions, the user's first and later words and open todos stand verbatim in every request",
+        "instructions, the user's messages and open todos appear verbatim in every request",
         "each request is searched for what the records hold",
     ),
     (
@@ -159,7 +164,7 @@ pub const LAWS: [LawRow; 22] = [
     (
         Law::Limits,
         0,
-        "no turn begins beyond a limit, and no cycle goes on beyond its own",
+        "no turn begins beyond a limit, and no cycle continues beyond its own",
         "turns, tokens, money, time and equal calls of a life are added up by hand at each request",
     ),
     (
@@ -173,9 +178,9 @@ pub const LAWS: [LawRow; 22] = [
 /// A law that was broken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The broken law.
     pub law: Law,
-    /// What was seen.
+    /// The observation that breaks it.
     pub seen: String,
 }
 

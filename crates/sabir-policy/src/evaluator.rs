@@ -144,6 +144,7 @@ impl CommandEvaluator<'_> {
         };
         match parsed {
             Ok(program) => {
+                // The parser and the shell may join such lines in different ways.
                 if text.contains("\\\n") {
                     self.push_finding(text, PolicyFinding::ask("a line goes on behind a backslash"));
                 }
@@ -155,6 +156,7 @@ impl CommandEvaluator<'_> {
                 }
             }
             Err(reason) => {
+                // Nothing is known of an unreadable line, so not even an approval of all commands allows it.
                 self.note_unread(text, scope);
                 self.push_finding(text, PolicyFinding::always_ask(reason));
             }
@@ -170,6 +172,7 @@ impl CommandEvaluator<'_> {
     /// Records a finding, with the kind whose approval would allow the part.
     pub(crate) fn push_kind_finding(&mut self, command: &str, finding: PolicyFinding, kind: Option<&'static str>) {
         let finding = match self.parts.len() {
+            // The first part beyond the limit asks for all that follow, which are dropped.
             0..MAX_SEGMENTS => finding,
             MAX_SEGMENTS => PolicyFinding::always_ask("it has too many parts to be judged"),
             _ => return,
@@ -275,6 +278,7 @@ impl CommandEvaluator<'_> {
             Command::Function(function) => {
                 let FunctionBody(body, redirections) = &function.body;
                 let name = function.fname.value.as_str();
+                // A function that calls itself can be a fork bomb: `:(){ :|:& };:`.
                 let finding = match mentions_word(&body.to_string(), name) {
                     true => PolicyFinding::always_ask("it runs itself, perhaps without an end"),
                     false => PolicyFinding::ask("it gives a name to commands"),
@@ -282,6 +286,7 @@ impl CommandEvaluator<'_> {
                 self.push_finding(&format!("{name}()"), finding);
                 let list = redirections.as_ref().map(|list| list.0.as_slice()).unwrap_or_default();
                 self.evaluate_redirections(list, scope);
+                // The body may run later and elsewhere, so it changes nothing here.
                 self.evaluate_compound(body, &mut scope.clone());
             }
             Command::ExtendedTest(test, redirections) => {
@@ -380,6 +385,7 @@ impl CommandEvaluator<'_> {
                 WordForm::Fields | WordForm::Odd(_) => None,
             };
         }
+        // Without values the loop runs over `$@`, of which nothing is known.
         let bound = known.filter(|_| clause.values.is_some()).map(VariableValue::Some);
         self.evaluate_loop_body(scope, &mut |evaluator, scope| {
             scope.forget_variable(name);
@@ -486,12 +492,14 @@ impl CommandEvaluator<'_> {
         if let WordForm::Odd(odd) = scanned.word.form {
             return PolicyFinding::ask(format!("{name} is set to something that holds {odd}"));
         }
+        // Whatever the new value is, the old one is gone.
         if alone {
             scope.forget_variable(name);
         }
         if scanned.word.known_text().is_some_and(|value| may_set(name, value)) && !assignment.append {
             return PolicyFinding::allow("sets a variable that is harmless");
         }
+        // In front of a command an assignment sets the environment of that program.
         if !alone || !may_name(name) || self.facts.shell == ShellKind::Zsh {
             return PolicyFinding::ask(format!("sets {name}, which programs may look at"));
         }

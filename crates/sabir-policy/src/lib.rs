@@ -276,6 +276,7 @@ impl PolicyRules {
 
     /// Judges an access.
     pub fn decide(&self, access: &Access) -> PolicyDecision {
+        // The mode comes first, because no rule may widen it.
         if let Some(reason) = self.mode.as_ref().and_then(|mode| mode.denial_reason(access)) {
             return plain_decision(Verdict::Deny, &reason);
         }
@@ -290,6 +291,7 @@ impl PolicyRules {
             Access::Read { path, outside } => self.decide_read(path, *outside),
             Access::Write { path, protected } => self.decide_write(path, protected.as_deref()),
             Access::Command { command, facts, beyond } => self.decide_command(command, facts, *beyond),
+            // Deny rules come before ask rules, and those before allow rules.
             Access::Fetch { url } if host(url, &self.deny) => plain_decision(Verdict::Deny, "a rule forbids this host"),
             Access::Fetch { url } if host(url, &self.ask) => {
                 plain_decision(Verdict::Ask, "fetches from a host that a rule asks about")
@@ -337,6 +339,7 @@ impl PolicyRules {
     }
 
     fn decide_write(&self, path: &str, protected: Option<&str>) -> PolicyDecision {
+        // A protected path asks even if all edits are approved; only a deny or ask rule comes before that.
         match (any_matches_path(&self.deny, path), any_matches_path(&self.ask, path), protected) {
             (true, ..) => plain_decision(Verdict::Deny, "a rule forbids this path"),
             (_, true, _) => plain_decision(Verdict::Ask, "writes a path that a rule asks about"),
@@ -384,6 +387,7 @@ impl PolicyRules {
             (Some(asks), Verdict::Ask) => reason = format!("{asks}, and {reason}"),
             _ => {}
         }
+        // Only a question can be answered by a rule.
         let proposals = if verdict == Verdict::Ask { kind_proposals(&parts) } else { Vec::new() };
         let segments = parts.into_iter().map(|part| part.segment).collect();
         // A mode that cannot edit any file runs only commands that read: a command can write anywhere.
@@ -459,6 +463,7 @@ impl PolicyRules {
         let Some(verdict) = verdict else { return self.decide(&Access::Nothing) };
         let only_reads = judged.iter().all(|one| one.only_reads);
         let segments = judged.iter_mut().flat_map(|one| std::mem::take(&mut one.segments)).collect();
+        // Proposals only make sense for the accesses that decide the verdict.
         judged.retain(|one| one.verdict == verdict);
         let mut proposals: Vec<String> = Vec::new();
         if !judged.iter().any(|one| one.proposals.is_empty()) {

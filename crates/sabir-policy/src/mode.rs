@@ -245,6 +245,7 @@ impl Mode {
                 more.push(format!("change {}", self.writable_patterns()));
             }
         }
+        // Commands can write anywhere, so they only count where every file may be edited.
         if self.has_group(ToolGroup::Command)
             && other.has_group(ToolGroup::Command)
             && self.can_edit_any_file()

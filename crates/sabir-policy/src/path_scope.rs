@@ -146,9 +146,11 @@ pub(crate) fn secret_reason(path: &str) -> Option<&'static str> {
     const ENDS: [&str; 7] = [".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx"];
     const FOLDERS: [&str; 5] = [".ssh", ".gnupg", ".aws", ".kube", ".docker"];
     const SAMPLES: [&str; 4] = [".example", ".sample", ".template", ".dist"];
+    // Some file systems ignore case, so `.ENV` may be `.env`.
     let path = path.to_lowercase();
     let mut parts = path.split('/').filter(|part| !part.is_empty()).rev();
     let name = parts.next()?;
+    // `.env.example` and the like are committed on purpose and hold no secrets.
     let env = name == ".env" || name.starts_with(".env.") && !SAMPLES.iter().any(|end| name.ends_with(end));
     let key =
         name.starts_with("id_") && ["rsa", "dsa", "ecdsa", "ed25519"].iter().any(|kind| name.get(3..) == Some(kind));

@@ -32,6 +32,7 @@ impl CommandEvaluator<'_> {
         if !ruled && self.facts.links.is_empty() && self.touched_paths.is_none() {
             return None;
         }
+        // With `-C folder` a word may be relative to either folder, so both are checked.
         let folders = candidate_folders(words, &scope.folder, &self.facts.root);
         let name = words.first().and_then(ShellWord::known_text).unwrap_or_default();
         let reads = super::programs::find_program(name).is_some();
@@ -113,6 +114,7 @@ impl CommandEvaluator<'_> {
                 _ => finding,
             },
         );
+        // `rm -r folder` also removes a denied path inside of the folder; a program that only reads is checked by the links.
         let holds = |pattern: &str| !reads && is_ancestor_of_rule(pattern, name, folder, &root);
         let above = || {
             let any = self.rules.deny.iter().any(|rule| matches!(rule, RulePattern::Path(pattern) if holds(pattern)));

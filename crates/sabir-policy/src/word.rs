@@ -217,6 +217,7 @@ impl WordScanner<'_> {
                 '"' => return Ok(()),
                 '\\' => match self.next_char().ok_or("a quotation without an end")? {
                     '\n' => return Err("a line that goes on behind a backslash"),
+                    // In double quotes a backslash escapes only these characters; otherwise it stays.
                     c @ ('$' | '`' | '"' | '\\') => self.push_char(c),
                     c => {
                         self.push_char('\\');
@@ -273,10 +274,12 @@ impl WordScanner<'_> {
                 self.rest = rest;
                 self.scan_variable(name, quoted);
             }
+            // `$?` and `$#` are always numbers.
             Some('?' | '#') => {
                 self.next_char();
                 self.mark_unknown(TextTraits { plain: true, inside: true, name: true, word: true }, true);
             }
+            // `"$@"` expands to any number of words, even in quotes.
             Some('@') => {
                 self.next_char();
                 self.form = WordForm::Fields;
@@ -322,6 +325,7 @@ impl WordScanner<'_> {
     fn scan_braced(&mut self, quoted: bool) -> Result<(), OddReason> {
         let (inner, rest) = self.rest.split_once('}').ok_or("an expansion without an end")?;
         self.rest = rest;
+        // In zsh `${name}[…]` subscripts the value.
         if self.shell == ShellKind::Zsh && rest.starts_with('[') {
             return Err("a subscript or modifier of zsh");
         }

@@ -73,13 +73,16 @@ impl CommandEvaluator<'_> {
                 _ => format!("which program {} becomes is not certain", first.raw),
             });
         };
+        // A path such as `./ls` runs a file of the workspace, which can be anything.
         let Some(name) = system_name(written) else {
             return PolicyFinding::ask(format!("{written} is not a program of the system"));
         };
+        // With a folder of the workspace in `PATH`, a bare name may run a file of the workspace.
         if !self.facts.clean_path && written == name && !BUILTINS.contains(&name) && !is_shell_word(name) {
             return PolicyFinding::ask("the search path leads into the workspace, or is not known");
         }
         let finding = match name {
+            // `/bin/cd` is another program than the builtin, so builtins are only recognized by their bare name.
             "cd" if written == name => self.evaluate_cd(rest, scope),
             "read" if written == name => self.evaluate_read(rest, scope),
             "set" | "exit" | "return" | "break" | "continue" if written == name => plain_control(name, rest),
@@ -99,6 +102,7 @@ impl CommandEvaluator<'_> {
                 None => self.evaluate_unknown_program(name, rest, scope),
             },
         };
+        // Even an approval of all commands does not allow a destructive one.
         match super::destructive::destructive_reason(words, scope.folder.path().is_some()) {
             Some(reason) => finding.stricter(PolicyFinding::always_ask(reason)),
             None => finding,
@@ -147,6 +151,7 @@ impl CommandEvaluator<'_> {
                 scope.folder = folder;
                 PolicyFinding::allow("changes the folder inside the workspace")
             }
+            // The question may be answered with yes, and the rest of the line must be judged for that case.
             Err(reason) => {
                 scope.folder = super::path_scope::FolderScope::somewhere();
                 PolicyFinding::ask(reason)
@@ -213,6 +218,7 @@ impl CommandEvaluator<'_> {
         };
         match text {
             Some(text) if !(name == "zsh" && self.facts.shell != super::ShellKind::Zsh) => {
+                // `sh` may be dash, where `[[` and braces mean nothing.
                 let plain = std::mem::replace(&mut self.plain_shell, matches!(name, "sh" | "dash"));
                 self.evaluate_line(text, &mut scope.clone());
                 self.plain_shell = plain;
@@ -245,6 +251,7 @@ impl CommandEvaluator<'_> {
             return PolicyFinding::ask(reason);
         }
         let mut finding = match name {
+            // nohup writes this file if its output is a terminal.
             "nohup" => PolicyFinding::ask("nohup may write nohup.out"),
             _ => PolicyFinding::allow("is judged by what it runs"),
         };
@@ -320,7 +327,9 @@ impl CommandEvaluator<'_> {
                 };
                 command.iter().map(put_in).collect()
             }
+            // Without a command xargs runs echo.
             None if command.is_empty() => vec![ShellWord::literal("echo"), put],
+            // xargs appends any number of names; two words stand for them, so that limits on one operand are noticed.
             None => command.iter().cloned().chain([put.clone(), put]).collect(),
         };
         let finding = self.evaluate_words(&words, &mut scope.clone(), PipeInput::Unknown);

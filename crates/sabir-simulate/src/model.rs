@@ -37,6 +37,7 @@ impl Drop for AnswerGuard {
 impl Model for SimulatedModel {
     fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
         Box::pin(async move {
+            // Only requests for a summary have no tools.
             if request.tools.is_empty() {
                 return self.send_summary(sink).await;
             }
@@ -61,6 +62,7 @@ impl Model for SimulatedModel {
                     self.wait_random().await;
                     reading.push_event(Event::Text { text: &chunk });
                 }
+                // The result is not needed: the events already went to the sink.
                 let _ = reading.finish(if reply.breaks_off() { Truncation::Broken } else { Truncation::Ended });
             } else {
                 for (spoken, index) in number_calls(&reply) {
@@ -171,6 +173,7 @@ fn emit_part(spoken: &ModelReplyPart, index: u32, breaks: bool, sink: &mut dyn F
             sink(Event::CallStart { index, id: id.as_deref(), name, dialect: None, at: 0, name_at: 0 });
             for (name, value) in arguments {
                 sink(Event::ArgStart { index, name, form: ArgForm::String, at: 1 });
+                // Every value comes in two pieces, as from a stream.
                 let (head, tail) = value.split_at_checked(value.len() / 2).unwrap_or((value, ""));
                 for text in [head, tail].into_iter().filter(|text| !text.is_empty()) {
                     sink(Event::ArgDelta { index, text });

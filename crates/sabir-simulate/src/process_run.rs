@@ -136,6 +136,7 @@ impl ProcessRunner {
     fn disturb_between_runs(&self) {
         self.simulation.with_state(|state| {
             let crashed = state.has_crashed();
+            // The power is cut after half of the crashes and a quarter of the regular ends.
             let power = state.rng.below(if crashed { 2 } else { 4 }) == 0;
             let SimulationState { disk_state, rng, counters, .. } = state;
             match (crashed, power) {
@@ -182,6 +183,7 @@ impl ProcessRunner {
         let model = SimulatedModel { simulation: self.simulation.clone(), registry: self.registry.clone() };
         let mut store = WatchedStore { simulation: self.simulation.clone(), journal, held: None };
         self.simulation.with_state(SimulationState::on_task_opened);
+        // Some processes only compact the context, as a user can between two runs.
         if first.is_none() && self.simulation.with_state(|state| state.rng.below(3) == 0) {
             tokio::select! {
                 biased;
@@ -204,6 +206,7 @@ impl ProcessRunner {
         let end = {
             let mut run = std::pin::pin!(driver.run(&mut task, first, words));
             loop {
+                // Biased, so that the order of events does not depend on the runtime.
                 tokio::select! {
                     biased;
                     () = self.simulation.wait_for_end() => break None,
@@ -364,6 +367,7 @@ impl ProcessRunner {
         let opened = opened.map(|(_, entries, _)| into_records(entries));
         let records = match (read, opened) {
             (Ok(read), Ok(opened)) if read == opened => read,
+            // The task crashed before its journal was acknowledged.
             (Err(JournalError::Missing { .. } | JournalError::NotAJournal { .. }), Err(_)) => Vec::new(),
             (read, opened) => {
                 let seen = format!("reading gives {read:?}, opening {opened:?}");

@@ -112,6 +112,7 @@ impl RequestTracker {
         }
         let Some((last, whole)) = messages.split_last() else { return Ok(()) };
         let grown = seen.messages.get(whole.len()).filter(|message| message.role == last.role);
+        // The last message may have grown: results and new messages of the user are appended to it.
         let kept = grown.is_some_and(|message| message.parts.starts_with(&last.parts));
         if kept && seen.messages.starts_with(whole) {
             return Ok(());
@@ -126,8 +127,9 @@ impl RequestTracker {
             let read: Vec<_> = texts().collect();
             return new_violation(Law::WordsKept, format!("the user said {:?}, the model reads {read:?}", self.kept));
         }
-        let stands = |words: &&String| self::user_texts(&seen.messages).any(|text| text.contains(words.as_str()));
-        match self.kept.iter().find(|words| !stands(words)) {
+        // A summary quotes the messages that it replaces, so after a compaction it is enough that they are contained.
+        let is_read = |words: &&String| self::user_texts(&seen.messages).any(|text| text.contains(words.as_str()));
+        match self.kept.iter().find(|words| !is_read(words)) {
             Some(words) => new_violation(Law::WordsKept, format!("the model does not read {words:?}")),
             None => Ok(()),
         }
@@ -143,10 +145,11 @@ impl RequestTracker {
         if !seen.system.contains(&rule) && !user_texts(&seen.messages).any(|text| text.contains(&rule)) {
             return new_violation(Law::Verbatim, format!("{rule:?} is not told"));
         }
-        let stands = user_texts(&seen.messages).any(|text| text.contains(&self.todos));
+        // Open todos are either in the summary or still in the call that listed them.
+        let in_text = user_texts(&seen.messages).any(|text| text.contains(&self.todos));
         let lists = seen.messages.iter().flat_map(Message::calls);
         let mut lists = lists.filter_map(|call| call.arguments.get("todos")).filter_map(|list| list.as_str());
-        if self.todos.is_empty() || stands || lists.any(|list| list == self.todos) {
+        if self.todos.is_empty() || in_text || lists.any(|list| list == self.todos) {
             return Ok(());
         }
         new_violation(Law::Verbatim, format!("the todos {:?} are not there", self.todos))
@@ -182,7 +185,7 @@ pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
     }
     let late = state.plan.terms.time.is_some_and(|time| {
         let most = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        state.elapsed_millis().saturating_sub(state.witness.life.began) > most
+        state.elapsed_millis().saturating_sub(state.witness.process.began) > most
     });
     if late && sabotage != Some(Sabotage::NeverStop) {
         state.report_violation(Law::Limits, "the model is asked after the time was up");
@@ -192,7 +195,7 @@ pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
 /// Checks that the limits of the current process allow another turn.
 fn check_limits(witness: &Witness) -> Result<(), Violation> {
     let limits = &witness.terms.limits;
-    let records = witness.records.get(witness.life.from..).unwrap_or_default();
+    let records = witness.records.get(witness.process.from..).unwrap_or_default();
     let turns = |record: &Record| match record {
         Record::Answered(_) => 1,
         Record::Subtask { ended: Some(end), .. } => end.turns,
@@ -304,6 +307,7 @@ fn tamper_request(sabotage: Sabotage, reading: &RequestTracker, seen: &mut SeenR
                 },
             );
         }
+        // Only the first request after the undoing is compared with the old history.
         Sabotage::RestoreLess if reading.restored => messages.truncate(1),
         _ => {}
     }

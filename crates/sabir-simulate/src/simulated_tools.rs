@@ -147,8 +147,13 @@ impl Tool for SimulatedTool {
         Box::pin(async move {
             let path = call_token(arguments);
             let behavior = self.simulation.with_state(|state| begin_run(state, &permit.call, &path, self.reads));
-            let (simulation, call, checks) = (self.simulation.clone(), permit.call.clone(), path == CHECK_PATH);
-            let mut work = RunGuard { simulation, call, ended: false, changed: false, checks };
+            let mut work = RunGuard {
+                simulation: self.simulation.clone(),
+                call: permit.call.clone(),
+                ended: false,
+                changed: false,
+                checks: path == CHECK_PATH,
+            };
             sleep(self.simulation.with_state(draw_pause)).await;
             progress("working\n");
             if behavior != ToolBehavior::Fails {
@@ -174,6 +179,7 @@ fn finish_run(state: &mut SimulationState, work: &RunGuard, path: &str, behavior
         state.witness.tools.passed.insert(work.call.clone());
     }
     let number: usize = path.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0);
+    // Long outputs fill a limited context window, so that compactions happen.
     let long = if state.plan.terms.room.is_some() { number * 371 % 2500 } else { 0 };
     match behavior {
         ToolBehavior::Fails => ToolOutput::failed("It did not work."),
@@ -235,6 +241,7 @@ fn check_may_begin(
     reads: bool,
 ) -> Result<(), Violation> {
     let broken = |law, seen: String| Err(Violation { law, seen: format!("{id} ({path}) {seen}") });
+    // First the record of the call, then the way in which the model wrote it, and last the permission.
     let Some(call) = witness.calls.get(id).cloned() else {
         return broken(Law::NeverRuns, "runs and no answer on record holds it".to_owned());
     };
@@ -244,6 +251,7 @@ fn check_may_begin(
     if call.result.is_some() {
         return broken(Law::OneEffect, "runs after its result".to_owned());
     }
+    // The check of a completion runs as the completion's call, with arguments that no model wrote.
     if call.name == control::COMPLETION_TOOL {
         if path != CHECK_PATH || !plan.terms.check {
             return broken(Law::NeverRuns, "runs for a completion".to_owned());
@@ -262,6 +270,7 @@ fn check_may_begin(
         Some(written) if written.runs >= written.times => {
             return broken(Law::OneEffect, format!("was written {} times and runs once more", written.times));
         }
+        // A call may be complete while its response is not; it must wait for the end of the response.
         Some(written) if written.runs >= written.delivered => {
             return broken(Law::NeverRuns, "is of an unfinished answer".to_owned());
         }
@@ -308,6 +317,7 @@ fn apply_effect(state: &mut SimulationState, id: &CallId, path: &str) {
     if state.has_crashed() {
         return;
     }
+    // The effect is counted over all processes: a resumed task must not repeat it.
     let times = if state.sabotage == Some(Sabotage::RepeatEffect) { 2 } else { 1 };
     state.counters.count_event("side effects");
     let effects = state.witness.tools.effects.entry(id.clone()).or_default();
@@ -333,6 +343,7 @@ impl Drop for RunGuard {
             }
             let running = &mut state.witness.tools.running;
             let at = running.iter().position(|(call, _)| *call == self.call);
+            // Calls that began earlier are still running.
             if self.ended && at.is_some_and(|at| at > 0) {
                 state.counters.count_event("ends out of order");
             }

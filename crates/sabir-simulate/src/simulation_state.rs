@@ -280,8 +280,8 @@ impl SimulationState {
     /// Notes that a task was opened in this process.
     pub(crate) fn on_task_opened(&mut self) {
         self.witness.on_task_opened();
-        self.witness.life.from = self.witness.records.len();
-        self.witness.life.began = self.elapsed_millis();
+        self.witness.process.from = self.witness.records.len();
+        self.witness.process.began = self.elapsed_millis();
     }
 }
 

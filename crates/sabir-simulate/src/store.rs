@@ -20,6 +20,7 @@ pub(crate) struct WatchedStore {
 
 impl RecordStore for WatchedStore {
     fn append(&mut self, record: &Record) -> Result<(), StoreError> {
+        // A record that was acknowledged too early is written before the next one.
         if let Some(held) = self.held.take() {
             self.append_record(&held)?;
             self.simulation.with_state(|state| state.witness.shown += 1);
@@ -84,7 +85,7 @@ impl WatchedStore {
 
     /// Notes that sabotage changes the current record, which excuses the next comparison.
     fn mark_tampered(&self) {
-        self.simulation.with_state(|state| state.witness.life.tampered = true);
+        self.simulation.with_state(|state| state.witness.process.tampered = true);
     }
 
     /// Appends a record to the journal, and tells the witness if it was acknowledged.
@@ -115,7 +116,7 @@ impl WatchedStore {
                 }
                 Err(error) => {
                     state.trace_line(|| format!("not kept: {error}"));
-                    state.witness.life.store_failed = true;
+                    state.witness.process.store_failed = true;
                 }
             }
         });

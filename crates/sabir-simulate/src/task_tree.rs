@@ -33,7 +33,7 @@ struct TreeState {
     gone: AtomicBool,
     /// The number of turns in the current process.
     turns: AtomicU32,
-    life: Mutex<ProcessState>,
+    process: Mutex<ProcessState>,
     /// All subtasks of all processes.
     members: Mutex<BTreeMap<TaskId, SimulationHandle>>,
 }
@@ -61,7 +61,7 @@ impl Drop for ActiveGuard {
 
 impl TaskTree {
     fn lock_process(&self) -> MutexGuard<'_, ProcessState> {
-        self.0.life.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins a new process with a limit on the turns of all tasks together.
@@ -113,10 +113,10 @@ impl TaskTree {
     /// Marks a subtask as running. Returns whether it is the first time in this process, and how many subtasks of the same parent are
     /// running, including this one.
     fn open_member(&self, task: &TaskId, parent: &TaskId) -> (bool, usize) {
-        let mut life = self.lock_process();
-        let new = life.opened.insert(task.clone());
-        life.at_work.insert(task.clone(), parent.clone());
-        (new, life.at_work.values().filter(|of| *of == parent).count())
+        let mut process = self.lock_process();
+        let new = process.opened.insert(task.clone());
+        process.at_work.insert(task.clone(), parent.clone());
+        (new, process.at_work.values().filter(|of| *of == parent).count())
     }
 
     fn get_or_insert(&self, task: &TaskId, make: impl FnOnce() -> SimulationHandle) -> (SimulationHandle, bool) {
@@ -218,7 +218,9 @@ fn open_subtask(
         state.counters.count_event("subtasks at once");
     }
     let seed = state.rng.below(u64::MAX);
-    let (plan, sabotage, traced) = (state.plan.clone(), state.sabotage, state.is_traced());
+    let plan = state.plan.clone();
+    let sabotage = state.sabotage;
+    let traced = state.is_traced();
     let (simulation, known) =
         tree.get_or_insert(id, || SimulationHandle::with_tree(tree.clone(), seed, sabotage, traced));
     state.counters.count_event(if known { "subtasks continued" } else { "subtasks begun" });
@@ -227,10 +229,12 @@ fn open_subtask(
         own.is_subtask = true;
         own.prompt.clone_from(&delegation.message);
         own.disk_trouble = plan.disk_trouble;
+        // The users of subtasks answer through the command channel.
         own.user.by_channel = true;
         if own.user.attended == Interactivity::Interactive {
             own.user.attended = Interactivity::Controlled;
         }
+        // Subtasks are kept short.
         own.model.length = own.model.length.min(4);
         own.terms.time = None;
         own.terms.limits = strictest_limits(own.terms.limits, left);

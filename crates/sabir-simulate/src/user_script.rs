@@ -125,6 +125,7 @@ impl SimulationState {
     /// Sends a command to the driver.
     pub(crate) fn send_to_driver(&mut self, heard: UserCommand) {
         self.trace_line(|| format!("the user: {heard:?}"));
+        // Sabotage drops only every second message, so that tasks still make progress.
         let odd = self.user_script.spoken % 2 == 1;
         let heard = match (self.sabotage, heard) {
             (Some(Sabotage::SwallowWords), UserCommand::Message(_) | UserCommand::Steer(_)) if odd => return,

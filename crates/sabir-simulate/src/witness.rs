@@ -27,7 +27,7 @@ pub(crate) struct Witness {
     pub(crate) attempted: Option<Record>,
     /// The number of records that were shown, counted from the beginning of the journal.
     pub(crate) shown: usize,
-    pub(crate) life: ProcessFacts,
+    pub(crate) process: ProcessFacts,
     pub(crate) calls: BTreeMap<CallId, RecordedCall>,
     /// The calls of the last answer, in order.
     pub(crate) turn: Vec<CallId>,
@@ -124,7 +124,7 @@ impl Witness {
         self.user.cancelled = false;
         self.user.gone = false;
         self.tools.begin_process();
-        self.life = ProcessFacts::default();
+        self.process = ProcessFacts::default();
         self.shown = self.records.len();
     }
 
@@ -145,7 +145,8 @@ impl Witness {
 
     /// Checks a record that is shown to the user.
     pub(crate) fn check_shown(&mut self, record: &Record) -> Result<(), Violation> {
-        if std::mem::take(&mut self.life.tampered) {
+        // Sabotage changed what is on record, so a difference proves nothing about the machine.
+        if std::mem::take(&mut self.process.tampered) {
             self.shown = self.records.len();
             return Ok(());
         }
@@ -160,6 +161,7 @@ impl Witness {
 
     /// Checks a record before it is added.
     fn check_record(&mut self, record: &Record) -> Result<(), Violation> {
+        // These records end a request, whatever its outcome was.
         if matches!(record, Record::Answered(_) | Record::Failed(_) | Record::Ended { .. }) {
             self.request_tracker.end_request();
         }
@@ -191,6 +193,7 @@ impl Witness {
             return Ok(());
         }
         match self.user.said.iter().position(|words| words == text) {
+            // Messages must be recorded in the order in which they were sent.
             Some(0) => {
                 self.user.said.pop_front();
                 Ok(())
@@ -217,8 +220,13 @@ impl Witness {
             let MessagePart::Call(call) = part else { continue };
             let passed = answered.checks.iter().any(|check| check.call == call.id && check.passed);
             let token = call_token(&call.arguments);
-            let (name, arguments) = (call.name.clone(), call.arguments.clone());
-            let seen = RecordedCall { name, token, arguments, passed, ..RecordedCall::default() };
+            let seen = RecordedCall {
+                name: call.name.clone(),
+                token,
+                arguments: call.arguments.clone(),
+                passed,
+                ..RecordedCall::default()
+            };
             if self.calls.insert(call.id.clone(), seen).is_some() {
                 return new_violation(Law::OneResult, format!("the id {} was given twice", call.id));
             }
@@ -302,6 +310,7 @@ impl Witness {
         let Some(at) = self.turn.iter().rposition(|id| done(&id)) else {
             return new_violation(Law::HonestEnd, "completed without a completion that was accepted");
         };
+        // A completion after a failed call of the same turn was written before the model saw the failure.
         let before = self.turn.get(..at).unwrap_or_default();
         if let Some(failed) = before.iter().find(|id| self.call_result(id) != Some(ToolResultStatus::Done)) {
             return new_violation(Law::HonestEnd, format!("completed although {failed} of the same turn failed"));
@@ -320,8 +329,9 @@ impl Witness {
 
     /// Checks the outcome of a process that ended without a crash.
     pub(crate) fn check_end(&self, outcome: TaskOutcome, attended: bool) -> Result<(), Violation> {
+        // A failed store cannot record the outcome, so there is no end record to compare.
         if outcome == TaskOutcome::StoreFailed {
-            return if self.life.store_failed { Ok(()) } else { new_violation(Law::HonestEnd, "no append failed") };
+            return if self.process.store_failed { Ok(()) } else { new_violation(Law::HonestEnd, "no append failed") };
         }
         match self.records.last() {
             Some(Record::Ended { outcome: kept, .. }) if *kept == outcome => {}
@@ -347,6 +357,7 @@ impl Witness {
             let seen = format!("of {kept} acknowledged records {at} came back, then {:?}", found.get(at));
             return new_violation(Law::Survives, seen).map(|()| false);
         }
+        // A crash may strike after a record reached the disk and before its acknowledgement, so one more record is allowed.
         let mut extra = found.into_iter().skip(kept);
         let Some(record) = extra.next() else { return Ok(false) };
         if Some(&record) != self.attempted.as_ref() || extra.next().is_some() {

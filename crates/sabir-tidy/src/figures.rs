@@ -43,7 +43,7 @@ pub struct TreeFigures {
     pub tuple_parameters: usize,
     /// Statements that bind several values by a tuple: `let (a, b) = (x, y);`.
     pub tuple_lets: usize,
-    /// Uses of `Result<_, String>`.
+    /// Uses of `Result` with `String` as the error.
     pub string_errors: usize,
 }
 
@@ -113,7 +113,7 @@ impl TreeFigures {
             ("item docs that begin with a wh-word, %", percent(self.wh_item_docs, self.item_docs)),
             ("tuple parameters", self.tuple_parameters.to_string()),
             ("tuple lets", self.tuple_lets.to_string()),
-            ("Result<_, String>", self.string_errors.to_string()),
+            ("results with String errors", self.string_errors.to_string()),
             ("comment lines per 100 code lines", percent(self.comment_lines, self.code_lines)),
             ("doc lines per 100 code lines", percent(self.doc_lines, self.code_lines)),
         ]

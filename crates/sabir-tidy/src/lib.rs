@@ -67,7 +67,7 @@ impl SourceTree {
         self.files.push(SourceFile { path: path.into(), text: text.into() });
     }
 
-    /// How many Rust files there are: a tree without any was read from the wrong place.
+    /// Returns the number of Rust files. A tree without any was read from the wrong folder.
     pub fn rust_file_count(&self) -> usize {
         self.files.iter().filter(|file| file.is_rust()).count()
     }

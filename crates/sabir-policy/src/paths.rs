@@ -114,7 +114,7 @@ impl CommandEvaluator<'_> {
                 _ => finding,
             },
         );
-        // `rm -r folder` also removes a denied path inside of the folder; a program that only reads is checked by the links.
+        // `rm -r folder` also removes a denied path inside of the folder.
         let holds = |pattern: &str| !reads && is_ancestor_of_rule(pattern, name, folder, &root);
         let above = || {
             let any = self.rules.deny.iter().any(|rule| matches!(rule, RulePattern::Path(pattern) if holds(pattern)));

@@ -82,7 +82,7 @@ pub(crate) fn check_boundaries(file: &SourceFile, code: &str, found: &mut Vec<Vi
         for (at, what) in find_uses(code, item, owner) {
             let line = code.get(..at).unwrap_or_default().matches('\n').count() + 1;
             if includes_tests || line <= lines {
-                found.push(file.violation_at(line, format!("`{what}` has no place in {owner}: {}", item.instead)));
+                found.push(file.violation_at(line, format!("`{what}` is not allowed in {owner}: {}", item.instead)));
             }
         }
     }
@@ -179,7 +179,7 @@ mod tests {
         tree.add_file(path, format!("//! Doc.\n{code}\n"));
         check_tree(&tree)
             .iter()
-            .map(|found| format!("{}:{} ", found.line, found.message.split(" has").next().unwrap_or("")))
+            .map(|found| format!("{}:{} ", found.line, found.message.split(" is not").next().unwrap_or("")))
             .collect()
     }
 

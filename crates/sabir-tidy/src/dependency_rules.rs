@@ -82,7 +82,9 @@ fn check_manifest(file: &SourceFile, owner: &str, found: &mut Vec<Violation>) {
         }
         let message = match (is_dev, TESTS_ONLY.contains(&name)) {
             (false, true) => format!("`{name}` is for tests only; move it to [dev-dependencies]"),
-            _ => format!("`{owner}` must not depend on `{name}`; pass what it needs in, or move the code to its room"),
+            _ => format!(
+                "`{owner}` must not depend on `{name}`; pass what it needs in, or move the code to another crate"
+            ),
         };
         found.push(file.violation_at(line, message));
     }

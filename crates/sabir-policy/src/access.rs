@@ -1,66 +1,66 @@
-//! The question put to the policy: what a call would touch.
+//! Accesses: the description of what a call would touch, which the policy judges.
 
 use super::CommandFacts;
 
-/// What a call would touch, as the policy judges it.
+/// The access that a call asks for.
 ///
-/// It is exhaustive on purpose: code that shows or judges accesses must not compile while it overlooks one.
+/// The enum is exhaustive on purpose: code that shows or judges accesses must not compile while it overlooks a variant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
     /// Nothing outside the task itself.
     Nothing,
     /// Reads a file or a folder.
     Read {
-        /// As the user would name it, links resolved.
+        /// The path as the user would name it, with symbolic links resolved.
         path: String,
-        /// Whether it lies outside the workspace.
+        /// True if the path lies outside of the workspace.
         outside: bool,
     },
     /// Writes a file.
     Write {
-        /// As the user would name it, links resolved.
+        /// The path as the user would name it, with symbolic links resolved.
         path: String,
-        /// Why the path is protected, if it is.
+        /// The reason why the path is protected, if it is.
         protected: Option<String>,
     },
     /// Runs a command.
     Command {
-        /// The command line, as the shell gets it.
+        /// The command line, exactly as it is passed to the shell.
         command: String,
-        /// What is known of the place where it would run.
+        /// Facts about the environment where it would run.
         facts: CommandFacts,
-        /// What it asks for beyond its sandbox.
+        /// The permissions that it needs beyond its sandbox.
         beyond: Beyond,
     },
-    /// Asks a server for a document.
+    /// Fetches a document over the network.
     Fetch {
-        /// The address in its one canonical spelling: what is judged and shown is what is asked for.
+        /// The URL in canonical form, so that the judged, shown and requested URLs are the same.
         url: String,
     },
     /// Calls a tool of an MCP server.
     Server {
-        /// The server, as the user's configuration names it.
+        /// The server's name in the user's configuration.
         server: String,
-        /// The tool, as the server names it.
+        /// The tool's name on that server.
         tool: String,
     },
-    /// All of these. It is judged as the strictest of them.
+    /// Several accesses, judged as the strictest of them.
     Several(Vec<Access>),
-    /// Cannot be known: the path is no path, say. The tool will fail with a clear message.
+    /// An access that cannot be determined, for example because the path is malformed. Such a call never runs.
     Invalid {
-        /// What is wrong.
+        /// The problem, as a phrase for the model.
         reason: String,
     },
 }
 
-/// What a command asks for beyond its sandbox.
+/// The permissions that a command needs beyond its sandbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Beyond {
-    /// Nothing: it runs as all commands of the task do, in whatever sandbox they have.
+    /// Nothing: it runs in the sandbox of the task, if the task has one.
     #[default]
     Nothing,
-    /// The network, which its sandbox would deny.
+    /// Access to the network, which its sandbox would block.
     Network,
-    /// No sandbox, where there would be one.
+    /// No sandbox at all, although the task has one.
     Unconfined,
 }

@@ -1,16 +1,17 @@
-//! Braces: `{a,b}.txt` and `{1..5}`, where what they become is beyond doubt.
+//! Expands braces such as `{a,b}.txt` and `{1..5}`, in the cases where the result is certain.
 //!
-//! Only words of plain characters are expanded, each brace holding a list or a range and no brace. In such words bash and zsh do the
-//! same, and a shell that knows no braces gets a name that lies in the same places.
+//! Only words of plain characters are expanded, and each brace must hold a list or a range without inner braces. For such words
+//! bash and zsh agree, and a shell without brace expansion uses the word as a name in the same folder.
 
-/// More words than these are not judged.
+/// The most words that one word may expand to; a word that becomes more is not judged.
 const MAX_WORDS: usize = 200;
 
-/// The words that a word becomes, none of them empty. None where it holds no braces, or it is not certain.
+/// Returns the words that a word expands to, none of them empty. `None` if it holds no braces or the result is not certain.
 pub(crate) fn expand_braces(raw: &str) -> Option<Vec<String>> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./,{}*?@%+:=-".contains(c);
     let (head, _) = raw.split_once('{').filter(|_| raw.chars().all(plain))?;
-    let (mut words, mut rest) = (vec![String::new()], raw);
+    let mut words = vec![String::new()];
+    let mut rest = raw;
     while let Some((before, behind)) = rest.split_once('{') {
         let (inner, after) = behind.split_once('}').filter(|_| !before.contains('}'))?;
         let parts = brace_parts(inner)?;
@@ -25,13 +26,13 @@ pub(crate) fn expand_braces(raw: &str) -> Option<Vec<String>> {
         return None;
     }
     words.iter_mut().for_each(|word| word.push_str(rest));
-    // Of an option only the value may change: `--include=*.{c,h}`.
+    // In an option only the value may hold braces (`--include=*.{c,h}`), so that no new option can appear.
     let valued = head.starts_with("--") && head.contains('=');
     let certain = words.iter().all(|word| !word.is_empty() && (valued || !word.starts_with('-')));
     certain.then_some(words)
 }
 
-/// What stands in a brace: a list, or all of a range.
+/// Returns the parts of one brace: the elements of a list, or every value of a range.
 fn brace_parts(inner: &str) -> Option<Vec<String>> {
     if inner.contains('{') {
         return None;
@@ -51,7 +52,9 @@ fn brace_parts(inner: &str) -> Option<Vec<String>> {
             if !digits(from) || !digits(to) {
                 return None;
             }
-            let (first, last): (u32, u32) = (from.parse().ok()?, to.parse().ok()?);
+            let first: u32 = from.parse().ok()?;
+            let last: u32 = to.parse().ok()?;
+            // A leading zero at either end pads all values to the longer end, as in bash.
             let padded = [from, to].iter().any(|text| text.starts_with('0') && text.len() > 1);
             let width = if padded { from.len().max(to.len()) } else { 0 };
             let few = first.abs_diff(last) < MAX_WORDS as u32;
@@ -60,7 +63,7 @@ fn brace_parts(inner: &str) -> Option<Vec<String>> {
     }
 }
 
-/// From one to the other, upwards or downwards.
+/// Counts from one number to the other, upwards or downwards, both included.
 fn number_range(from: u32, to: u32) -> Box<dyn Iterator<Item = u32>> {
     if from <= to { Box::new(from..=to) } else { Box::new((to..=from).rev()) }
 }
@@ -75,9 +78,9 @@ mod tests {
         assert_eq!(words, expected, "{raw}");
     }
 
-    /// What bash makes of them.
+    /// The expected words were taken from bash.
     #[test]
-    fn words_of_braces() {
+    fn expands_like_bash() {
         check("{a,b}.txt", "a.txt b.txt");
         check("src/{a,b/c}", "src/a src/b/c");
         check("{1..5}", "1 2 3 4 5");
@@ -90,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_certain_is_none() {
+    fn uncertain_words_are_not_expanded() {
         for raw in [
             "a",
             "{a}",

@@ -1,78 +1,78 @@
-//! Facts: what a judgement needs to know of the place where a command would run, gathered by whoever may look.
+//! Facts about the environment of a command, which the caller gathers because this crate touches nothing.
 
-/// What is known of the place. The default knows nothing, and what is not known is asked about.
+/// Facts about the environment where a command would run. The default knows nothing, and anything unknown asks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommandFacts {
-    /// The shell that gets the command line.
+    /// The shell that runs the command line.
     pub shell: ShellKind,
-    /// Whether every folder of `PATH` is absolute and outside of the workspace, so that a bare name is a program of the system.
+    /// True if every folder of `PATH` is absolute and outside of the workspace, so that a bare name is a system program.
     pub clean_path: bool,
-    /// The workspace's folder, absolute, without a `/` at its end; empty where it is not known.
+    /// The absolute path of the workspace folder without a final `/`; empty if it is not known.
     pub root: String,
-    /// What git would find, for folders inside the workspace: relative, `.` for the workspace itself. One that is not listed
-    /// is unknown.
+    /// The repository that git would find from each folder, with the folder relative to the workspace (`.` for the workspace
+    /// itself). A folder that is not listed counts as [`RepositoryState::Unknown`].
     pub repositories: Vec<(String, RepositoryState)>,
-    /// Paths that the line names ([`required_facts`](super::required_facts)) and that links lead elsewhere: to this path in the workspace, or out of
-    /// it, or where it cannot be said.
+    /// The named paths ([`required_facts`](super::required_facts)) that are symbolic links or lie behind one, with the workspace
+    /// path that they lead to. `None` if they lead out of the workspace or the target cannot be determined.
     pub links: Vec<(String, Option<String>)>,
-    /// Where links lead that a program meets on its own way.
+    /// The targets of symbolic links that a program may meet while it walks the tree.
     pub symlink_traversal: SymlinkTraversal,
 }
 
-/// Where the links of a workspace lead, wherever they lie in it.
+/// The targets of all symbolic links of a workspace, taken together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum SymlinkTraversal {
-    /// They were not looked at, or there are too many files.
+    /// The links were not checked, or the workspace has too many files for that.
     #[default]
     Unknown,
-    /// None leads out of the workspace, but to programs.
+    /// No link leads out of the workspace, except links to programs.
     Inside,
-    /// This one does.
+    /// At least one link leads out of the workspace; holds its path.
     Outside(String),
 }
 
-/// What has to be known to judge a command line.
+/// The facts that are needed to judge a command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequiredFacts {
-    /// The folders inside the workspace whose repositories have to be known: `.` for the workspace.
+    /// The folders whose repository state is needed, relative to the workspace (`.` for the workspace itself).
     pub repositories: Vec<String>,
-    /// The paths inside the workspace that it names, as it spells them, each with whether it is a pattern of the shell. There are
-    /// more than these if there are very many.
+    /// The workspace paths that the line names, as it spells them, each with true if it is a shell pattern. The list is cut off
+    /// at an internal limit, so it may be incomplete for a line that names very many paths.
     pub paths: Vec<(String, bool)>,
-    /// Whether a program of it follows links that it meets.
+    /// True if a program of the line follows symbolic links that it meets.
     pub follows_symlinks: bool,
 }
 
-/// A shell.
+/// The shell that runs a command line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ShellKind {
     /// bash.
     #[default]
     Bash,
-    /// A shell that knows no more than POSIX says: `[[` is a program there, and braces are letters.
+    /// A shell with nothing beyond POSIX: `[[` is a program there, and braces are ordinary characters.
     Plain,
-    /// zsh, whose own expansions can run commands. Only what means the same in both is judged.
+    /// zsh, whose own expansions can run commands. Only syntax with the same meaning in bash is judged.
     Zsh,
 }
 
-/// What git would find in a folder.
+/// The repository that git would find from a folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RepositoryState {
-    /// It could not be found out.
+    /// The state could not be determined.
     #[default]
     Unknown,
     /// No repository.
     None,
     /// A repository whose configuration runs nothing.
     Clean,
-    /// A repository whose own configuration names programs: the keys that do.
+    /// A repository whose own configuration names programs; holds the keys that do.
     Executes(Vec<String>),
-    /// One that the user trusted as it was: what has changed since.
+    /// A repository that changed since the user trusted it; holds the changes.
     Changed(Vec<String>),
 }
 
 impl CommandFacts {
-    /// What git would find in a folder of the workspace.
+    /// Returns the state of the repository that git would find from a folder of the workspace.
     pub(super) fn repository_state(&self, folder: &str) -> &RepositoryState {
         let known = self.repositories.iter().find(|(name, _)| name == folder);
         known.map_or(&RepositoryState::Unknown, |(_, repository)| repository)

@@ -1,51 +1,54 @@
-//! Kinds: commands of a working day that run or change something, each so narrow that it can be approved once.
+//! Kinds of everyday commands that run or change something, each narrow enough to be approved once.
 //!
-//! A kind is some commands of the same reach, with a row like those of programs that only read. `kind=cargo` approves building
-//! and testing with options that change what is built or printed, and none that changes what is run or where it is written:
-//! `cargo publish`, `cargo install` and `cargo --config …` are not of it.
+//! A kind groups commands with similar effects and has a grammar like the programs that only read. `kind=cargo` approves building
+//! and testing with options that change what is built or printed, but none that change which program runs or where output is
+//! written: `cargo publish`, `cargo install` and `cargo --config …` do not belong to it.
 
+use super::ask_reason::AskReason;
 use super::grammar::OperandKind::{Nothing, Paths, Text};
 use super::grammar::{ParsedArguments, PathContext, ProgramGrammar};
 use super::path_scope::FolderScope;
 use super::word::ShellWord;
 
-/// A kind of command: its name, and what is allowed of each command that the row names.
+/// A kind of command: its name, and the grammar of the commands that belong to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CommandKind {
     pub(crate) name: &'static str,
     grammar: ProgramGrammar,
 }
 
-/// The kind of that name.
+/// Finds a kind by its name.
 pub(crate) fn find_kind(name: &str) -> Option<&'static CommandKind> {
     KINDS.iter().find(|kind| kind.name == name)
 }
 
-/// The kind that a command is of, by name.
+/// Returns the name of the kind that a command belongs to.
 pub(crate) fn kind_of(command: &[ShellWord]) -> Option<&'static str> {
     KINDS.iter().find(|kind| kind.is_match(command)).map(|kind| kind.name)
 }
 
 impl CommandKind {
-    /// Its commands, in words.
+    /// Describes the commands of this kind, as a phrase for the user.
     pub(crate) fn describe(&self) -> String {
         format!("{}, with options that do not change what is run", self.grammar.names.join(", "))
     }
 
-    /// Whether a command is of this kind.
+    /// Reports whether a command with all its arguments belongs to this kind.
     pub(crate) fn is_match(&self, command: &[ShellWord]) -> bool {
-        let ground = PathContext { folder: &FolderScope::root(), root: "" };
-        let mut begun = self.grammar.names.iter().filter_map(|name| strip_name(name, command));
-        begun.any(|rest| self.grammar.check_arguments(rest, ground).is_ok())
+        // Paths are checked as if the command ran in the workspace folder. A deeper folder would permit more `..`, so this is the
+        // stricter choice.
+        let context = PathContext { folder: &FolderScope::root(), root: "" };
+        let mut arguments = self.grammar.names.iter().filter_map(|name| strip_name(name, command));
+        arguments.any(|rest| self.grammar.check_arguments(rest, context).is_ok())
     }
 
-    /// Whether a command begins like one of this kind.
+    /// Reports whether a command begins with a name of this kind, whatever its arguments are.
     pub(crate) fn begins_like(&self, command: &[ShellWord]) -> bool {
         self.grammar.names.iter().any(|name| strip_name(name, command).is_some())
     }
 }
 
-/// What stands behind the words of a name.
+/// Strips the words of a name from a command and returns the arguments.
 fn strip_name<'a>(name: &str, command: &'a [ShellWord]) -> Option<&'a [ShellWord]> {
     name.split(' ').try_fold(command, |command, part| {
         let (first, rest) = command.split_first()?;
@@ -68,6 +71,7 @@ const GO: &str =
     "-v -x -race -short -count= -run= -bench= -cover -failfast -timeout= -tags= -parallel= -benchmem -json -p=";
 const MAKE: &str = "-j= -s -k -n -B --silent --keep-going --dry-run --always-make --no-print-directory";
 
+/// All kinds. A command belongs to the first one that matches.
 const KINDS: &[CommandKind] = &[
     CommandKind {
         name: "cargo",
@@ -114,6 +118,7 @@ const KINDS: &[CommandKind] = &[
             Text,
         ),
     },
+    // Installs only what the lock file pins; a plain `npm install` may change it.
     CommandKind {
         name: "npm ci",
         grammar: ProgramGrammar::new(
@@ -220,6 +225,7 @@ const KINDS: &[CommandKind] = &[
             Text,
         ),
     },
+    // Without `--force` and `--delete`, which can destroy the history of others.
     CommandKind {
         name: "git push",
         grammar: ProgramGrammar::new(
@@ -243,21 +249,21 @@ const KINDS: &[CommandKind] = &[
     },
 ];
 
-/// A remote by its name: an address may be anybody's, and some name programs.
-fn named_remote(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Accepts only remotes and references by plain name: an address could be anybody's server, and `ext::` addresses run programs.
+fn named_remote(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     match seen.operands.iter().find(|word| {
         word.known_text()
             .is_none_or(|text| text.contains("::") || text.contains("//") || text.starts_with(['.', '+', ':']))
     }) {
-        Some(word) => Err(format!("{} is no plain name", word.raw)),
+        Some(word) => Err(format!("{} is no plain name", word.raw).into()),
         None => Ok(()),
     }
 }
 
-/// `make CC=…` says what is run.
-fn only_targets(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Rejects assignments such as `make CC=…`, which choose the programs that make runs.
+fn only_targets(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     match seen.operands.iter().find(|word| word.known_text().is_none_or(|text| text.contains('='))) {
-        Some(word) => Err(format!("{} may change what make runs", word.raw)),
+        Some(word) => Err(format!("{} may change what make runs", word.raw).into()),
         None => Ok(()),
     }
 }

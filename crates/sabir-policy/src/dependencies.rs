@@ -1,8 +1,7 @@
-//! What a line names: the programs and the files that its run depends on, so that an approval can be bound to them.
+//! Lists the programs and files that a command line depends on, so that an approval can be bound to their content.
 //!
-//! Everything in a word position counts, in every part of the line, also in `$(…)`, behind wrappers and in `bash -c '…'`: a word too
-//! many costs a look at a file that is not there. What stands in a line that cannot be parsed is guessed, since such lines are asked
-//! about too.
+//! Every word of every part counts, including those in `$(…)`, behind wrappers and in `bash -c '…'`. A word too many is cheap: the
+//! caller looks for a file that does not exist. Lines that cannot be parsed also ask, so their words are guessed.
 
 use super::Verdict;
 
@@ -11,36 +10,36 @@ use super::command_facts::CommandFacts;
 use super::evaluator::{CommandEvaluator, ShellScope};
 use super::word::ShellWord;
 
-/// Pieces that are guessed of one word or line.
+/// The most names that are guessed from one word or line.
 const MAX_PIECES: usize = 200;
 
 /// The words of one command of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandDependencies {
-    /// The program as the line names it, if that is certain.
+    /// The program as the line names it; `None` if it is not certain.
     pub program: Option<String>,
-    /// What may name files.
+    /// The words that may name files.
     pub operands: Vec<String>,
-    /// The folder it runs in, relative to the workspace, `.` for itself, if that is certain.
+    /// The folder that the command runs in, relative to the workspace (`.` for the workspace itself); `None` if it is not certain.
     pub folder: Option<String>,
 }
 
-/// The commands of a line; none for a line that is known to only read.
+/// Returns the commands of a line with their words. Empty for a line that is known to only read, since no approval is needed.
 pub fn command_dependencies(command: &str, facts: &CommandFacts) -> Vec<CommandDependencies> {
     let rules = PolicyRules::default();
-    let mut judge = CommandEvaluator::new(&rules, facts);
-    judge.evaluate_line(command, &mut ShellScope::new());
-    let asks = judge.parts.iter().any(|part| part.segment.verdict != Verdict::Allow);
-    if asks { judge.dependencies } else { Vec::new() }
+    let mut evaluator = CommandEvaluator::new(&rules, facts);
+    evaluator.evaluate_line(command, &mut ShellScope::new());
+    let asks = evaluator.parts.iter().any(|part| part.segment.verdict != Verdict::Allow);
+    if asks { evaluator.dependencies } else { Vec::new() }
 }
 
 impl CommandEvaluator<'_> {
-    /// Notes the words of a command.
+    /// Records the words of a command.
     pub(crate) fn note_dependencies(&mut self, words: &[ShellWord], scope: &ShellScope) {
         let program = words.first().and_then(ShellWord::known_text).map(str::to_owned);
         let behind = words.get(usize::from(program.is_some())..).unwrap_or_default();
         let operands = behind.iter().flat_map(|word| match word.known_text() {
-            // `--file=build.mk` names one as well.
+            // An option's value may be a file: `--file=build.mk`.
             Some(text) => match text.split_once('=') {
                 Some((_, value)) => vec![text.to_owned(), value.to_owned()],
                 None => vec![text.to_owned()],
@@ -55,14 +54,14 @@ impl CommandEvaluator<'_> {
         });
     }
 
-    /// Notes a line that cannot be read.
+    /// Records the possible names in a line that cannot be parsed.
     pub(crate) fn note_unread(&mut self, text: &str, scope: &ShellScope) {
         let folder = scope.folder.path().map(str::to_owned);
         self.dependencies.push(CommandDependencies { program: None, operands: possible_names(text), folder });
     }
 }
 
-/// What could be names in a text that is not understood.
+/// Splits a text at shell punctuation and returns the pieces that could be names.
 fn possible_names(text: &str) -> Vec<String> {
     let parts = |c: char| c.is_whitespace() || "'\"`$(){}[];|&<>=,\\".contains(c);
     text.split(parts).filter(|piece| !piece.is_empty()).take(MAX_PIECES).map(str::to_owned).collect()

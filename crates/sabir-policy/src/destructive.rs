@@ -1,26 +1,28 @@
-//! Grave commands: what cannot be taken back, and is asked about even where all commands are approved.
+//! Destructive commands: effects that cannot be undone, which ask even if all commands are approved.
 //!
-//! Deleting folders of the workspace by their names can be taken back, since there are checkpoints; a repository's own folder, and
-//! what is named by a pattern or from a folder that is not certain, are asked about all the same.
+//! Deleting named folders of the workspace can be undone from checkpoints. Deleting a repository's `.git` folder, a pattern, or
+//! anything from a folder that is not certain asks nevertheless.
 
 use super::word::ShellWord;
 
-/// Why a command cannot be taken back, if it is one of those that are known to do such things. `certain`: whether it is known
-/// in which folder of the workspace it runs.
+/// Returns the reason why a command is destructive, or `None` if it is not known to be. `certain` is true if the folder that it
+/// runs in is known.
 pub(crate) fn destructive_reason(words: &[ShellWord], certain: bool) -> Option<String> {
     let name = words.first().and_then(program_name)?;
     if super::programs::find_program(name).is_some() {
         return None;
     }
-    // Behind `sudo`, `env` and their like a command stands somewhere; a word too many costs a question.
-    (0..words.len()).find_map(|at| words.get(at..).and_then(|words| of_command(words, certain)))
+    // Programs such as `sudo` and `env` run a command from their arguments. Every position is tried, because a false match costs
+    // only a question.
+    (0..words.len()).find_map(|at| words.get(at..).and_then(|words| command_reason(words, certain)))
 }
 
 fn program_name(word: &ShellWord) -> Option<&str> {
     word.known_text()?.rsplit('/').next()
 }
 
-fn of_command(words: &[ShellWord], certain: bool) -> Option<String> {
+/// Judges the words as one command, without looking for another command in its arguments.
+fn command_reason(words: &[ShellWord], certain: bool) -> Option<String> {
     let (first, rest) = words.split_first()?;
     let name = program_name(first)?;
     let known: Vec<&str> = rest.iter().filter_map(ShellWord::known_text).collect();
@@ -28,7 +30,7 @@ fn of_command(words: &[ShellWord], certain: bool) -> Option<String> {
     let letter = |letter: char| {
         known.iter().any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(letter))
     };
-    let grave = match name {
+    let destructive = match name {
         "rm" => {
             let recursive = letter('r') || letter('R') || has(&["--recursive", "--no-preserve-root"]);
             rest.iter().any(is_broad)
@@ -37,6 +39,7 @@ fn of_command(words: &[ShellWord], certain: bool) -> Option<String> {
         "sudo" | "doas" | "su" => true,
         "shred" | "srm" | "wipefs" | "mkswap" | "fdisk" | "sfdisk" | "parted" | "sgdisk" | "blkdiscard"
         | "cryptsetup" => true,
+        // dd writes to a file or a disk only with `of=`.
         "dd" => known.iter().any(|word| word.starts_with("of=")),
         "find" => has(&["-delete"]),
         "truncate" | "unlink" => rest.iter().any(is_broad),
@@ -52,10 +55,10 @@ fn of_command(words: &[ShellWord], certain: bool) -> Option<String> {
         "dropdb" => true,
         _ => name.starts_with("mkfs"),
     };
-    grave.then(|| format!("{name} may do what cannot be taken back"))
+    destructive.then(|| format!("{name} may do what cannot be taken back"))
 }
 
-/// More than one named file.
+/// Reports whether a word may name more than one file of the workspace.
 fn is_broad(word: &ShellWord) -> bool {
     word.known_text().is_none_or(|text| text.contains("{}"))
         || is_outside(word)
@@ -66,7 +69,7 @@ fn is_operand(word: &ShellWord) -> bool {
     word.known_text().is_some_and(|text| !text.starts_with('-'))
 }
 
-/// A repository's own folder, or something in it.
+/// Reports whether a word names a `.git` folder or something in it.
 fn is_repository_path(word: &ShellWord) -> bool {
     word.text.split('/').any(|part| part.eq_ignore_ascii_case(".git"))
 }
@@ -82,6 +85,7 @@ fn is_destructive_git(words: &[&str]) -> bool {
             || word.starts_with('+')
             || word.starts_with('-') && !word.starts_with("--") && word.contains('f')
     });
+    // `git push -f`, `+branch` and `:branch` overwrite or delete on the remote.
     if has(&["push"]) {
         let deletes = words
             .iter()

@@ -1,4 +1,7 @@
-//! The walk over a command line: every part of it is judged, and the strictest part decides.
+//! Walks over a command line and judges every part of it; the strictest part decides.
+//!
+//! The walk tracks what the shell changes on the way (folder and variables), because `cd x && rm y` and `rm y` differ. Where the
+//! result depends on which commands succeed, only the facts that hold in every case are kept.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,7 +12,7 @@ use brush_parser::ast::{
 };
 
 use super::Verdict;
-
+use super::ask_reason::AskReason;
 use super::command_facts::{CommandFacts, ShellKind};
 use super::path_scope::FolderScope;
 use super::pipe_input::{PipeInput, is_redirected};
@@ -17,61 +20,64 @@ use super::programs::{may_name, may_set};
 use super::word::{ScannedWord, ShellWord, TextTraits, VariableValue, WordForm, is_one_word, scan_word};
 use super::{CommandDependencies, CommandSegment, PolicyRules, braces, line};
 
-/// How deep lines may lie in lines: `$(…)`, `bash -c`, `eval`.
+/// The deepest nesting of lines in lines (`$(…)`, `bash -c '…'`) that is judged.
 const MAX_LINES: usize = 8;
-/// A line of more characters asks, whatever it does.
+/// The longest line, in characters, that is allowed without a question, however harmless its parts are.
 const MAX_UNASKED: usize = 10_000;
-/// How many segments are judged.
+/// The most parts of a line that are judged; a line with more of them asks.
 const MAX_SEGMENTS: usize = 500;
-/// How many loops may lie in one another: each body is judged twice.
+/// The deepest nesting of loops. Each body is judged up to twice, so the cost doubles with every level.
 const MAX_LOOPS: usize = 4;
 
-/// What is said of a part.
+/// The verdict on one part of a line, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PolicyFinding {
     pub(crate) verdict: Verdict,
     pub(crate) reason: String,
-    /// Whether no approval of commands as a whole reaches it.
+    /// True if it asks even when all commands are approved.
     pub(crate) always_asks: bool,
 }
 
-/// What the shell has changed so far.
+/// The state of the shell at one point of the line.
 #[derive(Debug, Clone)]
 pub(crate) struct ShellScope {
     pub(crate) folder: FolderScope,
+    /// The variables with a known value. A variable that is not listed can hold anything.
     variables: BTreeMap<String, VariableValue>,
+    /// The number of loops around this point.
     loops: usize,
 }
 
-/// A part that was judged.
+/// A judged part of a line.
 #[derive(Debug)]
 pub(crate) struct EvaluatedPart {
     pub(crate) segment: CommandSegment,
-    /// The kind of command that would allow it.
+    /// The kind of command whose approval would allow it.
     pub(crate) kind: Option<&'static str>,
 }
 
-/// The walk.
+/// The state of the walk over one command line.
 pub(crate) struct CommandEvaluator<'a> {
     pub(crate) rules: &'a PolicyRules,
     pub(crate) facts: &'a CommandFacts,
     pub(crate) parts: Vec<EvaluatedPart>,
-    /// Folders whose repositories are not known.
+    /// The folders whose repository state was needed and is not known.
     pub(crate) wanted_repositories: Vec<String>,
-    /// The paths that the line names, where they are to be gathered.
+    /// The paths that the line names, each with true for a pattern. `None` if the caller does not need them.
     pub(crate) touched_paths: Option<Vec<(String, bool)>>,
-    /// What the line names.
+    /// The programs and files that the line depends on.
     pub(crate) dependencies: Vec<CommandDependencies>,
+    /// The nesting depth of the current line in other lines.
     pub(crate) line_depth: usize,
-    /// The line that is being judged.
+    /// The innermost line that is being judged.
     pub(crate) text: String,
-    /// Whether a rule of the user's asks.
+    /// True if one of the user's rules asks about a part.
     pub(crate) asked_by_rule: bool,
-    /// Whether a program follows links that it meets.
+    /// True if a program of the line follows symbolic links that it meets.
     pub(crate) follows_symlinks: bool,
-    /// What standard input is known to hold.
+    /// The known content of standard input.
     pub(crate) input: PipeInput,
-    /// Whether a plain shell reads the line, for which `[[` is a word like any other.
+    /// True if a plain POSIX shell runs the line, where `[[` is an ordinary word.
     pub(crate) plain_shell: bool,
 }
 
@@ -88,7 +94,7 @@ impl PolicyFinding {
         Self { always_asks: true, ..Self::ask(reason) }
     }
 
-    /// The stricter of both, this one of equals.
+    /// Returns the stricter of two findings, and `self` if they are equally strict.
     pub(crate) fn stricter(self, other: Self) -> Self {
         if (super::strictness_rank(other.verdict), other.always_asks)
             > (super::strictness_rank(self.verdict), self.always_asks)
@@ -100,8 +106,8 @@ impl PolicyFinding {
     }
 }
 
-impl From<Result<String, String>> for PolicyFinding {
-    fn from(result: Result<String, String>) -> Self {
+impl From<Result<String, AskReason>> for PolicyFinding {
+    fn from(result: Result<String, AskReason>) -> Self {
         result.map_or_else(Self::ask, Self::allow)
     }
 }
@@ -111,7 +117,7 @@ impl ShellScope {
         Self { folder: FolderScope::root(), variables: BTreeMap::new(), loops: 0 }
     }
 
-    /// Keeps what is certain whichever of both came to be.
+    /// Keeps only the facts that hold in both branches.
     fn merge_branch(&mut self, other: &Self) {
         self.folder = self.folder.common_scope(&other.folder);
         self.variables.retain(|name, bound| other.variables.get(name) == Some(bound));
@@ -121,14 +127,14 @@ impl ShellScope {
         self.variables.remove(name);
     }
 
-    /// From now on a variable holds something of which this is known.
+    /// Sets a variable to an unknown value with known traits.
     pub(crate) fn bind_variable(&mut self, name: &str, known: TextTraits) {
         self.variables.insert(name.to_owned(), VariableValue::Some(known));
     }
 }
 
 impl CommandEvaluator<'_> {
-    /// Judges a line in the line.
+    /// Judges a line: the whole command line, or one that is nested in it.
     pub(crate) fn evaluate_line(&mut self, text: &str, scope: &mut ShellScope) {
         self.line_depth += 1;
         let parsed = if self.line_depth > MAX_LINES {
@@ -138,6 +144,7 @@ impl CommandEvaluator<'_> {
         };
         match parsed {
             Ok(program) => {
+                // The parser and the shell may join such lines in different ways.
                 if text.contains("\\\n") {
                     self.push_finding(text, PolicyFinding::ask("a line goes on behind a backslash"));
                 }
@@ -149,6 +156,7 @@ impl CommandEvaluator<'_> {
                 }
             }
             Err(reason) => {
+                // Nothing is known of an unreadable line, so not even an approval of all commands allows it.
                 self.note_unread(text, scope);
                 self.push_finding(text, PolicyFinding::always_ask(reason));
             }
@@ -156,18 +164,21 @@ impl CommandEvaluator<'_> {
         self.line_depth -= 1;
     }
 
+    /// Records a finding for a part that belongs to no kind.
     pub(crate) fn push_finding(&mut self, command: &str, finding: PolicyFinding) {
         self.push_kind_finding(command, finding, None);
     }
 
+    /// Records a finding, with the kind whose approval would allow the part.
     pub(crate) fn push_kind_finding(&mut self, command: &str, finding: PolicyFinding, kind: Option<&'static str>) {
         let finding = match self.parts.len() {
+            // The first part beyond the limit asks for all that follow, which are dropped.
             0..MAX_SEGMENTS => finding,
             MAX_SEGMENTS => PolicyFinding::always_ask("it has too many parts to be judged"),
             _ => return,
         };
-        let PolicyFinding { verdict, reason, always_asks: firm } = self.rules.apply_blanket_approval(finding);
-        let kind = kind.filter(|_| !firm && verdict == Verdict::Ask);
+        let PolicyFinding { verdict, reason, always_asks } = self.rules.apply_blanket_approval(finding);
+        let kind = kind.filter(|_| !always_asks && verdict == Verdict::Ask);
         self.parts
             .push(EvaluatedPart { segment: CommandSegment { command: command.to_owned(), verdict, reason }, kind });
     }
@@ -182,17 +193,19 @@ impl CommandEvaluator<'_> {
         for item in &list.0 {
             let before = scope.clone();
             self.evaluate_and_or(&item.0, scope);
+            // `command &` runs in a subshell, so it changes nothing here.
             if matches!(item.1, SeparatorOperator::Async) {
                 *scope = before;
             }
         }
     }
 
-    /// Commands behind `&&` and `||` run or do not: afterwards only that is certain which both leave as it was.
+    /// Judges commands joined by `&&` and `||`. Each of them may or may not run, so afterwards only the facts that hold in both
+    /// cases are certain.
     fn evaluate_and_or(&mut self, list: &AndOrList, scope: &mut ShellScope) {
         let mut possible = vec![scope.clone()];
         self.evaluate_pipeline(&list.first, scope);
-        // A folder that cannot be entered leaves the shell where it is.
+        // `cd` may fail, which leaves the shell in the folder where it was.
         let mut entered = scope.folder != possible.first().map_or_else(FolderScope::root, |first| first.folder.clone());
         for more in &list.additional {
             let (pipeline, runs_after_success) = match more {
@@ -209,7 +222,7 @@ impl CommandEvaluator<'_> {
             self.evaluate_pipeline(pipeline, scope);
             entered |= scope.folder != folder;
         }
-        // Assignments of the first command are made for certain, and changes of the folder never.
+        // The first command always runs, so its assignments are certain. A change of folder never is, because `cd` may fail.
         let first = possible.get(1).cloned();
         if let Some(after_first) = first {
             scope.merge_branch(&after_first);
@@ -229,16 +242,17 @@ impl CommandEvaluator<'_> {
         if let [command] = pipeline.seq.as_slice() {
             return self.evaluate_command(command, scope, PipeInput::Unknown);
         }
-        // Each runs in a shell of its own.
-        let (mut feeds, input) = (PipeInput::Unknown, self.input);
+        // Each command of a pipeline runs in a subshell.
+        let mut feeds = PipeInput::Unknown;
+        let input = self.input;
         for (at, command) in pipeline.seq.iter().enumerate() {
-            // The first one shares the input of the whole.
+            // The first command reads the standard input of the pipeline.
             self.input = if at == 0 { input } else { feeds };
             self.evaluate_command(command, &mut scope.clone(), feeds);
             feeds = self.pipe_output(command, scope, feeds);
         }
         self.input = input;
-        // In zsh the last one runs in this shell.
+        // In zsh the last command runs in the current shell and may change anything in it.
         if self.facts.shell == ShellKind::Zsh {
             *scope = ShellScope { folder: FolderScope::somewhere(), variables: BTreeMap::new(), loops: scope.loops };
         }
@@ -264,6 +278,7 @@ impl CommandEvaluator<'_> {
             Command::Function(function) => {
                 let FunctionBody(body, redirections) = &function.body;
                 let name = function.fname.value.as_str();
+                // A function that calls itself can be a fork bomb: `:(){ :|:& };:`.
                 let finding = match mentions_word(&body.to_string(), name) {
                     true => PolicyFinding::always_ask("it runs itself, perhaps without an end"),
                     false => PolicyFinding::ask("it gives a name to commands"),
@@ -271,6 +286,7 @@ impl CommandEvaluator<'_> {
                 self.push_finding(&format!("{name}()"), finding);
                 let list = redirections.as_ref().map(|list| list.0.as_slice()).unwrap_or_default();
                 self.evaluate_redirections(list, scope);
+                // The body may run later and elsewhere, so it changes nothing here.
                 self.evaluate_compound(body, &mut scope.clone());
             }
             Command::ExtendedTest(test, redirections) => {
@@ -290,14 +306,15 @@ impl CommandEvaluator<'_> {
             CompoundCommand::Subshell(group) => self.evaluate_list(&group.list, &mut scope.clone()),
             CompoundCommand::ForClause(clause) => self.evaluate_for(clause, scope),
             CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
-                self.evaluate_loop_body(scope, &mut |judge, scope| {
-                    judge.evaluate_list(&clause.0, scope);
-                    judge.evaluate_list(&clause.1.list, scope);
+                self.evaluate_loop_body(scope, &mut |evaluator, scope| {
+                    evaluator.evaluate_list(&clause.0, scope);
+                    evaluator.evaluate_list(&clause.1.list, scope);
                 });
             }
             CompoundCommand::IfClause(clause) => {
                 self.evaluate_list(&clause.condition, scope);
-                let (before, mut after) = (scope.clone(), scope.clone());
+                let before = scope.clone();
+                let mut after = scope.clone();
                 self.evaluate_list(&clause.then, &mut after);
                 scope.merge_branch(&after);
                 let mut branch = before;
@@ -323,7 +340,7 @@ impl CommandEvaluator<'_> {
                     scope.merge_branch(&after);
                 }
             }
-            // Numbers and signs; a plain shell would run a command, and write where a sign points.
+            // Only numbers and operators. A plain shell takes `((…))` for a command, and `>` in it for a redirection.
             CompoundCommand::Arithmetic(command)
                 if !self.plain_shell
                     && command.expr.value.chars().all(|c| c.is_ascii_digit() || "+-*/%<>=!&| ".contains(c)) =>
@@ -342,6 +359,7 @@ impl CommandEvaluator<'_> {
 
     fn evaluate_for(&mut self, clause: &ForClauseCommand, scope: &mut ShellScope) {
         let name = clause.variable_name.as_str();
+        // The traits that all values share; `None` once a value is not certain enough.
         let mut known = Some(TextTraits { plain: true, inside: true, name: true, word: true });
         let in_zsh = self.facts.shell == ShellKind::Zsh;
         if !may_name(name) || in_zsh && (clause.values.is_none() || !is_common(name)) {
@@ -367,24 +385,29 @@ impl CommandEvaluator<'_> {
                 WordForm::Fields | WordForm::Odd(_) => None,
             };
         }
+        // Without values the loop runs over `$@`, of which nothing is known.
         let bound = known.filter(|_| clause.values.is_some()).map(VariableValue::Some);
-        self.evaluate_loop_body(scope, &mut |judge, scope| {
+        self.evaluate_loop_body(scope, &mut |evaluator, scope| {
             scope.forget_variable(name);
             if let Some(bound) = &bound {
                 scope.variables.insert(name.to_owned(), bound.clone());
             }
-            judge.evaluate_list(&clause.body.list, scope);
+            evaluator.evaluate_list(&clause.body.list, scope);
         });
         scope.forget_variable(name);
     }
 
-    /// Judges the body of a loop: what it changes is not certain in it, nor after it.
+    /// Judges the body of a loop. Whatever the body changes is not certain in the next round, nor after the loop.
+    ///
+    /// The body is judged once with the facts from before the loop. If that changes any facts, its findings are dropped, the
+    /// changed facts are forgotten, and the body is judged again.
     fn evaluate_loop_body(&mut self, scope: &mut ShellScope, body: &mut dyn FnMut(&mut Self, &mut ShellScope)) {
         if scope.loops >= MAX_LOOPS {
             return self.push_finding("loop", PolicyFinding::always_ask("it is nested too deeply to be judged"));
         }
         scope.loops += 1;
-        let (parts, wanted) = (self.parts.len(), self.wanted_repositories.clone());
+        let parts = self.parts.len();
+        let wanted = self.wanted_repositories.clone();
         let mut after = scope.clone();
         body(self, &mut after);
         if after.folder != scope.folder || after.variables != scope.variables {
@@ -405,7 +428,7 @@ impl CommandEvaluator<'_> {
         scope.loops -= 1;
     }
 
-    /// Words that run nothing by themselves: what they expand may.
+    /// Judges words that are not a command themselves but may expand to something that runs commands.
     fn evaluate_quiet_words<'a>(&mut self, words: impl Iterator<Item = &'a str>, scope: &ShellScope) {
         for word in words {
             let scanned = self.scan_in_scope(word, scope);
@@ -419,6 +442,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
+    /// Scans a word with the variables of a scope.
     pub(crate) fn scan_in_scope(&self, raw: &str, scope: &ShellScope) -> ScannedWord {
         let plain = self.plain_shell && self.facts.shell == ShellKind::Bash;
         scan_word(raw, if plain { ShellKind::Plain } else { self.facts.shell }, &|name| {
@@ -426,7 +450,7 @@ impl CommandEvaluator<'_> {
         })
     }
 
-    /// `$PWD`, which nothing but `cd` sets unasked.
+    /// Returns the value of `$PWD` if it is certain. Only `cd` changes it; an assignment to it asks.
     fn working_directory_value(&self, name: &str, scope: &ShellScope) -> Option<VariableValue> {
         let root = Some(self.facts.root.as_str()).filter(|root| !root.is_empty() && name == "PWD")?;
         let here = match scope.folder.path()? {
@@ -436,7 +460,7 @@ impl CommandEvaluator<'_> {
         Some(VariableValue::Literal(here))
     }
 
-    /// The words that a word is before all else: more than one where it holds braces.
+    /// Expands the braces of a word, which shells do before any other expansion. Returns the word itself if there are none.
     pub(crate) fn expand_word<'w>(&self, raw: &'w str) -> Vec<Cow<'w, str>> {
         match braces::expand_braces(raw).filter(|_| !self.plain_shell) {
             Some(words) => words.into_iter().map(Cow::Owned).collect(),
@@ -444,14 +468,14 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges the lines of a word's `$(…)`.
+    /// Judges the command substitutions of a word as lines of their own.
     pub(crate) fn evaluate_substitutions(&mut self, scanned: &ScannedWord, scope: &ShellScope) {
         for line in &scanned.commands {
             self.evaluate_line(line, &mut scope.clone());
         }
     }
 
-    /// What stands in front of a command, or alone.
+    /// Judges an assignment. `alone` is true if no command follows it, so that it lasts for the rest of the line.
     pub(crate) fn evaluate_assignment(
         &mut self,
         assignment: &Assignment,
@@ -468,12 +492,14 @@ impl CommandEvaluator<'_> {
         if let WordForm::Odd(odd) = scanned.word.form {
             return PolicyFinding::ask(format!("{name} is set to something that holds {odd}"));
         }
+        // Whatever the new value is, the old one is gone.
         if alone {
             scope.forget_variable(name);
         }
         if scanned.word.known_text().is_some_and(|value| may_set(name, value)) && !assignment.append {
             return PolicyFinding::allow("sets a variable that is harmless");
         }
+        // In front of a command an assignment sets the environment of that program.
         if !alone || !may_name(name) || self.facts.shell == ShellKind::Zsh {
             return PolicyFinding::ask(format!("sets {name}, which programs may look at"));
         }
@@ -487,23 +513,24 @@ impl CommandEvaluator<'_> {
     }
 }
 
-/// Whether a name stands in commands as a word.
+/// Reports whether a text of commands holds a name as a whole word.
 fn mentions_word(commands: &str, name: &str) -> bool {
     commands.split(|c: char| c.is_whitespace() || ";|&(){}\"'`$".contains(c)).any(|word| word == name)
 }
 
-/// Names of loops that mean nothing to zsh, whose own variables are in small letters: `path` is where programs are found.
+/// Reports whether a loop variable has a name without a meaning in zsh. The special variables of zsh are lower case: `path`, for
+/// example, is the search path for programs.
 fn is_common(name: &str) -> bool {
     const COMMON: [&str; 10] = ["file", "dir", "line", "name", "item", "word", "num", "commit", "branch", "test"];
     name.len() == 1 || COMMON.contains(&name)
 }
 
-/// Whether a word is a part of a path, whatever stands beside it.
+/// Reports whether a word is one component of a path, so that it stays one inside of a longer word.
 fn is_part(word: &ShellWord) -> bool {
     word.known_text().is_some_and(|text| !text.is_empty() && !text.contains('/') && !text.starts_with('.'))
 }
 
-/// The words of a simple command as they were written, its name first.
+/// Iterates over the words of a simple command as they were written, its name first.
 pub(crate) fn words_of(simple: &SimpleCommand) -> impl Iterator<Item = &str> {
     let behind = simple.suffix.iter().flat_map(|suffix| &suffix.0).filter_map(|item| match item {
         CommandPrefixOrSuffixItem::Word(word) | CommandPrefixOrSuffixItem::AssignmentWord(_, word) => {

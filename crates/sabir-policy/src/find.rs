@@ -1,13 +1,14 @@
-//! find: its expression is a language of its own.
+//! Judges `find`, whose expression is a language of its own.
 
+use super::ask_reason::AskReason;
 use super::grammar::PathContext;
 use super::path_scope::check_readable;
 use super::word::{ShellWord, WordForm};
 
-/// A command that find would run for what it finds, the name in the place of `{}`.
+/// A command that find would run for each file, with an unknown word in the place of `{}`.
 pub(crate) type ExecCommand = Vec<ShellWord>;
 
-/// Tests and actions that take a value and have no effect, then those that take none.
+/// Tests and actions that take one value and have no side effects.
 const VALUED: [&str; 34] = [
     "-name",
     "-iname",
@@ -44,6 +45,7 @@ const VALUED: [&str; 34] = [
     "-used",
     "-newerct",
 ];
+/// Tests, actions and operators that take no value and have no side effects.
 const PLAIN: [&str; 28] = [
     "-print",
     "-print0",
@@ -75,15 +77,15 @@ const PLAIN: [&str; 28] = [
     "-follow",
 ];
 
-/// The commands that find would run; everything else of it only looks.
+/// Returns the commands of all `-exec` actions; the caller judges them. Everything else of the expression only reads.
 ///
 /// # Errors
-/// What is not judged.
-pub(crate) fn exec_commands(words: &[ShellWord], ground: PathContext<'_>) -> Result<Vec<ExecCommand>, String> {
+/// Returns the reason if a path, test or action is not known to only read.
+pub(crate) fn exec_commands(words: &[ShellWord], context: PathContext<'_>) -> Result<Vec<ExecCommand>, AskReason> {
     let mut words = words.iter().peekable();
     while words.next_if(|word| matches!(word.known_text(), Some("-L" | "-P" | "-H"))).is_some() {}
     while let Some(root) = words.next_if(|word| !begins_expression(word)) {
-        check_readable(root, ground.folder, ground.root)?;
+        check_readable(root, context.folder, context.root)?;
     }
     let mut found = Vec::new();
     while let Some(word) = words.next() {
@@ -93,35 +95,36 @@ pub(crate) fn exec_commands(words: &[ShellWord], ground: PathContext<'_>) -> Res
             "-exec" => found.push(parse_exec(&mut words)?),
             "-newer" | "-anewer" | "-cnewer" | "-samefile" => {
                 let path = words.next().ok_or("find needs a file")?;
-                check_readable(path, ground.folder, ground.root)?;
+                check_readable(path, context.folder, context.root)?;
             }
             _ if PLAIN.contains(&name) => {}
             _ if VALUED.contains(&name) => {
                 let value = words.next().ok_or_else(|| format!("{name} needs a value"))?;
                 if !matches!(value.form, WordForm::Literal | WordForm::Field(_)) {
-                    return Err(format!("the value of {name}, {}, is not certain", value.raw));
+                    return Err(format!("the value of {name}, {}, is not certain", value.raw).into());
                 }
             }
-            _ => return Err(format!("{name} of find is not known to only look")),
+            _ => return Err(format!("{name} of find is not known to only look").into()),
         }
     }
     Ok(found)
 }
 
-/// Where the paths end. What might turn out to begin the expression does.
+/// Reports whether a word ends the list of paths. A word that may begin the expression counts as if it did.
 fn begins_expression(word: &ShellWord) -> bool {
     word.may_be_option()
         || matches!(word.known_text(), Some("!" | "(" | ")" | ","))
         || matches!(word.form, WordForm::Odd(_))
 }
 
-fn parse_exec<'a>(words: &mut impl Iterator<Item = &'a ShellWord>) -> Result<ExecCommand, String> {
+/// Parses the command of an `-exec` action up to its `;` or `+`.
+fn parse_exec<'a>(words: &mut impl Iterator<Item = &'a ShellWord>) -> Result<ExecCommand, AskReason> {
     let mut run = Vec::new();
     for word in words {
         match word.known_text() {
             Some(";") => return Ok(run),
             Some("+") if run.last().is_some_and(|last: &ShellWord| last.raw == "{}") => return Ok(run),
-            // What is found begins with the path where the search began, which is no option.
+            // A found path begins with the path where the search started, so it is never an option.
             Some(text) if text.contains("{}") => {
                 let inside = text == "{}";
                 run.push(ShellWord::field("{}", "", inside, inside));
@@ -129,5 +132,5 @@ fn parse_exec<'a>(words: &mut impl Iterator<Item = &'a ShellWord>) -> Result<Exe
             _ => run.push(word.clone()),
         }
     }
-    Err("-exec without an end".to_owned())
+    Err("-exec without an end".into())
 }

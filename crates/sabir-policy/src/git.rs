@@ -1,28 +1,30 @@
-//! git: the subcommands that only look, and what is allowed of each.
+//! Judges `git`: the subcommands that only read, and the allowed arguments of each.
 
+use super::ask_reason::AskReason;
 use super::command_facts::{CommandFacts, RepositoryState};
 use super::grammar::OperandKind::{AtMost, Nothing, Paths, Text};
 use super::grammar::{ParsedArguments, PathContext, ProgramGrammar};
 use super::path_scope::FolderScope;
 use super::word::ShellWord;
 
-/// What git would do, and where.
+/// A git command without git's own options.
 pub(crate) struct GitInvocation<'a> {
-    /// The folder that it would look for a repository in.
+    /// The folder from which git would look for a repository.
     pub(crate) folder: FolderScope,
-    /// The subcommand and what stands behind it.
+    /// The subcommand and its arguments.
     pub(crate) words: &'a [ShellWord],
 }
 
-/// Takes git's own options from the words behind `git`.
+/// Strips git's own options from the words behind `git`.
 ///
 /// # Errors
-/// One that is not judged.
+/// Returns the reason if a setting or folder given by an option is not known to be harmless.
 pub(crate) fn parse_invocation<'a>(
     words: &'a [ShellWord],
-    ground: PathContext<'_>,
-) -> Result<GitInvocation<'a>, String> {
-    let (mut folder, mut rest) = (ground.folder.clone(), words);
+    context: PathContext<'_>,
+) -> Result<GitInvocation<'a>, AskReason> {
+    let mut folder = context.folder.clone();
+    let mut rest = words;
     while let Some((word, behind)) = rest.split_first() {
         match word.known_text() {
             Some(
@@ -38,14 +40,14 @@ pub(crate) fn parse_invocation<'a>(
             Some("-c") => {
                 let (setting, behind) = behind.split_first().ok_or("-c needs a setting")?;
                 if !setting.known_text().is_some_and(is_harmless_setting) {
-                    return Err(format!("the setting {} is not known to be harmless", setting.raw));
+                    return Err(format!("the setting {} is not known to be harmless", setting.raw).into());
                 }
                 rest = behind;
             }
             Some("-C") => {
                 let (path, behind) = behind.split_first().ok_or("-C needs a folder")?;
                 let path = path.known_text().ok_or_else(|| format!("the folder {} is not certain", path.raw))?;
-                folder = folder.join(path, ground.root)?;
+                folder = folder.join(path, context.root)?;
                 rest = behind;
             }
             _ => break,
@@ -55,11 +57,12 @@ pub(crate) fn parse_invocation<'a>(
 }
 
 impl GitInvocation<'_> {
-    /// Whether it only looks, in a repository that runs nothing. The folder is asked for where it is not known.
+    /// Checks that the command only reads, in a repository whose configuration runs no programs. Adds the folder to `wanted` if
+    /// the state of its repository is not known.
     ///
     /// # Errors
-    /// Why not, in words.
-    pub(crate) fn check_read_only(&self, facts: &CommandFacts, wanted: &mut Vec<String>) -> Result<(), String> {
+    /// Returns the reason why the command is not known to only read.
+    pub(crate) fn check_read_only(&self, facts: &CommandFacts, wanted: &mut Vec<String>) -> Result<(), AskReason> {
         let Some((name, rest)) = self.words.split_first() else { return Ok(()) };
         let name = name.known_text().ok_or_else(|| format!("what {} becomes is not known", name.raw))?;
         let nested = rest.first().and_then(ShellWord::known_text).map(|second| format!("{name} {second}"));
@@ -78,24 +81,28 @@ impl GitInvocation<'_> {
         let folder = self.folder.path().ok_or("where git would run is not certain")?;
         match facts.repository_state(folder) {
             RepositoryState::None | RepositoryState::Clean => Ok(()),
+            // Hooks, filters, `core.fsmonitor` and other settings run programs even for a command that only reads.
             RepositoryState::Executes(keys) => Err(format!(
                 "the repository's configuration can run programs ({}); `sabir trust` trusts it as it is",
                 keys.join(", ")
-            )),
-            RepositoryState::Changed(things) => Err(format!(
+            )
+            .into()),
+            RepositoryState::Changed(changes) => Err(format!(
                 "what the repository's configuration runs has changed since you trusted it ({}); `sabir trust` shows it",
-                things.join(", ")
-            )),
+                changes.join(", ")
+            )
+            .into()),
             RepositoryState::Unknown => {
                 if !wanted.iter().any(|known| known == folder) {
                     wanted.push(folder.to_owned());
                 }
-                Err("what the repository's configuration runs is not known".to_owned())
+                Err("what the repository's configuration runs is not known".into())
             }
         }
     }
 }
 
+/// The subcommands that only read. Two words name a subcommand of a subcommand, which is looked up first.
 const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["status"], "-s -b -v -u=? -z --short --branch --show-stash --porcelain=? --long --untracked-files=? --ignored=? --ignore-submodules=? --column=? --no-column --ahead-behind --no-ahead-behind --renames --no-renames --find-renames=?", Paths),
     ProgramGrammar::new(&["diff", "diff-tree", "diff-index", "diff-files"], DIFF, Paths).with_check(no_programs),
@@ -109,7 +116,7 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["remote", "remote show"], "-v --verbose", Nothing),
     ProgramGrammar::new(&["submodule status"], "--cached --recursive -q --quiet", Nothing),
     ProgramGrammar::new(&["notes list", "notes show", "bisect log"], "", Text),
-    // Without these it changes files.
+    // Without one of these options `git apply` changes files.
     ProgramGrammar::new(&["apply"], "--stat --numstat --summary --check -p= -R --reverse -v --verbose", Paths).with_check(only_tells),
     ProgramGrammar::new(&["bundle verify", "bundle list-heads"], "-q", Paths),
     ProgramGrammar::new(&["check-ref-format"], "--branch --normalize --allow-onelevel", Text),
@@ -117,7 +124,7 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["remote get-url"], "--push --all", Text),
     ProgramGrammar::new(&["stash list", "stash show"], LOG, Text).with_check(no_programs),
     ProgramGrammar::new(&["config --get", "config --get-all", "config --get-regexp", "config get", "config list", "config --list", "config -l", "config --get-urlmatch"], "-f=@ --file=@ --global --system --local --worktree --show-origin --show-scope --name-only -z --null --all --default= --type= --bool --int --path", AtMost(2)),
-    // With a second operand it sets.
+    // With a second operand `git config` sets a value.
     ProgramGrammar::new(&["config"], "-f=@ --file=@ --get-regexp --get-all --name-only --global --system --local --worktree --show-origin --show-scope -z --null --type= --bool --int --path --get --list -l --includes", AtMost(1)).with_check(one_key),
     ProgramGrammar::new(&["hash-object"], "-t= --no-filters", Paths),
     ProgramGrammar::new(&["var"], "", Text).with_check(no_editor),
@@ -131,7 +138,7 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["for-each-ref"], "--count= --sort= --format= --points-at= --merged=? --no-merged=? --contains=? --no-contains=? --ignore-case --exclude= --color=? --omit-empty", Text).with_check(no_programs),
     ProgramGrammar::new(&["show-ref"], "-d -q -s --head --tags --heads --branches --dereference --hash=? --verify --quiet --abbrev=? --exists", Text),
     ProgramGrammar::new(&["show-branch"], "-a -r --all --remotes --current --topo-order --sparse --no-color --color=?", Text),
-    // With two operands it sets.
+    // With two operands `git symbolic-ref` sets a reference.
     ProgramGrammar::new(&["symbolic-ref"], "-q --quiet --short --recurse --no-recurse", AtMost(1)),
     ProgramGrammar::new(&["reflog", "reflog show"], LOG, Text).with_check(no_reflog_change),
     ProgramGrammar::new(&["reflog list", "reflog exists"], "", Text),
@@ -142,11 +149,12 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["check-ignore"], "-v -n -q --verbose --non-matching --quiet --no-index", Paths),
     ProgramGrammar::new(&["check-attr"], "-a --all --cached", Paths),
     ProgramGrammar::new(&["version", "--version"], "--build-options", Nothing),
-    // With a name it opens a manual.
+    // With a name `git help` opens a manual, which starts a pager or a browser.
     ProgramGrammar::new(&["help", "--help"], "-a --all -g --guides", Nothing),
     ProgramGrammar::new(&["--exec-path", "--html-path", "--man-path", "--info-path"], "", Nothing),
 ];
 
+/// Options of `git diff` and its plumbing. Left out are `--output` (writes a file) and `--ext-diff` and `--textconv` (run programs).
 const DIFF: &str = "-p -u -s -U= -R -a -b -w -z -r -t -m -c -M=? -C=? -B=? -D -S= -G= -l= -W -1 -2 -3 --patch --no-patch --unified= --raw --patch-with-raw \
     --stat=? --numstat --shortstat --dirstat=? --summary --patch-with-stat --name-only --name-status --color=? --no-color --color-moved=? \
     --no-color-moved --color-words=? --word-diff=? --word-diff-regex= --no-renames --rename-empty --check --full-index --binary --abbrev=? \
@@ -156,6 +164,7 @@ const DIFF: &str = "-p -u -s -U= -R -a -b -w -z -r -t -m -c -M=? -C=? -B=? -D -S
     --dst-prefix= --no-prefix --line-prefix= --cached --staged --merge-base --minimal --patience --histogram --diff-algorithm= --anchored= \
     --submodule=? --compact-summary --cc --root --no-commit-id --ours --theirs --base --indent-heuristic --default-prefix --no-index -I= --ignore-matching-lines= --skip-to= --rotate-to= --color-moved-ws= --no-indent-heuristic \
     --output-indicator-new= --output-indicator-old= --output-indicator-context= --combined-all-paths --cumulative";
+/// Options of `git log` and `git show`. Left out are `--show-signature` (runs gpg) and those that [`DIFF`] leaves out.
 const LOG: &str = "-p -u -s -U= -R -a -b -w -z -r -t -m -c -i -E -F -P -g -q -M=? -C=? -B=? -D -S= -G= -l= -W -n= -# -L= --patch --no-patch --unified= --raw \
     --stat=? --numstat --shortstat --dirstat=? --summary --patch-with-stat --name-only --name-status --color=? --no-color --color-moved=? \
     --color-words=? --word-diff=? --no-renames --check --full-index --binary --abbrev=? --find-renames=? --find-copies=? --find-copies-harder \
@@ -175,10 +184,11 @@ const LOG: &str = "-p -u -s -U= -R -a -b -w -z -r -t -m -c -i -E -F -P -g -q -M=
     --word-diff-regex= --ignore-cr-at-eol --inter-hunk-context= --indent-heuristic --patch-with-raw --rename-empty --anchored= \
     --exit-code --combined-all-paths --count -1 -2 -3 -4 -5";
 
-/// Settings of `-c` that only change how something is printed.
+/// Reports whether a setting for `-c` only changes how something is printed.
 fn is_harmless_setting(setting: &str) -> bool {
     let Some((key, value)) = setting.split_once('=') else { return false };
-    let (key, word) = (key.to_ascii_lowercase(), value.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    let key = key.to_ascii_lowercase();
+    let plain_value = value.bytes().all(|byte| byte.is_ascii_alphanumeric());
     match key.as_str() {
         "core.pager" | "pager.log" | "pager.diff" | "pager.show" | "pager.branch" => matches!(value, "cat" | ""),
         "core.fsmonitor" | "log.showsignature" => value == "false",
@@ -196,83 +206,92 @@ fn is_harmless_setting(setting: &str) -> bool {
         | "status.branch"
         | "core.precomposeunicode"
         | "grep.linenumber"
-        | "advice.detachedhead" => word,
-        key => key.starts_with("color.") && key.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'.') && word,
+        | "advice.detachedhead" => plain_value,
+        key => {
+            key.starts_with("color.")
+                && key.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'.')
+                && plain_value
+        }
     }
 }
 
-/// Neither gpg, which formats can ask for what a signature is worth, nor the programs of a repository that the history links to.
-fn no_programs(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Rejects formats that make git run gpg (to verify a signature), and options that make it read the repositories of submodules,
+/// whose configuration could run programs.
+fn no_programs(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let mut formats = ["--format=", "--pretty=?"].into_iter().flat_map(|option| seen.option_values(option));
     match formats.find(|format| format.known_text().is_none_or(asks_gpg)) {
-        Some(_) => Err("the format may run gpg".to_owned()),
+        Some(_) => Err("the format may run gpg".into()),
         None if seen
             .option_values("--submodule=?")
             .all(|value| matches!(value.known_text(), Some("log" | "short"))) =>
         {
             Ok(())
         }
-        None => Err("it looks into other repositories".to_owned()),
+        None => Err("it looks into other repositories".into()),
     }
 }
 
-/// `%G?` of commits and `%(signature)` of references, or the same with a sign in front.
+/// Reports whether a format verifies signatures: `%G?` for commits and `%(signature)` for references, also with a sign such as
+/// `%+G?`.
 fn asks_gpg(format: &str) -> bool {
     let signed = |rest: &str| rest.trim_start_matches(['+', '-', ' ']).starts_with('G') || rest.contains("signature");
     format.split('%').skip(1).any(signed)
 }
 
-/// It says that it only tells what it would do.
-fn only_tells(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Accepts `git apply` only with an option that makes it report instead of changing files.
+fn only_tells(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     match seen.has_option(&["--stat", "--numstat", "--summary", "--check"]) {
         true => Ok(()),
-        false => Err("it changes files".to_owned()),
+        false => Err("it changes files".into()),
     }
 }
 
-/// `-l` lists, and made a log of references before Git 2.20: then it stands alone or in front of a pattern.
-fn lists_branches(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Accepts `git branch` only if it lists. Before Git 2.20 `-l` did not list but created a reflog, so it is accepted only alone or
+/// with patterns.
+fn lists_branches(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let patterns = seen.operands.iter().all(|word| word.known_text().is_some_and(|name| name.contains('*')));
     match seen.has_option(&["-l"]) {
         true if patterns => no_programs(seen),
-        true => Err("it may make a branch".to_owned()),
+        true => Err("it may make a branch".into()),
         false => check_lists_only(seen),
     }
 }
 
-/// `git branch NAME` and `git tag NAME` make one, unless something says that they list.
-fn check_lists_only(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Rejects `git branch NAME` and `git tag NAME`, which create one, unless an option makes them list.
+fn check_lists_only(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     const LIST: [&str; 7] =
         ["--list", "--merged=?", "--no-merged=?", "--contains=?", "--no-contains=?", "--points-at=", "-l"];
     match seen.operands.first() {
-        Some(word) if !seen.has_option(&LIST) => Err(format!("it may make or change {}", word.raw)),
+        Some(word) if !seen.has_option(&LIST) => Err(format!("it may make or change {}", word.raw).into()),
         _ => no_programs(seen),
     }
 }
 
-/// `git config NAME` prints; words without a point are its subcommands.
-fn one_key(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Accepts `git config KEY`, which prints a value. A word without a dot may be a subcommand (`git config edit`).
+fn one_key(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let reads = seen.has_option(&["--get", "--get-all", "--get-regexp"]);
     match seen.operands.first() {
         Some(word) if !reads && !word.known_text().is_some_and(|key| key.contains('.')) => {
-            Err(format!("{} may be more than the name of a setting", word.raw))
+            Err(format!("{} may be more than the name of a setting", word.raw).into())
         }
         _ => Ok(()),
     }
 }
 
-fn no_editor(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Accepts only variables named `GIT_…`. Their values are names and commands, which `git var` prints without running them.
+fn no_editor(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     match seen.operands.iter().find(|word| !word.known_text().is_some_and(|name| name.starts_with("GIT_"))) {
-        Some(word) => Err(format!("{} is not judged here", word.raw)),
+        Some(word) => Err(format!("{} is not judged here", word.raw).into()),
         None => Ok(()),
     }
 }
 
-fn no_reflog_change(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Rejects the subcommands of `git reflog` that change it.
+fn no_reflog_change(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     no_programs(seen)?;
     match seen.operands.first().map(|word| word.known_text()) {
         Some(Some("expire" | "delete" | "drop" | "exists" | "write") | None) => {
-            Err("it may change the log of references".to_owned())
+            Err("it may change the log of references".into())
         }
         _ => Ok(()),
     }

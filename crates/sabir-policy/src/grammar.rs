@@ -1,80 +1,84 @@
-//! Grammars: what is allowed of a program, as rows of a table.
+//! Grammars: tables of the arguments that are allowed for each program.
 //!
-//! A row lists the options that have no effect but on what is printed; any other word that begins with `-` is not allowed, nor
-//! is a word that might turn out to be one. Options are written in one text, parted by blanks:
+//! A row lists the options that only affect what is printed. Any other word that begins with `-` is rejected, and so is a word
+//! that might expand to one. The options are written in one string, separated by blanks:
 //!
 //! | written | means |
 //! | --- | --- |
 //! | `-a`, `--all` | an option without a value |
 //! | `-n=`, `--lines=` | with a value, attached or the next word |
-//! | `-f=@` | with a value that is a path to read |
-//! | `--color=?` | with a value only if attached by `=` (of a short one: attached) |
+//! | `-f=@` | with a value that is a path to be read |
+//! | `--color=?` | with an optional value, only if attached by `=` (a short option: directly attached) |
 //! | `--arg==` | with two values, the next words |
-//! | `-#` | a number of digits: `-5` |
+//! | `-#` | a number as an option: `-5` |
 
+use super::ask_reason::AskReason;
 use super::path_scope::{FolderScope, check_readable};
 use super::word::{ShellWord, WordForm};
 
-/// What the operands of a program are.
+/// The meaning of a program's operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OperandKind {
-    /// There are none.
+    /// No operands are allowed.
     Nothing,
-    /// Words that are no paths.
+    /// Words that are not paths.
     Text,
     /// Paths to read.
     Paths,
-    /// So many paths at most: with more the program does something else.
+    /// At most this many paths: with more of them the program does something else, such as writing a file.
     AtMost(usize),
-    /// So many words first, then paths.
+    /// This many words, such as a pattern or script, and then paths.
     Then(usize),
 }
 
-/// What must hold of the words of a command; why not, in words.
-type ArgumentCheck = fn(&ParsedArguments<'_>) -> Result<(), String>;
+/// An additional check of a command's arguments.
+type ArgumentCheck = fn(&ParsedArguments<'_>) -> Result<(), AskReason>;
 
-/// A program, or a subcommand of one, and what is allowed of it.
+/// A program or subcommand, with its allowed arguments.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProgramGrammar {
-    /// Its names.
+    /// The names that share this grammar.
     pub(crate) names: &'static [&'static str],
+    /// The allowed options, in the notation of the module.
     pub(crate) options: &'static str,
     pub(crate) operands: OperandKind,
-    /// Whether no option whatsoever has an effect, so that a word may turn out to be one.
+    /// True if no option at all has a side effect, so that a word may expand to an option.
     pub(crate) options_harmless: bool,
-    /// Whether letters are never put together: what stands behind the first is passed over.
+    /// True if short options cannot be combined: the program ignores the characters after the first letter.
     pub(crate) no_clusters: bool,
-    /// What else must hold.
+    /// A check that the table cannot express.
     pub(crate) extra_check: Option<ArgumentCheck>,
 }
 
-/// The words of a command, told apart.
+/// The arguments of a command, separated into options and operands.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedArguments<'a> {
-    /// Options as the row writes them, with the certain part of their values.
+    /// The options, in the notation of the grammar, with their values.
     pub(crate) options: Vec<(&'a str, Option<OptionValue<'a>>)>,
     pub(crate) operands: Vec<&'a ShellWord>,
-    /// Whether an option stands behind an operand: some programs take it for one as well.
+    /// True if an option follows an operand: some programs take it for another operand.
     pub(crate) option_after_operand: bool,
 }
 
 /// The value of an option.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum OptionValue<'a> {
-    /// Attached to it.
+    /// A value attached to the option: `--lines=5`, `-n5`.
     Attached(&'a str),
-    /// The next word.
+    /// The following word.
     Next(&'a ShellWord),
 }
 
-/// Where paths are read from.
+/// The location from which paths are resolved.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PathContext<'a> {
+    /// The current folder.
     pub(crate) folder: &'a FolderScope,
+    /// The absolute path of the workspace; empty if it is not known.
     pub(crate) root: &'a str,
 }
 
-/// How an option takes values.
+/// The way in which an option takes values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ValueStyle {
     Nothing,
@@ -89,32 +93,32 @@ impl ProgramGrammar {
         Self { names, options, operands, options_harmless: false, no_clusters: false, extra_check: None }
     }
 
-    /// No option whatsoever has an effect.
+    /// Marks that no option at all has a side effect.
     pub(crate) const fn with_harmless_options(self) -> Self {
         Self { options_harmless: true, ..self }
     }
 
-    /// Letters of options are never put together.
+    /// Marks that short options cannot be combined.
     pub(crate) const fn without_clusters(self) -> Self {
         Self { no_clusters: true, ..self }
     }
 
-    /// What else must hold.
+    /// Adds a check that the table cannot express.
     pub(crate) const fn with_check(self, check: ArgumentCheck) -> Self {
         Self { extra_check: Some(check), ..self }
     }
 
-    /// Whether these words behind the program's name are allowed.
+    /// Checks that all arguments are allowed.
     ///
     /// # Errors
-    /// Why not, in words.
-    pub(crate) fn check_arguments(&self, words: &[ShellWord], ground: PathContext<'_>) -> Result<(), String> {
-        let seen = self.parse_arguments(words, ground)?;
-        self.check_operands(&seen, ground)?;
+    /// Returns the reason why an argument is not known to be harmless.
+    pub(crate) fn check_arguments(&self, words: &[ShellWord], context: PathContext<'_>) -> Result<(), AskReason> {
+        let seen = self.parse_arguments(words, context)?;
+        self.check_operands(&seen, context)?;
         self.extra_check.map_or(Ok(()), |check| check(&seen))
     }
 
-    /// Whether an option takes the next word as its value.
+    /// Reports whether an option takes the next word as its value.
     pub(crate) fn takes_next(&self, option: &str) -> bool {
         let takes = |name: &str| {
             self.find_option(name).is_some_and(|(_, takes)| matches!(takes, ValueStyle::Text | ValueStyle::Path))
@@ -131,40 +135,40 @@ impl ProgramGrammar {
         false
     }
 
-    /// Tells options from operands.
+    /// Separates options from operands.
     ///
     /// # Errors
-    /// An option that the row does not have, or a word that may be one.
+    /// Returns the reason for an option that the grammar does not list, or a word that may expand to an option.
     pub(crate) fn parse_arguments<'a>(
         &self,
         words: &'a [ShellWord],
-        ground: PathContext<'_>,
-    ) -> Result<ParsedArguments<'a>, String> {
+        context: PathContext<'_>,
+    ) -> Result<ParsedArguments<'a>, AskReason> {
         let mut seen = ParsedArguments::default();
         let mut words = words.iter();
         while let Some(word) = words.next() {
             if let WordForm::Odd(odd) = word.form {
-                return Err(format!("{} holds {odd}", word.raw));
+                return Err(format!("{} holds {odd}", word.raw).into());
             }
             seen.option_after_operand |= !seen.operands.is_empty() && word.may_be_option();
             match word.known_text() {
-                // xxd takes it for a file, and a second file is written.
+                // xxd takes `--` for its input file and would write to the operand that follows.
                 Some("--") if matches!(self.operands, OperandKind::AtMost(_)) => return Err(not_judged("--")),
                 Some("--") => {
                     for word in words.by_ref() {
                         match word.form {
-                            WordForm::Odd(odd) => return Err(format!("{} holds {odd}", word.raw)),
+                            WordForm::Odd(odd) => return Err(format!("{} holds {odd}", word.raw).into()),
                             _ => seen.operands.push(word),
                         }
                     }
                 }
-                // What only prints its words prints these, too: `echo ---`.
+                // A program that only prints its words also prints unknown options: `echo ---`.
                 Some(_) if self.options_harmless && self.operands == OperandKind::Text => seen.operands.push(word),
                 Some(text) if text.len() > 1 && text.starts_with("--") => {
-                    self.parse_long_option(text, &mut words, &mut seen, ground)?
+                    self.parse_long_option(text, &mut words, &mut seen, context)?
                 }
                 Some(text) if text.len() > 1 && text.starts_with('-') => {
-                    self.parse_short_options(text, &mut words, &mut seen, ground)?;
+                    self.parse_short_options(text, &mut words, &mut seen, context)?;
                 }
                 None if word.may_be_option() && !self.options_harmless => {
                     seen.options.push(self.parse_uncertain_option(word)?)
@@ -175,32 +179,34 @@ impl ProgramGrammar {
         Ok(seen)
     }
 
-    /// A word that begins like an option and goes on with something unknown.
+    /// Parses a word that begins like an option and ends with something unknown.
     fn parse_uncertain_option<'a>(
         &self,
         word: &'a ShellWord,
-    ) -> Result<(&'static str, Option<OptionValue<'a>>), String> {
+    ) -> Result<(&'static str, Option<OptionValue<'a>>), AskReason> {
         let name = word.known_prefix().split_once('=').map(|(name, _)| name).filter(|name| name.starts_with("--"));
         match name.and_then(|name| self.find_option(name)) {
             Some((option, ValueStyle::Text | ValueStyle::Attached)) if word.form != WordForm::Fields => {
                 Ok((option, Some(OptionValue::Next(word))))
             }
-            _ => Err(format!("{} may turn out to be an option", word.raw)),
+            _ => Err(format!("{} may turn out to be an option", word.raw).into()),
         }
     }
 
+    /// Parses `--name`, `--name=value` or `--name value`.
     fn parse_long_option<'a>(
         &self,
         text: &'a str,
         words: &mut std::slice::Iter<'a, ShellWord>,
         seen: &mut ParsedArguments<'a>,
-        ground: PathContext<'_>,
-    ) -> Result<(), String> {
+        context: PathContext<'_>,
+    ) -> Result<(), AskReason> {
         let (name, attached) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
         let (option, takes) = self.find_option(name).ok_or_else(|| not_judged(name))?;
         let value = match (takes, attached) {
             (ValueStyle::Nothing, Some(_)) => return Err(not_judged(text)),
             (ValueStyle::Nothing | ValueStyle::Attached, None) => None,
+            // Only the second of two values is kept; no check needs the first.
             (ValueStyle::Two, _) => {
                 self.next_value(name, words)?;
                 Some(self.next_value(name, words)?)
@@ -208,17 +214,18 @@ impl ProgramGrammar {
             (_, Some(value)) => Some(OptionValue::Attached(value)),
             (_, None) => Some(self.next_value(name, words)?),
         };
-        record_option((option, takes), value, seen, ground)
+        record_option(option, takes, value, seen, context)
     }
 
+    /// Parses a word of one or more short options: `-l`, `-la`, `-n5`.
     fn parse_short_options<'a>(
         &self,
         text: &'a str,
         words: &mut std::slice::Iter<'a, ShellWord>,
         seen: &mut ParsedArguments<'a>,
-        ground: PathContext<'_>,
-    ) -> Result<(), String> {
-        // Words like `-name` of find, or `-version`: one option, whatever its letters.
+        context: PathContext<'_>,
+    ) -> Result<(), AskReason> {
+        // A long name with one dash (`-version`) is one option, not a cluster of letters.
         if let Some((option, ValueStyle::Nothing)) = self.find_option(text).filter(|_| text.len() > 2) {
             seen.options.push((option, None));
             return Ok(());
@@ -244,7 +251,7 @@ impl ProgramGrammar {
                 _ if rest.is_empty() => Some(self.next_value(&name, words)?),
                 _ => Some(OptionValue::Attached(rest)),
             };
-            record_option((option, takes), value, seen, ground)?;
+            record_option(option, takes, value, seen, context)?;
             if takes != ValueStyle::Nothing {
                 break;
             }
@@ -252,26 +259,26 @@ impl ProgramGrammar {
         Ok(())
     }
 
-    /// The next word as the value of an option: it must be one word.
+    /// Takes the next word as the value of an option. It must be certain that it stays one word.
     fn next_value<'a>(
         &self,
         name: &str,
         words: &mut std::slice::Iter<'a, ShellWord>,
-    ) -> Result<OptionValue<'a>, String> {
+    ) -> Result<OptionValue<'a>, AskReason> {
         let word = words.next().ok_or_else(|| format!("{name} needs a value"))?;
-        // If the program does not take a value here after all, the word must not be an option of it.
+        // Another version of the program may take no value here, so the word must not be an option either.
         let number = word.text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
         if word.may_be_option() && !self.options_harmless && word.text.len() > 1 && !number {
-            return Err(format!("{}, the value of {name}, may be an option", word.raw));
+            return Err(format!("{}, the value of {name}, may be an option", word.raw).into());
         }
         match word.form {
             WordForm::Literal | WordForm::Field(_) => Ok(OptionValue::Next(word)),
             WordForm::Glob(_) if self.options_harmless => Ok(OptionValue::Next(word)),
-            _ => Err(format!("the value of {name}, {}, is not certain", word.raw)),
+            _ => Err(format!("the value of {name}, {}, is not certain", word.raw).into()),
         }
     }
 
-    /// The option of that name, and how it takes values.
+    /// Finds an option by its name, and returns it as the grammar writes it, with the way in which it takes values.
     fn find_option(&self, name: &str) -> Option<(&'static str, ValueStyle)> {
         self.options.split_ascii_whitespace().find_map(|option| {
             let takes = match option.strip_prefix(name)? {
@@ -286,52 +293,58 @@ impl ProgramGrammar {
         })
     }
 
-    fn check_operands(&self, seen: &ParsedArguments<'_>, ground: PathContext<'_>) -> Result<(), String> {
+    /// Checks the operands: paths must be readable, and words must be certain enough.
+    fn check_operands(&self, seen: &ParsedArguments<'_>, context: PathContext<'_>) -> Result<(), AskReason> {
         let first = match self.operands {
             OperandKind::Text => return self.check_texts(&seen.operands),
             OperandKind::Nothing => match seen.operands.first() {
-                Some(word) => return Err(format!("{} is not judged here", word.raw)),
+                Some(word) => return Err(format!("{} is not judged here", word.raw).into()),
                 None => return Ok(()),
             },
             OperandKind::Paths => 0,
             OperandKind::AtMost(most) if seen.operands.len() > most || seen.has_many() => {
-                return Err(format!("more than {most} operands are not judged"));
+                return Err(format!("more than {most} operands are not judged").into());
             }
             OperandKind::AtMost(_) => 0,
-            // A pattern given by an option leaves paths alone.
+            // With a pattern given by an option, all operands are paths.
             OperandKind::Then(_) if seen.has_option(&["-e=", "-f=@", "--regexp=", "--expression=", "--file=@"]) => 0,
             OperandKind::Then(count) => count,
         };
         let (texts, paths) = seen.operands.split_at_checked(first).unwrap_or((&seen.operands, &[]));
         self.check_texts(texts)?;
-        // A word that becomes several makes paths of what looks like none, and the other way round; both are read only.
+        // A word that expands to several shifts the operands behind it, so a word in the position of a text may be read as a path.
+        // It is checked as both.
         if let Some(word) = texts.iter().find(|word| matches!(word.form, WordForm::Glob(_) | WordForm::Fields)) {
-            check_readable(word, ground.folder, ground.root)?;
+            check_readable(word, context.folder, context.root)?;
         }
         let stdin = |word: &&&ShellWord| word.known_text() != Some("-");
-        paths.iter().filter(stdin).try_for_each(|word| check_readable(word, ground.folder, ground.root))
+        paths.iter().filter(stdin).try_for_each(|word| check_readable(word, context.folder, context.root))
     }
 
-    fn check_texts(&self, words: &[&ShellWord]) -> Result<(), String> {
+    /// Checks that the number of words is certain, unless no option could do harm.
+    fn check_texts(&self, words: &[&ShellWord]) -> Result<(), AskReason> {
         match words.iter().find(|word| word.form == WordForm::Fields && !self.options_harmless) {
-            Some(word) => Err(format!("what {} becomes is not known", word.raw)),
+            Some(word) => Err(format!("what {} becomes is not known", word.raw).into()),
             None => Ok(()),
         }
     }
 }
 
-/// Keeps an option, if its value may be read.
+/// Records an option, after checking that a value that is a path may be read.
 fn record_option<'a>(
-    (option, takes): (&'static str, ValueStyle),
+    option: &'static str,
+    takes: ValueStyle,
     value: Option<OptionValue<'a>>,
     seen: &mut ParsedArguments<'a>,
-    ground: PathContext<'_>,
-) -> Result<(), String> {
+    context: PathContext<'_>,
+) -> Result<(), AskReason> {
     if takes == ValueStyle::Path {
         match value {
-            Some(OptionValue::Attached(path)) => check_readable(&ShellWord::literal(path), ground.folder, ground.root)?,
+            Some(OptionValue::Attached(path)) => {
+                check_readable(&ShellWord::literal(path), context.folder, context.root)?
+            }
             Some(OptionValue::Next(word)) if word.known_text() == Some("-") => {}
-            Some(OptionValue::Next(word)) => check_readable(word, ground.folder, ground.root)?,
+            Some(OptionValue::Next(word)) => check_readable(word, context.folder, context.root)?,
             None => {}
         }
     }
@@ -340,24 +353,24 @@ fn record_option<'a>(
 }
 
 impl<'a> ParsedArguments<'a> {
-    /// Whether one of these options, as the row writes them, was given.
+    /// Reports whether one of these options was given; they are written as in the grammar.
     pub(crate) fn has_option(&self, options: &[&str]) -> bool {
         self.options.iter().any(|(option, _)| options.contains(option))
     }
 
-    /// The values of an option.
+    /// Iterates over the values of an option; it is written as in the grammar.
     pub(crate) fn option_values(&self, option: &'a str) -> impl Iterator<Item = OptionValue<'a>> {
         self.options.iter().filter(move |(name, _)| *name == option).filter_map(|(_, value)| *value)
     }
 
-    /// Whether an operand may become several.
+    /// Reports whether an operand may expand to several words.
     pub(crate) fn has_many(&self) -> bool {
         self.operands.iter().any(|word| matches!(word.form, WordForm::Glob(_) | WordForm::Fields))
     }
 }
 
 impl<'a> OptionValue<'a> {
-    /// The whole of it, if that is certain.
+    /// Returns the value if it is certain.
     pub(crate) fn known_text(self) -> Option<&'a str> {
         match self {
             Self::Attached(text) => Some(text),
@@ -366,6 +379,7 @@ impl<'a> OptionValue<'a> {
     }
 }
 
-fn not_judged(option: &str) -> String {
-    format!("the option {option} is not known to be harmless")
+/// The reason for an option that the grammar does not list.
+fn not_judged(option: &str) -> AskReason {
+    format!("the option {option} is not known to be harmless").into()
 }

@@ -1,43 +1,43 @@
-//! Policy: a pure function from what a call would touch to a verdict with its reason.
+//! Judges tool calls before they run: a pure function from an [`Access`] to a [`PolicyDecision`] with its reason.
 //!
-//! What cannot be judged is asked about or denied, never allowed (law 8). Reading inside the workspace is allowed, reading outside
-//! of it is denied (the tools cannot reach there), all else asks; rules of the user's widen or narrow that. Where nobody can be
-//! asked, asking means denying.
+//! Anything that cannot be judged is asked about or denied, never allowed. By default, reading inside the workspace is allowed,
+//! reading outside of it is denied (the tools cannot reach there), and everything else asks. The user's rules widen or narrow
+//! this. Without anybody to ask, `Ask` means `Deny`; the caller enforces that.
 //!
-//! Commands are parsed, and every part of them is judged by a grammar of what is *allowed* for the programs that are known:
+//! Shell commands are parsed, and every part is checked against an allowlist grammar of the known programs:
 //!
-//! | file | holds |
+//! | file | content |
 //! | --- | --- |
-//! | `access.rs`, `verdict.rs` | what a call would touch; what is said of it |
-//! | `mode.rs`, `switch.rs` | modes, which only take away, and when one may be left for another |
-//! | `facts.rs` | what has to be known of the place: shell, search path, repositories |
-//! | `line.rs` | the gate before the parser: length, control characters, depth |
-//! | `word.rs`, `braces.rs` | what is certain of a word before the shell expands it |
-//! | `judge.rs`, `simple.rs`, `wrappers.rs`, `feed.rs` | the walk: lists, loops, redirections, pipes, commands that run commands |
-//! | `grammar.rs`, `programs.rs`, `scripts.rs`, `find.rs`, `git.rs` | what is allowed of each program |
-//! | `named.rs` | the programs and files that a line depends on |
-//! | `place.rs`, `paths.rs` | whether a path stays inside the workspace; which paths a command names |
-//! | `pattern.rs`, `kinds.rs`, `grave.rs` | the user's rules, what can be approved once, what is always asked about |
+//! | `access.rs`, `verdict.rs` | the question (what a call would touch) and the answer |
+//! | `mode.rs`, `mode_switch.rs` | modes, which only restrict, and the rules for switching between them |
+//! | `command_facts.rs` | facts about the environment of a command: shell, search path, repositories, links |
+//! | `line.rs` | checks before parsing: length, control characters, nesting depth |
+//! | `word.rs`, `braces.rs` | the certain part of a word before the shell expands it |
+//! | `evaluator.rs`, `simple_command.rs`, `wrappers.rs`, `pipe_input.rs` | the walk over lists, loops, redirections, pipes, and commands that run commands |
+//! | `grammar.rs`, `programs.rs`, `scripts.rs`, `find.rs`, `git.rs` | the allowlist for each program |
+//! | `dependencies.rs` | the programs and files that a line depends on |
+//! | `path_scope.rs`, `paths.rs` | whether a path stays inside the workspace; which paths a command names |
+//! | `pattern.rs`, `command_kinds.rs`, `destructive.rs` | the user's rules, kinds of commands to approve once, commands that always ask |
 //!
-//! Architecture invariant: nothing in here reads a transcript. The model has no say in its own approval.
+//! Architecture invariant: nothing in this crate reads a transcript. The model has no say in its own approval.
 //!
-//! The crate touches nothing: no file, process, environment or clock. The caller gathers [`CommandFacts`] about the place ([`required_facts`]
+//! The crate touches nothing: no file, process, environment or clock. The caller gathers [`CommandFacts`] ([`required_facts`]
 //! names those that a command line depends on) and acts on the [`PolicyDecision`].
 //!
 //! ```
-//! use sabir_policy::{Access, Beyond, Facts, Rules, Verdict};
+//! use sabir_policy::{Access, Beyond, CommandFacts, PolicyRules, Verdict};
 //!
-//! let mut rules = Rules::default();
-//! rules.approve("kind=cargo")?;
+//! let mut rules = PolicyRules::default();
+//! rules.add_approval("kind=cargo")?;
 //!
-//! // The search path holds no folder that others may write to.
-//! let facts = Facts { clean_path: true, ..Facts::default() };
+//! // Every folder of the search path is absolute and outside of the workspace.
+//! let facts = CommandFacts { clean_path: true, ..CommandFacts::default() };
 //! let judge = |line: &str| {
 //!     let command = line.to_owned();
 //!     rules.decide(&Access::Command { command, facts: facts.clone(), beyond: Beyond::Nothing })
 //! };
 //!
-//! // Known to only read: no rule is needed.
+//! // Known to only read, so no rule is needed.
 //! assert_eq!(judge("ls -l src | head").verdict, Verdict::Allow);
 //! // Approved by the rule above.
 //! assert_eq!(judge("cargo test").verdict, Verdict::Allow);
@@ -49,6 +49,7 @@
 //! ```
 
 mod access;
+mod ask_reason;
 mod braces;
 mod command_facts;
 mod command_kinds;
@@ -79,57 +80,57 @@ pub use command_facts::{CommandFacts, RepositoryState, RequiredFacts, ShellKind,
 pub use dependencies::{CommandDependencies, command_dependencies};
 use evaluator::{CommandEvaluator, EvaluatedPart, PolicyFinding, ShellScope};
 pub use line::is_deceiving;
-pub use mode::{FilePattern, Mode, ToolGroup};
+pub use mode::{FilePattern, FilePatternError, Mode, ToolGroup};
 pub use path_scope::names_secrets;
 use pattern::{RulePattern, RuleReach, matches_glob};
 use pipe_input::PipeInput;
 pub use verdict::Verdict;
 use word::ShellWord;
 
-/// What the user has approved, wants to be asked about, and has forbidden in advance.
+/// The user's rules: what is approved, asked about and forbidden in advance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PolicyRules {
-    /// Writing inside the workspace, protected paths excepted.
+    /// Approves writing inside the workspace, except to protected paths.
     edits: bool,
-    /// Any command, grave ones excepted.
+    /// Approves any command, except destructive ones.
     commands: bool,
-    /// The network, for commands that a sandbox keeps from it.
+    /// Approves the network for commands whose sandbox would block it.
     network: bool,
-    /// Whether every write is asked about, whatever allows it, and why.
+    /// The reason why every write asks, even where a rule allows it; `None` if writes follow the rules.
     write_question_reason: Option<String>,
-    /// What may be done at all.
+    /// The mode that limits everything else.
     mode: Option<Arc<Mode>>,
-    /// The modes that a task may switch to.
+    /// The names of the modes that a task may switch to without a question.
     modes: Vec<String>,
-    /// These very command lines.
+    /// Approved command lines, compared character by character.
     exact: Vec<String>,
     allow: Vec<RulePattern>,
     ask: Vec<RulePattern>,
     deny: Vec<RulePattern>,
 }
 
-/// What a rule does with what it matches.
+/// The effect of a rule on what it matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleKind {
-    /// It needs no question.
+    /// Runs without a question.
     Allow,
-    /// It needs one, whatever else allows it.
+    /// Asks, even if another rule allows it.
     Ask,
-    /// It is not done.
+    /// Never runs.
     Deny,
 }
 
-/// A rule that cannot be understood.
+/// An error for a rule that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// Of what is approved as a whole.
+    /// An approval rule that is none of the known forms; holds the rule.
     #[error(
         "`{0}` is no approval rule: use `reads`, `edits`, `commands`, `network`, `all`, `none`, `command=LINE` for one exact command \
          line, `host=NAME` for documents of one host, `mcp=SERVER/TOOL` for tools of a server, `mode=NAME` for a switch to a mode, or \
          `kind=NAME` for a kind of command, as `sabir policy explain` proposes it"
     )]
     Approval(String),
-    /// Of a pattern.
+    /// A pattern that is none of the known forms; holds the pattern.
     #[error(
         "`{0}` is no rule: write the words of a command (`git log **`: `*` is one word, `**` at the end any number; the program \
          itself must be named), `kind=NAME`, `path=GLOB` (without `..`), `host=NAME` or `mcp=SERVER/TOOL` (to allow, the server must be \
@@ -138,34 +139,34 @@ pub enum RuleError {
     Pattern(String),
 }
 
-/// A verdict and why.
+/// A verdict with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyDecision {
     /// The verdict.
     pub verdict: Verdict,
-    /// Why, in words for the user.
+    /// The reason, as a phrase for the user.
     pub reason: String,
-    /// Whether it is allowed because it is known to only read: no rule and no approval had a part in it.
+    /// True if it is allowed because it is known to only read, without the help of any rule or approval.
     pub only_reads: bool,
-    /// The parts of a command, in the order in which they were judged. Empty for all else.
+    /// The parts of a command, in the order in which they were judged. Empty for any other access.
     pub segments: Vec<CommandSegment>,
-    /// Approval rules that are narrow and would answer the question from now on: one for each part that asks. Empty where one
-    /// of them has none.
+    /// Narrow approval rules that would answer this question in the future: one for each part that asks. Empty if any of the
+    /// parts has no such rule.
     pub proposals: Vec<String>,
 }
 
 /// A part of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandSegment {
-    /// The part, as it was written but for blanks.
+    /// The text of the part, with normalized blanks.
     pub command: String,
-    /// Its verdict.
+    /// The verdict on this part alone.
     pub verdict: Verdict,
-    /// Why.
+    /// The reason, as a phrase for the user.
     pub reason: String,
 }
 
-/// What one of the [`PolicyDecision::proposals`] would allow, in words.
+/// Describes what one of the [`PolicyDecision::proposals`] would allow, as a phrase for the user. Returns `None` for any other rule.
 pub fn describe_proposal(rule: &str) -> Option<String> {
     if rule == "edits" {
         return Some("changes of files in the workspace, but for protected ones".to_owned());
@@ -176,29 +177,31 @@ pub fn describe_proposal(rule: &str) -> Option<String> {
     command_kinds::find_kind(rule.strip_prefix("kind=")?).map(command_kinds::CommandKind::describe)
 }
 
-/// Judges an access by rules.
+/// Judges an access by rules; the function form of [`PolicyRules::decide`].
 pub fn decide_access(rules: &PolicyRules, access: &Access) -> PolicyDecision {
     rules.decide(access)
 }
 
-/// What has to be known to judge a command besides these facts.
+/// Returns the facts that a command line depends on and that `facts` does not hold yet.
+///
+/// The caller looks them up and judges the line with the complete facts.
 pub fn required_facts(command: &str, facts: &CommandFacts) -> RequiredFacts {
     let rules = PolicyRules::default();
-    let mut judge = CommandEvaluator { touched_paths: Some(Vec::new()), ..CommandEvaluator::new(&rules, facts) };
-    judge.evaluate_line(command, &mut ShellScope::new());
+    let mut evaluator = CommandEvaluator { touched_paths: Some(Vec::new()), ..CommandEvaluator::new(&rules, facts) };
+    evaluator.evaluate_line(command, &mut ShellScope::new());
     RequiredFacts {
-        repositories: judge.wanted_repositories,
-        paths: judge.touched_paths.unwrap_or_default(),
-        follows_symlinks: judge.follows_symlinks,
+        repositories: evaluator.wanted_repositories,
+        paths: evaluator.touched_paths.unwrap_or_default(),
+        follows_symlinks: evaluator.follows_symlinks,
     }
 }
 
 impl PolicyRules {
-    /// Adds a rule: `reads` and `none` (nothing beyond reading), `edits`, `commands`, `all` (both), `network`, `command=LINE`,
-    /// `host=NAME`, `kind=NAME`, `mcp=SERVER/TOOL`, `mode=NAME`.
+    /// Adds an approval rule: `reads` or `none` (both allow nothing beyond reading), `edits`, `commands`, `all` (edits and
+    /// commands), `network`, `command=LINE`, `host=NAME`, `kind=NAME`, `mcp=SERVER/TOOL`, or `mode=NAME`.
     ///
     /// # Errors
-    /// Any other word, named in the error.
+    /// Returns [`RuleError::Approval`] for anything else.
     pub fn add_approval(&mut self, rule: &str) -> Result<(), RuleError> {
         let wrong = || RuleError::Approval(rule.to_owned());
         match rule.split_once('=') {
@@ -221,57 +224,59 @@ impl PolicyRules {
         Ok(())
     }
 
-    /// Adds a rule of patterns: the words of a command (`cargo test **`), `kind=NAME`, `path=GLOB`, `host=NAME` or
+    /// Adds a pattern rule: the words of a command (`cargo test **`), `kind=NAME`, `path=GLOB`, `host=NAME` or
     /// `mcp=SERVER/TOOL`.
     ///
     /// # Errors
-    /// A pattern that names no program, or cannot be read.
+    /// Returns [`RuleError::Pattern`] if the pattern names no program or cannot be parsed, or if it would allow the tools of
+    /// every server.
     pub fn add_rule(&mut self, kind: RuleKind, pattern: &str) -> Result<(), RuleError> {
-        let read = RulePattern::parse(pattern).filter(|read| kind != RuleKind::Allow || !read.is_any_server());
-        let read = read.ok_or_else(|| RuleError::Pattern(pattern.to_owned()))?;
+        let parsed = RulePattern::parse(pattern).filter(|parsed| kind != RuleKind::Allow || !parsed.is_any_server());
+        let parsed = parsed.ok_or_else(|| RuleError::Pattern(pattern.to_owned()))?;
         match kind {
-            RuleKind::Allow => self.allow.push(read),
-            RuleKind::Ask => self.ask.push(read),
-            RuleKind::Deny => self.deny.push(read),
+            RuleKind::Allow => self.allow.push(parsed),
+            RuleKind::Ask => self.ask.push(parsed),
+            RuleKind::Deny => self.deny.push(parsed),
         }
         Ok(())
     }
 
-    /// These rules within a mode: what it does not have is denied, whatever allows it.
+    /// Returns these rules limited by a mode: anything outside of the mode is denied, even if a rule allows it.
     #[must_use]
     pub fn with_mode(self, mode: Mode) -> Self {
         Self { mode: Some(Arc::new(mode)), ..self }
     }
 
-    /// The mode that they are within; none is one without limits.
+    /// The mode that limits these rules; `None` means no limits.
     pub fn mode(&self) -> Option<&Mode> {
         self.mode.as_deref()
     }
 
-    /// These rules where nothing is written unasked, and why that is.
+    /// Returns these rules with a question before every write; `because` is the reason shown in it.
     #[must_use]
     pub fn ask_before_writes(self, because: impl Into<String>) -> Self {
         Self { write_question_reason: Some(because.into()), ..self }
     }
 
-    /// The paths that are denied, as globs.
+    /// Iterates over the globs of the denied paths.
     pub fn denied_paths(&self) -> impl Iterator<Item = &str> {
         self.deny.iter().filter_map(|rule| if let RulePattern::Path(glob) = rule { Some(glob.as_str()) } else { None })
     }
 
-    /// Whether anything here may say something of a command.
+    /// Returns true if any rule or approval could change the verdict on a command.
     fn has_command_rules(&self) -> bool {
         let rules = [&self.allow, &self.ask, &self.deny];
         self.commands || self.network || !self.exact.is_empty() || rules.iter().any(|rules| !rules.is_empty())
     }
 
-    /// Whether a rule denies paths or asks about them.
+    /// Returns true if a rule denies paths or asks about them.
     fn has_path_rules(&self) -> bool {
         self.deny.iter().chain(&self.ask).any(|rule| matches!(rule, RulePattern::Path(_)))
     }
 
     /// Judges an access.
     pub fn decide(&self, access: &Access) -> PolicyDecision {
+        // The mode comes first, because no rule may widen it.
         if let Some(reason) = self.mode.as_ref().and_then(|mode| mode.denial_reason(access)) {
             return plain_decision(Verdict::Deny, &reason);
         }
@@ -281,11 +286,12 @@ impl PolicyRules {
         };
         match access {
             Access::Nothing => plain_decision(Verdict::Allow, "touches nothing"),
-            // The machine answers such a call itself and never runs it.
+            // The task machine answers such a call itself; it never reaches the tool.
             Access::Invalid { reason } => plain_decision(Verdict::Deny, reason),
             Access::Read { path, outside } => self.decide_read(path, *outside),
             Access::Write { path, protected } => self.decide_write(path, protected.as_deref()),
             Access::Command { command, facts, beyond } => self.decide_command(command, facts, *beyond),
+            // Deny rules come before ask rules, and those before allow rules.
             Access::Fetch { url } if host(url, &self.deny) => plain_decision(Verdict::Deny, "a rule forbids this host"),
             Access::Fetch { url } if host(url, &self.ask) => {
                 plain_decision(Verdict::Ask, "fetches from a host that a rule asks about")
@@ -318,7 +324,7 @@ impl PolicyRules {
 
     fn decide_read(&self, path: &str, outside: bool) -> PolicyDecision {
         if outside {
-            // Named, because a call may read many.
+            // The path is in the reason because one call may read many paths.
             let reason = format!("`{path}` lies outside of the workspace, where the tools cannot reach");
             return plain_decision(Verdict::Deny, &reason);
         }
@@ -333,6 +339,7 @@ impl PolicyRules {
     }
 
     fn decide_write(&self, path: &str, protected: Option<&str>) -> PolicyDecision {
+        // A protected path asks even if all edits are approved; only a deny or ask rule comes before that.
         match (any_matches_path(&self.deny, path), any_matches_path(&self.ask, path), protected) {
             (true, ..) => plain_decision(Verdict::Deny, "a rule forbids this path"),
             (_, true, _) => plain_decision(Verdict::Ask, "writes a path that a rule asks about"),
@@ -352,10 +359,11 @@ impl PolicyRules {
     }
 
     fn decide_command(&self, command: &str, facts: &CommandFacts, beyond: Beyond) -> PolicyDecision {
-        let mut judge = CommandEvaluator::new(self, facts);
-        judge.evaluate_line(command, &mut ShellScope::new());
-        let CommandEvaluator { parts, asked_by_rule, .. } = judge;
-        let (mut verdict, mut reason) = (Verdict::Allow, "only reads".to_owned());
+        let mut evaluator = CommandEvaluator::new(self, facts);
+        evaluator.evaluate_line(command, &mut ShellScope::new());
+        let CommandEvaluator { parts, asked_by_rule, .. } = evaluator;
+        let mut verdict = Verdict::Allow;
+        let mut reason = "only reads".to_owned();
         for EvaluatedPart { segment, .. } in &parts {
             if strictness_rank(segment.verdict) > strictness_rank(verdict) {
                 verdict = segment.verdict;
@@ -365,26 +373,36 @@ impl PolicyRules {
                 };
             }
         }
+        // An exact approval answers the policy's own questions, never those that the user asked for by a rule.
         if verdict == Verdict::Ask && !asked_by_rule && self.exact.iter().any(|line| line == command.trim()) {
-            (verdict, reason) = (Verdict::Allow, "this command line is approved".to_owned());
+            verdict = Verdict::Allow;
+            reason = "this command line is approved".to_owned();
         }
         match (self.exception_question(beyond), verdict) {
-            (Some(asks), Verdict::Allow) => (verdict, reason) = (Verdict::Ask, asks.to_owned()),
-            // Whoever answers has to see all that a yes gives.
+            (Some(asks), Verdict::Allow) => {
+                verdict = Verdict::Ask;
+                reason = asks.to_owned();
+            }
+            // The user has to see everything that a yes would permit.
             (Some(asks), Verdict::Ask) => reason = format!("{asks}, and {reason}"),
             _ => {}
         }
+        // Only a question can be answered by a rule.
         let proposals = if verdict == Verdict::Ask { kind_proposals(&parts) } else { Vec::new() };
         let segments = parts.into_iter().map(|part| part.segment).collect();
-        let held = self.mode.as_ref().filter(|mode| !mode.can_edit_any_file());
+        // A mode that cannot edit any file runs only commands that read: a command can write anywhere.
+        let limiting_mode = self.mode.as_ref().filter(|mode| !mode.can_edit_any_file());
         let mut only_reads = false;
-        if verdict == Verdict::Allow || held.is_some() {
-            // What the rules say has no part in what is known of a command.
+        if verdict == Verdict::Allow || limiting_mode.is_some() {
+            // `only_reads` must not depend on the user's rules, so the line is judged again without any.
             let plain = || Self::default().decide_command(command, facts, Beyond::Nothing).verdict;
             let silent = verdict == Verdict::Allow && !self.has_command_rules();
-            only_reads = (beyond == Beyond::Nothing || held.is_some()) && (silent || plain() == Verdict::Allow);
+            only_reads =
+                (beyond == Beyond::Nothing || limiting_mode.is_some()) && (silent || plain() == Verdict::Allow);
         }
-        if let Some(mode) = held.filter(|_| verdict != Verdict::Deny && (!only_reads || beyond == Beyond::Unconfined)) {
+        if let Some(mode) =
+            limiting_mode.filter(|_| verdict != Verdict::Deny && (!only_reads || beyond == Beyond::Unconfined))
+        {
             let why = match (verdict, beyond) {
                 (Verdict::Allow, Beyond::Nothing | Beyond::Network) => {
                     Self::default().decide_command(command, facts, Beyond::Nothing).reason
@@ -403,7 +421,8 @@ impl PolicyRules {
         PolicyDecision { verdict, reason, only_reads, segments, proposals }
     }
 
-    /// What the rules say of a command, if they say anything.
+    /// Returns the finding of the first matching rule, with how much that rule matches. Deny rules win over ask rules, and those
+    /// over allow rules.
     fn user_rule_finding(&self, words: &[ShellWord]) -> Option<(PolicyFinding, RuleReach)> {
         if self.deny.iter().any(|rule| rule.may_match(words)) {
             let reason = "a rule forbids it".to_owned();
@@ -412,12 +431,13 @@ impl PolicyRules {
         if self.ask.iter().any(|rule| rule.may_match(words)) {
             return Some((PolicyFinding::always_ask("a rule asks about it"), RuleReach::Wide));
         }
+        // An exact rule is preferred: it also allows destructive commands, which a wide one does not.
         let mut reaches = self.allow.iter().filter_map(|rule| rule.allow_reach(words)).collect::<Vec<_>>();
         reaches.sort_by_key(|reach| *reach == RuleReach::Wide);
         reaches.first().map(|reach| (PolicyFinding::allow("a rule allows it"), *reach))
     }
 
-    /// What is asked about is allowed where commands are, unless it is grave.
+    /// Turns a question into a permission if all commands are approved and the question is not one that always asks.
     fn apply_blanket_approval(&self, finding: PolicyFinding) -> PolicyFinding {
         if self.commands && finding.verdict == Verdict::Ask && !finding.always_asks {
             return PolicyFinding::allow("commands are approved");
@@ -425,7 +445,8 @@ impl PolicyRules {
         finding
     }
 
-    /// What is asked about a command that wants more than its sandbox gives. No rule answers for a command without a sandbox.
+    /// Returns the question about a command that wants more than its sandbox permits. The network can be approved in advance;
+    /// running without a sandbox always asks.
     fn exception_question(&self, beyond: Beyond) -> Option<&'static str> {
         match beyond {
             Beyond::Nothing => None,
@@ -434,14 +455,15 @@ impl PolicyRules {
         }
     }
 
-    /// The strictest verdict, the first of equals, with all parts; nothing at all touches nothing. What asks for itself can be
-    /// approved as a kind only if all that asks can.
+    /// Combines several accesses: the strictest verdict wins (the first one among equals), and the parts of all are kept. Rules
+    /// are proposed only if every access that asks has one, since approving some of them would not answer the question.
     fn strictest_decision(&self, all: &[Access]) -> PolicyDecision {
         let mut judged: Vec<_> = all.iter().map(|access| self.decide(access)).collect();
         let verdict = judged.iter().map(|one| one.verdict).max_by_key(|verdict| strictness_rank(*verdict));
         let Some(verdict) = verdict else { return self.decide(&Access::Nothing) };
         let only_reads = judged.iter().all(|one| one.only_reads);
         let segments = judged.iter_mut().flat_map(|one| std::mem::take(&mut one.segments)).collect();
+        // Proposals only make sense for the accesses that decide the verdict.
         judged.retain(|one| one.verdict == verdict);
         let mut proposals: Vec<String> = Vec::new();
         if !judged.iter().any(|one| one.proposals.is_empty()) {
@@ -482,13 +504,13 @@ fn any_matches_path(rules: &[RulePattern], path: &str) -> bool {
     rules.iter().any(|rule| matches!(rule, RulePattern::Path(pattern) if matches_path(pattern, path)))
 }
 
-/// Whether a glob means a path, or a folder that it lies in.
+/// Reports whether a glob matches a path or one of the folders above it.
 pub(crate) fn matches_path(pattern: &str, path: &str) -> bool {
     let path = path.trim_start_matches("./");
     matches_glob(pattern, path) || matches_glob(&format!("{pattern}/**"), path)
 }
 
-/// How strict a verdict is.
+/// Orders verdicts from the most permissive to the strictest.
 fn strictness_rank(verdict: Verdict) -> u8 {
     match verdict {
         Verdict::Allow => 0,
@@ -497,12 +519,13 @@ fn strictness_rank(verdict: Verdict) -> u8 {
     }
 }
 
-/// Whether a command may be one that runs the words behind it: every program that is not known to only read.
+/// Reports whether a command may run the words behind its name as another command. True for every program that is not known to
+/// only read.
 fn may_wrap_command(command: &[ShellWord]) -> bool {
     command.first().and_then(ShellWord::known_text).is_none_or(|name| programs::find_program(name).is_none())
 }
 
-/// The kinds that would allow what asks, each once, if all that asks is of one.
+/// Returns the kind rules that would allow every part that asks, without duplicates. Empty if any of those parts has no kind.
 fn kind_proposals(parts: &[EvaluatedPart]) -> Vec<String> {
     let mut proposed = Vec::new();
     for part in parts.iter().filter(|part| part.segment.verdict == Verdict::Ask) {
@@ -515,14 +538,14 @@ fn kind_proposals(parts: &[EvaluatedPart]) -> Vec<String> {
     proposed
 }
 
-/// The host of an `http` or `https` address without a user's name in it, in lower case. None where it names a port that is not
-/// the web's: who approved a host did not mean whatever else runs there.
+/// Returns the lower-case host of an `http` or `https` URL. `None` for URLs with credentials (`https://docs.rs@evil/` goes to
+/// `evil`) and for ports other than 80 and 443: approving a host does not approve other services on it.
 fn host_of(url: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#', '\\']).next()?;
     let plain = matches!(scheme.to_ascii_lowercase().as_str(), "http" | "https") && !authority.contains('@');
     let (host, port) = match authority.rsplit_once(':') {
-        // The colons of an IPv6 address stand in brackets.
+        // An IPv6 address is in brackets, so a colon before `]` does not begin a port.
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (authority, None),
     };

@@ -1,21 +1,24 @@
-//! Lines: from text to brush's tree, with a gate before it for what must not even be parsed.
+//! Parses a command line with `brush-parser`, after checks for text that must not even reach the parser.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use brush_parser::ParserOptions;
 use brush_parser::ast::Program;
 
-/// Longer lines are not looked at.
+/// The longest line, in bytes, that is parsed.
 const MAX_BYTES: usize = 64 << 10;
-/// The parser recurses, and tries some ways twice.
+/// The deepest nesting that is parsed: the parser recurses, and tries some alternatives twice on each level.
 const MAX_DEPTH: usize = 10;
 
-/// Parses a command line, or says why it cannot be read.
+/// Parses a command line.
+///
+/// # Errors
+/// Returns the reason if the line is too long, too deeply nested, holds invisible or control characters, or is not valid.
 pub(crate) fn parse_line(text: &str) -> Result<Program, &'static str> {
     check_line(text)?;
-    // Without extended globs, as `bash -c` reads it: `!(a)` is no word there.
+    // `bash -c` runs without extended globs, where `!(a)` is not a word.
     let options = ParserOptions { enable_extended_globbing: false, ..ParserOptions::default() };
-    // The parser is another's, and a bug of it must not end the task.
+    // A panic in the third-party parser must not end the task.
     let parsed = catch_unwind(AssertUnwindSafe(|| {
         let tokens = brush_parser::uncached_tokenize_str(text, &options.tokenizer_options()).ok()?;
         brush_parser::parse_tokens(&tokens, &options).ok()
@@ -23,6 +26,7 @@ pub(crate) fn parse_line(text: &str) -> Result<Program, &'static str> {
     parsed.ok().flatten().ok_or("it cannot be parsed")
 }
 
+/// Rejects lines that must not reach the parser.
 fn check_line(text: &str) -> Result<(), &'static str> {
     if text.len() > MAX_BYTES {
         return Err("it is too long to be judged");
@@ -39,7 +43,9 @@ fn check_line(text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Characters that look like nothing, like a blank, or change the direction of text.
+/// Reports whether a character is invisible, looks like a blank, or changes the direction of text.
+///
+/// Such characters can make a command or a name look different from what it is.
 pub fn is_deceiving(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180e}'
@@ -48,9 +54,10 @@ pub fn is_deceiving(c: char) -> bool {
         || c != ' ' && c != '\n' && c != '\t' && c.is_whitespace()
 }
 
-/// How deep brackets and compound commands can nest, whatever stands between them. A guess upwards.
+/// Estimates how deep brackets and compound commands nest. The estimate may be too high (quotes are not considered).
 fn nesting_depth(text: &str) -> usize {
-    let (mut open, mut deepest) = (0_usize, 0_usize);
+    let mut open = 0_usize;
+    let mut deepest = 0_usize;
     let mut note = |opens: bool| {
         open = if opens { open.saturating_add(1) } else { open.saturating_sub(1) };
         deepest = deepest.max(open);
@@ -62,14 +69,15 @@ fn nesting_depth(text: &str) -> usize {
             _ => {}
         }
     }
-    let (mut open, mut words) = (0_usize, 0_usize);
+    let mut open = 0_usize;
+    let mut deepest_words = 0_usize;
     for word in text.split(|c: char| !c.is_ascii_alphanumeric()) {
         match word {
             "if" | "while" | "until" | "for" | "case" | "select" | "coproc" | "time" => open = open.saturating_add(1),
             "fi" | "done" | "esac" => open = open.saturating_sub(1),
             _ => {}
         }
-        words = words.max(open);
+        deepest_words = deepest_words.max(open);
     }
-    deepest.max(words)
+    deepest.max(deepest_words)
 }

@@ -1,7 +1,7 @@
-//! Modes: a named set of tools and instructions, and what may be done in it whatever is approved.
+//! Modes: named sets of tools and instructions that limit a task, whatever the rules approve.
 //!
-//! A mode only takes away: the rules judge what is left. A command can write anything, so where files may not be changed freely only
-//! commands that are known to only read run.
+//! A mode only restricts; the rules judge everything that it permits. A command can write anywhere, so in a mode that may not
+//! change every file, only commands that are known to only read may run.
 
 use std::fmt;
 
@@ -12,20 +12,20 @@ use super::{Access, matches_path};
 /// A named set of tools and instructions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mode {
-    /// Its name.
+    /// The unique name.
     pub name: String,
-    /// What it is for, on a line, for the user.
+    /// The purpose, as one line for the user.
     pub about: String,
-    /// What the model is told besides; may be empty.
+    /// Additional instructions for the model; may be empty.
     pub instructions: String,
-    /// What may be done in it at all.
+    /// The groups of tools that are available.
     pub groups: Vec<ToolGroup>,
-    /// The files that may be changed. Empty: all of them.
+    /// The files that may be changed. An empty list means every file.
     pub write: Vec<FilePattern>,
 }
 
-/// Which files: a glob, as rules of the policy have them, or a regular expression that must occur in the path. Both are about
-/// paths from the workspace folder.
+/// A pattern for files: a glob as in policy rules, or a regular expression that must match somewhere in the path. Both apply to
+/// paths relative to the workspace.
 #[derive(Debug, Clone)]
 pub enum FilePattern {
     /// A glob.
@@ -34,17 +34,23 @@ pub enum FilePattern {
     Regex(Regex),
 }
 
-/// The most bytes that a regular expression may take when it is compiled.
+/// The most bytes that a compiled regular expression may take: patterns may come from a repository.
 const MAX_EXPRESSION_BYTES: usize = 1 << 20;
 
+/// An error for a regular expression that cannot be used as a [`FilePattern`].
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error(transparent)]
+pub struct FilePatternError(#[from] regex::Error);
+
 impl FilePattern {
-    /// The pattern of a regular expression.
+    /// Parses a regular expression.
     ///
     /// # Errors
-    /// In words, where it cannot be understood: look-around and back-references are in no engine that is always linear.
-    pub fn from_regex(text: &str) -> Result<Self, String> {
+    /// Returns an error if the expression is not valid, is too large, or uses look-around or back-references, which engines with
+    /// linear time do not support.
+    pub fn from_regex(text: &str) -> Result<Self, FilePatternError> {
         let built = RegexBuilder::new(text).size_limit(MAX_EXPRESSION_BYTES).build();
-        built.map(Self::Regex).map_err(|error| error.to_string())
+        Ok(Self::Regex(built?))
     }
 
     fn is_match(&self, path: &str) -> bool {
@@ -79,7 +85,7 @@ impl fmt::Display for FilePattern {
     }
 }
 
-/// What tools do, as far as modes tell them apart.
+/// A group of tools with the same kind of effect, which a mode can include or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolGroup {
     /// Reading files.
@@ -92,18 +98,18 @@ pub enum ToolGroup {
     Fetch,
     /// Calling the tools of MCP servers.
     Server,
-    /// Giving work to subtasks.
+    /// Delegating work to subtasks.
     Delegate,
-    /// Switching to another mode by the model's own call. The user can always switch.
+    /// Switching to another mode by a call of the model. The user can always switch.
     Switch,
 }
 
 impl ToolGroup {
-    /// All of them.
+    /// All groups.
     pub const ALL: [Self; 7] =
         [Self::Read, Self::Edit, Self::Command, Self::Fetch, Self::Server, Self::Delegate, Self::Switch];
 
-    /// Its name in a configuration.
+    /// The name of the group in configuration files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -116,7 +122,7 @@ impl ToolGroup {
         }
     }
 
-    /// What can be done where it is there, in words that stand behind "can".
+    /// The ability that the group gives, as a phrase that follows "can".
     fn describe_ability(self) -> &'static str {
         match self {
             Self::Read => "read files",
@@ -129,14 +135,14 @@ impl ToolGroup {
         }
     }
 
-    /// The group of that name.
+    /// Finds a group by its name in configuration files.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|group| group.name() == name)
     }
 }
 
 impl Mode {
-    /// The built-in modes; the first is the usual one.
+    /// Returns the built-in modes; the first one is the default.
     pub fn builtin_modes() -> Vec<Self> {
         use ToolGroup::{Command, Delegate, Edit, Fetch, Read, Server, Switch};
         let mode = |name: &str, about: &str, groups: &[ToolGroup], write: &[&str], instructions: &str| Self {
@@ -191,7 +197,7 @@ impl Mode {
         ]
     }
 
-    /// The name that a built-in mode goes by here, for the names that others give them.
+    /// Maps the names that other agents use for a mode to the name of the built-in mode.
     pub fn canonical_name(name: &str) -> &str {
         match name {
             "act" | "build" | "default" => "code",
@@ -201,7 +207,7 @@ impl Mode {
         }
     }
 
-    /// What the model is told of it, to stand behind all else; nothing of a mode without words.
+    /// Returns the text about this mode that ends the system prompt. Empty for a mode without instructions.
     pub fn prompt_text(&self) -> String {
         if self.instructions.is_empty() {
             return String::new();
@@ -209,7 +215,7 @@ impl Mode {
         format!("\nMode: {}. {}\n", self.name, self.instructions.trim())
     }
 
-    /// What the model is told when this becomes its mode.
+    /// Returns the message to the model when a task switches to this mode.
     pub fn entry_message(&self) -> String {
         let Self { name, about, instructions, .. } = self;
         let about = if about.is_empty() { String::new() } else { format!(": {about}") };
@@ -223,7 +229,7 @@ impl Mode {
         format!("The mode is now `{name}`{about}.{limit}{instructions}")
     }
 
-    /// What can be done in it and not in the other, in words that stand behind "can"; nothing if it permits no more.
+    /// Lists the abilities that this mode has and the other one lacks, as phrases that follow "can". Empty if it permits no more.
     pub fn extra_abilities(&self, other: &Self) -> Vec<String> {
         let mut more = Vec::new();
         for group in self.groups.iter().filter(|group| !other.has_group(**group)) {
@@ -239,6 +245,7 @@ impl Mode {
                 more.push(format!("change {}", self.writable_patterns()));
             }
         }
+        // Commands can write anywhere, so they only count where every file may be edited.
         if self.has_group(ToolGroup::Command)
             && other.has_group(ToolGroup::Command)
             && self.can_edit_any_file()
@@ -249,27 +256,29 @@ impl Mode {
         more
     }
 
-    /// The files that may be changed, in words.
+    /// Lists the patterns of the files that may be changed, separated by commas.
     pub fn writable_patterns(&self) -> String {
         self.write.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether it has that group.
+    /// Returns true if the mode includes a group.
     pub fn has_group(&self, group: ToolGroup) -> bool {
         self.groups.contains(&group)
     }
 
-    /// Whether any file may be changed in it; where that is not so, commands only read.
+    /// Returns true if every file may be changed. In a mode without this ability, only commands that only read may run.
     pub fn can_edit_any_file(&self) -> bool {
         self.has_group(ToolGroup::Edit) && self.write.is_empty()
     }
 
-    /// Whether its tasks may hand work to subtasks in the other mode: any where that is what it is for, else one that allows no more.
+    /// Reports whether tasks in this mode may start subtasks in the other mode: any mode if delegating is one of its groups,
+    /// otherwise only one that permits no more.
     pub fn can_delegate_to(&self, other: &Self) -> bool {
         self.has_group(ToolGroup::Delegate) || other.extra_abilities(self).is_empty()
     }
 
-    /// Why an access is none of this mode's, if it is not. Commands that may do more than read are judged by whoever can tell.
+    /// Returns the reason if the mode does not permit an access. Commands are only checked for their group here: the caller checks
+    /// whether they only read.
     pub(crate) fn denial_reason(&self, access: &Access) -> Option<String> {
         let lacks = |group: ToolGroup, does: &str| {
             (!self.has_group(group)).then(|| format!("the mode `{}` does not {does}; `--mode code` does", self.name))
@@ -303,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_mode_permits_beyond_another() {
+    fn extra_abilities_over_another_mode() {
         let check = |to: &Mode, from: &Mode, expected: &[&str]| assert_eq!(to.extra_abilities(from), expected);
         for any in Mode::builtin_modes() {
             check(&any, &mode("code"), &[]);
@@ -329,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_hands_on_no_more_than_it_has() {
+    fn delegation_gives_no_more_abilities() {
         let check = |own: &str, others: &[&str]| {
             let all = Mode::builtin_modes();
             let own = all.iter().find(|mode| mode.name == own).unwrap();

@@ -1,14 +1,15 @@
-//! Switching modes: what the model may do by its own word, and what needs the user's.
+//! Judges mode switches that the model asks for.
 //!
-//! A mode that permits no more than the present one is free. One that permits more is a question, with what becomes possible in it;
-//! an approval in advance answers that, but not for a mode that comes from a repository. No rule for tools or commands has a part in it.
+//! A switch to a mode that permits no more than the current one is allowed. A switch to a mode that permits more asks, and the
+//! question lists the new abilities. An approval in advance (`mode=NAME`) answers it, except for a mode that a repository defines.
+//! Rules for tools or commands have no influence.
 
 use super::Verdict;
 use super::mode::{Mode, ToolGroup};
 use super::{PolicyDecision, PolicyRules, plain_decision};
 
 impl PolicyRules {
-    /// Judges a switch to that mode by a call of the model's. `foreign`: the mode is a repository's.
+    /// Judges a switch to a mode by a call of the model. `foreign` is true if a repository defines the mode.
     pub fn decide_mode_switch(&self, to: &Mode, foreign: bool) -> PolicyDecision {
         let Some(from) = self.mode() else { return plain_decision(Verdict::Allow, "no mode holds") };
         if !from.has_group(ToolGroup::Switch) {

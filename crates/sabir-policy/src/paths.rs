@@ -1,46 +1,47 @@
-//! What a command names: paths that rules speak of, and links that lead somewhere else.
+//! Applies path rules and symbolic links to the paths that a command names.
 //!
-//! A rule for a path also holds for commands: one that names such a path by a word, an option's value or a redirection, directly or
-//! by a pattern that may match, is denied. What a word will be is not always certain; what may be such a path is asked about.
+//! A rule for a path also applies to commands. A command that names such a path in a word, the value of an option or a redirection,
+//! directly or by a pattern that may match it, is treated like an access to the path. If it is only possible that a word becomes
+//! such a path, the command asks.
 
 use super::Verdict;
-
 use super::evaluator::{CommandEvaluator, PolicyFinding, ShellScope};
 use super::path_scope::FolderScope;
 use super::pattern::RulePattern;
 use super::word::{ShellWord, WordForm};
 use super::{matches_path, path_scope};
 
-/// More paths than these are not looked at one by one.
+/// The most paths that are collected for one line.
 const MAX_PATHS: usize = 500;
 
-/// A path as a word names it.
+/// A path that a word may name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PathCandidate {
-    /// This one.
+    /// Exactly this path.
     Path(String),
-    /// Those that match.
+    /// The paths that match a shell pattern.
     Glob(String),
-    /// Some that begin so.
+    /// Paths that begin with this text.
     Prefix(String),
 }
 
 impl CommandEvaluator<'_> {
-    /// What the user's path rules and the links of the place say of the words of a command, its name among them.
+    /// Checks the words of a command, including its name, against the user's path rules and the known symbolic links.
     pub(crate) fn check_paths(&mut self, words: &[ShellWord], scope: &ShellScope) -> Option<PolicyFinding> {
         let ruled = self.rules.has_path_rules();
         if !ruled && self.facts.links.is_empty() && self.touched_paths.is_none() {
             return None;
         }
+        // With `-C folder` a word may be relative to either folder, so both are checked.
         let folders = candidate_folders(words, &scope.folder, &self.facts.root);
         let name = words.first().and_then(ShellWord::known_text).unwrap_or_default();
         let reads = super::programs::find_program(name).is_some();
-        // What these print is no path, unless it is one for certain: another command may get it.
+        // Arguments of echo and printf are rarely paths. Certain ones are checked, because the output may go to another command.
         let prints = matches!(name, "echo" | "printf");
         let mut finding = None;
         for word in words.iter().filter(|word| !prints || matches!(word.form, WordForm::Literal | WordForm::Glob(_))) {
             for folder in &folders {
-                let found = self.check_word_paths(word, folder, (ruled, reads));
+                let found = self.check_word_paths(word, folder, ruled, reads);
                 finding = match (finding, found) {
                     (Some(one), Some(other)) => Some(PolicyFinding::stricter(one, other)),
                     (one, other) => one.or(other),
@@ -50,11 +51,13 @@ impl CommandEvaluator<'_> {
         finding
     }
 
+    /// Checks one word. `ruled` is true if there are path rules; `reads` is true if the program is known to only read.
     fn check_word_paths(
         &mut self,
         word: &ShellWord,
         folder: &FolderScope,
-        (ruled, reads): (bool, bool),
+        ruled: bool,
+        reads: bool,
     ) -> Option<PolicyFinding> {
         let names = path_candidates(word);
         let Some(names) = names else {
@@ -80,7 +83,7 @@ impl CommandEvaluator<'_> {
         findings.into_iter().reduce(PolicyFinding::stricter)
     }
 
-    /// Whether a path is, or leads by links to, what may not be read unasked.
+    /// Checks whether a path leads by symbolic links out of the workspace, to a path with a rule, or to a file with secrets.
     fn check_links(&mut self, key: &str) -> Option<PolicyFinding> {
         let facts = self.facts;
         let leads = facts.links.iter().filter(|(path, _)| path == key);
@@ -88,7 +91,7 @@ impl CommandEvaluator<'_> {
             let Some(leads) = leads else {
                 return Some(PolicyFinding::always_ask(format!("{key} leads out of the workspace by a link, or may")));
             };
-            let by_rule = self.by_rule(&|pattern| covers_path(pattern, leads), leads);
+            let by_rule = self.path_rule_finding(&|pattern| covers_path(pattern, leads), leads);
             let secret = || {
                 Some(PolicyFinding::ask(format!("{key} leads to {leads}, which {}", path_scope::secret_reason(leads)?)))
             };
@@ -97,18 +100,21 @@ impl CommandEvaluator<'_> {
         findings.reduce(PolicyFinding::stricter)
     }
 
+    /// Checks a path against the user's rules. A program that may write is also checked for folders above a denied path.
     fn check_path_rules(&mut self, name: &PathCandidate, folder: &FolderScope, reads: bool) -> Option<PolicyFinding> {
         let shown = match name {
             PathCandidate::Path(text) | PathCandidate::Glob(text) | PathCandidate::Prefix(text) => text.as_str(),
         };
         let root = self.facts.root.clone();
-        let by_rule =
-            self.by_rule(&|pattern| may_match(pattern, name, folder, &root), shown).map(|finding| match name {
+        let by_rule = self.path_rule_finding(&|pattern| may_match(pattern, name, folder, &root), shown).map(
+            |finding| match name {
                 PathCandidate::Prefix(_) => {
                     PolicyFinding::always_ask(format!("{shown}… may become a path that a rule speaks of"))
                 }
                 _ => finding,
-            });
+            },
+        );
+        // `rm -r folder` also removes a denied path inside of the folder.
         let holds = |pattern: &str| !reads && is_ancestor_of_rule(pattern, name, folder, &root);
         let above = || {
             let any = self.rules.deny.iter().any(|rule| matches!(rule, RulePattern::Path(pattern) if holds(pattern)));
@@ -117,9 +123,10 @@ impl CommandEvaluator<'_> {
         by_rule.or_else(above)
     }
 
-    fn by_rule(&mut self, means: &dyn Fn(&str) -> bool, shown: &str) -> Option<PolicyFinding> {
+    /// Returns the finding of the first deny or ask rule whose pattern passes `is_meant`.
+    fn path_rule_finding(&mut self, is_meant: &dyn Fn(&str) -> bool, shown: &str) -> Option<PolicyFinding> {
         let any = |rules: &[RulePattern]| {
-            rules.iter().any(|rule| matches!(rule, RulePattern::Path(pattern) if means(pattern)))
+            rules.iter().any(|rule| matches!(rule, RulePattern::Path(pattern) if is_meant(pattern)))
         };
         if any(&self.rules.deny) {
             let reason = format!("a rule forbids the path {shown}");
@@ -133,7 +140,7 @@ impl CommandEvaluator<'_> {
     }
 }
 
-/// Where the words of a command may be looked for: in its folder, and in those that `-C` names.
+/// Returns the folders from which the words of a command may be resolved: the current one, and those given with `-C`.
 fn candidate_folders(words: &[ShellWord], folder: &FolderScope, root: &str) -> Vec<FolderScope> {
     let pairs = words.windows(2);
     let others = pairs.filter_map(|pair| match pair {
@@ -147,8 +154,8 @@ fn candidate_folders(words: &[ShellWord], folder: &FolderScope, root: &str) -> V
     folders
 }
 
-/// The paths that a word may name: it, and what stands behind `=`, `:`, `@`, `,` and a letter's option in it. None where it can
-/// become anything.
+/// Returns the paths that a word may name: the word itself and its parts behind `=`, `:`, `@`, `,` and a short option
+/// (`-ffile`). `None` if the word can become anything.
 fn path_candidates(word: &ShellWord) -> Option<Vec<PathCandidate>> {
     let make: fn(String) -> PathCandidate = match word.form {
         WordForm::Literal => PathCandidate::Path,
@@ -168,7 +175,7 @@ fn path_candidates(word: &ShellWord) -> Option<Vec<PathCandidate>> {
     Some(texts.map(|text| make(text.to_owned())).collect())
 }
 
-/// What is in the home folder is named by a `~` or by a variable.
+/// Returns the path of a word that begins with the home folder (`~`, `$HOME`), which rules may name as `~/…`.
 fn home_candidates(word: &ShellWord) -> Option<Vec<PathCandidate>> {
     let raw: String = word.raw.chars().filter(|c| !matches!(c, '"' | '\'' | '\\')).collect();
     let rest = ["~", "$HOME", "${HOME}"].iter().find_map(|home| raw.strip_prefix(home))?;
@@ -179,7 +186,7 @@ fn home_candidates(word: &ShellWord) -> Option<Vec<PathCandidate>> {
     })
 }
 
-/// A path in the workspace as the line spells it, seen from the workspace, where that is certain.
+/// Returns a path relative to the workspace, in the spelling of the line. `None` if it lies outside or is not certain.
 fn workspace_path(name: &PathCandidate, folder: &FolderScope, root: &str) -> Option<String> {
     let (PathCandidate::Path(text) | PathCandidate::Glob(text)) = name else { return None };
     if text.starts_with(['-', '~']) {
@@ -195,7 +202,7 @@ fn workspace_path(name: &PathCandidate, folder: &FolderScope, root: &str) -> Opt
     }
 }
 
-/// The ways to write a path that rules may have been written in: seen from the workspace, and absolute.
+/// Returns the spellings of a path that a rule may use: relative to the workspace, and absolute.
 fn path_spellings(text: &str, folder: &FolderScope, root: &str) -> Vec<String> {
     if text.starts_with('~') {
         return vec![normalize_path(text)];
@@ -214,7 +221,7 @@ fn path_spellings(text: &str, folder: &FolderScope, root: &str) -> Vec<String> {
     if relative.starts_with("..") { vec![absolute] } else { vec![relative, absolute] }
 }
 
-/// A path without `.`, `..` and empty components, as far as its text goes.
+/// Removes `.`, `..` and empty components from a path, by its text alone. A `..` at the front of a relative path stays.
 pub(super) fn normalize_path(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -229,12 +236,12 @@ pub(super) fn normalize_path(path: &str) -> String {
     if path.starts_with('/') { format!("/{joined}") } else { joined }
 }
 
-/// Whether a rule's pattern means a path, or all that is in it.
+/// Reports whether a rule's pattern matches a path or everything in it.
 fn covers_path(pattern: &str, path: &str) -> bool {
     matches_path(pattern, path) || pattern.strip_suffix("/**").is_some_and(|folder| matches_path(folder, path))
 }
 
-/// Whether a rule may mean what is named.
+/// Reports whether a rule may match a candidate.
 fn may_match(pattern: &str, name: &PathCandidate, folder: &FolderScope, root: &str) -> bool {
     let known = folder.path().is_some();
     let (PathCandidate::Path(text) | PathCandidate::Glob(text) | PathCandidate::Prefix(text)) = name;
@@ -245,13 +252,13 @@ fn may_match(pattern: &str, name: &PathCandidate, folder: &FolderScope, root: &s
             PathCandidate::Glob(_) => may_intersect(pattern, way, false),
             PathCandidate::Prefix(_) => may_intersect(pattern, way, true),
         };
-        // From a folder that is not certain the beginning of the pattern may lie in it.
+        // If the current folder is not certain, it may be any folder of the pattern, so each rest of the pattern is tried.
         let cut = |(at, _): (usize, &str)| pattern.get(at + 1..).is_some_and(one);
         one(pattern) || !known && !absolute && pattern.match_indices('/').any(cut)
     })
 }
 
-/// Whether what is named is a folder above all that a rule means.
+/// Reports whether a candidate is a folder above the paths of a rule.
 fn is_ancestor_of_rule(pattern: &str, name: &PathCandidate, folder: &FolderScope, root: &str) -> bool {
     let fixed = pattern.split('*').next().unwrap_or_default();
     let PathCandidate::Path(text) = name else { return false };
@@ -260,21 +267,22 @@ fn is_ancestor_of_rule(pattern: &str, name: &PathCandidate, folder: &FolderScope
         .any(|way| !way.is_empty() && fixed.strip_prefix(way.as_str()).is_some_and(|rest| rest.starts_with('/')))
 }
 
-/// A piece of a pattern.
+/// A piece of a glob pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GlobPiece {
     Literal(char),
     /// Any character but `/`.
     AnyChar,
-    /// Any number of those.
+    /// Any number of characters but `/`.
     AnySegment,
-    /// Perhaps one of those that begins a name: no dot.
+    /// At most one character that may begin a visible name: neither `/` nor a dot.
     OptionalFirst,
     /// Any number of any characters.
     Anything,
 }
 
 impl GlobPiece {
+    /// Reports whether some character fits both pieces.
     fn overlaps(self, other: Self) -> bool {
         match (self, other) {
             (Self::Literal(one), Self::Literal(other)) => one == other,
@@ -286,7 +294,7 @@ impl GlobPiece {
     }
 }
 
-/// Whether a rule's pattern and one of the shell's may match the same path. `open`: something unknown follows.
+/// Reports whether a rule's pattern and a shell pattern may match the same path. `open` is true if unknown text follows the word.
 fn may_intersect(rule: &str, word: &str, open: bool) -> bool {
     let rules = [rule.to_owned(), format!("{rule}/**"), rule.strip_suffix("/**").unwrap_or(rule).to_owned()];
     let mut word = shell_pieces(word);
@@ -296,10 +304,12 @@ fn may_intersect(rule: &str, word: &str, open: bool) -> bool {
     rules.iter().flat_map(|rule| rule_pieces(rule)).any(|rule| patterns_intersect(&rule, &word))
 }
 
-/// A rule's pattern in pieces, once for each way to read its `**/`: `a/**/b` is also `a/b`.
+/// Splits a rule's pattern into pieces, once for each reading of its `**/`: `a/**/b` also means `a/b`.
 fn rule_pieces(rule: &str) -> Vec<Vec<GlobPiece>> {
+    // The number of readings doubles with each `**/`. Beyond this limit `**/` is read as any text, which matches too much.
     const MAX_WAYS: usize = 16;
-    let (mut ways, mut rest) = (vec![Vec::new()], rule.chars());
+    let mut ways = vec![Vec::new()];
+    let mut rest = rule.chars();
     while let Some(c) = rest.next() {
         let across = c == '*' && rest.as_str().starts_with('*');
         if across {
@@ -327,15 +337,18 @@ fn rule_pieces(rule: &str) -> Vec<Vec<GlobPiece>> {
     ways
 }
 
+/// Splits a shell pattern into pieces.
 fn shell_pieces(word: &str) -> Vec<GlobPiece> {
-    let (mut pieces, mut rest) = (Vec::new(), word.chars());
+    let mut pieces = Vec::new();
+    let mut rest = word.chars();
     while let Some(c) = rest.next() {
         let begins = matches!(pieces.last(), None | Some(GlobPiece::Literal('/')));
         match c {
-            // A star at the beginning of a name passes over the hidden ones.
+            // A star at the beginning of a name does not match hidden files.
             '*' if begins => pieces.extend([GlobPiece::OptionalFirst, GlobPiece::AnySegment]),
             '*' => pieces.push(GlobPiece::AnySegment),
             '?' => pieces.push(GlobPiece::AnyChar),
+            // A set of characters counts as any character, which may match too much but never too little.
             '[' => match rest.as_str().find(']') {
                 Some(end) => {
                     rest = rest.as_str().get(end + 1..).unwrap_or_default().chars();
@@ -349,7 +362,9 @@ fn shell_pieces(word: &str) -> Vec<GlobPiece> {
     pieces
 }
 
-/// Whether some text fits both. Quadratic.
+/// Reports whether some text matches both patterns.
+///
+/// Fills a table of pattern positions that the same text can reach, so the time is quadratic in the lengths.
 fn patterns_intersect(rule: &[GlobPiece], word: &[GlobPiece]) -> bool {
     let width = word.len() + 1;
     let mut open = vec![false; (rule.len() + 1) * width];
@@ -365,18 +380,20 @@ fn patterns_intersect(rule: &[GlobPiece], word: &[GlobPiece]) -> bool {
             if !open.get(at(i, j)).copied().unwrap_or_default() {
                 continue;
             }
-            let (one, other) = (rule.get(i).copied(), word.get(j).copied());
+            let one = rule.get(i).copied();
+            let other = word.get(j).copied();
             if matches!(one, Some(GlobPiece::AnySegment | GlobPiece::Anything)) {
                 mark(&mut open, i + 1, j);
             }
             match other {
                 Some(GlobPiece::AnySegment | GlobPiece::Anything) => mark(&mut open, i, j + 1),
-                // Without its first character the star behind it is nothing, too.
+                // The star that follows an empty first character is empty, too, so both are skipped together.
                 Some(GlobPiece::OptionalFirst) => mark(&mut open, i, j + 2),
                 _ => {}
             }
             let (Some(one), Some(other)) = (one, other) else { continue };
             if one.overlaps(other) {
+                // A star stays at its position or moves on; any other piece moves on.
                 let i =
                     if matches!(one, GlobPiece::AnySegment | GlobPiece::Anything) { [i, i + 1] } else { [i + 1; 2] };
                 let j =
@@ -395,7 +412,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_meet() {
+    fn intersections_of_patterns() {
         let check =
             |rule: &str, word: &str, expected| assert_eq!(may_intersect(rule, word, false), expected, "{rule} {word}");
         check("**/.env", "svc/.e*", true);
@@ -416,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_made_plain() {
+    fn paths_are_normalized() {
         let check = |path: &str, expected: &str| assert_eq!(normalize_path(path), expected);
         check("./a//b/.", "a/b");
         check("a/../b", "b");

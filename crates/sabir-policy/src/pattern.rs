@@ -1,36 +1,38 @@
-//! Patterns: the user's rules, compared with the words of a command, never with its text.
+//! Patterns of the user's rules, which are compared with the words of a command, never with its text.
 //!
-//! `cargo test *` is matched word by word after quote removal: `*` alone stands for one word, `**` at the end for any number,
-//! and a `*` inside of a word for any characters but `/`. A rule that allows needs certain words; one that forbids also takes
-//! the uncertain.
+//! `cargo test *` is matched word by word after quote removal: a lone `*` matches one word, `**` at the end any number of words,
+//! and a `*` inside of a word any characters but `/`. An allow rule only matches words that are certain; a deny or ask rule also
+//! matches words that may become what it names.
 
 use super::command_kinds;
 use super::word::{ShellWord, WordForm};
 
-/// A rule for commands, paths or hosts.
+/// The pattern of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RulePattern {
+    /// The words of a command.
     Command(Vec<String>),
-    /// A kind of command with its own grammar, by name.
+    /// The name of a kind of command, which has its own grammar.
     Kind(String),
-    /// Without a `/` at its end, and seen from the workspace unless it begins with `/` or `~/`.
+    /// A glob for paths, without a final `/`. It is relative to the workspace unless it begins with `/` or `~/`.
     Path(String),
+    /// A host in lower case.
     Host(String),
-    /// Tools of a server: its name, and the tool's.
+    /// Patterns for the name of an MCP server and of its tool.
     Server(String, String),
 }
 
-/// How much a rule matches.
+/// The reach of a rule that matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RuleReach {
-    /// These very words.
+    /// Exactly these words.
     Exact,
-    /// More than it names.
+    /// Other commands, too.
     Wide,
 }
 
 impl RulePattern {
-    /// Reads a rule: `path=GLOB`, `host=NAME`, `kind=NAME`, `mcp=SERVER/TOOL`, or the words of a command.
+    /// Parses a rule: `path=GLOB`, `host=NAME`, `kind=NAME`, `mcp=SERVER/TOOL`, or the words of a command.
     pub(crate) fn parse(rule: &str) -> Option<Self> {
         let rule = rule.trim();
         let named = |name: &str| rule.strip_prefix(name).map(str::trim).filter(|rest| !rest.is_empty());
@@ -52,25 +54,26 @@ impl RulePattern {
             return None;
         }
         let words = split_words(rule)?;
-        // A rule for any program is no rule; and `**` stands at the end alone.
-        let (first, last) = (words.first()?, words.len().checked_sub(1)?);
+        // A rule must name the program, and `**` is only allowed at the end.
+        let first = words.first()?;
+        let last = words.len().checked_sub(1)?;
         let inner = words.iter().take(last).any(|word| word == "**");
         (!first.contains('*') && !inner).then_some(Self::Command(words))
     }
 
-    /// Whether it means a tool of a server.
+    /// Reports whether the rule matches a tool of an MCP server.
     pub(crate) fn matches_tool(&self, server: &str, tool: &str) -> bool {
         let Self::Server(servers, tools) = self else { return false };
-        // Names of tools may hold anything, a slash too.
+        // Names of tools may contain a slash, which a single `*` would not match.
         matches_glob(&servers.replace('*', "**"), server) && matches_glob(&tools.replace('*', "**"), tool)
     }
 
-    /// Whether it means the tools of any server whatsoever.
+    /// Reports whether the rule matches the tools of every server.
     pub(crate) fn is_any_server(&self) -> bool {
         matches!(self, Self::Server(server, _) if server.chars().all(|c| c == '*'))
     }
 
-    /// Whether it allows a command, and how much more.
+    /// Returns the reach of the rule if, as an allow rule, it matches a command.
     pub(crate) fn allow_reach(&self, command: &[ShellWord]) -> Option<RuleReach> {
         match self {
             Self::Command(pattern) => {
@@ -81,6 +84,7 @@ impl RulePattern {
                     return None;
                 }
                 let (front, rest) = command.split_at_checked(pattern.len())?;
+                // Words matched by `**` may be uncertain, but must not become options.
                 let same = pattern.iter().zip(front).all(|(pattern, word)| is_word_allowed(pattern, word));
                 let certain =
                     rest.iter().all(|word| word.known_text().is_some() || !word.may_be_option() && !is_odd(word));
@@ -94,9 +98,9 @@ impl RulePattern {
         }
     }
 
-    /// Whether it may mean a command, or one that stands somewhere behind the words of another.
+    /// Reports whether the rule, as a deny or ask rule, may match a command or one that the command runs from its arguments.
     pub(crate) fn may_match(&self, command: &[ShellWord]) -> bool {
-        // git's own options do not hide what it does: `git -C . push`.
+        // The command is also matched without git's own options, so that `git -C . push` matches a rule for `git push`.
         let split =
             command.split_first().filter(|(first, _)| first.known_text().is_some_and(|name| name.ends_with("git")));
         let bare = split.map(|(first, rest)| {
@@ -115,7 +119,7 @@ impl RulePattern {
             true => command.len(),
             false => 1,
         };
-        // Behind other words only a program that is certain counts: an operand can be anything.
+        // Only a certain word counts as the name of a nested command; otherwise an uncertain operand would match every rule.
         let named = |at: &usize| *at == 0 || command.get(*at).is_some_and(|word| word.known_text().is_some());
         (0..starts).filter(named).filter_map(|at| command.get(at..)).any(|command| match self {
             Self::Command(pattern) => words_may_match(pattern, command),
@@ -125,7 +129,7 @@ impl RulePattern {
     }
 }
 
-/// A rule for paths: `..` has no meaning in one, since it may be written of any folder.
+/// Parses the glob of a path rule. A glob with `..` is rejected, because a rule does not belong to any folder.
 fn parse_path_rule(glob: &str) -> Option<RulePattern> {
     if glob.split('/').any(|part| part == "..") {
         return None;
@@ -134,11 +138,12 @@ fn parse_path_rule(glob: &str) -> Option<RulePattern> {
     Some(RulePattern::Path(if plain.is_empty() { "**".to_owned() } else { plain }))
 }
 
-/// Something in the home folder is named by its path, not by what is before it.
+/// Reports whether a word is too uncertain to match. The home folder (`~`) is unknown here, so its paths count as uncertain.
 fn is_odd(word: &ShellWord) -> bool {
     matches!(word.form, WordForm::Odd(_) | WordForm::Fields) || word.raw.starts_with('~')
 }
 
+/// Reports whether a word of an allow rule matches a word of a command.
 fn is_word_allowed(pattern: &str, word: &ShellWord) -> bool {
     match word.known_text() {
         Some(text) => pattern == "*" || matches_glob(pattern, text),
@@ -146,7 +151,7 @@ fn is_word_allowed(pattern: &str, word: &ShellWord) -> bool {
     }
 }
 
-/// Whether the words can be what a rule forbids: what is not certain can be anything.
+/// Reports whether the words of a command may match a deny or ask rule. A word that is not certain can be anything.
 fn words_may_match(pattern: &[String], command: &[ShellWord]) -> bool {
     match (pattern.split_first(), command.split_first()) {
         (None, None) => true,
@@ -156,6 +161,7 @@ fn words_may_match(pattern: &[String], command: &[ShellWord]) -> bool {
             if is_odd(word) || matches!(word.form, WordForm::Glob(_)) {
                 return true;
             }
+            // `/usr/bin/rm` is `rm`.
             let text = word
                 .known_text()
                 .map(|text| text.strip_prefix("/usr/bin/").or(text.strip_prefix("/bin/")).unwrap_or(text));
@@ -165,7 +171,7 @@ fn words_may_match(pattern: &[String], command: &[ShellWord]) -> bool {
     }
 }
 
-/// Whether a text matches: `*` for any characters but `/`, `**` for any.
+/// Reports whether a text matches a glob: `*` matches any characters but `/`, and `**` any characters.
 pub(crate) fn matches_glob(pattern: &str, text: &str) -> bool {
     let Some((before, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut text) = text.strip_prefix(before) else { return false };
@@ -187,9 +193,11 @@ pub(crate) fn matches_glob(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// The words of a rule: parted by blanks, with quotes for blanks in a word.
+/// Splits a rule into words at blanks. Quotes keep blanks in a word; `None` if a quote is not closed or there are no words.
 fn split_words(rule: &str) -> Option<Vec<String>> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut words = Vec::new();
+    let mut word = None::<String>;
+    let mut quote = None;
     for c in rule.chars() {
         match (quote, c) {
             (Some(end), c) if c == end => quote = None,

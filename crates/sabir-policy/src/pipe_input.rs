@@ -1,7 +1,7 @@
-//! Feeds: what a command of a pipeline gets from the one before it.
+//! Tracks whether a pipe carries only names of files in the workspace.
 //!
-//! `find … | xargs wc -l` reads files of the workspace, because find prints nothing else. Whatever can put other words into the
-//! pipe, or another file into its place, makes it unknown.
+//! `find … | xargs wc -l` reads only files of the workspace, because find prints nothing but their names. Anything that can put
+//! other words into the pipe, or replaces the pipe by a file, makes the input unknown.
 
 use brush_parser::ast::{Command, CommandPrefixOrSuffixItem, SimpleCommand};
 
@@ -9,18 +9,19 @@ use super::evaluator::{CommandEvaluator, ShellScope, words_of};
 use super::path_scope::check_readable;
 use super::word::ShellWord;
 
-/// What comes through a pipe.
+/// The known content of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PipeInput {
+    /// Any text.
     Unknown,
     /// Names of files inside of the workspace.
     FileNames,
-    /// Such names, none of which begins with `-`.
+    /// Names of files inside of the workspace, none of which begins with `-`.
     PlainFileNames,
 }
 
 impl CommandEvaluator<'_> {
-    /// What a command prints that gets this.
+    /// Returns the output of a command in a pipeline whose input is `fed`.
     pub(crate) fn pipe_output(&self, command: &Command, scope: &ShellScope, fed: PipeInput) -> PipeInput {
         let Command::Simple(simple) = command else { return PipeInput::Unknown };
         if is_redirected(simple) || simple.prefix.is_some() {
@@ -32,7 +33,7 @@ impl CommandEvaluator<'_> {
         let only = |rest: &[&str], letters: &str| rest.iter().all(|word| is_cluster(word, letters));
         let names = match known.as_slice() {
             ["find", rest @ ..] => {
-                // What it runs prints what it likes, and long listings show where links lead.
+                // Programs run by `-exec` print anything, and `-ls` also prints the targets of links.
                 let prints = rest.iter().any(|word| matches!(*word, "-exec" | "-ls" | "-printf"));
                 return if prints || known.len() < words.len() {
                     PipeInput::Unknown
@@ -41,9 +42,9 @@ impl CommandEvaluator<'_> {
                 };
             }
             ["fd" | "fdfind", ..] | ["git", "ls-files", ..] => !known.iter().any(|word| word.starts_with("--format")),
-            // `-a` prints `..`.
+            // `ls -a` also prints `..`.
             ["ls", rest @ ..] => rest.iter().all(|word| !word.starts_with('-') || is_cluster(word, "1AtrSRX")),
-            // xargs reads quotes and backslashes, and so does echo.
+            // xargs interprets quotes and backslashes, and so do some versions of echo, so only plain characters are accepted.
             ["echo", ..] => words.iter().all(|word| {
                 let plain = |text: &str| {
                     !text.starts_with('-') && text.chars().all(|c| c.is_ascii_alphanumeric() || "_./+,@%-".contains(c))
@@ -59,7 +60,7 @@ impl CommandEvaluator<'_> {
                 has(&["-l", "-rl", "-lr", "-rln", "-rli", "--files-with-matches"])
                     && !rest.iter().any(|word| word.starts_with("--label"))
             }
-            // Filters, as long as they read nothing else and give whole lines.
+            // Filters pass their input on if they read no files and print whole lines.
             ["sort", rest @ ..] if known.len() == words.len() && only(rest, "urnVfzh") => return fed,
             ["uniq", rest @ ..] if known.len() == words.len() && only(rest, "udiz") => return fed,
             ["head" | "tail", rest @ ..] if known.len() == words.len() && is_line_count(rest) => return fed,
@@ -74,7 +75,7 @@ impl CommandEvaluator<'_> {
     }
 }
 
-/// Whether a command has its input or output elsewhere than in the pipe; what becomes of its errors does not matter.
+/// Reports whether a command redirects its input or output away from the pipe. `2>/dev/null` does not count.
 pub(crate) fn is_redirected(simple: &SimpleCommand) -> bool {
     let items = simple.prefix.iter().flat_map(|prefix| &prefix.0);
     items.chain(simple.suffix.iter().flat_map(|suffix| &suffix.0)).any(|item| match item {
@@ -83,12 +84,12 @@ pub(crate) fn is_redirected(simple: &SimpleCommand) -> bool {
     })
 }
 
-/// Short options without values, of these letters alone.
+/// Reports whether a word is a cluster of short options with only these letters.
 fn is_cluster(word: &str, letters: &str) -> bool {
     word.strip_prefix('-').is_some_and(|rest| !rest.is_empty() && rest.chars().all(|c| letters.contains(c)))
 }
 
-/// `-5`, `-n5`, `-n 5`, or nothing.
+/// Reports whether the arguments of `head` or `tail` are empty or only a number of lines: `-5`, `-n5`, `-n 5`.
 fn is_line_count(words: &[&str]) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match words {

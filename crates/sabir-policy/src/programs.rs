@@ -1,20 +1,24 @@
-//! Programs that only read, and what is allowed of each.
+//! Programs that only read, with the allowed arguments of each.
+//!
+//! A row must not list an option that writes a file, runs a program or uses the network in any common version of the program.
 
+use super::ask_reason::AskReason;
 use super::grammar::OperandKind::{AtMost, Nothing, Paths, Text, Then};
 use super::grammar::{ParsedArguments, ProgramGrammar};
 use super::scripts;
 use super::word::{ShellWord, is_name};
 
-/// The row of a program. A name stands in one row only.
+/// Finds the grammar of a program. Each name appears in one row only.
 pub(crate) fn find_program(name: &str) -> Option<&'static ProgramGrammar> {
     ROWS.iter().find(|row| row.names.contains(&name))
 }
 
-/// Builtins of the shell among the rows: they are found whatever `PATH` holds.
+/// The shell builtins among the rows, which run regardless of `PATH`.
 pub(crate) const BUILTINS: [&str; 8] = ["echo", "true", "false", ":", "printf", "pwd", "type", "wait"];
 
+/// The grammars of all programs that only read.
 const ROWS: &[ProgramGrammar] = &[
-    // Nothing but words.
+    // Programs that only print their arguments.
     ProgramGrammar::new(&["echo"], "-n -e -E", Text).with_harmless_options(),
     ProgramGrammar::new(&["true", "false", ":", "yes"], "", Text).with_harmless_options(),
     ProgramGrammar::new(&["printf"], "", Text).with_harmless_options().with_check(plain_format),
@@ -34,7 +38,7 @@ const ROWS: &[ProgramGrammar] = &[
     )
     .with_check(only_formats),
     ProgramGrammar::new(&["cal"], "-1 -3 -y -m -j -n= -w", Text),
-    // The machine.
+    // Information about the machine.
     ProgramGrammar::new(&["whoami", "logname", "tty", "groups", "arch"], "--all -s", Nothing),
     ProgramGrammar::new(&["hostname"], "-s -f -i -I -d", Nothing),
     ProgramGrammar::new(&["uname"], "-a -s -n -r -v -m -p -i -o --all", Nothing),
@@ -48,7 +52,8 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["lscpu"], "-e=? -p=? -J -x -a --json --all", Nothing),
     ProgramGrammar::new(&["lsblk"], "-f -l -o= -J -a -b -d -p -n -t -S -m --json --all --bytes --output= --fs --list --noheadings", Text).with_check(plain_names),
     ProgramGrammar::new(&["findmnt"], "-l -t= -o= -n -J -a -T=@ -D --df --json --noheadings --output= --types=", Text),
-    // Other options close connections, or write what is found; names of machines are asked for in the network.
+    // Other options of ss and netstat close connections or write files. Without `-n`, netstat and lsof resolve host names over the
+    // network.
     ProgramGrammar::new(&["ss"], "-t -u -l -n -p -a -x -s -e -4 -6 -o -i -m --tcp --udp --listening --numeric --processes --all", Nothing),
     ProgramGrammar::new(&["netstat"], "-t -u -l -n -p -a -x -s -e -4 -6 -o -i -r --tcp --udp --listening --numeric --programs --all --route", Nothing).with_check(in_numbers),
     ProgramGrammar::new(&["lsof"], "-i=? -n -P -p= -u= -t -c= -a", Text).with_check(in_numbers),
@@ -85,7 +90,7 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum", "cksum", "sum"], "-b -t -z --tag --binary --text", Paths).with_harmless_options(),
     ProgramGrammar::new(&["shasum"], "-a= -b -t -0 -1 --algorithm= --binary --text --tag", Paths),
     ProgramGrammar::new(&["cmp"], "-s -l -b -n= -i= --silent --quiet --verbose --print-bytes", Paths).with_harmless_options(),
-    // The other options of sdiff write, or name the program that compares.
+    // The other options of sdiff write a file or choose the diff program.
     ProgramGrammar::new(&["sdiff"], "-s -l -w= -i -b -W -B -E -t -d -a --suppress-common-lines --width= --ignore-case", Paths),
     ProgramGrammar::new(&["diff3"], "-m -e -E -A -x -X -3 -i -T -a -L= --merge --show-all --show-overlap --easy-only --text --label=", Paths),
     ProgramGrammar::new(&["wdiff"], "-n -1 -2 -3 -s -i -w= -x= -y= -z= --no-common --no-deleted --no-inserted --statistics --ignore-case", Paths),
@@ -97,7 +102,7 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["c++filt"], "-n -t -i -p", Text).with_check(no_responses),
     ProgramGrammar::new(&["hexdump", "hd"], "-C -n= -s= -v -b -c -d -o -x", Paths),
     ProgramGrammar::new(&["od"], "-A= -t= -N= -j= -v -w=? -c -x -b -d -o", Paths).with_harmless_options(),
-    // `xxd in out` writes.
+    // `xxd in out` writes a file.
     ProgramGrammar::new(&["xxd"], "-l= -s= -c= -g= -p -ps -b -u -i -e -r -E -d -o=", AtMost(1)).without_clusters().with_check(options_first),
     ProgramGrammar::new(&["jq"], JQ, Then(1)).with_check(no_modules),
     ProgramGrammar::new(&["yq"], "-r -o= -p= -P -M -C -N -e -j -c --output-format= --input-format= --prettyPrint --no-colors --no-doc --exit-status --raw-output", Then(1)).with_check(scripts::check_yq),
@@ -108,7 +113,7 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["ag"], "-l -L -i -c -n -w -Q -v -A= -B= -C= -g= --nocolor --nogroup --files-with-matches --ignore-case", Then(1)),
     ProgramGrammar::new(&["fd", "fdfind"], FD, Then(1)),
     ProgramGrammar::new(&["sort"], SORT, Paths),
-    // `uniq in out` writes.
+    // `uniq in out` writes a file.
     ProgramGrammar::new(&["uniq"], "-c -d -D -u -i -z -f= -s= -w= --count --repeated --unique --ignore-case --all-repeated=? --skip-fields= --skip-chars= --check-chars=", AtMost(1)).with_check(options_first),
     ProgramGrammar::new(&["cut"], "-b= -c= -d= -f= -n -s -z --bytes= --characters= --delimiter= --fields= --only-delimited --complement --output-delimiter=", Paths).with_harmless_options(),
     ProgramGrammar::new(&["paste"], "-d= -s -z --delimiters= --serial", Paths).with_harmless_options(),
@@ -133,23 +138,23 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["dircolors"], "-p --print-database --print-ls-colors", Nothing),
     ProgramGrammar::new(&["less", "more"], "-R -S -N -F -X -n -i -M -r -E -s", Paths).with_check(no_plus_files),
     ProgramGrammar::new(&["tee"], "-a -i", Text).with_check(only_null),
-    // A name with a colon is a file on another machine, fetched by a shell.
+    // tar takes a name with a colon for a file on another machine and fetches it by rsh or ssh.
     ProgramGrammar::new(&["tar"], "-t -v -z -j -J -f=@ --list --verbose --file=@", Text).with_check(lists_tar),
     ProgramGrammar::new(&["unzip"], "-l -v", AtMost(1)).with_check(lists_archive),
     ProgramGrammar::new(&["zcat", "bzcat", "xzcat", "lzcat", "zstdcat"], "", Paths),
-    // Without `-c` or `-l` it puts the file into the place of the other.
+    // Without `-c` or `-l` these replace the file.
     ProgramGrammar::new(&["gzip", "gunzip", "bzip2", "xz"], "-c -d -l -v -t --stdout --list --decompress --test", Paths).with_check(to_stdout),
     ProgramGrammar::new(&["nm", "size"], "-g -u -n -C -D -A -t", Paths).with_check(no_responses),
     ProgramGrammar::new(&["readelf"], "-a -h -l -S -s -n -r -d -V -W", Paths).with_check(no_responses),
     ProgramGrammar::new(&["umask", "jobs", "dirs", "who", "w", "vmstat"], "-l -p -v -a -b -q -H -u -h -s -f -S -w -r", Nothing),
-    // Without a name they print.
+    // Without operands these print.
     ProgramGrammar::new(&["alias", "export", "hash", "history", "shopt", "trap"], "-p", Nothing),
     ProgramGrammar::new(&["help"], "-d -m -s", Text).with_check(plain_names),
     ProgramGrammar::new(&["ulimit"], "-a -n -H -S", Nothing),
     ProgramGrammar::new(&["getconf"], "-a", Text).with_check(plain_names),
-    // Versions of interpreters; everything else of them runs code.
-    // Not of those that look into the folder for what they are to run: cargo and rustc (rust-toolchain.toml), go (go.mod),
-    // mvn (.mvn), yarn (.yarnrc), dotnet (global.json).
+    // Only the version of interpreters and build tools, since everything else of them may run code. Programs that choose what to run
+    // from a file in the folder are left out: cargo and rustc (rust-toolchain.toml), go (go.mod), mvn (.mvn), yarn (.yarnrc),
+    // dotnet (global.json).
     ProgramGrammar::new(&["python", "python3", "pip", "pip3"], "--version -V", Nothing).with_check(only_version),
     ProgramGrammar::new(&["ruby", "php", "perl", "node", "npm", "lua", "deno", "bun", "docker"], "--version -v", Nothing).with_check(only_version),
     ProgramGrammar::new(&["gcc", "g++", "clang", "clang++", "cc", "c++", "cmake", "ninja", "make", "gmake", "ld", "gdb", "lldb", "curl", "wget"], "--version", Nothing).with_check(only_version),
@@ -207,21 +212,21 @@ const JQ: &str = "-r -c -n -e -s -S -M -C -R -j -a --raw-output --compact-output
     --monochrome-output --color-output --raw-input --join-output --ascii-output --tab --indent= --arg== --argjson== --seq --stream \
     --args --jsonargs --raw-output0 --stream-errors";
 
-/// `printf FORMAT …`, whose format is certain, cannot be `-v NAME`, and sets no variable, as `%n` does.
-fn plain_format(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Accepts `printf` with a certain format that sets no variable, as `-v NAME` and `%n` would.
+fn plain_format(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let format = seen.operands.first().ok_or("printf without a format")?;
     let text = format.known_text().ok_or("the format of printf is not certain")?;
     match text.starts_with('-') || conversions(text).any(|kind| !kind.starts_with(PRINTED)) {
-        true => Err(format!("the format {} of printf may do more than print", format.raw)),
+        true => Err(format!("the format {} of printf may do more than print", format.raw).into()),
         false => Ok(()),
     }
 }
 
-/// What a `%` of a format may stand before.
+/// The conversions of a format that only print.
 const PRINTED: [char; 20] =
     ['s', 'b', 'q', 'c', 'd', 'i', 'u', 'o', 'x', 'X', 'f', 'F', 'e', 'E', 'g', 'G', 'a', 'A', '%', '('];
 
-/// What stands behind each `%` of a format, but for flags and widths.
+/// Iterates over the text behind each `%` of a format, without flags and widths.
 fn conversions(format: &str) -> impl Iterator<Item = &str> {
     let mut rest = format;
     std::iter::from_fn(move || {
@@ -232,7 +237,8 @@ fn conversions(format: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether `printf` would print something as a number that zsh evaluates: every such argument must be one.
+/// Reports whether `printf` may evaluate an argument as arithmetic, which zsh does for number conversions and which can run
+/// commands. Only arguments that are plain numbers are safe.
 pub(crate) fn evaluates_numbers(words: &[ShellWord]) -> bool {
     let Some((format, rest)) = words.split_first() else { return false };
     let texts = conversions(&format.text).all(|kind| kind.starts_with(['s', 'b', 'q', 'c', '%']));
@@ -241,164 +247,160 @@ pub(crate) fn evaluates_numbers(words: &[ShellWord]) -> bool {
     format.text.contains('*') || !texts && !rest.iter().all(number)
 }
 
-/// jq reads the modules that a script names at its beginning, wherever they lie.
-fn no_modules(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Rejects jq scripts that may import modules, which jq reads from any folder.
+fn no_modules(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let script = seen.operands.first().map(|word| word.text.as_str()).unwrap_or_default();
     if script.trim().is_empty() && seen.operands.first().is_some_and(|word| word.known_text().is_none()) {
-        return Err("how the jq script begins is not certain".to_owned());
+        return Err("how the jq script begins is not certain".into());
     }
     match ["import", "include", "input_filename", "modulemeta"].iter().find(|word| script.contains(**word)) {
-        Some(word) => Err(format!("the jq script holds {word}")),
+        Some(word) => Err(format!("the jq script holds {word}").into()),
         None => Ok(()),
     }
 }
 
-fn plain_names(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Accepts only operands that are certain and of plain characters.
+fn plain_names(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./+".contains(c));
     match seen.operands.iter().find(|word| !word.known_text().is_some_and(plain)) {
-        Some(word) => Err(format!("{} is no plain name", word.raw)),
+        Some(word) => Err(format!("{} is no plain name", word.raw).into()),
         None => Ok(()),
     }
 }
 
-/// `date 010100002030` sets the clock; `date +%Y` does not.
-fn only_formats(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Accepts only formats (`date +%Y`) as operands: `date 010100002030` sets the clock.
+fn only_formats(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     match seen.operands.iter().find(|word| !word.known_prefix().starts_with('+')) {
-        Some(word) => Err(format!("date may set the clock to {}", word.raw)),
+        Some(word) => Err(format!("date may set the clock to {}", word.raw).into()),
         None => Ok(()),
     }
 }
 
-fn ps_words(seen: &ParsedArguments<'_>) -> Result<(), String> {
-    // `e` shows the environment of processes.
+/// Accepts only clusters of letters without `e`, which shows the environment of processes.
+fn ps_words(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let plain = |text: &str| text.chars().all(|c| "auxwfljT".contains(c) || c.is_ascii_digit());
     match seen.operands.iter().find(|word| !word.known_text().is_some_and(plain)) {
-        Some(word) => Err(format!("{} is not judged here", word.raw)),
+        Some(word) => Err(format!("{} is not judged here", word.raw).into()),
         None => Ok(()),
     }
 }
 
-/// `tail +5` is a number to some, and a file to others; `head -n` has no such form.
-fn no_plus_files(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Rejects operands such as `+5`, which some versions take for a number and others for a file.
+fn no_plus_files(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     match seen.operands.iter().find(|word| word.known_prefix().starts_with('+')) {
-        Some(word) => Err(format!("{} is a number to some programs", word.raw)),
+        Some(word) => Err(format!("{} is a number to some programs", word.raw).into()),
         None => Ok(()),
     }
 }
 
-/// `rg --files PATH` takes no pattern; that the first operand is then judged as text must not let a path out.
-fn rg_lists(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Checks the first operand of `rg --files PATH` as a path. The grammar takes it for a pattern, which `--files` does not have.
+fn rg_lists(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let outside =
         |word: &&&ShellWord| word.known_prefix().starts_with('/') || word.text.split('/').any(|part| part == "..");
     match seen.operands.first().filter(|word| seen.has_option(&["--files"]) && outside(word)) {
-        Some(word) => Err(format!("{} may lie outside of the workspace", word.raw)),
+        Some(word) => Err(format!("{} may lie outside of the workspace", word.raw).into()),
         None => Ok(()),
     }
 }
 
-/// They read what they are given, and a file would be read as a program.
-fn no_files(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Accepts only numbers as operands: bc would run a file as a program.
+fn no_files(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     match seen.operands.iter().find(|word| !word.known_text().is_some_and(number)) {
-        Some(word) => Err(format!("{} is not judged here", word.raw)),
+        Some(word) => Err(format!("{} is not judged here", word.raw).into()),
         None => Ok(()),
     }
 }
 
-/// `@file` is read for more options.
-fn no_responses(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Rejects `@file` operands, from which binutils reads more options.
+fn no_responses(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     match seen.operands.iter().find(|word| matches!(word.known_prefix().chars().next(), None | Some('@'))) {
-        Some(word) => Err(format!("{} may hold options", word.raw)),
+        Some(word) => Err(format!("{} may hold options", word.raw).into()),
         None => Ok(()),
     }
 }
 
-/// What `ip` shows: every word must be known to be of that.
-fn ip_shows(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Accepts only the forms of `ip` that show something.
+fn ip_shows(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     const OBJECTS: [&str; 12] =
         ["a", "addr", "address", "l", "link", "r", "route", "n", "neigh", "rule", "maddr", "netns"];
     let known: Vec<_> = seen.operands.iter().map(|word| word.known_text()).collect();
     match known.as_slice() {
         [Some(object)] | [Some(object), Some("show" | "list" | "ls")] if OBJECTS.contains(object) => Ok(()),
         [Some(object), Some("show"), Some("dev"), Some(_)] if OBJECTS.contains(object) => Ok(()),
-        _ => Err("ip may change how the network is set".to_owned()),
+        _ => Err("ip may change how the network is set".into()),
     }
 }
 
-fn in_numbers(seen: &ParsedArguments<'_>) -> Result<(), String> {
-    if seen.has_option(&["-n", "--numeric"]) {
-        Ok(())
-    } else {
-        Err("without -n it asks the network for names".to_owned())
-    }
+/// Requires `-n`, without which names are resolved over the network.
+fn in_numbers(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+    if seen.has_option(&["-n", "--numeric"]) { Ok(()) } else { Err("without -n it asks the network for names".into()) }
 }
 
-/// Lists of this machine; others are asked for in the network.
-fn local_names(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Accepts only databases that are local files; others may be resolved over the network.
+fn local_names(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     match seen.operands.first().and_then(|word| word.known_text()) {
         Some("passwd" | "group" | "services" | "protocols" | "networks" | "rpc") => Ok(()),
-        _ => Err("getent may ask the network".to_owned()),
+        _ => Err("getent may ask the network".into()),
     }
 }
 
-/// What `tput` only tells of the terminal.
-fn asks_terminal(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Accepts only capabilities of `tput` that print a value; others change the terminal.
+fn asks_terminal(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     match seen.operands.as_slice() {
         [word] if matches!(word.known_text(), Some("cols" | "lines" | "colors" | "longname")) => Ok(()),
-        _ => Err("tput may change the terminal".to_owned()),
+        _ => Err("tput may change the terminal".into()),
     }
 }
 
-/// What `dpkg` does is said by an option.
-fn first_is_option(seen: &ParsedArguments<'_>) -> Result<(), String> {
-    if seen.options.is_empty() { Err("dpkg may install".to_owned()) } else { Ok(()) }
+/// Requires an option, since dpkg's actions are options and only those that list are in its row.
+fn first_is_option(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+    if seen.options.is_empty() { Err("dpkg may install".into()) } else { Ok(()) }
 }
 
-/// `bat cache` is no file.
-fn no_cache(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Rejects `bat cache`, which is a subcommand that rebuilds the cache.
+fn no_cache(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let certain =
         |word: &ShellWord| word.known_text().is_some_and(|name| name != "cache") || word.text.contains(['.', '/']);
     match seen.operands.first().filter(|word| !certain(word)) {
-        Some(word) => Err(format!("{} may be a command of bat", word.raw)),
+        Some(word) => Err(format!("{} may be a command of bat", word.raw).into()),
         None => Ok(()),
     }
 }
 
-/// A shell script puts the names of files into commands: they must be certain and plain.
-fn named_plainly(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Accepts only plain file names: zgrep and its relatives are shell scripts that put the names into commands.
+fn named_plainly(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
     let given = usize::from(!seen.has_option(&["-e="]));
     match seen.operands.iter().skip(given).find(|word| !word.known_text().is_some_and(plain)) {
-        Some(word) => Err(format!("{} is no plain name", word.raw)),
+        Some(word) => Err(format!("{} is no plain name", word.raw).into()),
         None => Ok(()),
     }
 }
 
-fn only_null(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Accepts `tee` only with outputs that are no files.
+fn only_null(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let harmless = |word: &ShellWord| matches!(word.known_text(), Some("/dev/null" | "/dev/stdout" | "/dev/stderr"));
     match seen.operands.iter().find(|word| !harmless(word)) {
-        Some(word) => Err(format!("tee writes {}", word.raw)),
+        Some(word) => Err(format!("tee writes {}", word.raw).into()),
         None => Ok(()),
     }
 }
 
-/// Behind a file an option may be one, too, and the second file is written.
-fn options_first(seen: &ParsedArguments<'_>) -> Result<(), String> {
-    if seen.option_after_operand {
-        Err("an option behind a file may be a file that is written".to_owned())
-    } else {
-        Ok(())
-    }
+/// Rejects options behind a file, which some versions take for a second file, and that one is written.
+fn options_first(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+    if seen.option_after_operand { Err("an option behind a file may be a file that is written".into()) } else { Ok(()) }
 }
 
-fn lists_archive(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Accepts `unzip` only with `-l`, and only local archives.
+fn lists_archive(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let plain = seen.operands.iter().all(|word| word.known_text().is_some_and(|name| !name.contains(':')));
     options_first(seen)?;
-    if plain && seen.has_option(&["-l"]) { Ok(()) } else { Err("it may unpack or fetch".to_owned()) }
+    if plain && seen.has_option(&["-l"]) { Ok(()) } else { Err("it may unpack or fetch".into()) }
 }
 
-/// `tar -tf FILE`, and `tar tf FILE`.
-fn lists_tar(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Accepts `tar` only if it lists a local archive: `tar -tf FILE` or `tar tf FILE`.
+fn lists_tar(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let plain = |name: Option<&str>| {
         name.is_some_and(|name| {
             !name.contains(':') && !name.starts_with('/') && name.split('/').all(|part| part != "..")
@@ -419,29 +421,32 @@ fn lists_tar(seen: &ParsedArguments<'_>) -> Result<(), String> {
         }
         _ => false,
     };
-    if listed { Ok(()) } else { Err("it may unpack or fetch".to_owned()) }
+    if listed { Ok(()) } else { Err("it may unpack or fetch".into()) }
 }
 
-fn to_stdout(seen: &ParsedArguments<'_>) -> Result<(), String> {
-    // Of `-l` and `-d` together some do the second.
+/// Accepts compressors only if they write to standard output, list or test.
+fn to_stdout(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+    // With both `-l` and `-d`, some versions decompress.
     let lists = seen.has_option(&["-l", "--list", "-t", "--test"]) && !seen.has_option(&["-d", "--decompress"]);
     match seen.operands.is_empty() || lists || seen.has_option(&["-c", "--stdout"]) {
         true => Ok(()),
-        false => Err("it puts one file into the place of another".to_owned()),
+        false => Err("it puts one file into the place of another".into()),
     }
 }
 
-fn only_version(seen: &ParsedArguments<'_>) -> Result<(), String> {
-    if seen.options.len() == 1 { Ok(()) } else { Err("it runs code".to_owned()) }
+/// Requires exactly one option, which is the one for the version.
+fn only_version(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+    if seen.options.len() == 1 { Ok(()) } else { Err("it runs code".into()) }
 }
 
-/// Names that a line may give to a variable: what programs or the shell look at is in capitals, but for a few.
+/// Reports whether a line may assign any value to a variable. Variables that the shell or programs use have upper-case names,
+/// with a few exceptions.
 pub(crate) fn may_name(name: &str) -> bool {
-    const LOOKED_AT: [&str; 4] = ["histchars", "auto_resume", "http_proxy", "https_proxy"];
-    is_name(name) && !name.contains(|c: char| c.is_ascii_uppercase()) && !LOOKED_AT.contains(&name)
+    const USED_BY_PROGRAMS: [&str; 4] = ["histchars", "auto_resume", "http_proxy", "https_proxy"];
+    is_name(name) && !name.contains(|c: char| c.is_ascii_uppercase()) && !USED_BY_PROGRAMS.contains(&name)
 }
 
-/// Whether a variable that programs look at may be set to this for a command.
+/// Reports whether setting a variable that programs use to this value is harmless.
 pub(crate) fn may_set(name: &str, value: &str) -> bool {
     const PLAIN: [&str; 23] = [
         "LANG",

@@ -1,9 +1,12 @@
-//! Scripts of sed and awk: what of them can only print.
+//! Judges scripts of sed, awk and yq: accepts only those that can do nothing but print.
+//!
+//! The parsers accept a subset on which all common implementations agree. They reject any script that could be read in two ways.
 
+use super::ask_reason::AskReason;
 use super::grammar::{OptionValue, ParsedArguments};
 
-/// Every script of a sed command is known, and only prints.
-pub(crate) fn check_sed(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Checks that every script of a sed command is certain and only prints.
+pub(crate) fn check_sed(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let given: Vec<Option<&str>> =
         seen.option_values("-e=").chain(seen.option_values("--expression=")).map(OptionValue::known_text).collect();
     let scripts = if given.is_empty() {
@@ -12,7 +15,7 @@ pub(crate) fn check_sed(seen: &ParsedArguments<'_>) -> Result<(), String> {
         given
     };
     if scripts.is_empty() {
-        return Err("there is no script".to_owned());
+        return Err("there is no script".into());
     }
     for script in scripts {
         let script = script.ok_or("a script of sed is not certain")?;
@@ -21,10 +24,11 @@ pub(crate) fn check_sed(seen: &ParsedArguments<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The rest of a script.
+/// A cursor over a sed script; holds the unread rest. Its methods return `None` for anything that may do more than print.
 struct SedScript<'a>(&'a str);
 
 impl SedScript<'_> {
+    /// Parses the whole script: commands that write files (`w`), read them (`r`) or run programs (`e`) are not accepted.
     fn parse_script(mut self) -> Option<()> {
         let mut open = 0_usize;
         loop {
@@ -47,13 +51,13 @@ impl SedScript<'_> {
                     self.skip_to_delimiter(end)?;
                     self.skip_to_delimiter(end)?;
                 }
-                // A line of text, as long as it is the last of the script.
+                // The text of `a`, `i` and `c` ends in different ways in different versions, so it must be the last of the script.
                 'a' | 'i' | 'c' => {
                     let text = self.0.trim_start_matches(' ');
                     let whole = !matches!(text, "" | "\\") && !text.contains('\n') && !text.ends_with('\\');
                     return (whole && open == 0).then_some(());
                 }
-                // A blank ends the label, and a command may follow it.
+                // A blank ends a label in some versions, so what follows it must be valid as a command, too.
                 'b' | 't' | 'T' | ':' => {
                     self.skip_while(|c| c == ' ');
                     self.skip_while(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -77,6 +81,7 @@ impl SedScript<'_> {
         self.0 = self.0.trim_start_matches(skipped);
     }
 
+    /// Skips the address or address range in front of a command, if there is one.
     fn parse_addresses(&mut self) -> Option<()> {
         if self.parse_address()? {
             self.skip_while(|c| c == ' ');
@@ -90,7 +95,7 @@ impl SedScript<'_> {
         Some(())
     }
 
-    /// One address, if there is one.
+    /// Skips one address. Returns false if there is none.
     fn parse_address(&mut self) -> Option<bool> {
         match self.0.chars().next() {
             Some('0'..='9') => {
@@ -110,20 +115,22 @@ impl SedScript<'_> {
         Some(true)
     }
 
+    /// Skips the rest of an `s` command.
     fn parse_substitution(&mut self) -> Option<()> {
         let end = self.parse_delimiter()?;
         self.0 = skip_pattern(self.0, end)?;
         self.skip_to_delimiter(end)?;
-        // `e` runs what comes out, `w` writes it; `m` and `M` are harmless but rare.
+        // The flag `e` runs the result and `w` writes it. `m` and `M` are harmless but too rare to be listed.
         self.skip_while(|c| matches!(c, 'g' | 'p' | 'i' | 'I') || c.is_ascii_digit());
         Some(())
     }
 
+    /// Takes the character that delimits the parts of an `s` or `y` command.
     fn parse_delimiter(&mut self) -> Option<char> {
         self.next_char().filter(|c| c.is_ascii_punctuation() && *c != '\\' && *c != ';')
     }
 
-    /// Up to the next delimiter, where brackets mean nothing.
+    /// Skips a text up to its delimiter; brackets have no meaning in it.
     fn skip_to_delimiter(&mut self, end: char) -> Option<()> {
         loop {
             match self.next_char()? {
@@ -136,8 +143,8 @@ impl SedScript<'_> {
     }
 }
 
-/// What stands behind a regular expression that ends with this mark. A mark inside of brackets ends it for some programs and not
-/// for others, so there must be none.
+/// Skips a regular expression up to its delimiter and returns the rest. A delimiter inside of brackets ends the expression in some
+/// programs and not in others, so it is not accepted.
 fn skip_pattern(text: &str, end: char) -> Option<&str> {
     let mut rest = text;
     loop {
@@ -153,12 +160,14 @@ fn skip_pattern(text: &str, end: char) -> Option<&str> {
     }
 }
 
+/// Skips the character behind a backslash.
 fn skip_escape(text: &str) -> Option<&str> {
     let escaped = text.chars().next().filter(|c| *c != '\n')?;
     text.get(escaped.len_utf8()..)
 }
 
-/// What stands behind a list in brackets: a `]` that stands first in it belongs to it, and classes have brackets of their own.
+/// Skips a bracket expression behind its `[`. A `]` in the first position belongs to it, and classes such as `[:alpha:]` have their
+/// own brackets.
 fn skip_bracket(text: &str, end: char) -> Option<&str> {
     let mut rest = text.strip_prefix('^').unwrap_or(text);
     rest = rest.strip_prefix(']').unwrap_or(rest);
@@ -167,7 +176,7 @@ fn skip_bracket(text: &str, end: char) -> Option<&str> {
         rest = rest.get(c.len_utf8()..)?;
         match c {
             ']' => return Some(rest),
-            // To some the backslash is escaped, to others it ends nothing.
+            // In some programs `\]` is an escaped bracket, in others the bracket ends the list.
             '\\' if rest.starts_with(']') => return None,
             '\\' => rest = skip_escape(rest)?,
             '[' if rest.starts_with([':', '.', '=']) => {
@@ -182,9 +191,9 @@ fn skip_bracket(text: &str, end: char) -> Option<&str> {
     }
 }
 
-/// An expression of yq is known, and made of paths and of functions that look at nothing else: there are some that read files, or the
+/// Checks that an expression of yq is certain and holds only paths and harmless functions. Other functions read files or the
 /// environment, or run programs.
-pub(crate) fn check_yq(seen: &ParsedArguments<'_>) -> Result<(), String> {
+pub(crate) fn check_yq(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     const CALLED: [&str; 25] = [
         "keys",
         "length",
@@ -214,7 +223,7 @@ pub(crate) fn check_yq(seen: &ParsedArguments<'_>) -> Result<(), String> {
     ];
     let script =
         seen.operands.first().and_then(|word| word.known_text()).ok_or("the expression of yq is not certain")?;
-    // What stands between quotation marks is a text, and what stands behind a point is a key.
+    // Text between quotation marks is data, so only every second piece is code. A word behind a dot is a key, not a function.
     let bare: String = script.split('"').step_by(2).collect::<Vec<_>>().join(" ");
     let harmless = !script.contains('\\')
         && script.matches('"').count() % 2 == 0
@@ -222,11 +231,11 @@ pub(crate) fn check_yq(seen: &ParsedArguments<'_>) -> Result<(), String> {
         && bare.split(|c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c))).all(|word| {
             word.is_empty() || !word.starts_with(|c: char| c.is_ascii_alphabetic()) || CALLED.contains(&word)
         });
-    if harmless { Ok(()) } else { Err(format!("the yq expression {script} may do more than print")) }
+    if harmless { Ok(()) } else { Err(format!("the yq expression {script} may do more than print").into()) }
 }
 
-/// The script of an awk command is known, and only prints.
-pub(crate) fn check_awk(seen: &ParsedArguments<'_>) -> Result<(), String> {
+/// Checks that the script of an awk command is certain and only prints.
+pub(crate) fn check_awk(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let script = seen.operands.first().and_then(|word| word.known_text()).ok_or("the script of awk is not certain")?;
     let assigned = seen.option_values("-v=").chain(seen.option_values("--assign="));
     for value in assigned {
@@ -234,24 +243,26 @@ pub(crate) fn check_awk(seen: &ParsedArguments<'_>) -> Result<(), String> {
     }
     AwkScript { rest: script, preceding: PrecedingToken::Start, control_parens: Vec::new(), braces: 0 }
         .parse_script()
-        .ok_or_else(|| format!("the awk script {script} may do more than print"))
+        .ok_or_else(|| format!("the awk script {script} may do more than print").into())
 }
 
-/// What stood before: it decides whether `/` divides.
+/// The kind of the preceding token, which decides whether `/` divides or begins a pattern.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PrecedingToken {
     Start,
     Value,
     Word,
-    /// `if`, `while` or `for`, whose brackets a pattern may follow.
+    /// `if`, `while` or `for`: a pattern may follow its parentheses.
     Control,
 }
 
+/// A cursor over an awk script. Its methods return `None` for anything that may do more than print.
 struct AwkScript<'a> {
     rest: &'a str,
     preceding: PrecedingToken,
-    /// Whether each open bracket is that of a control word.
+    /// For each open parenthesis, true if it belongs to a control word.
     control_parens: Vec<bool>,
+    /// The number of open braces.
     braces: usize,
 }
 
@@ -275,20 +286,20 @@ impl AwkScript<'_> {
                     self.rest = skip_pattern(self.rest, '/')?;
                     PrecedingToken::Value
                 }
-                // Behind `print` a pattern, behind a name a division: which it is, only awk knows.
+                // Behind a word, `/` may divide or begin a pattern, depending on the word.
                 '/' => return None,
                 '|' if self.rest.starts_with('|') => {
                     self.next_char();
                     PrecedingToken::Start
                 }
-                // Output to a file, unless it compares.
+                // `>` writes to a file, except where it compares: in parentheses, in a pattern outside of braces, or as `>=`.
                 '>' if self.rest.starts_with('=') || !self.control_parens.is_empty() || self.braces == 0 => {
                     if self.rest.starts_with('>') {
                         return None;
                     }
                     PrecedingToken::Start
                 }
-                // Input of a file, unless it compares, which looks the same without `getline`.
+                // `<` reads a file only behind `getline`, which is not accepted, so here it compares.
                 '<' => PrecedingToken::Start,
                 '|' | '>' | '@' | '\\' | '`' | '#' => return None,
                 '(' => {
@@ -297,7 +308,7 @@ impl AwkScript<'_> {
                 }
                 ')' if self.control_parens.pop()? => PrecedingToken::Word,
                 ')' => PrecedingToken::Value,
-                // Of a number, or of one and then a division; and `x++` is a value where `++x` begins one.
+                // After a dot or `++`, a `/` could be either: `x++ / 2` divides and `++ /x/` does not.
                 '.' => PrecedingToken::Word,
                 '+' | '-' if self.rest.starts_with(c) => {
                     self.next_char();
@@ -320,7 +331,7 @@ impl AwkScript<'_> {
         (self.control_parens.is_empty() && self.braces == 0).then_some(())
     }
 
-    /// Up to the closing quotation mark.
+    /// Skips a string up to its closing quotation mark.
     fn parse_string(&mut self) -> Option<()> {
         loop {
             match self.next_char()? {
@@ -332,7 +343,7 @@ impl AwkScript<'_> {
         }
     }
 
-    /// A name: words of the language that can only compute, or a variable, which is not called.
+    /// Parses a name: a statement or function that only prints or computes, or a variable.
     fn parse_word(&mut self, first: char) -> Option<PrecedingToken> {
         const CALLED: [&str; 22] = [
             "length", "substr", "split", "index", "match", "sub", "gsub", "gensub", "toupper", "tolower", "sprintf",
@@ -342,7 +353,7 @@ impl AwkScript<'_> {
             "BEGIN", "END", "print", "printf", "else", "in", "do", "break", "continue", "next", "exit", "delete",
             "return",
         ];
-        // What `ARGV` holds is read; behind `case` stands a pattern.
+        // awk reads the files that `ARGV` names, and a pattern may follow `case`.
         const FORBIDDEN: [&str; 12] = [
             "getline", "system", "function", "func", "PROCINFO", "close", "fflush", "ARGV", "ARGC", "switch", "case",
             "default",
@@ -351,7 +362,7 @@ impl AwkScript<'_> {
         let (rest, behind) = self.rest.split_at_checked(end)?;
         self.rest = behind;
         let name = format!("{first}{rest}");
-        // `for (;; print > "f")` prints inside of brackets, where `>` seems to compare.
+        // In `for (;; print > "f")` the `>` is in parentheses but writes a file.
         if name.starts_with("print") && !self.control_parens.is_empty() {
             return None;
         }
@@ -361,11 +372,12 @@ impl AwkScript<'_> {
         if STATEMENTS.contains(&name.as_str()) {
             return Some(PrecedingToken::Word);
         }
-        let (called, known) = (behind.starts_with('('), CALLED.contains(&name.as_str()));
+        let called = behind.starts_with('(');
+        let known = CALLED.contains(&name.as_str());
         if FORBIDDEN.contains(&name.as_str()) || called && !known {
             return None;
         }
-        // Whether a division or a pattern follows `length` is for awk to say.
+        // `length` may be called without parentheses, so a `/` behind it could be either.
         Some(if known && !called { PrecedingToken::Word } else { PrecedingToken::Value })
     }
 }

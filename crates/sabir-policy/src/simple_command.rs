@@ -1,4 +1,4 @@
-//! Simple commands: assignments, redirections and the words themselves, judged apart.
+//! Judges simple commands: their assignments, redirections and words.
 
 use brush_parser::ast::{
     AssignmentValue, BinaryPredicate, CommandPrefixOrSuffixItem, ExtendedTestExpr, IoFileRedirectKind,
@@ -7,13 +7,13 @@ use brush_parser::ast::{
 };
 
 use super::Verdict;
-
 use super::evaluator::{CommandEvaluator, PolicyFinding, ShellScope};
 use super::path_scope::check_readable;
 use super::pipe_input::PipeInput;
 use super::word::{ShellWord, WordForm};
 
 impl CommandEvaluator<'_> {
+    /// Judges a simple command with all its parts. `fed` is the output of the command before it in a pipeline.
     pub(crate) fn evaluate_simple(&mut self, simple: &SimpleCommand, scope: &mut ShellScope, fed: PipeInput) {
         let mut finding: Option<PolicyFinding> = None;
         let mut note = |found: PolicyFinding| {
@@ -28,7 +28,7 @@ impl CommandEvaluator<'_> {
             match item {
                 CommandPrefixOrSuffixItem::AssignmentWord(assignment, _) => {
                     let name = simple.word_or_name.as_ref().map(|word| word.value.as_str());
-                    // `IFS= read -r line`: the line stays whole.
+                    // `IFS= read -r line` is a common idiom: it keeps the blanks of the line and affects only `read`.
                     if name == Some("read") && assignment.to_string() == "IFS=" {
                         note(PolicyFinding::allow("keeps the blanks of a line"));
                     } else {
@@ -73,7 +73,7 @@ impl CommandEvaluator<'_> {
             let found = self.evaluate_words(&words, scope, fed);
             kind = super::command_kinds::kind_of(&words)
                 .filter(|_| finding.as_ref().is_none_or(|found| found.verdict == Verdict::Allow));
-            // The reason of the command comes first where all of it is allowed.
+            // If both are allowed, the reason of the command itself is shown.
             finding = Some(match finding {
                 Some(before) => found.stricter(before),
                 None => found,
@@ -83,14 +83,14 @@ impl CommandEvaluator<'_> {
         self.push_kind_finding(text.trim(), finding.unwrap_or_else(|| PolicyFinding::allow("does nothing")), kind);
     }
 
-    /// Scans a word and judges the lines in it.
+    /// Scans a word and judges its command substitutions.
     fn evaluate_word(&mut self, raw: &str, scope: &ShellScope) -> ShellWord {
         let scanned = self.scan_in_scope(raw, scope);
         self.evaluate_substitutions(&scanned, scope);
         scanned.word
     }
 
-    /// `<(…)` and `>(…)` are the name of a pipe.
+    /// Judges the commands in `<(…)` or `>(…)`, which expand to the name of a pipe.
     fn evaluate_process_substitution(
         &mut self,
         _kind: &ProcessSubstitutionKind,
@@ -101,7 +101,7 @@ impl CommandEvaluator<'_> {
         ShellWord::field("<(…)", "", true, true)
     }
 
-    /// The redirections of a compound command, which have no command of their own.
+    /// Judges the redirections of a compound command as parts of their own.
     pub(crate) fn evaluate_redirections(&mut self, list: &[IoRedirect], scope: &ShellScope) {
         for redirection in list {
             let finding = self.evaluate_redirection(redirection, scope);
@@ -109,6 +109,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
+    /// Judges one redirection of any form.
     fn evaluate_redirection(&mut self, redirection: &IoRedirect, scope: &ShellScope) -> PolicyFinding {
         match redirection {
             IoRedirect::File(_, kind, IoFileRedirectTarget::Filename(raw)) => {
@@ -139,7 +140,7 @@ impl CommandEvaluator<'_> {
             }
             IoRedirect::HereDocument(_, document) => {
                 if document.requires_expansion {
-                    // What a document expands is judged as what stands in double quotes.
+                    // A here document expands like text in double quotes.
                     let quoted = format!("\"{}\"", document.doc.value.replace('"', "\\\""));
                     let _judged = self.evaluate_word(&quoted, scope);
                 }
@@ -151,8 +152,10 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Whether where a document ends is beyond doubt: the only one of its line, between the line's first line feed and the first
-    /// line that is its plain mark.
+    /// Reports whether the end of a here document is certain.
+    ///
+    /// The document must be the only one of its line, and must be exactly the text between the first line feed and the first line
+    /// that equals its plain delimiter. Otherwise the shell and the parser could disagree about which lines are commands.
     fn has_certain_end(&self, document: &IoHereDocument) -> bool {
         let mark = document.here_end.value.trim_matches(['\'', '"']);
         let plain = !mark.is_empty() && mark.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
@@ -170,6 +173,7 @@ impl CommandEvaluator<'_> {
             && body.len() < behind.len()
     }
 
+    /// Judges a redirection from or to a file.
     fn evaluate_file_redirect(&mut self, kind: &IoFileRedirectKind, raw: &Raw, scope: &ShellScope) -> PolicyFinding {
         let word = self.evaluate_word(&raw.value, scope);
         if matches!(kind, IoFileRedirectKind::Read) {
@@ -183,6 +187,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
+    /// Judges the file of a redirection, without the user's path rules.
     fn evaluate_redirect_target(
         &self,
         kind: &IoFileRedirectKind,
@@ -199,7 +204,7 @@ impl CommandEvaluator<'_> {
                 check_readable(word, &scope.folder, &self.facts.root).map(|()| "reads a file".to_owned()),
             ),
             IoFileRedirectKind::Read => PolicyFinding::ask(format!("which file {} is, is not certain", word.raw)),
-            // A disk, or what the kernel and the machine are set by.
+            // Devices, kernel settings and system configuration always ask.
             _ if ["/dev/", "/proc/", "/sys/", "/etc/", "/boot/"].iter().any(|place| word.text.starts_with(place)) => {
                 PolicyFinding::always_ask(format!("writes {} ({kind})", word.raw))
             }
@@ -207,12 +212,12 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// `<1-5>` is a pattern of zsh.
+    /// Reports whether the word after `<` may belong to a zsh number pattern such as `<1-5>`.
     fn zsh_range(&self, word: &ShellWord) -> bool {
         self.facts.shell == super::ShellKind::Zsh && word.text.starts_with(|c: char| c.is_ascii_digit() || c == '-')
     }
 
-    /// `[[ … ]]`, whose numbers are arithmetic and whose names are looked up.
+    /// Judges `[[ … ]]`. Its numeric operators evaluate arithmetic and some unary ones look up variables; both can run commands.
     pub(crate) fn evaluate_extended_test(&mut self, test: &ExtendedTestExpr, scope: &ShellScope) {
         match test {
             ExtendedTestExpr::And(one, other) | ExtendedTestExpr::Or(one, other) => {
@@ -238,7 +243,8 @@ impl CommandEvaluator<'_> {
                 self.push_finding(&format!("[[ {test} ]]"), finding);
             }
             ExtendedTestExpr::BinaryTest(predicate, left, right) => {
-                let (left, right) = (self.evaluate_word(&left.value, scope), self.evaluate_word(&right.value, scope));
+                let left = self.evaluate_word(&left.value, scope);
+                let right = self.evaluate_word(&right.value, scope);
                 let number = |word: &ShellWord| {
                     word.known_text().is_some_and(|text| {
                         let digits = text.strip_prefix('-').unwrap_or(text);

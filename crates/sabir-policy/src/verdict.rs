@@ -1,15 +1,15 @@
-//! The policy's answer, as journals write it.
+//! Verdicts: the policy's answer, in the form that journals store.
 
 use serde::{Deserialize, Serialize};
 
-/// Whether a call may run.
+/// The answer to whether a call may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It may.
+    /// Runs without a question.
     Allow,
-    /// Somebody must be asked.
+    /// Needs the user's approval.
     Ask,
-    /// It may not.
+    /// Must not run.
     Deny,
 }

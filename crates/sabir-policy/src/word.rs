@@ -1,64 +1,68 @@
-//! Words: what is certain of a word of a command line before the shell expands it.
+//! Scans words of a command line and finds the part that is certain before the shell expands them.
 //!
-//! A word is scanned by its own small lexer that knows only what bash and zsh agree on. Everything else makes it [`WordForm::Odd`],
-//! and an odd word is never judged.
+//! The lexer knows only the syntax on which bash and zsh agree. Any other syntax makes a word [`WordForm::Odd`], and a command with
+//! an odd word is never allowed without a question.
 
 use super::command_facts::ShellKind;
 
-/// A word after quote removal.
+/// A word of a command line after quote removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ShellWord {
-    /// As it was written.
+    /// The word as it was written.
     pub(crate) raw: String,
-    /// What is certain of it: the whole of a literal, a pattern's text, the beginning of a field.
+    /// The certain part: the whole text of a literal or pattern, the beginning of a field.
     pub(crate) text: String,
+    /// The possible results of expanding the word.
     pub(crate) form: WordForm,
 }
 
-/// What becomes of a word.
+/// The possible results of expanding a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WordForm {
-    /// Itself.
+    /// The text itself.
     Literal,
-    /// The names of files that match, or itself; they all begin with the first so many bytes of the text.
+    /// The names of the matching files, or the pattern itself if none matches. They all begin with this many bytes of the text.
     Glob(usize),
-    /// One word with an unknown rest.
+    /// One word that begins with the text and continues with something unknown.
     Field(TextTraits),
     /// Any number of words.
     Fields,
-    /// Something that is not judged, and what.
+    /// Syntax that is not judged; holds its description.
     Odd(&'static str),
 }
 
-/// What is known of an unknown text.
+/// Known properties of an unknown text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TextTraits {
-    /// It cannot begin with `-`.
+    /// True if it cannot begin with `-`.
     pub(crate) plain: bool,
-    /// As a path it stays beneath the folder.
+    /// True if, as a path, it stays inside of the current folder.
     pub(crate) inside: bool,
-    /// It is a part of a path that has no `/` and does not begin with a dot.
+    /// True if it is one component of a path: without `/` and not beginning with a dot.
     pub(crate) name: bool,
-    /// It stays one word without quotes.
+    /// True if it stays one word without quotes.
     pub(crate) word: bool,
 }
 
-/// What a variable is known to hold.
+/// The known value of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum VariableValue {
+    /// Exactly this text.
     Literal(String),
+    /// Some text with these properties.
     Some(TextTraits),
 }
 
-/// A scanned word, and the command lines of its `$(…)`.
+/// A scanned word and the command lines of its command substitutions.
 pub(crate) struct ScannedWord {
     pub(crate) word: ShellWord,
     pub(crate) commands: Vec<String>,
 }
 
-/// Scans a word as it was written.
+/// Scans a word as it was written. `bound` returns the known value of a variable.
 pub(crate) fn scan_word(raw: &str, shell: ShellKind, bound: &dyn Fn(&str) -> Option<VariableValue>) -> ScannedWord {
-    let (text, tail) = (String::new(), String::new());
+    let text = String::new();
+    let tail = String::new();
     let mut scanner =
         WordScanner { rest: raw, shell, variables: bound, text, tail, form: WordForm::Literal, commands: Vec::new() };
     match (scanner.scan_all(), scanner.form) {
@@ -69,7 +73,7 @@ pub(crate) fn scan_word(raw: &str, shell: ShellKind, bound: &dyn Fn(&str) -> Opt
                 ..known
             });
         }
-        // A bracket that nothing closes is no pattern: `[` is a program.
+        // A `[` without `]` is not a pattern; it is, for example, the name of a program.
         (Ok(()), WordForm::Glob(_)) if !scanner.text.contains(['*', '?', ']']) => scanner.form = WordForm::Literal,
         (Ok(()), _) => {}
     }
@@ -78,10 +82,12 @@ pub(crate) fn scan_word(raw: &str, shell: ShellKind, bound: &dyn Fn(&str) -> Opt
 }
 
 impl ShellWord {
+    /// Returns a word that is certain.
     pub(crate) fn literal(text: &str) -> Self {
         Self { raw: text.to_owned(), text: text.to_owned(), form: WordForm::Literal }
     }
 
+    /// Returns a word with a certain beginning and an unknown rest.
     pub(crate) fn field(raw: &str, text: &str, plain: bool, inside: bool) -> Self {
         Self {
             raw: raw.to_owned(),
@@ -90,12 +96,12 @@ impl ShellWord {
         }
     }
 
-    /// The whole of it, if that is certain.
+    /// Returns the whole text if it is certain.
     pub(crate) fn known_text(&self) -> Option<&str> {
         (self.form == WordForm::Literal).then_some(self.text.as_str())
     }
 
-    /// The beginning that is certain.
+    /// Returns the certain beginning.
     pub(crate) fn known_prefix(&self) -> &str {
         match self.form {
             WordForm::Literal | WordForm::Field(_) => &self.text,
@@ -104,7 +110,7 @@ impl ShellWord {
         }
     }
 
-    /// Whether it can turn out to be an option, or anything else that begins with `-`.
+    /// Reports whether the word may expand to something that begins with `-`.
     pub(crate) fn may_be_option(&self) -> bool {
         let head = self.known_prefix();
         head.starts_with('-')
@@ -117,17 +123,19 @@ impl ShellWord {
     }
 }
 
+/// The lexer for one word.
 struct WordScanner<'a> {
     rest: &'a str,
     shell: ShellKind,
     variables: &'a dyn Fn(&str) -> Option<VariableValue>,
     text: String,
-    /// What stands behind the unknown part of a field.
+    /// The certain text behind the unknown part of a field.
     tail: String,
     form: WordForm,
     commands: Vec<String>,
 }
 
+/// The description of syntax that is not judged, as a phrase that follows "holds".
 type OddReason = &'static str;
 
 impl WordScanner<'_> {
@@ -141,6 +149,7 @@ impl WordScanner<'_> {
         self.rest.chars().next()
     }
 
+    /// Scans the whole word.
     fn scan_all(&mut self) -> Result<(), OddReason> {
         let zsh = self.shell == ShellKind::Zsh;
         let mut first = true;
@@ -158,7 +167,7 @@ impl WordScanner<'_> {
                 '{' if zsh && !self.rest.starts_with('}') => return Err("a brace"),
                 '}' if zsh && self.text != "{" => return Err("a brace"),
                 '{' if is_brace_list(self.rest) => return Err("a brace expansion"),
-                // The home folder, whose path begins with a `/`.
+                // The path of the home folder is unknown, but begins with `/`, and shells do not split it into words.
                 '~' if first && (self.rest.is_empty() || self.rest.starts_with('/')) => {
                     self.mark_unknown(TextTraits { plain: true, inside: false, name: false, word: true }, true);
                 }
@@ -173,7 +182,7 @@ impl WordScanner<'_> {
         Ok(())
     }
 
-    /// A character that stands for itself.
+    /// Adds a literal character.
     fn push_char(&mut self, c: char) {
         match self.form {
             WordForm::Field(_) => self.tail.push(c),
@@ -182,6 +191,7 @@ impl WordScanner<'_> {
         }
     }
 
+    /// Adds a character of a pattern.
     fn push_glob(&mut self, c: char) {
         match self.form {
             WordForm::Literal => {
@@ -207,6 +217,7 @@ impl WordScanner<'_> {
                 '"' => return Ok(()),
                 '\\' => match self.next_char().ok_or("a quotation without an end")? {
                     '\n' => return Err("a line that goes on behind a backslash"),
+                    // In double quotes a backslash escapes only these characters; otherwise it stays.
                     c @ ('$' | '`' | '"' | '\\') => self.push_char(c),
                     c => {
                         self.push_char('\\');
@@ -220,7 +231,7 @@ impl WordScanner<'_> {
         }
     }
 
-    /// The rest of a command in backquotes, which is one as in `$(…)` where nothing in it is escaped.
+    /// Scans the rest of a command in backquotes. It equals `$(…)` only if nothing in it is escaped.
     fn scan_backquoted(&mut self, quoted: bool) -> Result<(), OddReason> {
         let (inner, rest) = self.rest.split_once('`').ok_or("a quotation without an end")?;
         let odd = inner.trim().is_empty() || inner.contains(['\\', '#']) || inner.contains("<<");
@@ -233,7 +244,7 @@ impl WordScanner<'_> {
         Ok(())
     }
 
-    /// What a `$` begins.
+    /// Scans the expansion behind a `$`.
     fn scan_dollar(&mut self, quoted: bool) -> Result<(), OddReason> {
         let unknown = TextTraits { plain: false, inside: false, name: false, word: false };
         if self.shell == ShellKind::Zsh && is_subscripted(self.rest) {
@@ -263,10 +274,12 @@ impl WordScanner<'_> {
                 self.rest = rest;
                 self.scan_variable(name, quoted);
             }
+            // `$?` and `$#` are always numbers.
             Some('?' | '#') => {
                 self.next_char();
                 self.mark_unknown(TextTraits { plain: true, inside: true, name: true, word: true }, true);
             }
+            // `"$@"` expands to any number of words, even in quotes.
             Some('@') => {
                 self.next_char();
                 self.form = WordForm::Fields;
@@ -281,7 +294,7 @@ impl WordScanner<'_> {
         Ok(())
     }
 
-    /// A tab or a line feed as `$'…'`, and nothing else.
+    /// Scans `$'\t'` or `$'\n'`, the only accepted forms of `$'…'`. Returns false for any other.
     fn scan_escaped_blank(&mut self) -> bool {
         let blanks = [("'\\t'", '\t'), ("'\\n'", '\n')];
         let Some((c, rest)) = blanks.iter().find_map(|(text, c)| Some((*c, self.rest.strip_prefix(text)?))) else {
@@ -292,12 +305,13 @@ impl WordScanner<'_> {
         true
     }
 
+    /// Adds the value of a variable.
     fn scan_variable(&mut self, name: &str, quoted: bool) {
         match (self.variables)(name) {
             Some(VariableValue::Literal(value)) if quoted || is_one_word(&value) => {
                 value.chars().for_each(|c| self.push_char(c))
             }
-            // A file's name may hold blanks.
+            // Without quotes the value must be known to stay one word: a file name may contain blanks.
             Some(VariableValue::Some(known)) if quoted || known.word => {
                 let fits = self.text.is_empty() || self.text.ends_with('/') || known.name && !self.text.ends_with('.');
                 self.mark_unknown(TextTraits { inside: known.inside && fits, ..known }, true);
@@ -306,10 +320,12 @@ impl WordScanner<'_> {
         }
     }
 
-    /// `${…}`: a name, its length, a piece of it, or one with a default, a prefix, a suffix or a change of plain characters.
+    /// Scans `${…}`. Accepts a name, its length (`#`), a slice, a change of case, and a default, prefix, suffix or replacement of plain
+    /// characters.
     fn scan_braced(&mut self, quoted: bool) -> Result<(), OddReason> {
         let (inner, rest) = self.rest.split_once('}').ok_or("an expansion without an end")?;
         self.rest = rest;
+        // In zsh `${name}[…]` subscripts the value.
         if self.shell == ShellKind::Zsh && rest.starts_with('[') {
             return Err("a subscript or modifier of zsh");
         }
@@ -341,7 +357,8 @@ impl WordScanner<'_> {
         Ok(())
     }
 
-    /// `((…))` of numbers, and of names that are known to hold one: any other is evaluated again, and can run a command.
+    /// Scans the rest of `$((…))`. Accepts numbers and variables that are known to hold numbers. The shell evaluates the value of any
+    /// other variable as arithmetic again, which can run a command (`a[$(cmd)]`).
     fn scan_arithmetic(&mut self) -> Result<(), OddReason> {
         let (inner, rest) = self.rest.split_once("))").ok_or("arithmetic without an end")?;
         let plain = inner.strip_prefix("((").unwrap_or("?");
@@ -350,7 +367,7 @@ impl WordScanner<'_> {
             |name: &str| matches!((self.variables)(name), Some(VariableValue::Literal(value)) if number(&value));
         let names: Vec<&str> =
             plain.split(|c: char| "+-*/% $".contains(c)).filter(|part| !part.is_empty() && !number(part)).collect();
-        // A name may also be changed.
+        // `++` and `--` would change the variable.
         let changed = !names.is_empty() && (plain.contains("++") || plain.contains("--") || plain.contains("$ "));
         if rest.starts_with(')') || changed || !names.iter().all(|name| is_name(name) && certain(name)) {
             return Err("arithmetic with names in it");
@@ -359,6 +376,7 @@ impl WordScanner<'_> {
         Ok(())
     }
 
+    /// Adds an unknown text with known properties. `quoted` is true if it cannot be split into several words.
     fn mark_unknown(&mut self, known: TextTraits, quoted: bool) {
         self.form = match self.form {
             WordForm::Literal if quoted => WordForm::Field(known),
@@ -368,7 +386,7 @@ impl WordScanner<'_> {
         };
     }
 
-    /// The rest of a `$(…)`, up to its end, which must be certain.
+    /// Takes the command line of a `$(…)`, whose end must be certain.
     fn scan_command(&mut self) -> Result<String, OddReason> {
         let end = substitution_end(self.rest).ok_or("a command substitution that is not judged")?;
         let (inner, rest) = self.rest.split_at_checked(end).ok_or("a command substitution that is not judged")?;
@@ -380,9 +398,12 @@ impl WordScanner<'_> {
     }
 }
 
-/// Where the `)` of a `$(` stands: nothing before it may be read in two ways.
+/// Finds the offset of the `)` that closes a `$(`. Returns `None` if the text before it can be read in two ways.
 fn substitution_end(text: &str) -> Option<usize> {
-    let (mut depth, mut quoted, mut before) = (0_usize, Vec::new(), ' ');
+    let mut depth = 0_usize;
+    // The depths at which double quotes are open.
+    let mut quoted = Vec::new();
+    let mut before = ' ';
     let mut characters = text.char_indices();
     while let Some((at, c)) = characters.next() {
         match c {
@@ -404,7 +425,7 @@ fn substitution_end(text: &str) -> Option<usize> {
             '\'' if before == '$' => return None,
             '\'' => _ = characters.find(|(_, c)| *c == '\'')?,
             '#' if before.is_whitespace() || matches!(before, ';' | '&' | '|' | '(') => return None,
-            // Not the beginning of a document, but a word: `<<<`.
+            // `<<<` is a here string, which is only a word; `<<` begins a here document, which is not accepted.
             '<' if before == '<' && text.get(at + 1..).is_some_and(|rest| rest.starts_with('<')) => {
                 _ = characters.next();
             }
@@ -416,39 +437,41 @@ fn substitution_end(text: &str) -> Option<usize> {
     None
 }
 
-/// Whether a path that stays beneath a folder still does with this behind it.
+/// Reports whether a path inside of a folder stays inside with this text behind it.
 fn stays_beneath(tail: &str) -> bool {
     let suffix = tail.strip_prefix('.').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphanumeric()));
     tail.is_empty() || (tail.starts_with('/') || suffix) && !tail.contains("..")
 }
 
-/// `:0:7` of `${name:0:7}`, in numbers: a piece of a value.
+/// Reports whether an operation is a slice with plain numbers, such as `:0:7` in `${name:0:7}`.
 fn is_slice(operation: &str) -> bool {
     let mut parts = operation.split(':');
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     parts.next() == Some("") && operation.matches(':').count() <= 2 && operation.contains(':') && parts.all(digits)
 }
 
-/// Whether what stands behind a `{` makes it a list or a range.
+/// Reports whether the text behind a `{` makes it a brace expansion with a list or a range.
 fn is_brace_list(rest: &str) -> bool {
-    // `@{u}..` is none, as long as it is certain where the brace ends.
+    // Only the text inside of the brace counts, so that `@{u}..` is accepted. If the end of the brace is not certain, the whole rest
+    // counts.
     let closed = rest.split_once('}').map(|(inner, _)| inner);
     let inner = closed.filter(|inner| !inner.contains(['{', '\\', '\'', '"', '$', '`'])).unwrap_or(rest);
     inner.contains(',') || inner.contains("..")
 }
 
+/// Reports whether a text is a valid name of a variable.
 pub(crate) fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Whether behind `$` stands a parameter with a subscript or modifier of zsh, which are evaluated: `$?[x]`, `$1:h`, `$#name[x]`.
+/// Reports whether a parameter behind `$` has a subscript or modifier, which zsh evaluates: `$?[x]`, `$1:h`, `$#name[x]`.
 fn is_subscripted(rest: &str) -> bool {
     let behind = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "_?#@$!*-".contains(c));
     behind.len() < rest.len() && behind.starts_with(['[', ':'])
 }
 
-/// Whether a value stays one word without quotes, in any locale.
+/// Reports whether a value stays one word without quotes, for any locale and the default `IFS`.
 pub(crate) fn is_one_word(value: &str) -> bool {
     !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || "_./:@%+,=-".contains(c))
 }

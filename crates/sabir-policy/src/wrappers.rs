@@ -1,7 +1,7 @@
-//! Commands that run commands: they are judged by what they run, where how they are told is known.
+//! Judges the words of a command, including wrappers such as `timeout` and `xargs`, which are judged by the command that they run.
 
 use super::Verdict;
-
+use super::ask_reason::AskReason;
 use super::command_facts::SymlinkTraversal;
 use super::evaluator::{CommandEvaluator, PolicyFinding, ShellScope};
 use super::find;
@@ -13,7 +13,7 @@ use super::pipe_input::PipeInput;
 use super::programs::{self, BUILTINS, may_name, may_set};
 use super::word::{ShellWord, TextTraits, WordForm};
 
-/// Options of wrappers that stand in front of the command; a name that is not here takes none.
+/// The wrappers, with the options that they accept in front of the command.
 const WRAPPERS: &[ProgramGrammar] = &[
     ProgramGrammar::new(
         &["timeout"],
@@ -36,7 +36,7 @@ const WRAPPERS: &[ProgramGrammar] = &[
 ];
 
 impl CommandEvaluator<'_> {
-    /// Judges the words of a command: the user's rules first, then what is known of the program.
+    /// Judges the words of a command: by the user's rules, and then by the grammar of the program.
     pub(crate) fn evaluate_words(
         &mut self,
         words: &[ShellWord],
@@ -46,12 +46,13 @@ impl CommandEvaluator<'_> {
         self.note_dependencies(words, scope);
         let ruled = self.rules.user_rule_finding(words);
         match ruled {
-            // Another part of it may be forbidden altogether.
+            // The command inside of a wrapper may be denied, which is stricter than a question.
             Some((finding, _)) if finding.verdict != Verdict::Allow => {
                 self.asked_by_rule |= finding.verdict == Verdict::Ask;
                 let inner = self.evaluate_command_words(words, scope, fed);
                 finding.stricter(inner)
             }
+            // The user named exactly this command, so it may even be destructive.
             Some((finding, RuleReach::Exact)) => finding,
             Some((finding, RuleReach::Wide)) => {
                 match super::destructive::destructive_reason(words, scope.folder.path().is_some()) {
@@ -63,6 +64,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
+    /// Judges the words of a command by its program.
     fn evaluate_command_words(&mut self, words: &[ShellWord], scope: &mut ShellScope, fed: PipeInput) -> PolicyFinding {
         let Some((first, rest)) = words.split_first() else { return PolicyFinding::allow("does nothing") };
         let Some(written) = first.known_text() else {
@@ -71,13 +73,16 @@ impl CommandEvaluator<'_> {
                 _ => format!("which program {} becomes is not certain", first.raw),
             });
         };
+        // A path such as `./ls` runs a file of the workspace, which can be anything.
         let Some(name) = system_name(written) else {
             return PolicyFinding::ask(format!("{written} is not a program of the system"));
         };
+        // With a folder of the workspace in `PATH`, a bare name may run a file of the workspace.
         if !self.facts.clean_path && written == name && !BUILTINS.contains(&name) && !is_shell_word(name) {
             return PolicyFinding::ask("the search path leads into the workspace, or is not known");
         }
         let finding = match name {
+            // `/bin/cd` is another program than the builtin, so builtins are only recognized by their bare name.
             "cd" if written == name => self.evaluate_cd(rest, scope),
             "read" if written == name => self.evaluate_read(rest, scope),
             "set" | "exit" | "return" | "break" | "continue" if written == name => plain_control(name, rest),
@@ -97,14 +102,16 @@ impl CommandEvaluator<'_> {
                 None => self.evaluate_unknown_program(name, rest, scope),
             },
         };
+        // Even an approval of all commands does not allow a destructive one.
         match super::destructive::destructive_reason(words, scope.folder.path().is_some()) {
             Some(reason) => finding.stricter(PolicyFinding::always_ask(reason)),
             None => finding,
         }
     }
 
+    /// Judges a program by its grammar.
     fn evaluate_known_program(&self, name: &str, rest: &[ShellWord], scope: &ShellScope) -> PolicyFinding {
-        let ground = PathContext { folder: &scope.folder, root: &self.facts.root };
+        let context = PathContext { folder: &scope.folder, root: &self.facts.root };
         if name == "printf" && self.facts.shell == super::ShellKind::Zsh && programs::evaluates_numbers(rest) {
             return PolicyFinding::ask("printf evaluates numbers in zsh");
         }
@@ -112,13 +119,13 @@ impl CommandEvaluator<'_> {
             Some(_) if matches!(rest, [only] if matches!(only.known_text(), Some("--version" | "--help"))) => {
                 Ok(format!("{name} only tells of itself"))
             }
-            Some(row) => row.check_arguments(rest, ground).map(|()| format!("{name} only reads")),
-            None => Err(format!("{name} is not known to only read")),
+            Some(row) => row.check_arguments(rest, context).map(|()| format!("{name} only reads")),
+            None => Err(format!("{name} is not known to only read").into()),
         };
         PolicyFinding::from(judged)
     }
 
-    /// A program that is not known may run what stands behind it, as `sudo` does: rules about that still hold.
+    /// Asks about an unknown program. It may run the command in its arguments, as `sudo` does, so that command is judged, too.
     fn evaluate_unknown_program(&mut self, name: &str, rest: &[ShellWord], scope: &ShellScope) -> PolicyFinding {
         let finding = PolicyFinding::ask(format!("{name} is not known to only read"));
         let runs = |word: &ShellWord| {
@@ -132,17 +139,19 @@ impl CommandEvaluator<'_> {
         }
     }
 
+    /// Judges `cd` and changes the folder of the scope.
     fn evaluate_cd(&self, rest: &[ShellWord], scope: &mut ShellScope) -> PolicyFinding {
         let [folder] = rest else { return PolicyFinding::ask("cd with anything but one folder is not judged") };
         let joined = match folder.known_text() {
             Some(path) if !path.starts_with('-') => scope.folder.join(path, &self.facts.root),
-            _ => Err(format!("where cd {} leads is not certain", folder.raw)),
+            _ => Err(format!("where cd {} leads is not certain", folder.raw).into()),
         };
         match joined {
             Ok(folder) => {
                 scope.folder = folder;
                 PolicyFinding::allow("changes the folder inside the workspace")
             }
+            // The question may be answered with yes, and the rest of the line must be judged for that case.
             Err(reason) => {
                 scope.folder = super::path_scope::FolderScope::somewhere();
                 PolicyFinding::ask(reason)
@@ -150,24 +159,23 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// `read -r name`: a name with a subscript is evaluated.
+    /// Judges `read -r name`. Only plain names are accepted, because the shell evaluates a subscript (`a[$(cmd)]`).
     fn evaluate_read(&mut self, rest: &[ShellWord], scope: &mut ShellScope) -> PolicyFinding {
         const ROW: ProgramGrammar = ProgramGrammar::new(&["read"], "-r -s -d= -n= -t= -p=", Text);
-        let ground = PathContext { folder: &scope.folder, root: &self.facts.root };
-        let seen = match ROW.parse_arguments(rest, ground) {
+        let context = PathContext { folder: &scope.folder, root: &self.facts.root };
+        let seen = match ROW.parse_arguments(rest, context) {
             Ok(seen) => seen,
             Err(reason) => return PolicyFinding::ask(reason),
         };
         let plain =
             !seen.operands.is_empty() && seen.operands.iter().all(|word| word.known_text().is_some_and(may_name));
-        let judged =
-            if plain { Ok("reads a line".to_owned()) } else { Err("what read sets is not certain".to_owned()) };
+        let judged = if plain { Ok("reads a line".to_owned()) } else { Err("what read sets is not certain".into()) };
         let names: Vec<_> = seen.operands.iter().map(|word| word.text.clone()).collect();
         names.iter().for_each(|name| scope.forget_variable(name));
         if self.facts.shell == super::ShellKind::Zsh {
             return PolicyFinding::ask("read is not judged in zsh");
         }
-        // A line of names of files is one, as long as nothing parts it.
+        // A line of a pipe of file names is one file name, as long as `read` gets a single variable and no delimiter.
         let whole = seen.options.iter().all(|(option, _)| *option == "-r");
         if let ([name], true, true) = (names.as_slice(), plain && whole, self.input != PipeInput::Unknown) {
             self.follows_symlinks |= self.facts.symlink_traversal == SymlinkTraversal::Unknown;
@@ -177,9 +185,10 @@ impl CommandEvaluator<'_> {
         PolicyFinding::from(judged)
     }
 
+    /// Judges `find` and the commands that it runs.
     fn evaluate_find(&mut self, rest: &[ShellWord], scope: &ShellScope) -> PolicyFinding {
-        let ground = PathContext { folder: &scope.folder, root: &self.facts.root };
-        match find::exec_commands(rest, ground) {
+        let context = PathContext { folder: &scope.folder, root: &self.facts.root };
+        match find::exec_commands(rest, context) {
             Err(reason) => PolicyFinding::ask(reason),
             Ok(runs) => {
                 let follows = |word: &ShellWord| matches!(word.known_text(), Some("-L" | "-follow"));
@@ -193,14 +202,15 @@ impl CommandEvaluator<'_> {
         }
     }
 
+    /// Judges `git`.
     fn evaluate_git(&mut self, rest: &[ShellWord], scope: &ShellScope) -> PolicyFinding {
-        let ground = PathContext { folder: &scope.folder, root: &self.facts.root };
-        let looks = git::parse_invocation(rest, ground)
+        let context = PathContext { folder: &scope.folder, root: &self.facts.root };
+        let looks = git::parse_invocation(rest, context)
             .and_then(|git| git.check_read_only(self.facts, &mut self.wanted_repositories));
         PolicyFinding::from(looks.map(|()| "git only looks".to_owned()))
     }
 
-    /// `bash -c 'TEXT'` is judged as the text.
+    /// Judges `bash -c 'TEXT'` by the text.
     fn evaluate_shell(&mut self, name: &str, rest: &[ShellWord], scope: &ShellScope) -> PolicyFinding {
         let text = match rest {
             [option, text, ..] if option.known_text() == Some("-c") => text.known_text(),
@@ -208,6 +218,7 @@ impl CommandEvaluator<'_> {
         };
         match text {
             Some(text) if !(name == "zsh" && self.facts.shell != super::ShellKind::Zsh) => {
+                // `sh` may be dash, where `[[` and braces mean nothing.
                 let plain = std::mem::replace(&mut self.plain_shell, matches!(name, "sh" | "dash"));
                 self.evaluate_line(text, &mut scope.clone());
                 self.plain_shell = plain;
@@ -218,6 +229,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
+    /// Judges a wrapper by its options and by the command that it runs.
     fn evaluate_wrapper(
         &mut self,
         row: &ProgramGrammar,
@@ -234,11 +246,12 @@ impl CommandEvaluator<'_> {
             Ok(split) => split,
             Err(reason) => return PolicyFinding::ask(reason),
         };
-        let ground = PathContext { folder: &scope.folder, root: &self.facts.root };
-        if let Err(reason) = row.check_arguments(options, ground) {
+        let context = PathContext { folder: &scope.folder, root: &self.facts.root };
+        if let Err(reason) = row.check_arguments(options, context) {
             return PolicyFinding::ask(reason);
         }
         let mut finding = match name {
+            // nohup writes this file if its output is a terminal.
             "nohup" => PolicyFinding::ask("nohup may write nohup.out"),
             _ => PolicyFinding::allow("is judged by what it runs"),
         };
@@ -266,7 +279,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// The command of xargs with what it gets from standard input behind it, or in the place of a mark.
+    /// Judges the command of xargs, with an unknown word appended or put in the place of the `-I` mark.
     fn evaluate_xargs(
         &mut self,
         options: &[ShellWord],
@@ -284,17 +297,18 @@ impl CommandEvaluator<'_> {
         }) {
             return PolicyFinding::ask("how xargs puts in what it reads is not certain");
         }
-        // A file in the place of standard input may hold anything.
+        // With `-a` xargs reads a file instead of the pipe, which may contain anything.
         let from_file =
             options.iter().any(|word| !word.known_prefix().starts_with("--") && word.known_prefix().contains('a'));
         let fed = if from_file { PipeInput::Unknown } else { fed };
-        // Without `-0` a name is parted at its blanks.
-        let ground = PathContext { folder: &scope.folder, root: &self.facts.root };
+        // Without `-0` xargs splits names at blanks, and the second half of a name may begin with `-`.
+        let context = PathContext { folder: &scope.folder, root: &self.facts.root };
         let row = WRAPPERS.iter().find(|row| row.names == ["xargs"]);
         let whole = row
-            .and_then(|row| row.parse_arguments(options, ground).ok())
+            .and_then(|row| row.parse_arguments(options, context).ok())
             .is_some_and(|seen| seen.has_option(&["-0", "--null"]) && !seen.has_option(&["-d=", "--delimiter="]));
-        let (plain, inside) = (fed == PipeInput::PlainFileNames && whole, fed != PipeInput::Unknown);
+        let plain = fed == PipeInput::PlainFileNames && whole;
+        let inside = fed != PipeInput::Unknown;
         let put = ShellWord::field("{}", "", plain, inside);
         let words: Vec<ShellWord> = match mark {
             Some("") => return PolicyFinding::ask("how xargs puts in what it reads is not certain"),
@@ -313,14 +327,16 @@ impl CommandEvaluator<'_> {
                 };
                 command.iter().map(put_in).collect()
             }
+            // Without a command xargs runs echo.
             None if command.is_empty() => vec![ShellWord::literal("echo"), put],
+            // xargs appends any number of names; two words stand for them, so that limits on one operand are noticed.
             None => command.iter().cloned().chain([put.clone(), put]).collect(),
         };
         let finding = self.evaluate_words(&words, &mut scope.clone(), PipeInput::Unknown);
         if inside && opens_files(&words) { self.check_symlink_traversal(finding) } else { finding }
     }
 
-    /// What is said of a command that follows links that it meets: some may lead out of the workspace.
+    /// Adds a question to the finding of a command that follows symbolic links, if one of them may lead out of the workspace.
     fn check_symlink_traversal(&mut self, finding: PolicyFinding) -> PolicyFinding {
         match &self.facts.symlink_traversal {
             SymlinkTraversal::Inside => finding,
@@ -333,7 +349,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// `test` and `[`: what is an operator must be certain, for some operators look up names.
+    /// Judges `test` and `[`. Operators must be certain, because some of them look up variables, which can run commands.
     fn evaluate_test(&self, name: &str, rest: &[ShellWord]) -> PolicyFinding {
         let words = match (name, rest.split_last()) {
             ("[", Some((last, words))) if last.known_text() == Some("]") => words,
@@ -356,7 +372,7 @@ impl CommandEvaluator<'_> {
     }
 }
 
-/// Whether a program that reads follows links that it meets.
+/// Reports whether the options of a reading program make it follow the symbolic links that it meets.
 fn follows_symlinks(name: &str, rest: &[ShellWord]) -> bool {
     let (letter, long): (char, &[&str]) = match name {
         "grep" | "egrep" | "fgrep" => ('R', &["--dereference-recursive"]),
@@ -372,13 +388,13 @@ fn follows_symlinks(name: &str, rest: &[ShellWord]) -> bool {
     })
 }
 
-/// Whether a command opens the files that it is given.
+/// Reports whether a command opens the files that it is given, and so follows symbolic links.
 fn opens_files(command: &[ShellWord]) -> bool {
     const NAMES: [&str; 9] = ["echo", "printf", "ls", "basename", "dirname", "readlink", "git", "test", "["];
     !command.first().and_then(ShellWord::known_text).is_some_and(|name| NAMES.contains(&name))
 }
 
-/// One test of at most four words.
+/// Reports whether a test of at most four words has only harmless operators.
 fn plain_test(words: &[ShellWord], zsh: bool) -> bool {
     const UNARY: [&str; 20] = [
         "-b", "-c", "-d", "-e", "-f", "-g", "-h", "-k", "-p", "-r", "-s", "-u", "-w", "-x", "-L", "-S", "-N", "-n",
@@ -406,11 +422,14 @@ fn plain_test(words: &[ShellWord], zsh: bool) -> bool {
     }
 }
 
-/// The options and own operands of a wrapper, and the command behind them.
+/// Splits the arguments of a wrapper into its own options and the command behind them.
+///
+/// # Errors
+/// Returns the reason if the boundary is not certain.
 fn split_options<'a>(
     row: &ProgramGrammar,
     rest: &'a [ShellWord],
-) -> Result<(&'a [ShellWord], &'a [ShellWord]), String> {
+) -> Result<(&'a [ShellWord], &'a [ShellWord]), AskReason> {
     let mut at = 0;
     while let Some(word) = rest.get(at) {
         let head = word.known_prefix();
@@ -419,7 +438,7 @@ fn split_options<'a>(
             return own_operands(row, options, behind.get(1..).unwrap_or_default(), rest, at);
         }
         if word.may_be_option() && word.known_text().is_none() {
-            return Err(format!("{} may turn out to be an option", word.raw));
+            return Err(format!("{} may turn out to be an option", word.raw).into());
         }
         if !head.starts_with('-') || head == "-" {
             break;
@@ -430,14 +449,14 @@ fn split_options<'a>(
     own_operands(row, options, behind, rest, at)
 }
 
-/// `timeout 5 COMMAND`: the time is the wrapper's own.
+/// Skips the duration of `timeout 5 COMMAND`, which is the only wrapper with an operand of its own.
 fn own_operands<'a>(
     row: &ProgramGrammar,
     options: &'a [ShellWord],
     behind: &'a [ShellWord],
     rest: &'a [ShellWord],
     at: usize,
-) -> Result<(&'a [ShellWord], &'a [ShellWord]), String> {
+) -> Result<(&'a [ShellWord], &'a [ShellWord]), AskReason> {
     if !row.names.contains(&"timeout") {
         return Ok((options, behind));
     }
@@ -445,12 +464,12 @@ fn own_operands<'a>(
     let plain = time.starts_with(|c: char| c.is_ascii_digit())
         && time.chars().all(|c| c.is_ascii_digit() || ".smhd".contains(c));
     if !plain {
-        return Err("the time of timeout is not certain".to_owned());
+        return Err("the time of timeout is not certain".into());
     }
     Ok((rest.get(..at).unwrap_or_default(), behind.get(1..).unwrap_or_default()))
 }
 
-/// Words of the shell that end or set something harmless.
+/// Judges `set`, `exit`, `return`, `break` and `continue` with plain arguments.
 fn plain_control(name: &str, rest: &[ShellWord]) -> PolicyFinding {
     const OPTIONS: [&str; 12] = ["-e", "-u", "-x", "-eu", "-ex", "-eux", "+e", "+x", "+u", "-f", "+f", "-o"];
     let plain = |text: &str| match name {
@@ -464,7 +483,7 @@ fn plain_control(name: &str, rest: &[ShellWord]) -> PolicyFinding {
     }
 }
 
-/// The name of a program found by `PATH`, or in one of the folders that hold the system's.
+/// Returns the name of a program that is found by `PATH` or lies in a system folder. `None` for any other path.
 fn system_name(written: &str) -> Option<&str> {
     if !written.contains('/') {
         return Some(written).filter(|name| !name.is_empty());
@@ -473,7 +492,7 @@ fn system_name(written: &str) -> Option<&str> {
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
-/// Names that the shell itself knows, and what they run is judged again.
+/// Reports whether a name is a builtin of the shell that is judged here and not by a grammar.
 fn is_shell_word(name: &str) -> bool {
     matches!(
         name,

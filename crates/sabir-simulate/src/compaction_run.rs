@@ -1,4 +1,4 @@
-//! Upkeep: processes that do not go on with the task, but have its context compacted, or go back on that.
+//! Compaction runs: processes that do not continue the task but compact its context, or undo that.
 
 use std::collections::VecDeque;
 
@@ -11,14 +11,15 @@ use crate::sabotage::Sabotage;
 use crate::simulation_state::SimulationHandle;
 use crate::store::WatchedStore;
 
-/// Changes what the model sees of a task that was just opened, as far as the machine lets that happen.
+/// Compacts the context of a task that was just opened, or undoes a compaction, if the machine allows it. Checks that the result equals
+/// the preview.
 pub(crate) async fn run_compaction(
-    scene: &SimulationHandle,
+    simulation: &SimulationHandle,
     task: &mut Task,
     store: &mut WatchedStore,
     model: &SimulatedModel,
 ) {
-    let input = scene.with_state(|state| match state.rng.below(4) {
+    let input = simulation.with_state(|state| match state.rng.below(4) {
         0 => TaskInput::Restore,
         1 if state.witness.request_tracker.is_compacted() => TaskInput::Restore,
         1 | 2 => TaskInput::Compact(SummaryAuthor::Sabir),
@@ -35,13 +36,13 @@ pub(crate) async fn run_compaction(
                 if let Record::Context(ContextChange::Compacted(compacted)) = &record
                     && compacted.by == SummaryAuthor::Sabir
                 {
-                    let lies = scene.with_state(|state| state.sabotage == Some(Sabotage::PreviewOther));
+                    let lies = simulation.with_state(|state| state.sabotage == Some(Sabotage::PreviewOther));
                     let kept = promised.as_ref().filter(|_| !lies).is_some_and(|promised| {
                         (&promised.head, promised.before, promised.after)
                             == (&compacted.head, compacted.before, compacted.after)
                     });
                     if !kept {
-                        scene.with_state(|state| {
+                        simulation.with_state(|state| {
                             state.report_violation(Law::Restores, format!("{promised:?} became {compacted:?}"))
                         });
                     }
@@ -55,9 +56,8 @@ pub(crate) async fn run_compaction(
                 drop(request);
                 effects.extend(task.step(answer.map_or_else(TaskInput::ModelFailed, |()| TaskInput::ModelFinished)));
             }
-            other => {
-                scene.with_state(|state| state.report_violation(Law::Ends, format!("{other:?} while nothing goes on")))
-            }
+            other => simulation
+                .with_state(|state| state.report_violation(Law::Ends, format!("{other:?} while nothing goes on"))),
         }
     }
 }

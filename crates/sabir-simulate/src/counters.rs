@@ -1,12 +1,12 @@
-//! Figures: how often each kind of thing happened, and which must happen at all.
+//! Counters: how often each kind of event happened.
 //!
-//! A simulator that never meets the rare case proves nothing about it. So everything that is counted stands in one table, and a
-//! long look fails where a row of it stayed at zero.
+//! A simulator that never reaches a rare case proves nothing about it. All counted events are in one table, and a run over many seeds
+//! fails if one of them never happened.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What is counted, by name, with what it means. Each must happen within [`EventCounters::ENOUGH_SEEDS`] seeds.
+/// The counted events: a name and its meaning. Each must happen within [`EventCounters::ENOUGH_SEEDS`] seeds.
 pub const COUNTED_EVENTS: [(&str, &str); 101] = [
     ("seeds", "simulated tasks"),
     ("lives", "processes that worked on one of them"),
@@ -18,7 +18,7 @@ pub const COUNTED_EVENTS: [(&str, &str); 101] = [
     ("compactions for fullness", "compactions at the threshold"),
     ("compactions for overflow", "compactions after a request that was too long"),
     ("compactions by hand", "compactions between two lives, because the user asked"),
-    ("compactions undone", "compactions that the user went back on"),
+    ("compactions undone", "compactions that the user undid"),
     ("rules changed", "changes of the instructions in the folder between two lives"),
     ("calls written", "calls that a model wrote"),
     ("calls native", "of these: in the wire's own form"),
@@ -59,7 +59,7 @@ pub const COUNTED_EVENTS: [(&str, &str); 101] = [
     ("results rejected", "results of calls that a gate stopped"),
     ("results denied", "results of calls that were denied"),
     ("results interrupted", "results of calls whose end is unknown"),
-    ("user said yes", "answers of the user's"),
+    ("user said yes", "approvals"),
     ("user said always", "answers that held for more than one call"),
     ("user said no", "denials"),
     ("user said words", "answers in words"),
@@ -92,7 +92,7 @@ pub const COUNTED_EVENTS: [(&str, &str); 101] = [
     ("ended cancelled", "lives that the user ended"),
     ("ended by the store", "lives that ended because a record could not be kept"),
     ("subtasks begun", "subtasks that began"),
-    ("subtasks gone on with", "subtasks that went on after their process had ended"),
+    ("subtasks continued", "subtasks that continued after their process had ended"),
     ("subtasks found completed", "subtasks that were completed before their parent knew"),
     ("subtasks at once", "subtasks that began beside another"),
     ("kills", "processes killed; what they had written stays"),
@@ -116,7 +116,7 @@ pub const COUNTED_EVENTS: [(&str, &str); 101] = [
 pub struct EventCounters(BTreeMap<&'static str, u64>);
 
 impl EventCounters {
-    /// After so many seeds everything has to have happened.
+    /// The number of seeds after which every event must have happened.
     pub const ENOUGH_SEEDS: u64 = 10_000;
 
     pub(crate) fn count_event(&mut self, name: &'static str) {
@@ -127,26 +127,26 @@ impl EventCounters {
         *self.0.entry(name).or_default() += by;
     }
 
-    /// Adds those of other seeds.
+    /// Adds the counts of other seeds.
     pub fn merge(&mut self, other: &Self) {
         for (name, by) in &other.0 {
             self.add_events(name, *by);
         }
     }
 
-    /// How often that happened.
+    /// Returns how often an event happened.
     #[must_use]
     pub fn count_of(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// What never happened.
+    /// Returns the events that never happened.
     #[must_use]
     pub fn missing_events(&self) -> Vec<&'static str> {
         COUNTED_EVENTS.iter().map(|(name, _)| *name).filter(|name| self.count_of(name) == 0).collect()
     }
 
-    /// What was counted and stands in no row.
+    /// Returns the counted events that the table does not list.
     #[must_use]
     pub fn unlisted_events(&self) -> Vec<&'static str> {
         self.0.keys().copied().filter(|name| !COUNTED_EVENTS.iter().any(|(listed, _)| listed == name)).collect()

@@ -1,4 +1,4 @@
-//! The disk that a simulated journal lies on: the [`Disk`] of `sabir-journal` over a platter, with trouble at any operation.
+//! The simulated disk: implements the [`Disk`] of `sabir-journal` over a [`DiskState`], with possible failures at any operation.
 
 use std::cell::Cell;
 use std::fs::TryLockError;
@@ -13,22 +13,23 @@ use crate::simulation_state::{SimulationHandle, SimulationState};
 /// The disk of a simulated machine.
 pub(crate) struct SimulatedDisk(pub(crate) SimulationHandle);
 
-/// An open file of it.
+/// An open file of the simulated disk.
 struct SimulatedFile {
-    scene: SimulationHandle,
+    simulation: SimulationHandle,
     file: usize,
-    /// Whether the lock is this one's.
+    /// True if this handle holds the lock of the file.
     locked: Cell<bool>,
 }
 
-/// What becomes of an operation.
+/// The outcome of an operation.
 enum DiskOutcome {
     Done,
-    /// It fails, and some of it may have been done.
+    /// The operation fails, and some of it may have been done.
     Fails(io::Error),
 }
 
 impl SimulatedDisk {
+    /// Runs an operation, unless the machine crashed or the disk fails.
     fn run_operation<T>(&self, what: &str, work: impl FnOnce(&mut SimulationState) -> io::Result<T>) -> io::Result<T> {
         self.0.with_state(|state| {
             state.on_event(|| what.to_owned());
@@ -40,7 +41,7 @@ impl SimulatedDisk {
     }
 }
 
-/// Whether the machine is still there and the disk in good humour.
+/// Draws whether an operation succeeds.
 fn draw_outcome(state: &mut SimulationState) -> DiskOutcome {
     if state.has_crashed() {
         return DiskOutcome::Fails(io::Error::other("the machine is gone"));
@@ -69,12 +70,12 @@ impl Disk for SimulatedDisk {
 
     fn create_file(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let file = self.run_operation("disk: create", |state| state.disk_state.create_file(path))?;
-        Ok(Box::new(SimulatedFile { scene: self.0.clone(), file, locked: Cell::new(false) }))
+        Ok(Box::new(SimulatedFile { simulation: self.0.clone(), file, locked: Cell::new(false) }))
     }
 
     fn open_file(&self, path: &Path, _: OpenMode) -> io::Result<Box<dyn DiskFile>> {
         let file = self.run_operation("disk: open", |state| state.disk_state.open_file(path))?;
-        Ok(Box::new(SimulatedFile { scene: self.0.clone(), file, locked: Cell::new(false) }))
+        Ok(Box::new(SimulatedFile { simulation: self.0.clone(), file, locked: Cell::new(false) }))
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
@@ -83,7 +84,9 @@ impl Disk for SimulatedDisk {
 }
 
 impl SimulatedFile {
+    /// Writes bytes. A crash during the write leaves any beginning of them, and so does a write that fails.
     fn write_bytes(&self, state: &mut SimulationState, bytes: &[u8], at: usize) -> io::Result<()> {
+        // Drawn before the event, so that the same seed gives the same run whether or not the write fails.
         let part = state.rng.index(bytes.len() + 1);
         let begun = bytes.get(..part).unwrap_or_default();
         state.on_event(|| format!("disk: write {} bytes at {at}", bytes.len()));
@@ -109,10 +112,11 @@ impl SimulatedFile {
         Ok(())
     }
 
+    /// Syncs the file, unless the machine crashes or the disk fails.
     fn sync_file(&self, state: &mut SimulationState) -> io::Result<()> {
         state.on_event(|| "disk: sync".to_owned());
         if state.has_crashed() {
-            // Before it, or just after.
+            // The crash may strike just before or just after the sync.
             if state.crashes_now() {
                 state.counters.count_event("crashes inside an append");
                 if state.rng.below(2) == 0 {
@@ -126,8 +130,8 @@ impl SimulatedFile {
         }
         if state.plan.disk_trouble && state.rng.hits_permille(6) {
             state.counters.count_event("syncs failed");
-            let SimulationState { disk_state: platter, rng: chance, counters: figures, .. } = state;
-            platter.fail_sync(self.file, chance, figures);
+            let SimulationState { disk_state, rng, counters, .. } = state;
+            disk_state.fail_sync(self.file, rng, counters);
             return Err(io::Error::other("an input/output error"));
         }
         state.disk_state.sync_file(self.file);
@@ -137,26 +141,26 @@ impl SimulatedFile {
 
 impl DiskFile for SimulatedFile {
     fn try_lock(&self) -> Result<(), TryLockError> {
-        let free = self.scene.with_state(|state| state.disk_state.lock_file(self.file));
+        let free = self.simulation.with_state(|state| state.disk_state.lock_file(self.file));
         self.locked.set(free);
         if free { Ok(()) } else { Err(TryLockError::WouldBlock) }
     }
 
     fn unlock(&self) {
         if self.locked.take() {
-            self.scene.with_state(|state| state.disk_state.unlock_file(self.file));
+            self.simulation.with_state(|state| state.disk_state.unlock_file(self.file));
         }
     }
 
     fn byte_length(&self) -> io::Result<u64> {
-        self.scene.with_state(|state| match draw_outcome(state) {
+        self.simulation.with_state(|state| match draw_outcome(state) {
             DiskOutcome::Fails(error) => Err(error),
             DiskOutcome::Done => Ok(state.disk_state.byte_length(self.file) as u64),
         })
     }
 
     fn is_named(&self) -> io::Result<bool> {
-        self.scene.with_state(|state| match draw_outcome(state) {
+        self.simulation.with_state(|state| match draw_outcome(state) {
             DiskOutcome::Fails(error) => Err(error),
             DiskOutcome::Done => Ok(state.disk_state.is_named(self.file)),
         })
@@ -164,10 +168,10 @@ impl DiskFile for SimulatedFile {
 
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         let at = usize::try_from(at).map_err(io::Error::other)?;
-        self.scene.with_state(|state| match draw_outcome(state) {
+        self.simulation.with_state(|state| match draw_outcome(state) {
             DiskOutcome::Fails(error) => Err(error),
             DiskOutcome::Done => {
-                // A read may give less than was asked for.
+                // A read may return fewer bytes than requested, which the journal must handle.
                 let most = if state.rng.hits_permille(100) { state.rng.index(buffer.len()) + 1 } else { buffer.len() };
                 let most = most.min(buffer.len());
                 Ok(state.disk_state.read_bytes(self.file, buffer.get_mut(..most).unwrap_or_default(), at))
@@ -177,12 +181,12 @@ impl DiskFile for SimulatedFile {
 
     fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let at = usize::try_from(at).map_err(io::Error::other)?;
-        self.scene.with_state(|state| self.write_bytes(state, bytes, at))
+        self.simulation.with_state(|state| self.write_bytes(state, bytes, at))
     }
 
     fn set_length(&self, length: u64) -> io::Result<()> {
         let length = usize::try_from(length).map_err(io::Error::other)?;
-        self.scene.with_state(|state| {
+        self.simulation.with_state(|state| {
             state.on_event(|| format!("disk: set length {length}"));
             match draw_outcome(state) {
                 DiskOutcome::Fails(error) => Err(error),
@@ -195,11 +199,11 @@ impl DiskFile for SimulatedFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.scene.with_state(|state| self.sync_file(state))
+        self.simulation.with_state(|state| self.sync_file(state))
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        self.scene.with_state(|state| self.sync_file(state))
+        self.simulation.with_state(|state| self.sync_file(state))
     }
 }
 

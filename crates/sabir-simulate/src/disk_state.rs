@@ -1,8 +1,9 @@
-//! The simulated disk's state: what a process sees, what would survive a power cut, and how the two come apart.
+//! The state of the simulated disk: the content that processes see, and the content that survives a power cut.
 //!
-//! The model is the least that file systems promise. Bytes written since the last sync reach the platter in part, in any order
-//! or not at all, and where only the length did, zeros stand. A sync that fails forgets some of them for good: a later sync
-//! succeeds without them, though they are still to be read until the power goes. A name is safe once its folder was synced.
+//! It models only the guarantees that every file system gives. Bytes that were written since the last sync reach the disk in part, in
+//! any order or not at all; if only the new length reached it, the bytes are zeros. A failed sync forgets some of them for good: a
+//! later sync succeeds without them, although they can still be read until the power is cut. A name survives once its folder was
+//! synced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use crate::counters::EventCounters;
 use crate::rng::SeededRng;
 
-/// All files and folders.
+/// All files and folders. The `safe_` fields survive a power cut.
 #[derive(Debug, Default)]
 pub(crate) struct DiskState {
     files: Vec<FileState>,
@@ -22,13 +23,14 @@ pub(crate) struct DiskState {
     safe_folders: BTreeSet<PathBuf>,
 }
 
+/// The content of one file.
 #[derive(Debug, Default)]
 struct FileState {
-    /// What is read.
+    /// The bytes that processes read.
     seen: Vec<u8>,
-    /// What survives.
+    /// The bytes that survive a power cut.
     safe: Vec<u8>,
-    /// What was written since the last sync.
+    /// The ranges that were written since the last sync.
     dirty: Vec<Range<usize>>,
     /// The shortest length since the last sync.
     shortened: Option<usize>,
@@ -74,7 +76,7 @@ impl DiskState {
         self.names.values().any(|named| *named == file)
     }
 
-    /// True: the lock was free, and is taken.
+    /// Takes the lock of a file. Returns false if it was taken already.
     pub(crate) fn lock_file(&mut self, file: usize) -> bool {
         self.files.get_mut(file).is_some_and(|content| !std::mem::replace(&mut content.locked, true))
     }
@@ -118,32 +120,33 @@ impl DiskState {
         }
     }
 
-    /// A sync that fails: what was to be written is written, or forgotten.
-    pub(crate) fn fail_sync(&mut self, file: usize, chance: &mut SeededRng, figures: &mut EventCounters) {
+    /// Fails a sync: forgets about half of the unsynced ranges, as Linux does with pages that could not be written.
+    pub(crate) fn fail_sync(&mut self, file: usize, rng: &mut SeededRng, counters: &mut EventCounters) {
         if let Some(content) = self.files.get_mut(file) {
             let before = content.dirty.len();
-            content.dirty.retain(|_| chance.below(2) == 0);
-            figures.add_events("pages dropped", (before - content.dirty.len()) as u64);
+            content.dirty.retain(|_| rng.below(2) == 0);
+            counters.add_events("pages dropped", (before - content.dirty.len()) as u64);
         }
     }
 
-    /// The process is gone: nothing is locked any more.
+    /// Releases all locks, because the process is gone.
     pub(crate) fn release_locks(&mut self) {
         self.files.iter_mut().for_each(|content| content.locked = false);
     }
 
-    /// The power is gone.
-    pub(crate) fn cut_power(&mut self, chance: &mut SeededRng, figures: &mut EventCounters) {
+    /// Cuts the power: only the safe content is left, with a random part of the unsynced writes.
+    pub(crate) fn cut_power(&mut self, rng: &mut SeededRng, counters: &mut EventCounters) {
         self.release_locks();
         self.names = self.safe_names.clone();
         self.folders = self.safe_folders.clone();
         for content in &mut self.files {
-            content.lose_unsynced(chance, figures);
+            content.lose_unsynced(rng, counters);
         }
     }
 }
 
 impl FileState {
+    /// Makes the current content safe, except for ranges that a failed sync has forgotten.
     fn sync_content(&mut self) {
         if let Some(length) = self.shortened.take() {
             self.safe.truncate(length);
@@ -152,36 +155,33 @@ impl FileState {
             let range = range.start..range.end.min(self.seen.len());
             overwrite_at(&mut self.safe, range.start, self.seen.get(range.clone()).unwrap_or_default());
         }
-        // The length is known by now, whatever became of the bytes.
+        // The sync writes the length even if a failed sync has forgotten some of the bytes.
         self.safe.resize(self.seen.len(), 0);
     }
 
-    fn lose_unsynced(&mut self, chance: &mut SeededRng, figures: &mut EventCounters) {
-        if let Some(length) = self.shortened.take().filter(|_| chance.below(2) == 0) {
+    /// Drops, keeps or tears each unsynced write.
+    fn lose_unsynced(&mut self, rng: &mut SeededRng, counters: &mut EventCounters) {
+        if let Some(length) = self.shortened.take().filter(|_| rng.below(2) == 0) {
             self.safe.truncate(length);
         }
         for range in std::mem::take(&mut self.dirty) {
             let range = range.start..range.end.min(self.seen.len());
             let bytes = self.seen.get(range.clone()).unwrap_or_default();
-            match chance.below(6) {
-                0 | 1 => figures.count_event("writes lost"),
+            match rng.below(6) {
+                0 | 1 => counters.count_event("writes lost"),
                 2 => overwrite_at(&mut self.safe, range.start, bytes),
                 3 => {
-                    figures.count_event("writes torn");
+                    counters.count_event("writes torn");
                     self.safe.resize(self.safe.len().max(range.end), 0);
                 }
                 4 => {
-                    figures.count_event("writes torn");
-                    let from = chance.index(bytes.len());
+                    counters.count_event("writes torn");
+                    let from = rng.index(bytes.len());
                     overwrite_at(&mut self.safe, range.start + from, bytes.get(from..).unwrap_or_default());
                 }
                 _ => {
-                    figures.count_event("writes torn");
-                    overwrite_at(
-                        &mut self.safe,
-                        range.start,
-                        bytes.get(..chance.index(bytes.len())).unwrap_or_default(),
-                    );
+                    counters.count_event("writes torn");
+                    overwrite_at(&mut self.safe, range.start, bytes.get(..rng.index(bytes.len())).unwrap_or_default());
                 }
             }
         }
@@ -189,7 +189,7 @@ impl FileState {
     }
 }
 
-/// Writes over whatever is there, with zeros before it where there is a gap.
+/// Writes bytes at an offset, and fills a gap before it with zeros.
 fn overwrite_at(content: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     if content.len() < at + bytes.len() {
         content.resize(at + bytes.len(), 0);

@@ -1,13 +1,13 @@
-//! Law 7 in a history: each call has exactly one result, in the very next message, in call order.
+//! Checks law 7 on a history: each call has exactly one result, in the very next message, in call order.
 
 use sabir_call::{CallId, Message, MessagePart, Role};
 
 use crate::laws::{Law, Violation};
 
-/// Looks at a whole history.
+/// Checks a whole history.
 ///
 /// # Errors
-/// The first place at which it breaks the law.
+/// Returns the first violation.
 pub fn check_history(history: &[Message]) -> Result<(), Violation> {
     let mut open: Vec<&CallId> = Vec::new();
     let mut last = None;
@@ -17,7 +17,9 @@ pub fn check_history(history: &[Message]) -> Result<(), Violation> {
             return broken(Law::OneResult, format!("two messages of {:?} in a row", message.role));
         }
         let results: Vec<_> = result_ids(message).collect();
-        let (mut asked, mut told) = (open.clone(), results.clone());
+        // Missing and extra results break another law than results in the wrong order.
+        let mut asked = open.clone();
+        let mut told = results.clone();
         asked.sort();
         told.sort();
         if asked != told {

@@ -1,8 +1,8 @@
-//! The laws, as a table: what each says, where the design has it, and how the simulator sees that it holds.
+//! The table of laws: what each says, its number in the design, and how the simulator checks it.
 
 use std::fmt;
 
-/// A law that is checked after each happening.
+/// A law that is checked after each event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Law {
     /// Each call gets exactly one result.
@@ -11,19 +11,19 @@ pub enum Law {
     CallOrder,
     /// A cut or rejected call never runs.
     NeverRuns,
-    /// Nothing runs that was not allowed.
+    /// Only calls that were allowed run.
     Allowed,
     /// Only the user answers for the user.
     UserAnswers,
     /// A call is on record before it runs.
     RecordFirst,
-    /// What was acknowledged is there after any crash.
+    /// Every acknowledged record survives any crash.
     Survives,
     /// A side effect happens at most once.
     OneEffect,
     /// Writes run alone and in order.
     WritesInOrder,
-    /// Ends are honest.
+    /// The outcome of a task is the true one.
     HonestEnd,
     /// Replay gives the same task.
     Replay,
@@ -31,27 +31,27 @@ pub enum Law {
     Ends,
     /// Totals are the sum of the records.
     Totals,
-    /// What is shown is what was kept.
+    /// The records that are shown are the records that were kept.
     Shown,
-    /// The user's words are kept and read.
+    /// The user's messages are kept, and the model reads them.
     WordsKept,
-    /// Who went away is not asked.
+    /// A user who went away is not asked.
     NobodyAsked,
-    /// What was sent is the beginning of what is sent next.
+    /// Each request begins with the content of the one before.
     Prefix,
-    /// What must not be put in other words is not.
+    /// Instructions, messages of the user and open todos appear verbatim.
     Verbatim,
-    /// A compaction can be seen before and undone after.
+    /// A compaction equals its preview and can be undone.
     Restores,
-    /// Nothing is completed before its time.
+    /// No task is completed before its conditions are met.
     Conditions,
     /// Limits hold.
     Limits,
-    /// Subtasks belong to their parents.
+    /// Subtasks stay under the control of their parents.
     Family,
 }
 
-/// One row: the law, its number in the design (0 where the design says it without one), what it says, how it is seen.
+/// A row of the table: the law, its number in the design (0 if it has none), its text, and the way in which it is checked.
 pub type LawRow = (Law, u8, &'static str, &'static str);
 
 /// All laws.
@@ -78,13 +78,13 @@ pub const LAWS: [LawRow; 22] = [
         Law::Allowed,
         8,
         "a denied call never runs, nor one that nobody allowed",
-        "the tool asks what the rules and the user said of this very call in this life",
+        "the tool asks what the rules and the user said of this very call in this process",
     ),
     (
         Law::UserAnswers,
         8,
         "no question is answered by anything but the user",
-        "records that speak for the user are held against what the user did",
+        "records that speak for the user are compared with what the user did",
     ),
     (
         Law::RecordFirst,
@@ -96,26 +96,26 @@ pub const LAWS: [LawRow; 22] = [
         Law::Survives,
         9,
         "no acknowledged record is lost",
-        "after each crash the journal is opened and held against what it had acknowledged",
+        "after each crash the journal is opened and compared with what it had acknowledged",
     ),
     (
         Law::OneEffect,
         9,
         "a call's side effect happens at most once, before its result, and never again after a resume",
-        "effects are counted by call and by token over all lives",
+        "effects are counted by call and by token over all processes",
     ),
     (Law::WritesInOrder, 0, "writes run alone and in order; reads may run at once", "the tools that run are counted"),
     (
         Law::HonestEnd,
         10,
         "the outcome is what the last record says, and `completed` only after an accepted completion",
-        "the outcome of each life is held against its records and the user's answers",
+        "the outcome of each process is compared with its records and the user's answers",
     ),
     (
         Law::Replay,
         0,
         "replay gives the same task, from any record on",
-        "each request and each end is held against a replay of the records; every prefix is replayed twice",
+        "each request and each end is compared with a replay of the records; every prefix is replayed twice",
     ),
     (Law::Ends, 0, "a task ends or waits for the user", "a bound on happenings, and one on the simulated time"),
     (Law::Totals, 0, "totals are the sum over the records", "added up by hand at each end, and by a replay"),
@@ -123,25 +123,30 @@ pub const LAWS: [LawRow; 22] = [
         Law::Shown,
         9,
         "what is shown was kept, once and in order",
-        "each record that is shown is held against the journal",
+        "each record that is shown is compared with the journal",
     ),
     (
         Law::WordsKept,
         0,
         "the user's words are kept once, in the order in which they were said, and read with the next request",
-        "no two words are the same: records and requests are held against what the user said",
+        "no two words are the same: records and requests are compared with what the user said",
     ),
-    (Law::NobodyAsked, 8, "who went away is not asked", "the user who went away is still there to notice it"),
+    (
+        Law::NobodyAsked,
+        8,
+        "a user who went away is not asked",
+        "the simulated user reports questions after it went away",
+    ),
     (
         Law::Prefix,
         0,
-        "what was sent is the beginning of what is sent next, over all lives, except across a compaction",
-        "each request is held against the one before",
+        "what was sent is the beginning of what is sent next, over all processes, except across a compaction",
+        "each request is compared with the one before",
     ),
     (
         Law::Verbatim,
         0,
-        "instructions, the user's first and later words and open todos stand verbatim in every request",
+        "instructions, the user's messages and open todos appear verbatim in every request",
         "each request is searched for what the records hold",
     ),
     (
@@ -154,28 +159,28 @@ pub const LAWS: [LawRow; 22] = [
         Law::Conditions,
         10,
         "nothing is completed over open todos where they are forbidden, without the check, or over unread words",
-        "each completion is held against the lists, the tool that checks, and what the user said since the last request",
+        "each completion is compared with the lists, the tool that checks, and what the user said since the last request",
     ),
     (
         Law::Limits,
         0,
-        "no turn begins beyond a limit, and no cycle goes on beyond its own",
-        "turns, tokens, money, time and equal calls of a life are added up by hand at each request",
+        "no turn begins beyond a limit, and no cycle continues beyond its own",
+        "turns, tokens, money, time and equal calls of a process are added up by hand at each request",
     ),
     (
         Law::Family,
         0,
-        "no subtask is begun twice in a process, works beyond its parent, or too deep, or beside too many; its parent is told what it did",
-        "who is opened and at work is noted apart; results and totals are held against the subtasks' own journals",
+        "no subtask is begun twice in a process, works beyond its parent, or too deep, or beside too many; its parent learns what it did",
+        "who is opened and at work is noted apart; results and totals are compared with the subtasks' own journals",
     ),
 ];
 
 /// A law that was broken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The broken law.
     pub law: Law,
-    /// What was seen.
+    /// The observation that breaks it.
     pub seen: String,
 }
 

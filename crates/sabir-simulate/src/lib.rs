@@ -1,16 +1,16 @@
-//! Do the laws hold?
+//! Simulates random tasks from seeds and checks that no law of the agent is broken.
 //!
-//! [`simulate`] lets one task live through a random life, and says which law it broke, if any. The task machine, the driver and
-//! the journal are the real ones; model, tools, user, clock and disk are simulated, and everything random in them follows from one
-//! number. The same seed gives the same life, so a failure is found again by its seed alone.
+//! [`simulate`] runs one task with random events and reports the first law that it broke, if any. The task machine, the driver and
+//! the journal are the real ones. Model, tools, user, clock and disk are simulated, and everything random in them follows from one
+//! number. The same seed gives the same run, so a failure is reproduced by its seed alone.
 //!
-//! What may happen stands in [`COUNTED_EVENTS`], what must hold in [`LAWS`]. A look at many seeds fails where something of the first
-//! never happened, because a case that never comes up proves nothing. That the laws are really looked at is shown by breaking them
-//! on purpose ([`Sabotage`]).
+//! [`COUNTED_EVENTS`] lists the events that may happen, and [`LAWS`] the laws that must hold. A run over many seeds fails if one of
+//! the events never happened, because a case that never comes up proves nothing. [`Sabotage`] breaks the laws on purpose to show
+//! that each check works.
 //!
-//! The decision that shapes this crate is that **the witness is not the machine**. What happened is noted where it happens (a tool
-//! begins, a sync returns, the user nods), by code that shares nothing with the parts under test, and is then held against what
-//! those say. A replay of the machine by itself would agree with its own mistakes.
+//! The main design decision is that **the witness is not the machine**. Code that shares nothing with the parts under test records
+//! each event where it happens (a tool begins, a sync returns, the user approves), and compares the record with what those parts
+//! report. A machine that is only checked by its own replay would agree with its own mistakes.
 //!
 //! ```
 //! let report = sabir_simulate::simulate(7, None, true);
@@ -46,50 +46,52 @@ pub use sabotage::{SABOTAGES, Sabotage};
 use process_run::ProcessRunner;
 use simulation_state::SimulationHandle;
 
-/// What one seed gave.
+/// The result of one simulated task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SimulationReport {
-    /// The seed.
+    /// The seed of the task.
     pub seed: u64,
-    /// What happened how often.
+    /// The number of times that each event happened.
     pub counters: EventCounters,
-    /// The first law that was broken.
+    /// The first law that was broken, if any.
     pub violation: Option<Violation>,
-    /// All that happened, a line each, with milliseconds of the simulated clock; empty unless it was asked for.
+    /// One line for each event, with the milliseconds of the simulated clock; empty unless tracing was on.
     pub trace: Vec<String>,
 }
 
-/// Simulates one task with all its lives.
+/// Simulates one task over all its processes. `sabotage` breaks a law on purpose; `traced` records every event.
 #[must_use]
 pub fn simulate(seed: u64, sabotage: Option<Sabotage>, traced: bool) -> SimulationReport {
+    // One thread and a paused clock make the run deterministic: time only advances when nothing else can run.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => return failed_report(seed, &error.to_string()),
     };
     runtime.block_on(async {
-        let scene = SimulationHandle::new(seed, sabotage, traced);
-        let start = scene.with_state(|state| state.plan.start(seed));
-        match task_tree::build_registry(&scene, &start) {
-            Ok(registry) => ProcessRunner::new(scene.clone(), registry, start).run_all().await,
+        let simulation = SimulationHandle::new(seed, sabotage, traced);
+        let start = simulation.with_state(|state| state.plan.start(seed));
+        match task_tree::build_registry(&simulation, &start) {
+            Ok(registry) => ProcessRunner::new(simulation.clone(), registry, start).run_all().await,
             Err(error) => return failed_report(seed, &error.to_string()),
         }
-        scene.with_state(|state| {
+        simulation.with_state(|state| {
             state.counters.count_event("seeds");
-            let (mut figures, violation) = (state.counters.clone(), state.violation().cloned());
+            let mut counters = state.counters.clone();
+            let violation = state.violation().cloned();
             let mut trace = state.take_trace();
-            for (id, scene) in state.task_tree.all_members() {
-                scene.with_state(|member| {
-                    figures.merge(&member.counters);
+            for (id, simulation) in state.task_tree.all_members() {
+                simulation.with_state(|member| {
+                    counters.merge(&member.counters);
                     trace.extend(member.take_trace().into_iter().map(|line| format!("{id}: {line}")));
                 });
             }
-            SimulationReport { seed, counters: figures, violation, trace }
+            SimulationReport { seed, counters, violation, trace }
         })
     })
 }
 
-/// Not even begun: told as what it would hide.
+/// Returns the report of a simulation that could not begin. It counts as a violation, so that it cannot be overlooked.
 fn failed_report(seed: u64, why: &str) -> SimulationReport {
     let violation = Violation { law: Law::Ends, seen: format!("the simulation could not begin: {why}") };
     SimulationReport { seed, counters: EventCounters::default(), violation: Some(violation), trace: Vec::new() }

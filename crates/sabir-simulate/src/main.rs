@@ -1,7 +1,7 @@
-//! `cargo run --release -p sabir-simulate -- [--seeds N] [--from SEED] [--seed SEED --trace]`: looks at many simulated tasks.
+//! `cargo run --release -p sabir-simulate -- [--seeds N] [--from SEED] [--seed SEED --trace]`: simulates many tasks.
 //!
-//! Prints the figures; exits with 1 where a law was broken, with the command that shows it again, or where something that must
-//! happen never did.
+//! Prints how often each event happened. Exits with 1 if a law was broken, and prints the command that reproduces it, or if an event
+//! that must happen never did.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to whoever called it")]
 
@@ -14,13 +14,27 @@ use sabir_simulate::{EventCounters, LAWS, SABOTAGES, SimulationReport, simulate}
 
 const USAGE: &str = "usage: sabir-simulate [--seeds N] [--from SEED] [--seed SEED [--trace]] [--laws]";
 
-/// What is asked for.
+/// The parsed command line.
 #[derive(Debug, Clone, Copy, Default)]
 struct CliOptions {
+    /// The first seed.
     from: u64,
+    /// The number of seeds.
     seeds: u64,
     traced: bool,
+    /// True to print the laws instead of simulating.
     laws: bool,
+}
+
+/// An error in the command line.
+#[derive(Debug, thiserror::Error)]
+enum OptionError {
+    #[error("{0} needs a number")]
+    Missing(String),
+    #[error("{option} {value}: {error}")]
+    Number { option: String, value: String, error: std::num::ParseIntError },
+    #[error("unknown: {0}")]
+    Unknown(String),
 }
 
 fn main() -> ExitCode {
@@ -39,7 +53,7 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let (figures, broken) = run_seeds(wanted);
+    let (counters, broken) = run_seeds(wanted);
     if let Some(report) = broken {
         println!(
             "seed {}: BROKEN {}",
@@ -49,8 +63,8 @@ fn main() -> ExitCode {
         println!("again: cargo run --release -p sabir-simulate -- --seed {} --trace", report.seed);
         return ExitCode::FAILURE;
     }
-    print!("{figures}");
-    let missing = figures.missing_events();
+    print!("{counters}");
+    let missing = counters.missing_events();
     if wanted.seeds >= EventCounters::ENOUGH_SEEDS && !missing.is_empty() {
         println!("never happened: {}", missing.join(", "));
         return ExitCode::FAILURE;
@@ -59,34 +73,40 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn parse_options(mut words: impl Iterator<Item = String>) -> Result<CliOptions, String> {
+fn parse_options(mut words: impl Iterator<Item = String>) -> Result<CliOptions, OptionError> {
     let mut wanted = CliOptions { seeds: 1000, ..CliOptions::default() };
     while let Some(word) = words.next() {
         let mut number = || {
-            let value = words.next().ok_or_else(|| format!("{word} needs a number"))?;
-            value.parse::<u64>().map_err(|error| format!("{word} {value}: {error}"))
+            let value = words.next().ok_or_else(|| OptionError::Missing(word.clone()))?;
+            let parsed = value.parse::<u64>();
+            parsed.map_err(|error| OptionError::Number { option: word.clone(), value, error })
         };
         match word.as_str() {
             "--seeds" => wanted.seeds = number()?,
             "--from" => wanted.from = number()?,
-            "--seed" => (wanted.from, wanted.seeds) = (number()?, 1),
+            "--seed" => {
+                wanted.from = number()?;
+                wanted.seeds = 1;
+            }
             "--trace" => wanted.traced = true,
             "--laws" => wanted.laws = true,
-            _ => return Err(format!("unknown: {word}")),
+            _ => return Err(OptionError::Unknown(word)),
         }
     }
     Ok(wanted)
 }
 
-/// Looks at all seeds, on as many threads as there are processors. The lowest of the seeds that were found to fail comes back.
+/// Simulates all seeds on as many threads as there are processors. Stops at the first failure, and returns the failed report with the
+/// lowest seed among those that were found.
 fn run_seeds(wanted: CliOptions) -> (EventCounters, Option<SimulationReport>) {
-    let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
+    let next = AtomicU64::new(0);
+    let failed = AtomicBool::new(false);
     let all = Mutex::new((EventCounters::default(), None::<SimulationReport>));
     let threads = if wanted.seeds < 2 { 1 } else { available_parallelism().map_or(1, usize::from) };
     scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let mut figures = EventCounters::default();
+                let mut counters = EventCounters::default();
                 let mut broken = None;
                 while !failed.load(Ordering::Relaxed) {
                     let at = next.fetch_add(1, Ordering::Relaxed);
@@ -95,14 +115,14 @@ fn run_seeds(wanted: CliOptions) -> (EventCounters, Option<SimulationReport>) {
                     }
                     let report = simulate(wanted.from.wrapping_add(at), None, wanted.traced);
                     report.trace.iter().for_each(|line| println!("{line}"));
-                    figures.merge(&report.counters);
+                    counters.merge(&report.counters);
                     if report.violation.is_some() {
                         failed.store(true, Ordering::Relaxed);
                         broken = Some(report);
                     }
                 }
                 let mut all = all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                all.0.merge(&figures);
+                all.0.merge(&counters);
                 if let Some(report) = broken {
                     let first = all.1.as_ref().is_none_or(|other| report.seed < other.seed);
                     if first {

@@ -1,4 +1,4 @@
-//! The model: sees each request, which is where law 7 and replay are checked, and answers with whatever chance wants.
+//! The simulated model: checks each request against the laws and a replay, and sends a random response.
 
 use std::time::Duration;
 
@@ -18,32 +18,36 @@ use crate::simulation_state::{SimulationHandle, SimulationState};
 
 /// The simulated model.
 pub(crate) struct SimulatedModel {
-    pub(crate) scene: SimulationHandle,
+    pub(crate) simulation: SimulationHandle,
     pub(crate) registry: ToolRegistry,
 }
 
-/// Says that the model no longer answers, however that came.
+/// Marks the end of a response when it is dropped, also for a response that is cancelled.
 struct AnswerGuard(SimulationHandle);
 
 impl Drop for AnswerGuard {
     fn drop(&mut self) {
-        self.0.with_state(|state| (state.moment.answering, state.moment.summarising) = (false, false));
+        self.0.with_state(|state| {
+            state.activity.answering = false;
+            state.activity.summarising = false;
+        });
     }
 }
 
 impl Model for SimulatedModel {
     fn stream_response<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn EventSink + Send)) -> ResponseFuture<'a> {
         Box::pin(async move {
+            // Only requests for a summary have no tools.
             if request.tools.is_empty() {
                 return self.send_summary(sink).await;
             }
-            let reply = self.scene.with_state(|state| {
+            let reply = self.simulation.with_state(|state| {
                 self.check_request(state, request);
-                state.moment.answering = true;
+                state.activity.answering = true;
                 draw_reply(state)
             });
-            let _answering = AnswerGuard(self.scene.clone());
-            let closes = self.scene.with_state(|state| state.sabotage == Some(Sabotage::CloseCutCalls));
+            let _answering = AnswerGuard(self.simulation.clone());
+            let closes = self.simulation.with_state(|state| state.sabotage == Some(Sabotage::CloseCutCalls));
             let mut pass = |event: Event<'_>| match event {
                 Event::CallCut { index, at, .. } if closes => sink.push_event(Event::CallEnd { index, at }),
                 event => sink.push_event(event),
@@ -52,12 +56,13 @@ impl Model for SimulatedModel {
             if let ReplyEnd::FailedBefore(kind) = reply.end {
                 return Err(simulated_error(kind));
             }
-            if self.scene.with_state(|state| state.plan.model.prompted) {
+            if self.simulation.with_state(|state| state.plan.model.prompted) {
                 let mut reading = PromptedSink::new(DialectSelection::AUTO, self.registry.tool_set(), &mut pass);
-                for chunk in random_chunks(&self.scene, &render_text(&reply)) {
+                for chunk in random_chunks(&self.simulation, &render_text(&reply)) {
                     self.wait_random().await;
                     reading.push_event(Event::Text { text: &chunk });
                 }
+                // The result is not needed: the events already went to the sink.
                 let _ = reading.finish(if reply.breaks_off() { Truncation::Broken } else { Truncation::Ended });
             } else {
                 for (spoken, index) in number_calls(&reply) {
@@ -72,8 +77,9 @@ impl Model for SimulatedModel {
 }
 
 impl SimulatedModel {
+    /// Waits for a random time of the simulated clock. Crashes and interruptions may happen meanwhile.
     async fn wait_random(&self) {
-        let time = self.scene.with_state(|state| {
+        let time = self.simulation.with_state(|state| {
             state.on_event(|| "the model is at it".to_owned());
             let most = state.rng.pick_one(2, &[0, 20, 500]);
             state.rng.below(most)
@@ -81,16 +87,16 @@ impl SimulatedModel {
         sleep(Duration::from_millis(time)).await;
     }
 
-    /// The summary of a history that was too long, or none.
+    /// Sends the summary of a history that was too long, or fails.
     async fn send_summary(&self, sink: &mut (dyn EventSink + Send)) -> Result<(), ModelError> {
-        let fails = self.scene.with_state(|state| {
+        let fails = self.simulation.with_state(|state| {
             state.on_event(|| "a summary is asked for".to_owned());
             state.counters.count_event("summaries");
-            state.moment.summarising = true;
+            state.activity.summarising = true;
             state.perhaps_tell(true);
             state.rng.below(3) == 0
         });
-        let _answering = AnswerGuard(self.scene.clone());
+        let _answering = AnswerGuard(self.simulation.clone());
         self.wait_random().await;
         if fails {
             return Err(simulated_error(ModelErrorKind::Broken));
@@ -101,12 +107,13 @@ impl SimulatedModel {
         Ok(())
     }
 
+    /// Sends the end of a response, and counts its calls as delivered if it is complete.
     fn finish_answer(&self, reply: &ModelReply, sink: &mut dyn FnMut(Event<'_>)) -> Result<(), ModelError> {
         sink(Event::Usage(reply.usage));
         match reply.end {
             ReplyEnd::Whole(reason) => {
                 sink(Event::Stop { reason, raw: "" });
-                self.scene.with_state(|state| {
+                self.simulation.with_state(|state| {
                     for token in reply.call_tokens() {
                         if let Some(written) = state.witness.written.get_mut(token) {
                             written.delivered += 1;
@@ -119,7 +126,7 @@ impl SimulatedModel {
         }
     }
 
-    /// What the model is asked: the history in order, and the one that replay gives.
+    /// Checks that a request keeps the laws and equals the request of a replay of the records.
     fn check_request(&self, state: &mut SimulationState, request: &Request) {
         state.on_event(|| format!("request of {} messages", request.messages.len()));
         if state.has_crashed() {
@@ -147,7 +154,7 @@ fn simulated_error(kind: ModelErrorKind) -> ModelError {
     ModelError { kind, message: format!("simulated: {kind:?}") }
 }
 
-/// The calls of an answer with their indexes.
+/// Iterates over the parts of a response with the index that a call at this point has.
 fn number_calls(reply: &ModelReply) -> impl Iterator<Item = (&ModelReplyPart, u32)> {
     let mut calls = 0;
     reply.parts.iter().map(move |part| {
@@ -157,15 +164,16 @@ fn number_calls(reply: &ModelReply) -> impl Iterator<Item = (&ModelReplyPart, u3
     })
 }
 
+/// Sends one part of a response as events.
 fn emit_part(spoken: &ModelReplyPart, index: u32, breaks: bool, sink: &mut dyn FnMut(Event<'_>)) {
     match spoken {
         ModelReplyPart::Text(text) => sink(Event::Text { text }),
         ModelReplyPart::Thought(text) => sink(Event::Thought { text }),
         ModelReplyPart::Call { name, id, arguments, cut } => {
-            let (id, dialect) = (id.as_deref(), None);
-            sink(Event::CallStart { index, id, name, dialect, at: 0, name_at: 0 });
+            sink(Event::CallStart { index, id: id.as_deref(), name, dialect: None, at: 0, name_at: 0 });
             for (name, value) in arguments {
                 sink(Event::ArgStart { index, name, form: ArgForm::String, at: 1 });
+                // Every value comes in two pieces, as from a stream.
                 let (head, tail) = value.split_at_checked(value.len() / 2).unwrap_or((value, ""));
                 for text in [head, tail].into_iter().filter(|text| !text.is_empty()) {
                     sink(Event::ArgDelta { index, text });
@@ -182,7 +190,7 @@ fn emit_part(spoken: &ModelReplyPart, index: u32, breaks: bool, sink: &mut dyn F
     }
 }
 
-/// An answer as the text of a dialect.
+/// Writes a response as text in the Cline dialect.
 fn render_text(reply: &ModelReply) -> String {
     let mut all = String::new();
     for part in &reply.parts {
@@ -202,12 +210,13 @@ fn render_text(reply: &ModelReply) -> String {
     all
 }
 
-fn random_chunks(scene: &SimulationHandle, text: &str) -> Vec<String> {
+/// Splits a text into chunks of random length.
+fn random_chunks(simulation: &SimulationHandle, text: &str) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
     let mut rest = letters.as_slice();
     let mut chunks = Vec::new();
     while !rest.is_empty() {
-        let length = scene.with_state(|state| state.rng.in_range(1, 200));
+        let length = simulation.with_state(|state| state.rng.in_range(1, 200));
         let (chunk, later) = rest.split_at(rest.len().min(usize::try_from(length).unwrap_or(1)));
         chunks.push(chunk.iter().collect());
         rest = later;
@@ -215,7 +224,7 @@ fn random_chunks(scene: &SimulationHandle, text: &str) -> Vec<String> {
     chunks
 }
 
-/// What an answer is said to have taken.
+/// Draws the token usage that the provider reports for a response. Each number may be missing.
 pub(crate) fn draw_usage(state: &mut SimulationState) -> Usage {
     let asked = state.witness.request_tracker.asked;
     let count =
@@ -223,7 +232,7 @@ pub(crate) fn draw_usage(state: &mut SimulationState) -> Usage {
     Usage { input: count(state, asked + 400), output: count(state, 900), ..Usage::default() }
 }
 
-/// Why a whole answer stopped.
+/// Returns the stop reason of a complete response.
 pub(crate) fn stop_reason(has_calls: bool, cut: bool) -> StopReason {
     match (has_calls, cut) {
         (_, true) => StopReason::Length,

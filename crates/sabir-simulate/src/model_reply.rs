@@ -1,4 +1,4 @@
-//! What a simulated model says: words, calls of every quality, and how the answer ends.
+//! Draws the responses of the simulated model: text, good and bad calls, and the way in which the response ends.
 
 use sabir_agent::{Record, control};
 use sabir_call::{ModelErrorKind, StopReason, Usage};
@@ -9,7 +9,7 @@ use crate::simulated_tools::SIMULATED_TOOLS;
 use crate::simulation_state::SimulationState;
 use crate::witness::{CallQuality, WrittenCall};
 
-/// An answer to be.
+/// A response before it is sent.
 #[derive(Debug)]
 pub(crate) struct ModelReply {
     pub(crate) parts: Vec<ModelReplyPart>,
@@ -17,7 +17,7 @@ pub(crate) struct ModelReply {
     pub(crate) usage: Usage,
 }
 
-/// One thing that is said.
+/// One part of a response.
 #[derive(Debug)]
 pub(crate) enum ModelReplyPart {
     Text(String),
@@ -26,20 +26,23 @@ pub(crate) enum ModelReplyPart {
         name: String,
         id: Option<String>,
         arguments: Vec<(&'static str, String)>,
-        /// Whether it is never closed.
+        /// True if the call is never closed.
         cut: bool,
     },
 }
 
-/// How an answer ends.
+/// The end of a response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ReplyEnd {
+    /// The response is complete.
     Whole(StopReason),
+    /// The request failed before the response began.
     FailedBefore(ModelErrorKind),
+    /// The connection failed in the middle of the response.
     BrokenOff(ModelErrorKind),
 }
 
-/// What is wrong with a call.
+/// A flaw of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallFlaw {
     None,
@@ -64,7 +67,7 @@ impl ModelReply {
     }
 }
 
-/// Decides what the model says now.
+/// Draws the next response of the model.
 pub(crate) fn draw_reply(state: &mut SimulationState) -> ModelReply {
     if state.rng.hits_permille(state.plan.model.trouble) && state.rng.below(2) == 0 {
         state.counters.count_event("answers failed before");
@@ -101,17 +104,19 @@ pub(crate) fn draw_reply(state: &mut SimulationState) -> ModelReply {
         ReplyEnd::BrokenOff(state.rng.pick_one(ModelErrorKind::Broken, &kinds))
     } else {
         let any = parts.iter().any(|part| matches!(part, ModelReplyPart::Call { .. }));
-        // What a provider says of it is no proof.
+        // Some providers report a normal end for a response with a cut call.
         cut &= state.rng.below(2) == 0;
         ReplyEnd::Whole(stop_reason(any, cut))
     };
     ModelReply { parts, end, usage: draw_usage(state) }
 }
 
+/// Draws the calls of a response. A call that is cut must be the last one.
 fn draw_calls(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
     let wants_to_end = count_answers(state) as u64 >= u64::from(state.plan.model.length) && state.rng.below(10) < 7;
     let most = state.rng.pick_one(1, &[1, 1, 2, 3, 5, 0]);
-    let (most, alone) = if wants_to_end { (most, state.rng.below(4) > 0) } else { (most, false) };
+    // A completion usually comes alone.
+    let alone = wants_to_end && state.rng.below(4) > 0;
     for _ in 0..if alone { 0 } else { most } {
         let cut_before = matches!(parts.last(), Some(ModelReplyPart::Call { cut: true, .. }));
         if cut_before {
@@ -153,12 +158,13 @@ fn count_answers(state: &SimulationState) -> usize {
 
 fn draw_control_call(state: &mut SimulationState, name: &str, argument: &'static str, parts: &mut Vec<ModelReplyPart>) {
     let token = new_token(state);
-    push_control_call(state, (name, argument), token, parts);
+    push_control_call(state, name, argument, token, parts);
 }
 
 fn push_control_call(
     state: &mut SimulationState,
-    (name, argument): (&str, &'static str),
+    name: &str,
+    argument: &'static str,
     value: String,
     parts: &mut Vec<ModelReplyPart>,
 ) {
@@ -167,7 +173,7 @@ fn push_control_call(
     parts.push(ModelReplyPart::Call { name: name.to_owned(), id, arguments: vec![(argument, value)], cut: false });
 }
 
-/// A list of todos, or what is none; done where the model wants to end.
+/// Draws a list of todos, or text that is not a list. If `done`, all todos are finished, because the model wants to complete.
 fn draw_todos(state: &mut SimulationState, done: bool, parts: &mut Vec<ModelReplyPart>) {
     let token = new_token(state);
     let list = match state.rng.below(6) {
@@ -183,15 +189,15 @@ fn draw_todos(state: &mut SimulationState, done: bool, parts: &mut Vec<ModelRepl
         false => "todos that are no list",
     };
     state.counters.count_event(name);
-    push_control_call(state, (control::TODO_LIST_TOOL, "todos"), list, parts);
+    push_control_call(state, control::TODO_LIST_TOOL, "todos", list, parts);
 }
 
-/// One of the last calls that only looked, once more.
+/// Repeats one of the last calls that only read.
 fn repeat_call(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
     let looks = |written: &WrittenCall| matches!(written.name, "look" | "list");
     let mut all: Vec<_> = state.witness.written.iter().filter(|(_, written)| looks(written)).collect();
     all.sort_by_key(|(_, written)| std::cmp::Reverse(written.number));
-    // Some models go round in a circle of two.
+    // Some models alternate between two calls.
     let back = if state.plan.model.length.is_multiple_of(2) { 0 } else { count_answers(state) % 2 };
     let Some((token, name)) =
         all.get(back).or(all.first()).map(|(token, written)| (String::clone(token), written.name))
@@ -207,16 +213,20 @@ fn repeat_call(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
     parts.push(ModelReplyPart::Call { name: name.to_owned(), id, arguments: vec![("path", token)], cut: false });
 }
 
+/// Draws a call of a simulated tool, possibly with a flaw.
 fn draw_tool_call(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
     let at = state.rng.index(SIMULATED_TOOLS.len());
     let name = SIMULATED_TOOLS.get(at).map_or("look", |(name, _)| *name);
-    // The forbidden one is rare.
+    // Calls of the forbidden tool are rare, because denials end a task early.
     let name = if name == "forbid" && state.rng.below(3) > 0 { "look" } else { name };
-    let (token, id) = (new_token(state), new_id(state, parts));
+    let token = new_token(state);
+    let id = new_id(state, parts);
     let flaw = draw_flaw(state);
     let argument = if flaw == CallFlaw::Missing { "note" } else { "path" };
     let mut arguments = vec![(argument, token.clone())];
-    let (mut name, mut quality, mut times) = (name.to_owned(), CallQuality::Good, 1);
+    let mut name = name.to_owned();
+    let mut quality = CallQuality::Good;
+    let mut times = 1;
     match flaw {
         CallFlaw::None => {}
         CallFlaw::Missing => {
@@ -254,8 +264,12 @@ fn draw_tool_call(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) 
         written.name = name;
     }
     for _ in 0..times {
-        let (name, id, arguments) = (name.clone(), id.clone(), arguments.clone());
-        parts.push(ModelReplyPart::Call { name, id, arguments, cut: flaw == CallFlaw::Cut });
+        parts.push(ModelReplyPart::Call {
+            name: name.clone(),
+            id: id.clone(),
+            arguments: arguments.clone(),
+            cut: flaw == CallFlaw::Cut,
+        });
     }
 }
 
@@ -268,11 +282,12 @@ fn draw_flaw(state: &mut SimulationState) -> CallFlaw {
     state.rng.pick_one(CallFlaw::Missing, &others)
 }
 
-/// Ends in a dot, so that no part of one is another.
+/// Returns the next unique token. It ends in a dot, so that no token is the beginning of another one.
 fn new_token(state: &SimulationState) -> String {
     format!("t{}.", state.witness.written.len())
 }
 
+/// Draws the id that the provider gives a call. Some ids repeat in every response.
 fn new_id(state: &mut SimulationState, parts: &[ModelReplyPart]) -> Option<String> {
     match state.rng.below(3) {
         0 => None,
@@ -284,6 +299,7 @@ fn new_id(state: &mut SimulationState, parts: &[ModelReplyPart]) -> Option<Strin
     }
 }
 
+/// Tells the witness about a call that the model writes.
 fn record_written_call(state: &mut SimulationState, token: &str, quality: CallQuality, times: u32) {
     let spelling = if state.plan.model.prompted { "calls prompted" } else { "calls native" };
     state.counters.add_events("calls written", u64::from(times));

@@ -1,7 +1,7 @@
-//! Plans: what kind of a day one simulated task has.
+//! Plans: the random settings of one simulated task.
 //!
-//! Each seed has a plan of its own with most troubles switched off and a few switched on: where everything goes wrong at once,
-//! nothing gets far enough to go wrong in an interesting way.
+//! Each seed has its own plan, with most kinds of trouble switched off and a few switched on. If everything failed at once, no task
+//! would get far enough to fail in an interesting way.
 
 use std::time::Duration;
 
@@ -18,97 +18,98 @@ use crate::sabotage::Sabotage;
 
 /// The host that a rule forbids.
 pub(crate) const FORBIDDEN_HOST: &str = "forbidden.example";
-/// The host that everything else is fetched from.
+/// The host of all other fetches.
 pub(crate) const ALLOWED_HOST: &str = "site.example";
-/// What the check of a completion looks at.
+/// The path that the check of a completion uses, which identifies its calls.
 pub(crate) const CHECK_PATH: &str = "everything";
-/// The instructions.
+/// The system prompt.
 pub(crate) const SYSTEM_PROMPT: &str = "Be brief.";
-/// The user's first words to a task that is no subtask.
+/// The prompt of a task that is not a subtask.
 const FIRST_PROMPT: &str = "Do it.";
 
-/// What kind of a day it is.
+/// The settings of one simulated task.
 #[derive(Debug, Clone)]
 pub(crate) struct TaskPlan {
-    /// The user's first words.
+    /// The prompt.
     pub(crate) prompt: String,
-    /// Whether it is a call of another task's that began it.
+    /// True if another task started it.
     pub(crate) is_subtask: bool,
     pub(crate) user: UserHabits,
     pub(crate) model: ModelHabits,
     pub(crate) terms: TaskTerms,
     pub(crate) disk_trouble: bool,
-    /// How many of a thousand tools do something else than succeed.
+    /// The number of tool runs out of a thousand that do not simply succeed.
     pub(crate) tool_trouble: u64,
-    /// Processes at most.
+    /// The most processes.
     pub(crate) lives: u32,
-    /// Of how many lives one ends in a crash; 0: none.
+    /// On average one in this many processes crashes; 0 means none.
     pub(crate) crashes: u64,
 }
 
-/// What the user is like.
+/// The habits of the user.
 #[derive(Debug, Clone)]
 pub(crate) struct UserHabits {
     pub(crate) attended: Interactivity,
-    /// How many of a thousand answers are no plain yes.
+    /// The number of answers out of a thousand that are not a plain yes.
     pub(crate) moody: u64,
-    /// Within how many happenings something is said unasked; 0: never.
+    /// The most events between two unasked messages; 0 means never.
     pub(crate) talks: u64,
-    /// Whether answers come where words come, and not where the question was put.
+    /// True if answers are sent through the command channel instead of being returned to the question.
     pub(crate) by_channel: bool,
 }
 
-/// What the model is like.
+/// The habits of the model.
 #[derive(Debug, Clone)]
 pub(crate) struct ModelHabits {
-    /// Whether calls are written as text.
+    /// True if calls are written as text in a dialect.
     pub(crate) prompted: bool,
-    /// How many of a thousand answers fail.
+    /// The number of responses out of a thousand that fail.
     pub(crate) trouble: u64,
-    /// How many of a thousand calls are written badly.
+    /// The number of calls out of a thousand that have a flaw.
     pub(crate) bad_calls: u64,
-    /// After how many turns it wants to complete.
+    /// The number of turns after which it wants to complete.
     pub(crate) length: u32,
-    /// How many of a thousand calls repeat an earlier one.
+    /// The number of calls out of a thousand that repeat an earlier one.
     pub(crate) repeats: u64,
-    /// How many of a thousand answers bring a list of todos.
+    /// The number of responses out of a thousand with a list of todos.
     pub(crate) todos: u64,
-    /// How many of a thousand calls are handed to a subtask.
+    /// The number of calls out of a thousand that start a subtask.
     pub(crate) delegates: u64,
 }
 
-/// What was agreed with the user.
+/// The terms of the task: approvals, conditions and limits.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TaskTerms {
-    /// Whether writing is approved in advance.
+    /// True if writing is approved in advance.
     pub(crate) edits: bool,
     pub(crate) todos: OpenTodos,
-    /// Whether a completion is checked.
+    /// True if a completion is checked.
     pub(crate) check: bool,
     pub(crate) limits: TaskLimits,
     pub(crate) time: Option<Duration>,
-    /// The tokens that there is room for, and how much of that may be filled, in percent.
+    /// The context window in tokens, and the percentage of it at which the history is compacted.
     pub(crate) room: Option<(u64, u8)>,
 }
 
 impl TaskPlan {
-    pub(crate) fn from_rng(chance: &mut SeededRng) -> Self {
+    pub(crate) fn from_rng(rng: &mut SeededRng) -> Self {
         Self {
             prompt: FIRST_PROMPT.to_owned(),
             is_subtask: false,
-            user: UserHabits::from_rng(chance),
-            model: ModelHabits::from_rng(chance),
-            terms: TaskTerms::from_rng(chance),
-            disk_trouble: chance.below(5) == 0,
-            tool_trouble: chance.pick_one(100, &[0, 300, 600]),
-            lives: u32::try_from(chance.in_range(1, 6)).unwrap_or(1),
-            crashes: chance.pick_one(0, &[1, 2, 3]),
+            user: UserHabits::from_rng(rng),
+            model: ModelHabits::from_rng(rng),
+            terms: TaskTerms::from_rng(rng),
+            disk_trouble: rng.below(5) == 0,
+            tool_trouble: rng.pick_one(100, &[0, 300, 600]),
+            lives: u32::try_from(rng.in_range(1, 6)).unwrap_or(1),
+            crashes: rng.pick_one(0, &[1, 2, 3]),
         }
     }
 
+    /// Returns the settings of the task machine; some kinds of sabotage change them.
     pub(crate) fn settings(&self, tools: ToolSet, readers: Vec<String>, sabotage: Option<Sabotage>) -> TaskSettings {
         let mut rules = PolicyRules::default();
-        // What is written here can be read by the policy; what it cannot read allows nothing.
+        // These rules are valid. An invalid one would allow nothing, so the error can be ignored.
         _ = rules.add_rule(RuleKind::Deny, &format!("host={FORBIDDEN_HOST}"));
         if self.terms.edits {
             _ = rules.add_approval("edits");
@@ -132,7 +133,7 @@ impl TaskPlan {
         }
     }
 
-    /// What the model is told of its place, and how much there is room for.
+    /// Returns the context of requests: the instructions of the folder and the context window.
     pub(crate) fn context(&self, version: u32) -> RequestContext {
         let rule = rule_text(version);
         let kept = ContextFragment::with_cap(FragmentKind::Instructions, "RULES.md", &rule, rule.len() as u64, 1000);
@@ -159,14 +160,14 @@ impl TaskPlan {
     }
 }
 
-/// The rule that stands in the folder, in its versions.
+/// Returns a version of the instructions in the folder.
 pub(crate) fn rule_text(version: u32) -> String {
     format!("Keep to rule {version}.")
 }
 
 impl UserHabits {
-    fn from_rng(chance: &mut SeededRng) -> Self {
-        let attended = chance.pick_one(
+    fn from_rng(rng: &mut SeededRng) -> Self {
+        let attended = rng.pick_one(
             Interactivity::Interactive,
             &[
                 Interactivity::Interactive,
@@ -177,54 +178,54 @@ impl UserHabits {
         );
         Self {
             attended,
-            moody: chance.pick_one(100, &[0, 300, 600, 900]),
-            talks: chance.pick_one(0, &[0, 30, 100, 300]),
-            by_channel: attended == Interactivity::Controlled || chance.below(3) == 0,
+            moody: rng.pick_one(100, &[0, 300, 600, 900]),
+            talks: rng.pick_one(0, &[0, 30, 100, 300]),
+            by_channel: attended == Interactivity::Controlled || rng.below(3) == 0,
         }
     }
 }
 
 impl ModelHabits {
-    fn from_rng(chance: &mut SeededRng) -> Self {
+    fn from_rng(rng: &mut SeededRng) -> Self {
         Self {
-            prompted: chance.below(3) == 0,
-            trouble: if chance.below(3) == 0 { chance.below(300) } else { 0 },
-            bad_calls: chance.pick_one(100, &[0, 300, 600]),
-            length: u32::try_from(chance.in_range(1, 12)).unwrap_or(1),
-            repeats: chance.pick_one(0, &[0, 0, 0, 100, 900]),
-            todos: chance.pick_one(0, &[0, 100, 400]),
-            delegates: chance.pick_one(0, &[0, 0, 0, 300]),
+            prompted: rng.below(3) == 0,
+            trouble: if rng.below(3) == 0 { rng.below(300) } else { 0 },
+            bad_calls: rng.pick_one(100, &[0, 300, 600]),
+            length: u32::try_from(rng.in_range(1, 12)).unwrap_or(1),
+            repeats: rng.pick_one(0, &[0, 0, 0, 100, 900]),
+            todos: rng.pick_one(0, &[0, 100, 400]),
+            delegates: rng.pick_one(0, &[0, 0, 0, 300]),
         }
     }
 }
 
 impl TaskTerms {
-    fn from_rng(chance: &mut SeededRng) -> Self {
+    fn from_rng(rng: &mut SeededRng) -> Self {
         let mut limits = TaskLimits { turns: None, ..TaskLimits::default() };
-        limits.mistakes = u32::try_from(chance.in_range(2, 8)).unwrap_or(6);
-        limits.cycles = u32::try_from(chance.in_range(3, 6)).unwrap_or(6);
+        limits.mistakes = u32::try_from(rng.in_range(2, 8)).unwrap_or(6);
+        limits.cycles = u32::try_from(rng.in_range(3, 6)).unwrap_or(6);
         limits.subtasks = SubtaskLimits {
-            depth: chance.pick_one(0, &[1, 1, 2]),
-            max_concurrent: chance.index(3) + 1,
-            max_total: chance.pick_one(20, &[1, 3]),
+            depth: rng.pick_one(0, &[1, 1, 2]),
+            max_concurrent: rng.index(3) + 1,
+            max_total: rng.pick_one(20, &[1, 3]),
         };
-        if chance.below(3) == 0 {
-            limits.turns = u32::try_from(chance.in_range(1, 20)).ok();
+        if rng.below(3) == 0 {
+            limits.turns = u32::try_from(rng.in_range(1, 20)).ok();
         }
-        if chance.below(10) == 0 {
-            limits.cost = Some(Dollars::from_nanos(chance.in_range(1, 20_000)));
+        if rng.below(10) == 0 {
+            limits.cost = Some(Dollars::from_nanos(rng.in_range(1, 20_000)));
         }
-        if chance.below(10) == 0 {
-            limits.tokens = Some(chance.in_range(1, 10_000));
+        if rng.below(10) == 0 {
+            limits.tokens = Some(rng.in_range(1, 10_000));
         }
-        let room = chance.below(3) == 0;
+        let room = rng.below(3) == 0;
         Self {
-            edits: chance.below(2) == 0,
-            todos: if chance.below(3) == 0 { OpenTodos::Refused } else { OpenTodos::Allowed },
-            check: chance.below(4) == 0,
+            edits: rng.below(2) == 0,
+            todos: if rng.below(3) == 0 { OpenTodos::Refused } else { OpenTodos::Allowed },
+            check: rng.below(4) == 0,
             limits,
-            time: (chance.below(4) == 0).then(|| Duration::from_secs(chance.in_range(1, 40_000))),
-            room: room.then(|| (chance.in_range(700, 4000), chance.pick_one(80, &[50, 90]))),
+            time: (rng.below(4) == 0).then(|| Duration::from_secs(rng.in_range(1, 40_000))),
+            room: room.then(|| (rng.in_range(700, 4000), rng.pick_one(80, &[50, 90]))),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Lives: the processes that work on one task, one after the other, each on what the last one left on the disk.
+//! Runs the processes of a simulated task, one after the other. Each one continues from the disk that the last one left.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,43 +22,43 @@ use crate::task_tree::check_results;
 use crate::user::SimulatedUser;
 use crate::witness::UserActions;
 
-/// Where the journals lie.
+/// The folder of the journals.
 const JOURNAL_FOLDER: &str = "/home/tasks";
-/// A life in which nothing happens is looked after once in this time.
+/// The interval at which a process is checked for being stuck.
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(2 * 3600);
-/// No life is longer.
+/// The longest run of a process on the simulated clock; a longer one does not end.
 const MAX_RUN_TIME: Duration = Duration::from_secs(60 * 24 * 3600);
-/// Of longer journals, so many beginnings are replayed.
+/// The number of prefixes that are replayed of a journal with more records than that.
 const MAX_PREFIXES: u64 = 5;
 
-/// What all lives of a task have in common.
+/// The parts that all processes of a task share.
 pub(crate) struct ProcessRunner {
-    scene: SimulationHandle,
+    simulation: SimulationHandle,
     registry: ToolRegistry,
     start: TaskStart,
 }
 
-/// A task to go on with.
+/// A task that was opened or created.
 pub(crate) struct OpenedTask {
     pub(crate) task: Task,
     pub(crate) journal: Journal,
-    /// The record of its start, for a new one.
+    /// The start record of a new task; `None` for a resumed one.
     pub(crate) first: Option<Record>,
 }
 
-/// What a process finds.
+/// The result of opening a task.
 pub(crate) enum OpenOutcome {
-    /// A task to go on with.
+    /// A task that can begin or continue.
     Task(Box<OpenedTask>),
-    /// Nothing can be done now; perhaps the next process can.
+    /// The disk failed; the next process may succeed.
     Nothing,
     /// The task is over.
     Over,
 }
 
 impl ProcessRunner {
-    pub(crate) fn new(scene: SimulationHandle, registry: ToolRegistry, start: TaskStart) -> Self {
-        Self { scene, registry, start }
+    pub(crate) fn new(simulation: SimulationHandle, registry: ToolRegistry, start: TaskStart) -> Self {
+        Self { simulation, registry, start }
     }
 
     fn id(&self) -> &TaskId {
@@ -66,96 +66,101 @@ impl ProcessRunner {
     }
 
     fn disk(&self) -> SimulatedDisk {
-        SimulatedDisk(self.scene.clone())
+        SimulatedDisk(self.simulation.clone())
     }
 
     fn clock(&self) -> impl Fn() -> u64 + Send + 'static {
-        let scene = self.scene.clone();
-        move || scene.with_state(|state| state.elapsed_millis())
+        let simulation = self.simulation.clone();
+        move || simulation.with_state(|state| state.elapsed_millis())
     }
 
-    /// Lets all processes live, then looks at what they left.
+    /// Runs all processes, and then checks the journals that they left.
     pub(crate) async fn run_all(&self) {
-        let lives = self.scene.with_state(|state| state.plan.lives);
+        let lives = self.simulation.with_state(|state| state.plan.lives);
         for number in 1..=lives {
-            let cancel = self.scene.with_state(|state| state.begin_process(number == lives));
+            let cancel = self.simulation.with_state(|state| state.begin_process(number == lives));
             let over = self.run_process(cancel).await;
             self.adopt_violations();
             self.disturb_between_runs();
-            if over || self.scene.with_state(|state| state.violation().is_some()) {
+            if over || self.simulation.with_state(|state| state.violation().is_some()) {
                 break;
             }
         }
-        self.scene.with_state(|state| {
+        self.simulation.with_state(|state| {
             state.plan.disk_trouble = false;
             for (name, times) in state.witness.count_endings() {
                 state.counters.add_events(name, u64::from(times));
             }
         });
         self.check_final_journal();
-        for (id, scene) in self.scene.with_state(|state| state.task_tree.all_members()) {
-            let start = scene.with_state(|state| TaskStart { task: id, ..state.plan.start(0) });
-            scene.with_state(|state| state.plan.disk_trouble = false);
-            Self { scene, registry: self.registry.clone(), start }.check_final_journal();
+        for (id, simulation) in self.simulation.with_state(|state| state.task_tree.all_members()) {
+            let start = simulation.with_state(|state| TaskStart { task: id, ..state.plan.start(0) });
+            simulation.with_state(|state| state.plan.disk_trouble = false);
+            Self { simulation, registry: self.registry.clone(), start }.check_final_journal();
         }
         self.adopt_violations();
         self.check_subtask_results();
     }
 
-    /// Every scene of the family, this one first.
+    /// Calls a function with the state of every task of the tree, this one first.
     fn with_all_scenes(&self, look: impl Fn(&mut SimulationState)) {
-        let members = self.scene.with_state(|state| {
+        let members = self.simulation.with_state(|state| {
             look(state);
             state.task_tree.all_members()
         });
-        members.values().for_each(|scene| scene.with_state(&look));
+        members.values().for_each(|simulation| simulation.with_state(&look));
     }
 
-    /// Takes over what subtasks saw broken.
+    /// Adopts the violations that subtasks have seen.
     fn adopt_violations(&self) {
-        for scene in self.scene.with_state(|state| state.task_tree.all_members()).values() {
-            let broken = scene.with_state(|state| state.violation().cloned());
-            broken.into_iter().for_each(|violation| self.scene.with_state(|state| state.record_check(Err(violation))));
+        for simulation in self.simulation.with_state(|state| state.task_tree.all_members()).values() {
+            let broken = simulation.with_state(|state| state.violation().cloned());
+            broken
+                .into_iter()
+                .for_each(|violation| self.simulation.with_state(|state| state.record_check(Err(violation))));
         }
     }
 
+    /// Checks what each task knows of its subtasks.
     fn check_subtask_results(&self) {
-        let members = self.scene.with_state(|state| state.task_tree.all_members());
+        let members = self.simulation.with_state(|state| state.task_tree.all_members());
         let id = self.id().clone();
-        let all = members.iter().map(|(id, scene)| (id.clone(), scene)).chain([(id, &self.scene)]);
-        let told: Vec<_> =
-            all.filter_map(|(id, scene)| scene.with_state(|state| check_results(state, &members, &id)).err()).collect();
-        self.scene.with_state(|state| told.into_iter().for_each(|seen| state.report_violation(Law::Family, seen)));
+        let all = members.iter().map(|(id, simulation)| (id.clone(), simulation)).chain([(id, &self.simulation)]);
+        let told: Vec<_> = all
+            .filter_map(|(id, simulation)| simulation.with_state(|state| check_results(state, &members, &id)).err())
+            .collect();
+        self.simulation.with_state(|state| told.into_iter().for_each(|seen| state.record_check(Err(seen))));
     }
 
-    /// What happens to the machine after a process has ended.
+    /// Disturbs the machine after a process has ended: cuts the power, kills the process, or changes the instructions.
     fn disturb_between_runs(&self) {
-        self.scene.with_state(|state| {
+        self.simulation.with_state(|state| {
             let crashed = state.has_crashed();
+            // The power is cut after half of the crashes and a quarter of the regular ends.
             let power = state.rng.below(if crashed { 2 } else { 4 }) == 0;
-            let SimulationState { disk_state: platter, rng: chance, counters: figures, .. } = state;
+            let SimulationState { disk_state, rng, counters, .. } = state;
             match (crashed, power) {
                 (_, true) => {
-                    figures.count_event("power cuts");
+                    counters.count_event("power cuts");
                     if !crashed {
-                        figures.count_event("crashes between two lives");
+                        counters.count_event("crashes between two lives");
                     }
-                    platter.cut_power(chance, figures);
+                    disk_state.cut_power(rng, counters);
                 }
                 (true, false) => {
-                    figures.count_event("kills");
-                    platter.release_locks();
+                    counters.count_event("kills");
+                    disk_state.release_locks();
                 }
                 _ => {}
             }
             state.trace_line(|| format!("--- the process is gone; crashed: {crashed}, power cut: {power}"));
-            for scene in state.task_tree.all_members().values() {
-                scene.with_state(|member| {
-                    let SimulationState { disk_state: platter, rng: chance, counters: figures, .. } = member;
+            for simulation in state.task_tree.all_members().values() {
+                simulation.with_state(|member| {
+                    let SimulationState { disk_state, rng, counters, .. } = member;
                     if power {
-                        platter.cut_power(chance, figures)
+                        disk_state.cut_power(rng, counters)
                     } else if crashed {
-                        platter.release_locks()
+                        disk_state.release_locks()
                     }
                     member.pause_disturbances();
                 });
@@ -168,40 +173,43 @@ impl ProcessRunner {
         });
     }
 
-    /// One life. True: the task is over.
+    /// Runs one process. Returns true if the task is over.
     async fn run_process(&self, cancel: CancelToken) -> bool {
         let OpenedTask { mut task, journal, first } = match self.open_task() {
-            OpenOutcome::Task(woken) => *woken,
+            OpenOutcome::Task(opened_task) => *opened_task,
             OpenOutcome::Nothing => return false,
             OpenOutcome::Over => return true,
         };
-        let model = SimulatedModel { scene: self.scene.clone(), registry: self.registry.clone() };
-        let mut store = WatchedStore { scene: self.scene.clone(), journal, held: None };
-        self.scene.with_state(SimulationState::on_task_opened);
-        if first.is_none() && self.scene.with_state(|state| state.rng.below(3) == 0) {
+        let model = SimulatedModel { simulation: self.simulation.clone(), registry: self.registry.clone() };
+        let mut store = WatchedStore { simulation: self.simulation.clone(), journal, held: None };
+        self.simulation.with_state(SimulationState::on_task_opened);
+        // Some processes only compact the context, as a user can between two runs.
+        if first.is_none() && self.simulation.with_state(|state| state.rng.below(3) == 0) {
             tokio::select! {
                 biased;
-                () = self.scene.wait_for_end() => {}
-                () = compaction_run::run_compaction(&self.scene, &mut task, &mut store, &model) => {}
+                () = self.simulation.wait_for_end() => {}
+                () = compaction_run::run_compaction(&self.simulation, &mut task, &mut store, &model) => {}
             }
             return false;
         }
-        let (max_time, words) = self.scene.with_state(|state| {
+        let (max_time, words) = self.simulation.with_state(|state| {
             let words =
                 (first.is_none() && state.rng.below(3) == 0).then(|| state.user_script.unique_words("go on with it"));
             state.witness.user.replied.extend(words.clone());
             let time = state.plan.terms.time.filter(|_| state.sabotage != Some(Sabotage::NeverStop));
             (time, words)
         });
-        let mut user = SimulatedUser { scene: self.scene.clone(), _at_work: None };
-        let (registry, began) = (&self.registry, Instant::now());
+        let mut user = SimulatedUser { simulation: self.simulation.clone(), _at_work: None };
+        let began = Instant::now();
+        let registry = &self.registry;
         let driver = TaskDriver { model: &model, registry, store: &mut store, front_end: &mut user, cancel, max_time };
         let end = {
             let mut run = std::pin::pin!(driver.run(&mut task, first, words));
             loop {
+                // Biased, so that the order of events does not depend on the runtime.
                 tokio::select! {
                     biased;
-                    () = self.scene.wait_for_end() => break None,
+                    () = self.simulation.wait_for_end() => break None,
                     end = &mut run => break Some(end),
                     () = sleep(IDLE_CHECK_INTERVAL) => self.with_all_scenes(|state| {
                         state.resolve_stuck();
@@ -212,37 +220,37 @@ impl ProcessRunner {
                 }
             }
         };
-        // What is dropped is gone when its turn would come.
+        // Dropped work is only gone after the runtime has polled it, so give every task a few turns.
         for _ in 0..8 {
             tokio::task::yield_now().await;
         }
-        self.scene.with_state(|state| {
+        self.simulation.with_state(|state| {
             if let Some(left) = state.task_tree.any_active().filter(|_| end.is_some() && !state.has_crashed()) {
                 state.report_violation(Law::Family, format!("{left} still works although its parent does not"));
             }
         });
-        match end.filter(|_| !self.scene.with_state(|state| state.has_crashed() || state.violation().is_some())) {
+        match end.filter(|_| !self.simulation.with_state(|state| state.has_crashed() || state.violation().is_some())) {
             Some((outcome, message)) => self.check_end(&task, outcome, &message),
             None => false,
         }
     }
 
-    /// Opens the journal, or begins one, and holds what is in it against what was acknowledged.
+    /// Opens the journal, or creates one, and compares its records with those that were acknowledged.
     pub(crate) fn open_task(&self) -> OpenOutcome {
         let opened = Journal::open_on(&self.disk(), Path::new(JOURNAL_FOLDER), self.id(), self.clock());
-        let acknowledged = self.scene.with_state(|state| !state.witness.records.is_empty());
+        let acknowledged = self.simulation.with_state(|state| !state.witness.records.is_empty());
         let (journal, entries, recovery) = match opened {
             Err(JournalError::Missing { .. }) if !acknowledged => return self.create_task(),
             Err(JournalError::Io { .. }) => return OpenOutcome::Nothing,
-            // Nobody was told that it was a journal.
+            // The crash came before the header was acknowledged.
             Err(JournalError::NotAJournal { .. }) if !acknowledged => return OpenOutcome::Over,
             Err(error) => {
-                self.scene.with_state(|state| state.report_violation(Law::Survives, error.to_string()));
+                self.simulation.with_state(|state| state.report_violation(Law::Survives, error.to_string()));
                 return OpenOutcome::Over;
             }
             Ok(opened) => opened,
         };
-        self.scene.with_state(|state| {
+        self.simulation.with_state(|state| {
             if recovery.torn_bytes > 0 {
                 state.counters.count_event("journals with a torn end");
             }
@@ -259,25 +267,25 @@ impl ProcessRunner {
         OpenOutcome::Task(Box::new(OpenedTask { task, journal, first: Some(first) }))
     }
 
-    /// The task at its beginning, with the record of its start.
+    /// Returns a new task with its start record.
     pub(crate) fn new_task(&self) -> (Task, Record) {
         let (task, first) = Task::new(self.start.clone(), self.settings());
         (task.with_context(self.context()), first)
     }
 
     fn settings(&self) -> TaskSettings {
-        self.scene.with_state(|state| {
+        self.simulation.with_state(|state| {
             state.plan.settings(self.registry.tool_set().clone(), self.registry.read_only_names(), state.sabotage)
         })
     }
 
     fn context(&self) -> RequestContext {
-        self.scene.with_state(|state| state.plan.context(state.witness.request_tracker.version))
+        self.simulation.with_state(|state| state.plan.context(state.witness.request_tracker.version))
     }
 
-    /// Whether what was found is what was acknowledged, but for a record that was being written.
+    /// Checks that the found records are the acknowledged ones, with at most one more that was being written.
     fn check_survived(&self, found: Vec<Record>) -> bool {
-        self.scene.with_state(|state| match state.witness.check_recovered(found) {
+        self.simulation.with_state(|state| match state.witness.check_recovered(found) {
             Ok(more) => {
                 if more {
                     state.counters.count_event("unacknowledged records found");
@@ -295,14 +303,15 @@ impl ProcessRunner {
     }
 
     fn replay_task(&self, journal: Journal) -> OpenOutcome {
-        let mut records = self.scene.with_state(|state| state.witness.records.clone());
-        if self.scene.with_state(|state| state.sabotage == Some(Sabotage::ForgetWhatRan)) {
+        let mut records = self.simulation.with_state(|state| state.witness.records.clone());
+        if self.simulation.with_state(|state| state.sabotage == Some(Sabotage::ForgetWhatRan)) {
             records.retain(|record| !matches!(record, Record::Running { .. }));
         }
         let completed = is_completed(&records);
         match Task::replay(records, self.settings()) {
             Ok(_) if completed => {
-                self.scene.with_state(|state| state.report_violation(Law::Replay, "a completed task can be resumed"));
+                self.simulation
+                    .with_state(|state| state.report_violation(Law::Replay, "a completed task can be resumed"));
                 OpenOutcome::Over
             }
             Ok(task) => OpenOutcome::Task(Box::new(OpenedTask {
@@ -311,19 +320,19 @@ impl ProcessRunner {
                 first: None,
             })),
             Err(ReplayError::Completed) if completed => OpenOutcome::Over,
-            // The process ended before the first record was written down.
+            // The process ended before the first record was written.
             Err(ReplayError::NoStart) => OpenOutcome::Over,
             Err(error) => {
-                self.scene.with_state(|state| state.report_violation(Law::Replay, error.to_string()));
+                self.simulation.with_state(|state| state.report_violation(Law::Replay, error.to_string()));
                 OpenOutcome::Over
             }
         }
     }
 
-    /// A life ended on its own: is the end what it says, and the task what its records say? True: the task is over.
+    /// Checks the end of a process that ended without a crash, and the task against its records. Returns true if the task is over.
     fn check_end(&self, task: &Task, outcome: TaskOutcome, message: &str) -> bool {
         let settings = self.settings();
-        self.scene.with_state(|state| {
+        self.simulation.with_state(|state| {
             let claims = state.sabotage == Some(Sabotage::ClaimCompletion);
             let outcome = if claims { TaskOutcome::Completed } else { outcome };
             state.trace_line(|| format!("ended: {outcome:?}"));
@@ -347,9 +356,9 @@ impl ProcessRunner {
         })
     }
 
-    /// Opens the journal a last time, and replays and forks it from any record.
+    /// Opens the journal a last time, and replays and forks prefixes of it.
     fn check_final_journal(&self) {
-        if self.scene.with_state(|state| state.violation().is_some()) {
+        if self.simulation.with_state(|state| state.violation().is_some()) {
             return;
         }
         let read = read_journal_on(&self.disk(), Path::new(JOURNAL_FOLDER), self.id())
@@ -358,16 +367,17 @@ impl ProcessRunner {
         let opened = opened.map(|(_, entries, _)| into_records(entries));
         let records = match (read, opened) {
             (Ok(read), Ok(opened)) if read == opened => read,
+            // The task crashed before its journal was acknowledged.
             (Err(JournalError::Missing { .. } | JournalError::NotAJournal { .. }), Err(_)) => Vec::new(),
             (read, opened) => {
                 let seen = format!("reading gives {read:?}, opening {opened:?}");
-                return self.scene.with_state(|state| state.report_violation(Law::Survives, seen));
+                return self.simulation.with_state(|state| state.report_violation(Law::Survives, seen));
             }
         };
         if !self.check_survived(records.clone()) {
             return;
         }
-        let lengths = self.scene.with_state(|state| {
+        let lengths = self.simulation.with_state(|state| {
             let all = records.len() as u64;
             let some = (0..MAX_PREFIXES).map(|_| state.rng.in_range(1, all)).collect();
             let lengths: Vec<u64> = if all <= MAX_PREFIXES { (1..=all).collect() } else { some };
@@ -377,12 +387,12 @@ impl ProcessRunner {
         for length in lengths {
             let prefix = records.get(..usize::try_from(length).unwrap_or(0)).unwrap_or_default();
             let checked = check_fork(prefix, &self.settings(), &self.context());
-            self.scene.with_state(|state| state.record_check(checked));
+            self.simulation.with_state(|state| state.record_check(checked));
         }
     }
 }
 
-/// Which limit it was.
+/// Returns the event for the limit that ended a task.
 fn limit_event_name(message: &str) -> &'static str {
     let names = [("turns", "ended by turns"), ("tokens", "ended by tokens"), ("time", "ended by time")];
     names.into_iter().find(|(word, _)| message.contains(word)).map_or("ended by cost", |(_, name)| name)
@@ -396,6 +406,7 @@ fn is_completed(records: &[Record]) -> bool {
     matches!(records.last(), Some(Record::Ended { outcome: TaskOutcome::Completed, .. }))
 }
 
+/// Checks that the totals of a task are the sums of its records.
 fn check_totals(output: u64, task: &Task) -> Result<(), Violation> {
     let totals = task.totals().usage.output.unwrap_or(0);
     if totals == output {
@@ -404,6 +415,7 @@ fn check_totals(output: u64, task: &Task) -> Result<(), Violation> {
     Err(Violation { law: Law::Totals, seen: format!("the task says {totals} tokens, its records {output}") })
 }
 
+/// Checks that a replay of the records gives the same history and totals.
 fn check_replay(records: &[Record], task: &Task, settings: TaskSettings) -> Result<(), Violation> {
     let broken = |law, seen: String| Err(Violation { law, seen });
     match Task::replay(records.iter().cloned(), settings) {
@@ -419,7 +431,7 @@ fn check_replay(records: &[Record], task: &Task, settings: TaskSettings) -> Resu
     }
 }
 
-/// The task that a beginning of a journal makes, twice: the same, and with a whole history.
+/// Replays a prefix of a journal twice. Both tasks must be equal, have a complete history and have something to do.
 fn check_fork(prefix: &[Record], settings: &TaskSettings, context: &RequestContext) -> Result<(), Violation> {
     let broken = |seen: String| Err(Violation { law: Law::Replay, seen });
     let again =
@@ -430,9 +442,10 @@ fn check_fork(prefix: &[Record], settings: &TaskSettings, context: &RequestConte
         (one, _) => return broken(format!("{} records cannot be replayed: {:?}", prefix.len(), one.err())),
     };
     history::check_history(one.history())?;
-    let (first, second) = (one.step(TaskInput::Begin), two.step(TaskInput::Begin));
+    let first = one.step(TaskInput::Begin);
+    let second = two.step(TaskInput::Begin);
     if first != second || one.history() != two.history() || one.totals() != two.totals() {
-        return broken(format!("{} records go on as {first:?} and as {second:?}", prefix.len()));
+        return broken(format!("{} records continue as {first:?} and as {second:?}", prefix.len()));
     }
     if first.is_empty() {
         return Err(Violation {

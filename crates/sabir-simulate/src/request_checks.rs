@@ -1,7 +1,7 @@
-//! What the model reads: the laws of a request, held against what was said and sent before.
+//! Checks the laws of model requests against the messages and requests before.
 //!
-//! Nothing here asks the machine. What must stand in a request follows from the records as they were acknowledged, and from the
-//! requests that went out.
+//! The checks do not ask the task machine. The required content of a request follows from the acknowledged records and from the
+//! requests that were sent.
 
 use sabir_agent::{Delivery, Record, control};
 use sabir_call::{History, Message, MessagePart, Request, Role, ToolResultStatus};
@@ -13,33 +13,34 @@ use crate::sabotage::Sabotage;
 use crate::simulation_state::SimulationState;
 use crate::witness::Witness;
 
-/// What was said and sent.
+/// The messages and requests so far.
 #[derive(Debug, Default)]
 pub(crate) struct RequestTracker {
-    /// What the user said, in the order of the records.
+    /// The messages of the user, in the order of the records.
     kept: Vec<String>,
-    /// What they said to a request that was made already: it is read behind the answer.
+    /// Messages that came during a request; the model reads them after its response.
     later: Vec<String>,
-    /// Whether a request was made and has no answer.
+    /// True if a request was sent and has no response yet.
     pub(crate) waits: bool,
-    /// Of these: what stands in no request yet.
+    /// Messages that no request contains yet.
     pub(crate) unread: Vec<String>,
-    /// What the user said before they accepted a completion.
+    /// Messages that the user sent before they accepted a completion.
     settled: Vec<String>,
-    /// The list of todos, while something in it is not done.
+    /// The list of todos, as long as one of them is open.
     pub(crate) todos: String,
     /// The last request.
     sent: Option<SentRequest>,
-    /// The last one before each compaction.
+    /// The last request before each compaction.
     before: Vec<Option<SentRequest>>,
-    /// Whether a compaction was undone since the last request.
+    /// True if a compaction was undone since the last request.
     restored: bool,
-    /// The version of the rule in the folder.
+    /// The version of the instructions in the folder.
     pub(crate) version: u32,
-    /// The tokens of the last request, roughly.
+    /// The estimated tokens of the last request.
     pub(crate) asked: u64,
 }
 
+/// A request that was sent.
 #[derive(Debug, Clone)]
 struct SentRequest {
     /// The instructions, unless they may have changed since.
@@ -47,18 +48,19 @@ struct SentRequest {
     messages: History,
 }
 
-/// A request as it is looked at.
+/// A request as the checks see it, after any sabotage.
 struct SeenRequest {
     system: String,
     messages: Vec<Message>,
 }
 
+/// Returns a violation as an error.
 fn new_violation(law: Law, seen: impl Into<String>) -> Result<(), Violation> {
     Err(Violation { law, seen: seen.into() })
 }
 
 impl RequestTracker {
-    /// A record says that the user said that.
+    /// Adds a message that was recorded. It must be marked as late exactly if a request is waiting for its response.
     pub(crate) fn record_words(&mut self, text: &str, when: Delivery) -> Result<(), Violation> {
         let list = if self.waits { &mut self.later } else { &mut self.kept };
         list.push(text.to_owned());
@@ -72,13 +74,13 @@ impl RequestTracker {
         }
     }
 
-    /// The answer is there, or will not come.
+    /// Notes that the response has arrived or failed.
     pub(crate) fn end_request(&mut self) {
         self.waits = false;
         self.kept.append(&mut self.later);
     }
 
-    /// The user accepts a completion, whatever they said before.
+    /// Settles all messages that the user sent before accepting a completion.
     pub(crate) fn accept_words<'a>(&mut self, said: impl Iterator<Item = &'a String>) {
         self.unread.clear();
         self.settled.extend(said.cloned());
@@ -86,7 +88,7 @@ impl RequestTracker {
 
     pub(crate) fn record_compaction(&mut self) {
         let mut sent = self.sent.take();
-        // A new beginning tells what is in the folder now.
+        // After a compaction the system prompt is built again, with the current instructions.
         sent.iter_mut().for_each(|sent| sent.system = None);
         self.before.push(sent);
     }
@@ -96,12 +98,12 @@ impl RequestTracker {
         self.restored = true;
     }
 
-    /// Whether a compaction holds.
+    /// Reports whether the history is compacted.
     pub(crate) fn is_compacted(&self) -> bool {
         !self.before.is_empty()
     }
 
-    /// What was sent before is the beginning of it.
+    /// Checks that a request begins with the content of the one before.
     fn check_prefix(&self, seen: &SeenRequest) -> Result<(), Violation> {
         let law = if self.restored { Law::Restores } else { Law::Prefix };
         let Some(SentRequest { system, messages }) = &self.sent else { return Ok(()) };
@@ -110,6 +112,7 @@ impl RequestTracker {
         }
         let Some((last, whole)) = messages.split_last() else { return Ok(()) };
         let grown = seen.messages.get(whole.len()).filter(|message| message.role == last.role);
+        // The last message may have grown: results and new messages of the user are appended to it.
         let kept = grown.is_some_and(|message| message.parts.starts_with(&last.parts));
         if kept && seen.messages.starts_with(whole) {
             return Ok(());
@@ -117,21 +120,22 @@ impl RequestTracker {
         new_violation(law, format!("{messages:?} was sent before {:?}", seen.messages))
     }
 
-    /// All that the user said stands there, in its order.
+    /// Checks that a request contains all messages of the user in order.
     fn check_words(&self, seen: &SeenRequest) -> Result<(), Violation> {
         let texts = || user_texts(&seen.messages).filter(|text| self.kept.iter().any(|kept| kept == text));
         if !self.is_compacted() && !texts().eq(self.kept.iter().map(String::as_str)) {
             let read: Vec<_> = texts().collect();
             return new_violation(Law::WordsKept, format!("the user said {:?}, the model reads {read:?}", self.kept));
         }
-        let stands = |words: &&String| self::user_texts(&seen.messages).any(|text| text.contains(words.as_str()));
-        match self.kept.iter().find(|words| !stands(words)) {
+        // A summary quotes the messages that it replaces, so after a compaction it is enough that they are contained.
+        let is_read = |words: &&String| self::user_texts(&seen.messages).any(|text| text.contains(words.as_str()));
+        match self.kept.iter().find(|words| !is_read(words)) {
             Some(words) => new_violation(Law::WordsKept, format!("the model does not read {words:?}")),
             None => Ok(()),
         }
     }
 
-    /// What must never be put in other words stands there as it is.
+    /// Checks that the instructions, the prompt and open todos appear verbatim.
     fn check_verbatim(&self, seen: &SeenRequest, prompt: &str) -> Result<(), Violation> {
         let first = seen.messages.first().and_then(|message| message.parts.first());
         if first != Some(&MessagePart::text(prompt)) || !seen.system.starts_with(SYSTEM_PROMPT) {
@@ -141,19 +145,21 @@ impl RequestTracker {
         if !seen.system.contains(&rule) && !user_texts(&seen.messages).any(|text| text.contains(&rule)) {
             return new_violation(Law::Verbatim, format!("{rule:?} is not told"));
         }
-        let stands = user_texts(&seen.messages).any(|text| text.contains(&self.todos));
+        // Open todos are either in the summary or still in the call that listed them.
+        let in_text = user_texts(&seen.messages).any(|text| text.contains(&self.todos));
         let lists = seen.messages.iter().flat_map(Message::calls);
         let mut lists = lists.filter_map(|call| call.arguments.get("todos")).filter_map(|list| list.as_str());
-        if self.todos.is_empty() || stands || lists.any(|list| list == self.todos) {
+        if self.todos.is_empty() || in_text || lists.any(|list| list == self.todos) {
             return Ok(());
         }
         new_violation(Law::Verbatim, format!("the todos {:?} are not there", self.todos))
     }
 }
 
-/// What the model is asked: is it what it must be, and may it be asked at all?
+/// Checks a request against all laws, and remembers it for the next one.
 pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
-    let (witness, sabotage) = (&mut state.witness, state.sabotage);
+    let witness = &mut state.witness;
+    let sabotage = state.sabotage;
     let mut seen = SeenRequest { system: request.system.clone(), messages: request.messages.to_vec() };
     if let Some(sabotage) = sabotage {
         tamper_request(sabotage, &witness.request_tracker, &mut seen);
@@ -175,21 +181,21 @@ pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
         state.counters.count_event("requests of a shortened history");
     }
     if let Some(turns) = state.task_tree.exhausted_turns() {
-        state.report_violation(Law::Limits, format!("a model of the family is asked after {turns} turns"));
+        state.report_violation(Law::Limits, format!("a model of the task tree is asked after {turns} turns"));
     }
     let late = state.plan.terms.time.is_some_and(|time| {
         let most = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        state.elapsed_millis().saturating_sub(state.witness.life.began) > most
+        state.elapsed_millis().saturating_sub(state.witness.process.began) > most
     });
     if late && sabotage != Some(Sabotage::NeverStop) {
         state.report_violation(Law::Limits, "the model is asked after the time was up");
     }
 }
 
-/// Whether the limits allow another turn.
+/// Checks that the limits of the current process allow another turn.
 fn check_limits(witness: &Witness) -> Result<(), Violation> {
     let limits = &witness.terms.limits;
-    let records = witness.records.get(witness.life.from..).unwrap_or_default();
+    let records = witness.records.get(witness.process.from..).unwrap_or_default();
     let turns = |record: &Record| match record {
         Record::Answered(_) => 1,
         Record::Subtask { ended: Some(end), .. } => end.turns,
@@ -199,7 +205,8 @@ fn check_limits(witness: &Witness) -> Result<(), Violation> {
     if limits.turns.is_some_and(|most| turns >= most) {
         return new_violation(Law::Limits, format!("the model is asked again after {turns} turns"));
     }
-    let (mut tokens, mut nanos) = (0, 0);
+    let mut tokens = 0;
+    let mut nanos = 0;
     for (usage, estimate, cost) in records.iter().filter_map(usage_charge) {
         tokens += estimate.input.or(usage.input).unwrap_or(0) + estimate.output.or(usage.output).unwrap_or(0);
         nanos += cost.known.as_nanos();
@@ -217,6 +224,7 @@ fn check_limits(witness: &Witness) -> Result<(), Violation> {
     Ok(())
 }
 
+/// The reported usage, the estimated usage and the cost of a record.
 type UsageCharge<'a> = (sabir_call::Usage, sabir_call::Usage, sabir_call::Cost);
 
 fn usage_charge(record: &Record) -> Option<UsageCharge<'_>> {
@@ -231,7 +239,7 @@ fn usage_charge(record: &Record) -> Option<UsageCharge<'_>> {
     }
 }
 
-/// How many of the last calls were the same with the same result, since the user said something.
+/// Counts the latest calls that are equal and had equal results, since the last message of the user.
 fn equal_calls(witness: &Witness, records: &[Record]) -> u32 {
     let mut last = None;
     let mut times = 0;
@@ -270,7 +278,7 @@ fn estimate_tokens(request: &Request) -> u64 {
     u64::try_from((bytes + request.system.len()) / 4).unwrap_or(u64::MAX)
 }
 
-/// Shows the laws another request than the one that was sent.
+/// Changes the request that the checks see (sabotage).
 fn tamper_request(sabotage: Sabotage, reading: &RequestTracker, seen: &mut SeenRequest) {
     let messages = &mut seen.messages;
     match sabotage {
@@ -299,12 +307,13 @@ fn tamper_request(sabotage: Sabotage, reading: &RequestTracker, seen: &mut SeenR
                 },
             );
         }
+        // Only the first request after the undoing is compared with the old history.
         Sabotage::RestoreLess if reading.restored => messages.truncate(1),
         _ => {}
     }
 }
 
-/// The name of the call that lists todos, and whether something in such a list is not done.
+/// Reports whether a call is one for a todo list and the list has an open item.
 pub(crate) fn has_open_todos(name: &str, list: &str) -> bool {
     name == control::TODO_LIST_TOOL && list.lines().any(|line| line.starts_with("[ ]") || line.starts_with("[-]"))
 }

@@ -1,9 +1,9 @@
-//! Chance: one number decides everything that is random in a simulated task.
+//! The random number generator: one seed decides everything that is random in a simulated task.
 //!
-//! SplitMix64, written out, because the same seed has to give the same task on every machine and with every version of every
+//! It is SplitMix64, written out here because the same seed must give the same task on every machine and with every version of every
 //! library.
 
-/// A sequence of numbers that follows from a seed.
+/// A sequence of random numbers that follows from a seed.
 #[derive(Debug, Clone)]
 pub(crate) struct SeededRng(u64);
 
@@ -13,33 +13,34 @@ impl SeededRng {
     }
 
     fn next_u64(&mut self) -> u64 {
+        // The constants are those of the published algorithm (Steele, Lea and Flood, 2014).
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below that one; 0 below 0.
+    /// Draws a number below `end`; 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next_u64().checked_rem(end).unwrap_or(0)
     }
 
-    /// An index into something of that length.
+    /// Draws an index for a collection of that length; 0 if it is empty.
     pub(crate) fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap_or(0)
     }
 
-    /// A number from `least` to `most`.
+    /// Draws a number from `least` to `most`, both included.
     pub(crate) fn in_range(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most.saturating_sub(least) + 1)
     }
 
-    /// True in so many of a thousand cases.
+    /// Returns true in this many of a thousand cases.
     pub(crate) fn hits_permille(&mut self, cases: u64) -> bool {
         self.below(1000) < cases
     }
 
-    /// One of these.
+    /// Draws one of the values, all with the same probability.
     pub(crate) fn pick_one<T: Copy>(&mut self, first: T, others: &[T]) -> T {
         let at = self.index(others.len() + 1);
         at.checked_sub(1).and_then(|at| others.get(at).copied()).unwrap_or(first)

@@ -1,9 +1,8 @@
-//! Sabotage: laws broken on purpose, between the real parts, to see that the simulator notices.
+//! Sabotage: breaks a law on purpose between the real parts, to test that the simulator notices it.
 
 use crate::laws::Law;
 
-/// One way to break a law. Nothing of the machine, the driver or the journal is changed for it: something that stands between
-/// two of them does not do what it should.
+/// One way to break a law. The machine, the driver and the journal stay unchanged; a simulated part between them misbehaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sabotage {
     /// A result is left out of what the model sees.
@@ -12,65 +11,65 @@ pub enum Sabotage {
     RepeatResult,
     /// Two results change places in what the model sees.
     SwapResults,
-    /// The end of a cut call is told as a proper one.
+    /// The end of a cut call is reported as a proper end.
     CloseCutCalls,
-    /// A tool says that it touches nothing.
+    /// A tool claims that it touches nothing.
     HideAccess,
-    /// A no of the user's arrives as a yes.
+    /// A denial by the user arrives as an approval.
     TurnNoIntoYes,
-    /// Words of the user's arrive as a yes.
+    /// A text answer of the user arrives as an approval.
     TakeWordsForYes,
-    /// The store says that a call is on record before it is.
+    /// The store acknowledges the record of a call before it is written.
     AcknowledgeEarly,
-    /// The disk says that it has synced and has not.
+    /// The disk claims to have synced and has not.
     LieAboutSync,
     /// A tool does its work twice.
     RepeatEffect,
-    /// A resumed task is not told which calls had begun.
+    /// A resumed task does not learn which calls had begun.
     ForgetWhatRan,
-    /// A tool that writes says that it only reads.
+    /// A tool that writes claims to only read.
     CallWritesReads,
-    /// Any end is told as a completion.
+    /// Every outcome is reported as a completion.
     ClaimCompletion,
-    /// A reminder is not written down.
+    /// A reminder is not written to the journal.
     ForgetReminders,
     /// Limits and interruptions do not arrive.
     NeverStop,
-    /// The journal notes fewer tokens than were used.
+    /// The journal records fewer tokens than were used.
     HideTokens,
     /// A record is shown before it is kept.
     ShowEarly,
-    /// Some of the user's words do not arrive.
+    /// Some of the user's messages do not arrive.
     SwallowWords,
-    /// Words on the way arrive as a yes to the open question.
+    /// A message arrives as an approval of the open question.
     HearWordsAsYes,
-    /// That the user went away does not arrive.
+    /// The message that the user went away does not arrive.
     SwallowLeaving,
-    /// Words are noted of which the machine never heard.
+    /// A message is recorded that the machine never received.
     WhisperWords,
-    /// The newest words stand at the beginning of what the model sees.
+    /// The newest message is moved to the beginning of the request.
     PutWordsFirst,
-    /// The instructions are others after a compaction.
+    /// The instructions are different after a compaction.
     ForgetInstructions,
-    /// The todos are left out of what stands for a shortened history.
+    /// The todos are missing in the summary of a compacted history.
     ForgetTodos,
-    /// Undoing a compaction brings back less than there was.
+    /// Undoing a compaction restores only a part of the history.
     RestoreLess,
-    /// A compaction is not the one that was previewed.
+    /// A compaction differs from its preview.
     PreviewOther,
-    /// The machine is told that todos may be left open.
+    /// The machine gets settings that allow open todos.
     AllowOpenTodos,
-    /// The machine is not told of the check.
+    /// The machine gets settings without the completion check.
     SkipCheck,
-    /// The machine is told of no limits.
+    /// The machine gets settings without limits.
     RaiseLimits,
-    /// A subtask goes on when its parent no longer waits for it.
+    /// A subtask continues after its parent stopped waiting for it.
     LetSubtasksGoOn,
-    /// A subtask begins anew where it should go on.
+    /// A subtask starts over instead of continuing.
     BeginSubtasksAnew,
 }
 
-/// Each, with the laws of which any may notice it first.
+/// Every kind of sabotage, with the laws that may notice it first.
 pub const SABOTAGES: [(Sabotage, &[Law]); 31] = [
     (Sabotage::LoseResult, &[Law::OneResult]),
     (Sabotage::RepeatResult, &[Law::OneResult]),

@@ -1,4 +1,4 @@
-//! Tools at work in a simulated world, and what they check when they begin and when they change something.
+//! The simulated tools, which check the laws when a call begins and when it changes something.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,33 +18,33 @@ use crate::sabotage::Sabotage;
 use crate::simulation_state::{KeyCounts, SimulationHandle, SimulationState, StuckReason};
 use crate::witness::{CallQuality, Witness, call_token};
 
-/// The tools: their names, and whether they only read.
+/// The tools: the name of each, and whether it only reads.
 pub(crate) const SIMULATED_TOOLS: [(&str, bool); 5] =
     [("look", true), ("list", true), ("touch", false), ("fetch", false), ("forbid", false)];
 
-/// What runs, and what was changed.
+/// The running calls and their effects.
 #[derive(Debug, Default)]
 pub(crate) struct ToolActivity {
-    /// In the order in which they began, with whether they only read.
+    /// The running calls in the order in which they began, each with whether it only reads.
     running: Vec<(CallId, bool)>,
-    /// Changes, by call, over all lives.
+    /// The number of changes by each call, over all processes.
     effects: KeyCounts<CallId>,
-    /// Runs in this life.
+    /// The number of runs of each call in the current process.
     begun: KeyCounts<CallId>,
     /// The completions whose check succeeded.
     passed: BTreeSet<CallId>,
 }
 
-/// A tool of the simulated world.
+/// A simulated tool.
 struct SimulatedTool {
-    scene: SimulationHandle,
+    simulation: SimulationHandle,
     name: &'static str,
     reads: bool,
-    /// Whether it says that it only reads.
+    /// True if it claims to only read.
     said_to_read: bool,
 }
 
-/// What a tool does this time.
+/// The behavior of a tool in one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ToolBehavior {
     Succeeds,
@@ -53,28 +53,28 @@ enum ToolBehavior {
     Breaks,
 }
 
-/// Says that a call is no longer at work, however that came.
+/// Marks the end of a run when it is dropped, also if the call was cancelled.
 struct RunGuard {
-    scene: SimulationHandle,
+    simulation: SimulationHandle,
     call: CallId,
     ended: bool,
     changed: bool,
-    /// Whether it is the check of a completion.
+    /// True if the run is the check of a completion.
     checks: bool,
 }
 
-/// The tools of a task.
+/// Builds the tools of a task.
 ///
 /// # Errors
-/// None that could happen: the specs are fixed.
+/// Returns an error only if one of the fixed specs is invalid.
 pub(crate) fn base_registry(
-    scene: &SimulationHandle,
+    simulation: &SimulationHandle,
     subtasks: Option<Arc<dyn Tool>>,
 ) -> Result<ToolRegistry, ToolError> {
-    let lies = scene.with_state(|state| state.sabotage == Some(Sabotage::CallWritesReads));
+    let lies = simulation.with_state(|state| state.sabotage == Some(Sabotage::CallWritesReads));
     let worker = |(name, reads)| {
         let said_to_read = reads || lies;
-        Arc::new(SimulatedTool { scene: scene.clone(), name, reads, said_to_read }) as Arc<dyn Tool>
+        Arc::new(SimulatedTool { simulation: simulation.clone(), name, reads, said_to_read }) as Arc<dyn Tool>
     };
     ToolRegistry::new(SIMULATED_TOOLS.into_iter().map(worker).chain(subtasks).collect())
 }
@@ -85,12 +85,12 @@ impl ToolActivity {
         self.begun.clear();
     }
 
-    /// Whether the check of that completion succeeded.
+    /// Reports whether the check of a completion succeeded.
     pub(crate) fn has_passed(&self, id: &CallId) -> bool {
         self.passed.contains(id)
     }
 
-    /// Whether any tool runs.
+    /// Reports whether any tool is running.
     pub(crate) fn is_any_running(&self) -> bool {
         !self.running.is_empty()
     }
@@ -110,7 +110,7 @@ impl Tool for SimulatedTool {
 
     fn call_access(&self, arguments: &CallArguments) -> Access {
         let path = call_token(arguments);
-        self.scene.with_state(|state| {
+        self.simulation.with_state(|state| {
             state.on_event(|| format!("weigh {} {path}", self.name));
             if state.rng.hits_permille(state.plan.tool_trouble / 20) {
                 state.counters.count_event("accesses invalid");
@@ -128,7 +128,7 @@ impl Tool for SimulatedTool {
 
     fn preconditions(&self, _: &CallArguments) -> Preconditions {
         let mut bound = Preconditions::default();
-        self.scene.with_state(|state| {
+        self.simulation.with_state(|state| {
             let moved = state.rng.hits_permille(state.plan.tool_trouble / 20);
             if moved {
                 state.counters.count_event("things moved");
@@ -146,49 +146,56 @@ impl Tool for SimulatedTool {
     ) -> ToolWork<'a> {
         Box::pin(async move {
             let path = call_token(arguments);
-            let temper = self.scene.with_state(|state| begin_run(state, &permit.call, &path, self.reads));
-            let (scene, call, checks) = (self.scene.clone(), permit.call.clone(), path == CHECK_PATH);
-            let mut work = RunGuard { scene, call, ended: false, changed: false, checks };
-            sleep(self.scene.with_state(draw_pause)).await;
+            let behavior = self.simulation.with_state(|state| begin_run(state, &permit.call, &path, self.reads));
+            let mut work = RunGuard {
+                simulation: self.simulation.clone(),
+                call: permit.call.clone(),
+                ended: false,
+                changed: false,
+                checks: path == CHECK_PATH,
+            };
+            sleep(self.simulation.with_state(draw_pause)).await;
             progress("working\n");
-            if temper != ToolBehavior::Fails {
-                self.scene.with_state(|state| apply_effect(state, &permit.call, &path));
+            if behavior != ToolBehavior::Fails {
+                self.simulation.with_state(|state| apply_effect(state, &permit.call, &path));
                 work.changed = true;
             }
-            sleep(self.scene.with_state(draw_pause)).await;
-            work.ended = temper != ToolBehavior::Hangs;
-            match temper {
+            sleep(self.simulation.with_state(draw_pause)).await;
+            work.ended = behavior != ToolBehavior::Hangs;
+            match behavior {
                 ToolBehavior::Hangs => std::future::pending().await,
-                // Unwinds without a word on the terminal.
+                // Unlike `panic!`, this prints nothing.
                 ToolBehavior::Breaks => std::panic::resume_unwind(Box::new("the tool broke down")),
                 _ => {}
             }
-            self.scene.with_state(|state| finish_run(state, &work, &path, temper))
+            self.simulation.with_state(|state| finish_run(state, &work, &path, behavior))
         })
     }
 }
 
-/// What a tool says in the end: to the same call the same, where nothing goes wrong.
-fn finish_run(state: &mut SimulationState, work: &RunGuard, path: &str, temper: ToolBehavior) -> ToolOutput {
-    if work.checks && temper != ToolBehavior::Fails && !state.has_crashed() {
+/// Returns the output of a run. The same call gets the same output unless something fails, so that cycles can be detected.
+fn finish_run(state: &mut SimulationState, work: &RunGuard, path: &str, behavior: ToolBehavior) -> ToolOutput {
+    if work.checks && behavior != ToolBehavior::Fails && !state.has_crashed() {
         state.witness.tools.passed.insert(work.call.clone());
     }
     let number: usize = path.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0);
+    // Long outputs fill a limited context window, so that compactions happen.
     let long = if state.plan.terms.room.is_some() { number * 371 % 2500 } else { 0 };
-    match temper {
+    match behavior {
         ToolBehavior::Fails => ToolOutput::failed("It did not work."),
         _ => ToolOutput::done(format!("It is done.{}", "\nA line of output.".repeat(long / 18))),
     }
 }
 
-/// How long a piece of work takes.
+/// Draws the duration of a piece of work.
 fn draw_pause(state: &mut SimulationState) -> Duration {
     let most = state.rng.pick_one(3, &[0, 50, 1_000, 60_000]);
     Duration::from_millis(state.rng.below(most))
 }
 
+/// Begins a run and draws its behavior.
 fn begin_run(state: &mut SimulationState, id: &CallId, path: &str, reads: bool) -> ToolBehavior {
-    state.moment.checking |= path == CHECK_PATH;
+    state.activity.checking |= path == CHECK_PATH;
     state.perhaps_tell(path == CHECK_PATH);
     state.on_event(|| format!("run {id} {path}"));
     if state.has_crashed() {
@@ -211,9 +218,9 @@ fn begin_run(state: &mut SimulationState, id: &CallId, path: &str, reads: bool) 
     if !state.rng.hits_permille(state.plan.tool_trouble) {
         return ToolBehavior::Succeeds;
     }
-    let temper =
+    let behavior =
         state.rng.pick_one(ToolBehavior::Fails, &[ToolBehavior::Fails, ToolBehavior::Breaks, ToolBehavior::Hangs]);
-    match temper {
+    match behavior {
         ToolBehavior::Fails => state.counters.count_event("tools failed"),
         ToolBehavior::Breaks => state.counters.count_event("tools broke down"),
         ToolBehavior::Hangs => {
@@ -222,10 +229,10 @@ fn begin_run(state: &mut SimulationState, id: &CallId, path: &str, reads: bool) 
         }
         ToolBehavior::Succeeds => {}
     }
-    temper
+    behavior
 }
 
-/// Whether a call may begin to run.
+/// Checks that the laws allow a call to begin.
 fn check_may_begin(
     witness: &mut Witness,
     plan: &TaskPlan,
@@ -234,6 +241,7 @@ fn check_may_begin(
     reads: bool,
 ) -> Result<(), Violation> {
     let broken = |law, seen: String| Err(Violation { law, seen: format!("{id} ({path}) {seen}") });
+    // First the record of the call, then the way in which the model wrote it, and last the permission.
     let Some(call) = witness.calls.get(id).cloned() else {
         return broken(Law::NeverRuns, "runs and no answer on record holds it".to_owned());
     };
@@ -243,6 +251,7 @@ fn check_may_begin(
     if call.result.is_some() {
         return broken(Law::OneEffect, "runs after its result".to_owned());
     }
+    // The check of a completion runs as the completion's call, with arguments that no model wrote.
     if call.name == control::COMPLETION_TOOL {
         if path != CHECK_PATH || !plan.terms.check {
             return broken(Law::NeverRuns, "runs for a completion".to_owned());
@@ -261,6 +270,7 @@ fn check_may_begin(
         Some(written) if written.runs >= written.times => {
             return broken(Law::OneEffect, format!("was written {} times and runs once more", written.times));
         }
+        // A call may be complete while its response is not; it must wait for the end of the response.
         Some(written) if written.runs >= written.delivered => {
             return broken(Law::NeverRuns, "is of an unfinished answer".to_owned());
         }
@@ -283,6 +293,7 @@ fn check_may_begin(
     check_order(witness, id, reads)
 }
 
+/// Checks that a call runs once, that it does not run beside a write, and that a write waits for all calls before it.
 fn check_order(witness: &mut Witness, id: &CallId, reads: bool) -> Result<(), Violation> {
     let begun = witness.tools.begun.entry(id.clone()).or_default();
     *begun += 1;
@@ -300,11 +311,13 @@ fn check_order(witness: &mut Witness, id: &CallId, reads: bool) -> Result<(), Vi
     }
 }
 
+/// Applies the side effect of a call, which must happen once and before its result.
 fn apply_effect(state: &mut SimulationState, id: &CallId, path: &str) {
     state.on_event(|| format!("change {id} {path}"));
     if state.has_crashed() {
         return;
     }
+    // The effect is counted over all processes: a resumed task must not repeat it.
     let times = if state.sabotage == Some(Sabotage::RepeatEffect) { 2 } else { 1 };
     state.counters.count_event("side effects");
     let effects = state.witness.tools.effects.entry(id.clone()).or_default();
@@ -320,8 +333,8 @@ fn apply_effect(state: &mut SimulationState, id: &CallId, path: &str) {
 
 impl Drop for RunGuard {
     fn drop(&mut self) {
-        self.scene.with_state(|state| {
-            state.moment.checking &= !self.checks;
+        self.simulation.with_state(|state| {
+            state.activity.checking &= !self.checks;
             if !self.ended && !state.has_crashed() {
                 state.counters.count_event("tools dropped");
                 if self.changed {
@@ -330,6 +343,7 @@ impl Drop for RunGuard {
             }
             let running = &mut state.witness.tools.running;
             let at = running.iter().position(|(call, _)| *call == self.call);
+            // Calls that began earlier are still running.
             if self.ended && at.is_some_and(|at| at > 0) {
                 state.counters.count_event("ends out of order");
             }

@@ -1,6 +1,6 @@
-//! The scene: everything that the parts of one simulated task share, behind one lock.
+//! The state that all parts of one simulated task share, behind one lock.
 //!
-//! All of it runs on one thread, so whoever asks first is decided by the simulated clock and the seed alone.
+//! Everything runs on one thread, so the order of all accesses follows from the simulated clock and the seed alone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,14 +18,14 @@ use crate::task_tree::TaskTree;
 use crate::user_script::UserScript;
 use crate::witness::Witness;
 
-/// A task that has seen more than this does not end.
+/// The most events of a task; one with more of them counts as endless.
 const MAX_EVENTS: u64 = 30_000;
 
-/// The shared state, by handle.
+/// A handle to the shared state.
 #[derive(Clone)]
 pub(crate) struct SimulationHandle(Arc<Mutex<SimulationState>>);
 
-/// What is shared.
+/// The shared state of one simulated task.
 pub(crate) struct SimulationState {
     pub(crate) plan: TaskPlan,
     pub(crate) rng: SeededRng,
@@ -33,7 +33,7 @@ pub(crate) struct SimulationState {
     pub(crate) disk_state: DiskState,
     pub(crate) witness: Witness,
     pub(crate) sabotage: Option<Sabotage>,
-    pub(crate) moment: ActivityFlags,
+    pub(crate) activity: ActivityFlags,
     pub(crate) user_script: UserScript,
     pub(crate) task_tree: TaskTree,
     trace: TraceLog,
@@ -41,13 +41,13 @@ pub(crate) struct SimulationState {
     disturbances: Disturbances,
 }
 
-/// What is written down for whoever looks.
+/// The log of all events, if tracing is on.
 struct TraceLog {
     lines: Option<Vec<String>>,
     began: Instant,
 }
 
-/// What the life is at, for the figures.
+/// The current activities, which decide what is counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ActivityFlags {
     pub(crate) asking: bool,
@@ -57,7 +57,7 @@ pub(crate) struct ActivityFlags {
     pub(crate) checking: bool,
 }
 
-/// When a life is to be disturbed, in happenings from now.
+/// The planned disturbances of a process, as event numbers.
 #[derive(Default)]
 struct Disturbances {
     events: u64,
@@ -65,16 +65,16 @@ struct Disturbances {
     crashed_at: Option<u64>,
     cancel_at: Option<u64>,
     cancel: CancelToken,
-    /// Why nothing will happen any more unless somebody acts.
+    /// The reason why the process waits forever, if it does.
     stuck: Option<StuckReason>,
 }
 
-/// Why a life does not go on by itself.
+/// The reason why a process cannot continue by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StuckReason {
-    /// A tool never comes back.
+    /// A tool hangs.
     Tool,
-    /// The user has gone away without a word.
+    /// The user never answers.
     User,
 }
 
@@ -83,21 +83,21 @@ impl SimulationHandle {
         Self::with_tree(TaskTree::default(), seed, sabotage, traced)
     }
 
-    /// That of a member of a family.
-    pub(crate) fn with_tree(family: TaskTree, seed: u64, sabotage: Option<Sabotage>, traced: bool) -> Self {
-        let mut chance = SeededRng::new(seed);
-        let plan = TaskPlan::from_rng(&mut chance);
+    /// Creates the state of a task that belongs to a tree.
+    pub(crate) fn with_tree(tree: TaskTree, seed: u64, sabotage: Option<Sabotage>, traced: bool) -> Self {
+        let mut rng = SeededRng::new(seed);
+        let plan = TaskPlan::from_rng(&mut rng);
         let witness = Witness { terms: plan.terms.clone(), ..Witness::default() };
         Self(Arc::new(Mutex::new(SimulationState {
-            task_tree: family,
+            task_tree: tree,
             trace: TraceLog { lines: traced.then(|| vec![format!("{plan:?}")]), began: Instant::now() },
             plan,
-            rng: chance,
+            rng,
             counters: EventCounters::default(),
             disk_state: DiskState::default(),
             witness,
             sabotage,
-            moment: ActivityFlags::default(),
+            activity: ActivityFlags::default(),
             user_script: UserScript::default(),
             violation: None,
             disturbances: Disturbances::default(),
@@ -108,7 +108,7 @@ impl SimulationHandle {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns when the life is over from outside: a crash, or a broken law.
+    /// Waits until the process is ended from outside, by a crash or a broken law.
     pub(crate) async fn wait_for_end(&self) {
         let over = self.with_state(|state| state.task_tree.end_signal());
         over.notified().await;
@@ -116,7 +116,7 @@ impl SimulationHandle {
 }
 
 impl SimulationState {
-    /// Something happens: the place where crashes and interruptions strike.
+    /// Counts an event. Crashes, interruptions and unasked messages strike here.
     pub(crate) fn on_event(&mut self, what: impl FnOnce() -> String) {
         self.disturbances.events += 1;
         if self.has_crashed() {
@@ -146,12 +146,12 @@ impl SimulationState {
         }
     }
 
-    /// Since the task began, by the simulated clock.
+    /// Returns the milliseconds since the task began, on the simulated clock.
     pub(crate) fn elapsed_millis(&self) -> u64 {
         u64::try_from(self.trace.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Notes a broken law; the first one counts.
+    /// Records a broken law; only the first one is kept.
     pub(crate) fn report_violation(&mut self, law: Law, seen: impl Into<String>) {
         self.record_check(Err(Violation { law, seen: seen.into() }));
     }
@@ -170,7 +170,7 @@ impl SimulationState {
         self.violation.as_ref()
     }
 
-    /// The process or the machine is gone: whatever its code still does, nobody sees it.
+    /// Crashes the process or the machine. Its code may still run until it is dropped, but has no effect any more.
     pub(crate) fn crash(&mut self) {
         self.trace_line(|| "CRASH".to_owned());
         if self.witness.tools.is_any_running() {
@@ -184,7 +184,7 @@ impl SimulationState {
         self.task_tree.is_gone()
     }
 
-    /// Whether it is this very happening in which it struck.
+    /// Reports whether the crash struck in the current event.
     pub(crate) fn crashes_now(&self) -> bool {
         self.disturbances.crashed_at == Some(self.disturbances.events)
     }
@@ -201,14 +201,14 @@ impl SimulationState {
         }
     }
 
-    /// Notes that the user interrupts, by whatever means.
+    /// Records that the user interrupts the task.
     pub(crate) fn note_cancel(&mut self) {
         self.trace_line(|| "the user cancels".to_owned());
         self.counters.count_event("user cancelled");
-        if self.moment.asking {
+        if self.activity.asking {
             self.counters.count_event("cancelled in a question");
         }
-        if self.moment.answering {
+        if self.activity.answering {
             self.counters.count_event("cancelled in an answer");
         }
         if self.witness.tools.is_any_running() {
@@ -221,7 +221,7 @@ impl SimulationState {
         self.disturbances.stuck = Some(stuck);
     }
 
-    /// Somebody looks after a life in which nothing happens: they interrupt a tool that hangs, or close the terminal.
+    /// Ends a stuck process as a user would: interrupts a tool that hangs, or closes the terminal.
     pub(crate) fn resolve_stuck(&mut self) {
         match self.disturbances.stuck.take() {
             Some(StuckReason::Tool) => self.cancel(),
@@ -230,31 +230,31 @@ impl SimulationState {
         }
     }
 
-    /// A new process: what was in the memory of the last one is gone.
+    /// Begins a new process and plans its disturbances. The last process never crashes, so that tasks can end.
     pub(crate) fn begin_process(&mut self, last: bool) -> CancelToken {
         self.counters.count_event("lives");
         if !self.is_subtask() {
             self.task_tree.begin_process(self.plan.terms.limits.turns);
         }
-        self.moment = ActivityFlags::default();
-        let mut doom = Disturbances { events: self.disturbances.events, ..Disturbances::default() };
+        self.activity = ActivityFlags::default();
+        let mut upcoming = Disturbances { events: self.disturbances.events, ..Disturbances::default() };
         if !last && self.plan.crashes > 0 && self.rng.below(self.plan.crashes) == 0 {
             let within = self.rng.pick_one(10, &[40, 150, 600]);
-            doom.crash_at = Some(doom.events + 1 + self.rng.below(within));
+            upcoming.crash_at = Some(upcoming.events + 1 + self.rng.below(within));
         }
         if self.rng.below(6) == 0 {
             let within = self.rng.pick_one(20, &[100, 400]);
-            doom.cancel_at = Some(doom.events + 1 + self.rng.below(within));
+            upcoming.cancel_at = Some(upcoming.events + 1 + self.rng.below(within));
         }
-        let cancel = doom.cancel.clone();
-        let talks = self.draw_next_talk(doom.events);
+        let cancel = upcoming.cancel.clone();
+        let talks = self.draw_next_talk(upcoming.events);
         self.user_script.disconnect(talks);
-        self.disturbances = doom;
+        self.disturbances = upcoming;
         self.witness.begin_process();
         cancel
     }
 
-    /// A moment between two lives, in which nothing is disturbed.
+    /// Removes all disturbances for the time between two processes.
     pub(crate) fn pause_disturbances(&mut self) {
         if !self.is_subtask() {
             self.task_tree.begin_process(None);
@@ -267,22 +267,23 @@ impl SimulationState {
         self.trace.lines.take().unwrap_or_default()
     }
 
-    /// Whether what happens is written down.
+    /// Reports whether tracing is on.
     pub(crate) fn is_traced(&self) -> bool {
         self.trace.lines.is_some()
     }
 
-    /// Whether another task stands above this one.
+    /// Reports whether this task is a subtask.
     pub(crate) fn is_subtask(&self) -> bool {
         self.plan.is_subtask
     }
 
-    /// A task was opened: what its process before was at is over.
+    /// Notes that a task was opened in this process.
     pub(crate) fn on_task_opened(&mut self) {
         self.witness.on_task_opened();
-        (self.witness.life.from, self.witness.life.began) = (self.witness.records.len(), self.elapsed_millis());
+        self.witness.process.from = self.witness.records.len();
+        self.witness.process.began = self.elapsed_millis();
     }
 }
 
-/// Counts by key, for small sums.
+/// Counts by key.
 pub(crate) type KeyCounts<K> = BTreeMap<K, u32>;

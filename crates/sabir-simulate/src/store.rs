@@ -1,4 +1,4 @@
-//! The store: the real journal, with the witness beside it.
+//! The record store: the real journal, with the witness watching every append.
 
 use sabir_agent::{
     AssistantTurn, CompactionReason, ContextChange, Delivery, Interactivity, MessageAuthor, Record, RecordStore,
@@ -10,21 +10,22 @@ use sabir_journal::Journal;
 use crate::sabotage::Sabotage;
 use crate::simulation_state::SimulationHandle;
 
-/// A journal that is watched.
+/// A journal that reports every append to the witness.
 pub(crate) struct WatchedStore {
-    pub(crate) scene: SimulationHandle,
+    pub(crate) simulation: SimulationHandle,
     pub(crate) journal: Journal,
-    /// What was acknowledged and not written (sabotage).
+    /// A record that was acknowledged and not written (sabotage).
     pub(crate) held: Option<Record>,
 }
 
 impl RecordStore for WatchedStore {
     fn append(&mut self, record: &Record) -> Result<(), StoreError> {
+        // A record that was acknowledged too early is written before the next one.
         if let Some(held) = self.held.take() {
             self.append_record(&held)?;
-            self.scene.with_state(|state| state.witness.shown += 1);
+            self.simulation.with_state(|state| state.witness.shown += 1);
         }
-        let sabotage = self.scene.with_state(|state| state.sabotage);
+        let sabotage = self.simulation.with_state(|state| state.sabotage);
         match (sabotage, record) {
             (Some(Sabotage::AcknowledgeEarly), Record::Running { .. }) => {
                 self.held = Some(record.clone());
@@ -49,7 +50,7 @@ impl RecordStore for WatchedStore {
             (Some(Sabotage::WhisperWords), Record::Answered(answered)) if self.is_completion_only(answered) => {
                 self.append_record(record)?;
                 self.mark_tampered();
-                let text = self.scene.with_state(|state| {
+                let text = self.simulation.with_state(|state| {
                     let text = state.user_script.unique_words("wait");
                     state.witness.user.replied.push(text.clone());
                     text
@@ -62,7 +63,7 @@ impl RecordStore for WatchedStore {
                 })
             }
             (Some(Sabotage::ShowEarly), record) => {
-                self.scene.with_state(|state| {
+                self.simulation.with_state(|state| {
                     let checked = state.witness.check_shown(record);
                     state.record_check(checked);
                 });
@@ -74,27 +75,29 @@ impl RecordStore for WatchedStore {
 }
 
 impl WatchedStore {
-    /// Whether nothing but a completion stands there, which nobody has to accept.
+    /// Reports whether a response holds only a completion in a task without a user, so that nobody has to accept it.
     fn is_completion_only(&self, answered: &AssistantTurn) -> bool {
         let mut calls =
             answered.parts.iter().filter_map(|part| if let MessagePart::Call(call) = part { Some(call) } else { None });
         let alone = calls.next().is_some_and(|call| call.name == control::COMPLETION_TOOL) && calls.next().is_none();
-        alone && self.scene.with_state(|state| state.plan.user.attended == Interactivity::Headless)
+        alone && self.simulation.with_state(|state| state.plan.user.attended == Interactivity::Headless)
     }
 
+    /// Notes that sabotage changes the current record, which excuses the next comparison.
     fn mark_tampered(&self) {
-        self.scene.with_state(|state| state.witness.life.tampered = true);
+        self.simulation.with_state(|state| state.witness.process.tampered = true);
     }
 
+    /// Appends a record to the journal, and tells the witness if it was acknowledged.
     fn append_record(&mut self, record: &Record) -> Result<(), StoreError> {
-        self.scene.with_state(|state| {
+        self.simulation.with_state(|state| {
             state.on_event(|| format!("append {}", serde_json::to_string(record).unwrap_or_default()));
             if !state.has_crashed() {
                 state.witness.attempted = Some(record.clone());
             }
         });
         let written = self.journal.append(record);
-        self.scene.with_state(|state| {
+        self.simulation.with_state(|state| {
             if state.has_crashed() {
                 return;
             }
@@ -113,7 +116,7 @@ impl WatchedStore {
                 }
                 Err(error) => {
                     state.trace_line(|| format!("not kept: {error}"));
-                    state.witness.life.store_failed = true;
+                    state.witness.process.store_failed = true;
                 }
             }
         });
@@ -121,7 +124,7 @@ impl WatchedStore {
     }
 }
 
-/// The row of the figures that tells of such a record, if there is one.
+/// Returns the name of the event to count for a record, if there is one.
 fn event_name(record: &Record) -> Option<&'static str> {
     match record {
         Record::Context(ContextChange::Restored) => Some("compactions undone"),

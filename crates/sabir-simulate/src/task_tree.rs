@@ -1,7 +1,7 @@
-//! The family: a task with its subtasks, which live and die in one process.
+//! The task tree: a task with its subtasks, which run in one process.
 //!
-//! Each member has a scene of its own, with its own journal, model, tools and witness. What they share is here: whether the process
-//! is gone, who is at work, and how many turns were made in it.
+//! Each member has its own simulation state with its own journal, model, tools and witness. This module holds the shared part: whether
+//! the process is gone, which tasks are running, and how many turns they made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,7 +15,7 @@ use sabir_agent::{
 use sabir_call::{CallId, ToolError, ToolSpec};
 use tokio::sync::Notify;
 
-use crate::laws::Law;
+use crate::laws::{Law, Violation};
 use crate::model::SimulatedModel;
 use crate::process_run::{OpenOutcome, ProcessRunner};
 use crate::sabotage::Sabotage;
@@ -24,32 +24,33 @@ use crate::simulation_state::{SimulationHandle, SimulationState};
 use crate::store::WatchedStore;
 use crate::user::SimulatedUser;
 
-/// What the members share.
+/// The state that all members of the tree share.
 #[derive(Clone, Default)]
 pub(crate) struct TaskTree(Arc<TreeState>);
 
 #[derive(Default)]
 struct TreeState {
     gone: AtomicBool,
-    /// Turns in this process.
+    /// The number of turns in the current process.
     turns: AtomicU32,
-    life: Mutex<ProcessState>,
-    /// The subtasks that ever were.
+    process: Mutex<ProcessState>,
+    /// All subtasks of all processes.
     members: Mutex<BTreeMap<TaskId, SimulationHandle>>,
 }
 
-/// One process.
+/// The state of the current process.
 #[derive(Default)]
 struct ProcessState {
     over: Arc<Notify>,
-    /// Who was opened, and under which task.
+    /// The subtasks that were opened.
     opened: BTreeSet<TaskId>,
+    /// The running subtasks, each with its parent.
     at_work: BTreeMap<TaskId, TaskId>,
-    /// How many turns all of them may make.
+    /// The most turns that all tasks together may make.
     most: Option<u32>,
 }
 
-/// A subtask that is at work, until this is dropped.
+/// Marks a subtask as running until it is dropped.
 pub(crate) struct ActiveGuard(TaskTree, TaskId);
 
 impl Drop for ActiveGuard {
@@ -60,17 +61,17 @@ impl Drop for ActiveGuard {
 
 impl TaskTree {
     fn lock_process(&self) -> MutexGuard<'_, ProcessState> {
-        self.0.life.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new process, in which all may make so many turns.
+    /// Begins a new process with a limit on the turns of all tasks together.
     pub(crate) fn begin_process(&self, most: Option<u32>) {
         self.0.gone.store(false, Ordering::Relaxed);
         self.0.turns.store(0, Ordering::Relaxed);
         *self.lock_process() = ProcessState { most, ..ProcessState::default() };
     }
 
-    /// The process is gone.
+    /// Marks the process as gone.
     pub(crate) fn crash(&self) {
         self.0.gone.store(true, Ordering::Relaxed);
         self.end_process();
@@ -80,7 +81,7 @@ impl TaskTree {
         self.0.gone.load(Ordering::Relaxed)
     }
 
-    /// Nothing goes on.
+    /// Wakes the simulation, so that it ends the process.
     pub(crate) fn end_process(&self) {
         self.lock_process().over.notify_one();
     }
@@ -93,28 +94,29 @@ impl TaskTree {
         self.0.turns.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The turns that were made, where no more may be.
+    /// Returns the number of turns if the limit is reached.
     pub(crate) fn exhausted_turns(&self) -> Option<u32> {
         let turns = self.0.turns.load(Ordering::Relaxed);
         self.lock_process().most.is_some_and(|most| turns >= most).then_some(turns)
     }
 
-    /// The subtasks so far.
+    /// Returns all subtasks so far.
     pub(crate) fn all_members(&self) -> BTreeMap<TaskId, SimulationHandle> {
         self.0.members.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A subtask that is at work.
+    /// Returns any subtask that is running.
     pub(crate) fn any_active(&self) -> Option<TaskId> {
         self.lock_process().at_work.keys().next().cloned()
     }
 
-    /// Whether that one is opened for the first time in this process, and how many of its parent's are at work with it.
+    /// Marks a subtask as running. Returns whether it is the first time in this process, and how many subtasks of the same parent are
+    /// running, including this one.
     fn open_member(&self, task: &TaskId, parent: &TaskId) -> (bool, usize) {
-        let mut life = self.lock_process();
-        let new = life.opened.insert(task.clone());
-        life.at_work.insert(task.clone(), parent.clone());
-        (new, life.at_work.values().filter(|of| *of == parent).count())
+        let mut process = self.lock_process();
+        let new = process.opened.insert(task.clone());
+        process.at_work.insert(task.clone(), parent.clone());
+        (new, process.at_work.values().filter(|of| *of == parent).count())
     }
 
     fn get_or_insert(&self, task: &TaskId, make: impl FnOnce() -> SimulationHandle) -> (SimulationHandle, bool) {
@@ -124,28 +126,28 @@ impl TaskTree {
     }
 }
 
-/// A task that may have subtasks.
+/// Spawns the subtasks of one task.
 pub(crate) struct SimulatedSpawner {
-    scene: SimulationHandle,
+    simulation: SimulationHandle,
     start: TaskStart,
 }
 
-/// A tool whose work goes on when nobody waits for it any more (sabotage).
+/// A tool that continues to run when its caller is dropped (sabotage).
 struct DetachedTool(Arc<NewTaskTool>);
 
-/// The tools of a task, the one for subtasks among them where it may have some.
+/// Builds the tools of a task, including the one for subtasks if the task may have them.
 ///
 /// # Errors
-/// None that could happen: the specs are fixed.
-pub(crate) fn build_registry(scene: &SimulationHandle, start: &TaskStart) -> Result<ToolRegistry, ToolError> {
-    let (depth, sabotage) = scene.with_state(|state| (state.plan.terms.limits.subtasks.depth, state.sabotage));
-    let parent = SimulatedSpawner { scene: scene.clone(), start: start.clone() };
+/// Returns an error only if one of the fixed specs is invalid.
+pub(crate) fn build_registry(simulation: &SimulationHandle, start: &TaskStart) -> Result<ToolRegistry, ToolError> {
+    let (depth, sabotage) = simulation.with_state(|state| (state.plan.terms.limits.subtasks.depth, state.sabotage));
+    let parent = SimulatedSpawner { simulation: simulation.clone(), start: start.clone() };
     let tool = Arc::new(NewTaskTool::new(Arc::new(parent)));
     let tool: Arc<dyn Tool> = match sabotage {
         Some(Sabotage::LetSubtasksGoOn) => Arc::new(DetachedTool(tool)),
         _ => tool,
     };
-    simulated_tools::base_registry(scene, (depth > 0).then_some(tool))
+    simulated_tools::base_registry(simulation, (depth > 0).then_some(tool))
 }
 
 impl SubtaskSpawner for SimulatedSpawner {
@@ -154,57 +156,60 @@ impl SubtaskSpawner for SimulatedSpawner {
         let depth = self.start.depth() + 1;
         let todos = delegation.todos.as_ref().map(|todos| todos.text().to_owned());
         let from = Some(TaskOrigin::Subtask { task: self.start.task.clone(), call: call.clone(), depth, todos });
-        let (scene, guard) =
-            self.scene.with_state(|state| open_subtask_scene(state, &id, &self.start.task, delegation, left))?;
-        let start = scene.with_state(|state| TaskStart { task: id, from, ..state.plan.start(0) });
-        let registry = build_registry(&scene, &start).map_err(|error| error.to_string())?;
-        let lives = ProcessRunner::new(scene.clone(), registry.clone(), start);
-        let mut woken = match lives.open_task() {
-            OpenOutcome::Task(woken) => *woken,
+        let opened = self.simulation.with_state(|state| open_subtask(state, &id, &self.start.task, delegation, left));
+        let (simulation, guard) = opened.ok_or_else(|| "The machine is gone.".to_owned())?;
+        let start = simulation.with_state(|state| TaskStart { task: id, from, ..state.plan.start(0) });
+        let registry = build_registry(&simulation, &start).map_err(|error| error.to_string())?;
+        let runner = ProcessRunner::new(simulation.clone(), registry.clone(), start);
+        let mut opened_task = match runner.open_task() {
+            OpenOutcome::Task(opened_task) => *opened_task,
             OpenOutcome::Nothing => return Err("Its journal cannot be opened.".to_owned()),
             OpenOutcome::Over => {
-                let completed = scene.with_state(|state| CompletedSubtask::from_records(&state.witness.records));
-                scene.with_state(|state| state.counters.count_event("subtasks found completed"));
+                let completed = simulation.with_state(|state| CompletedSubtask::from_records(&state.witness.records));
+                simulation.with_state(|state| state.counters.count_event("subtasks found completed"));
                 return completed.map(SubtaskHandle::Completed).ok_or_else(|| "It has no journal.".to_owned());
             }
         };
-        scene.with_state(SimulationState::on_task_opened);
-        if woken.first.is_none() && scene.with_state(|state| state.sabotage == Some(Sabotage::BeginSubtasksAnew)) {
-            let (task, first) = lives.new_task();
-            (woken.task, woken.first) = (task, Some(first));
+        simulation.with_state(SimulationState::on_task_opened);
+        if opened_task.first.is_none()
+            && simulation.with_state(|state| state.sabotage == Some(Sabotage::BeginSubtasksAnew))
+        {
+            let (task, first) = runner.new_task();
+            opened_task.task = task;
+            opened_task.first = Some(first);
         }
         Ok(SubtaskHandle::Working(Box::new(SubtaskRun {
-            task: woken.task,
-            first: woken.first,
-            store: Box::new(WatchedStore { scene: scene.clone(), journal: woken.journal, held: None }),
-            model: Arc::new(SimulatedModel { scene: scene.clone(), registry: registry.clone() }),
+            task: opened_task.task,
+            first: opened_task.first,
+            store: Box::new(WatchedStore { simulation: simulation.clone(), journal: opened_task.journal, held: None }),
+            model: Arc::new(SimulatedModel { simulation: simulation.clone(), registry: registry.clone() }),
             registry,
-            front_end: Box::new(SimulatedUser { scene, _at_work: Some(guard) }),
+            front_end: Box::new(SimulatedUser { simulation, _at_work: Some(guard) }),
             max_time: None,
         })))
     }
 }
 
-/// Sets the scene for a subtask: a new one, or the one where it was at work before.
-fn open_subtask_scene(
+/// Prepares the simulation state of a subtask: a new one, or the one from earlier processes. Returns `None` if the machine crashed.
+fn open_subtask(
     state: &mut SimulationState,
     id: &TaskId,
     parent: &TaskId,
     delegation: &SubtaskRequest,
     left: TaskLimits,
-) -> Result<(SimulationHandle, ActiveGuard), String> {
+) -> Option<(SimulationHandle, ActiveGuard)> {
     state.on_event(|| format!("the subtask {id} is opened"));
     if state.has_crashed() {
-        return Err("The machine is gone.".to_owned());
+        return None;
     }
-    let family = state.task_tree.clone();
-    let (new, together) = family.open_member(id, parent);
+    let tree = state.task_tree.clone();
+    let (new, together) = tree.open_member(id, parent);
     if !new {
         state.report_violation(Law::Family, format!("{id} is begun twice"));
     }
     let limits = state.plan.terms.limits.subtasks;
     if limits.depth == 0 || left.subtasks.depth >= limits.depth {
-        state.report_violation(Law::Family, format!("{id} stands too deep"));
+        state.report_violation(Law::Family, format!("{id} is nested too deeply"));
     }
     if together > limits.max_concurrent {
         state.report_violation(Law::Family, format!("{together} subtasks of {parent} are at work"));
@@ -213,29 +218,33 @@ fn open_subtask_scene(
         state.counters.count_event("subtasks at once");
     }
     let seed = state.rng.below(u64::MAX);
-    let (plan, sabotage, traced) = (state.plan.clone(), state.sabotage, state.is_traced());
-    let (scene, known) =
-        family.get_or_insert(id, || SimulationHandle::with_tree(family.clone(), seed, sabotage, traced));
-    state.counters.count_event(if known { "subtasks gone on with" } else { "subtasks begun" });
-    scene.with_state(|child| {
+    let plan = state.plan.clone();
+    let sabotage = state.sabotage;
+    let traced = state.is_traced();
+    let (simulation, known) =
+        tree.get_or_insert(id, || SimulationHandle::with_tree(tree.clone(), seed, sabotage, traced));
+    state.counters.count_event(if known { "subtasks continued" } else { "subtasks begun" });
+    simulation.with_state(|child| {
         let own = &mut child.plan;
         own.is_subtask = true;
         own.prompt.clone_from(&delegation.message);
         own.disk_trouble = plan.disk_trouble;
+        // The users of subtasks answer through the command channel.
         own.user.by_channel = true;
         if own.user.attended == Interactivity::Interactive {
             own.user.attended = Interactivity::Controlled;
         }
+        // Subtasks are kept short.
         own.model.length = own.model.length.min(4);
         own.terms.time = None;
         own.terms.limits = strictest_limits(own.terms.limits, left);
         child.witness.terms = child.plan.terms.clone();
         child.begin_process(true);
     });
-    Ok((scene, ActiveGuard(family, id.clone())))
+    Some((simulation, ActiveGuard(tree, id.clone())))
 }
 
-/// The stricter of both.
+/// Returns the stricter one of each limit.
 fn strictest_limits(own: TaskLimits, left: TaskLimits) -> TaskLimits {
     fn min_option<T: Ord>(one: Option<T>, two: Option<T>) -> Option<T> {
         one.into_iter().chain(two).min()
@@ -263,25 +272,30 @@ impl Tool for DetachedTool {
     }
 
     fn run<'a>(&'a self, permit: &'a CallPermit, arguments: &'a CallArguments, _: ProgressSink<'a>) -> ToolWork<'a> {
-        let (tool, permit, arguments) = (Arc::clone(&self.0), permit.clone(), arguments.clone());
+        let tool = Arc::clone(&self.0);
+        let permit = permit.clone();
+        let arguments = arguments.clone();
         let work = tokio::spawn(async move { tool.run(&permit, &arguments, &mut |_| {}).await });
         Box::pin(async move { work.await.unwrap_or_else(|error| ToolOutput::failed(error.to_string())) })
     }
 }
 
-/// Whether what a parent was told of its subtasks is what those have on record.
+/// Checks that the results and token counts that a parent has for its subtasks equal those in the journals of the subtasks.
 pub(crate) fn check_results(
     parent: &SimulationState,
     members: &BTreeMap<TaskId, SimulationHandle>,
     task: &TaskId,
-) -> Result<(), String> {
+) -> Result<(), Violation> {
+    let broken = |seen: String| Err(Violation { law: Law::Family, seen });
     for record in &parent.witness.records {
         let Record::Result(result) = record else { continue };
         if result.name != sabir_agent::control::NEW_TASK_TOOL || result.ending.is_error() {
             continue;
         }
         let id = task.child_id(&result.id);
-        let Some(member) = members.get(&id) else { return Err(format!("{id} never was, and has a result")) };
+        let Some(member) = members.get(&id) else {
+            return broken(format!("{id} has a result and was never opened"));
+        };
         let told = parent.witness.reported_tokens(&result.id);
         member.with_state(|state| match state.witness.records.last() {
             Some(Record::Ended { message, .. }) if *message == result.content => {
@@ -289,10 +303,10 @@ pub(crate) fn check_results(
                 if took == told {
                     Ok(())
                 } else {
-                    Err(format!("{id} took {took} tokens, and its parent knows of {told}"))
+                    broken(format!("{id} took {took} tokens, and its parent knows of {told}"))
                 }
             }
-            last => Err(format!("{id} ends with {last:?}, and its parent was told {:?}", result.content)),
+            last => broken(format!("{id} ends with {last:?}, and its parent was told {:?}", result.content)),
         })?;
     }
     Ok(())

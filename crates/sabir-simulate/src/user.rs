@@ -1,4 +1,4 @@
-//! The user: sees what happens, is asked, and answers, hesitates, leaves or never comes back.
+//! The simulated user: a front end that sees the events and answers questions, hesitates, leaves or never answers.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,30 +15,30 @@ use crate::task_tree::ActiveGuard;
 
 /// The simulated user.
 pub(crate) struct SimulatedUser {
-    pub(crate) scene: SimulationHandle,
-    /// Where the task is a subtask: it is at work as long as it is watched.
+    pub(crate) simulation: SimulationHandle,
+    /// The guard of a subtask, which counts as running as long as its front end exists.
     pub(crate) _at_work: Option<ActiveGuard>,
 }
 
-/// Says that nobody is asked any more, however that came.
+/// Marks the end of a question when it is dropped, also if the question was cancelled.
 struct QuestionGuard(SimulationHandle);
 
 impl Drop for QuestionGuard {
     fn drop(&mut self) {
-        self.0.with_state(|state| state.moment.asking = false);
+        self.0.with_state(|state| state.activity.asking = false);
     }
 }
 
 impl FrontEnd for SimulatedUser {
     fn commands(&mut self) -> Option<CommandQueue> {
-        self.scene.with_state(|state| {
+        self.simulation.with_state(|state| {
             let speaks = state.plan.user.talks > 0 || state.plan.user.by_channel;
             speaks.then(|| state.open_channel())
         })
     }
 
     fn on_event(&mut self, event: TaskEvent<'_>) {
-        self.scene.with_state(|state| match event {
+        self.simulation.with_state(|state| match event {
             TaskEvent::Record(record) => {
                 state.on_event(|| "a record is shown".to_owned());
                 if !state.has_crashed() {
@@ -62,33 +62,33 @@ impl FrontEnd for SimulatedUser {
 
     fn request<'a>(&'a mut self, question: &'a UserQuestion) -> Pin<Box<dyn Future<Output = UserReply> + Send + 'a>> {
         Box::pin(async move {
-            let _asked = QuestionGuard(self.scene.clone());
-            let (time, reply) = self.scene.with_state(|state| {
+            let _asked = QuestionGuard(self.simulation.clone());
+            let (time, reply) = self.simulation.with_state(|state| {
                 if state.witness.user.gone {
                     state.report_violation(Law::NobodyAsked, format!("{question:?} is put to somebody who went away"));
                 }
-                state.moment.asking = true;
+                state.activity.asking = true;
                 let most = state.rng.pick_one(5, &[0, 2_000, 600_000]);
                 (state.rng.below(most), decide_reply(state, question))
             });
             let Some(reply) = reply else {
-                self.scene.with_state(|state| {
+                self.simulation.with_state(|state| {
                     state.counters.count_event("user never answered");
                     state.mark_stuck(StuckReason::User);
                 });
                 return std::future::pending().await;
             };
             sleep(Duration::from_millis(time)).await;
-            match self.scene.with_state(|state| deliver_reply(state, question, reply)) {
+            match self.simulation.with_state(|state| deliver_reply(state, question, reply)) {
                 Some(reply) => reply,
-                // It comes where words come, or not at all.
+                // The answer arrives through the command channel, or never.
                 None => std::future::pending().await,
             }
         })
     }
 }
 
-/// What the user makes of a question; `None`: nothing, ever.
+/// Draws the user's answer to a question; `None` if they never answer.
 fn decide_reply(state: &mut SimulationState, question: &UserQuestion) -> Option<UserReply> {
     let moody = match question {
         UserQuestion::Completion { .. } => state.plan.user.moody / 2,
@@ -117,7 +117,7 @@ fn decide_reply(state: &mut SimulationState, question: &UserQuestion) -> Option<
     })
 }
 
-/// Notes what the user does, and says it to the driver; `None`: not here.
+/// Records the user's answer and returns it for the driver. `None` if it is sent through the command channel instead.
 fn deliver_reply(state: &mut SimulationState, question: &UserQuestion, reply: UserReply) -> Option<UserReply> {
     state.on_event(|| format!("the user answers {reply:?}"));
     if state.has_crashed() || state.witness.user.gone {
@@ -157,27 +157,27 @@ fn deliver_reply(state: &mut SimulationState, question: &UserQuestion, reply: Us
     state.counters.count_event("answers by the channel");
     state.send_to_driver(UserCommand::Answer(call.clone(), reply));
     if state.rng.below(10) == 0 {
-        // Said twice, the second time too late.
+        // The answer is sent twice; the second one comes too late.
         state.send_to_driver(UserCommand::Answer(call.clone(), UserReply::Yes));
     }
     None
 }
 
-/// Notes what the user says about a call.
+/// Records the user's decision about a call.
 fn record_decision(state: &mut SimulationState, question: &UserQuestion, call: &CallId, reply: &UserReply) {
     let yes = matches!(reply, UserReply::Yes | UserReply::YesWithRules(_));
-    let deeds = &mut state.witness.user;
+    let actions = &mut state.witness.user;
     match question {
-        _ if *reply == UserReply::Leave => deeds.left = true,
+        _ if *reply == UserReply::Leave => actions.left = true,
         UserQuestion::Approval { .. } => {
             if let UserReply::YesWithRules(rules) = reply {
-                deeds.always.extend(rules.iter().cloned());
+                actions.always.extend(rules.iter().cloned());
             }
-            if yes { &mut deeds.yes } else { &mut deeds.no }.push(call.clone());
+            if yes { &mut actions.yes } else { &mut actions.no }.push(call.clone());
         }
-        UserQuestion::Followup { .. } => deeds.answered.push(call.clone()),
+        UserQuestion::Followup { .. } => actions.answered.push(call.clone()),
         UserQuestion::Completion { .. } if yes => {
-            deeds.accepted = Some(call.clone());
+            actions.accepted = Some(call.clone());
             state.witness.accept_words();
         }
         _ => state.counters.count_event("completions sent back"),

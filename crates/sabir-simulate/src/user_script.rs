@@ -1,6 +1,6 @@
-//! The talk: what the user says unasked, at any moment at which something happens.
+//! The messages that the simulated user sends without a question, at any event.
 //!
-//! Each of the user's words is another, so that it is known again wherever it turns up.
+//! Each message is unique, so that it can be recognized wherever it turns up.
 
 use sabir_agent::{CommandQueue, UserCommand, UserReply};
 use sabir_call::CallId;
@@ -8,29 +8,32 @@ use sabir_call::CallId;
 use crate::sabotage::Sabotage;
 use crate::simulation_state::SimulationState;
 
-/// How the user is heard, and when they next say something.
+/// The channel from the user to the driver, and the time of the next message.
 #[derive(Debug, Default)]
 pub(crate) struct UserScript {
     sender: Option<CommandQueue>,
+    /// The event number of the next message.
     at: Option<u64>,
-    /// Words so far.
+    /// The number of messages so far.
     spoken: u32,
-    /// The call of the question that is open.
+    /// The call that the open question is about.
     pub(crate) asked: Option<CallId>,
 }
 
 impl UserScript {
-    /// A process begins, or is gone: nobody hears the user. They speak up next in that happening.
+    /// Disconnects the user when a process begins or ends. `at` is the event number of the next message.
     pub(crate) fn disconnect(&mut self, at: Option<u64>) {
-        (self.sender, self.asked, self.at) = (None, None, at);
+        self.sender = None;
+        self.asked = None;
+        self.at = at;
     }
 
-    /// Whether something is said in that happening.
-    pub(crate) fn is_due(&self, happening: u64) -> bool {
-        self.at.is_some_and(|at| at <= happening) && self.sender.is_some()
+    /// Reports whether a message is sent at that event.
+    pub(crate) fn is_due(&self, event: u64) -> bool {
+        self.at.is_some_and(|at| at <= event) && self.sender.is_some()
     }
 
-    /// Words that nobody has said before.
+    /// Returns a text that was not used before.
     pub(crate) fn unique_words(&mut self, what: &str) -> String {
         self.spoken += 1;
         format!("{what} ({}.)", self.spoken)
@@ -38,21 +41,21 @@ impl UserScript {
 }
 
 impl SimulationState {
-    /// The driver listens.
+    /// Connects the driver to the user.
     pub(crate) fn open_channel(&mut self) -> CommandQueue {
         let queue = CommandQueue::default();
         self.user_script.sender = Some(queue.clone());
         queue
     }
 
-    /// In which happening something is said, from that one on.
+    /// Draws the event number of the next message after `from`.
     pub(crate) fn draw_next_talk(&mut self, from: u64) -> Option<u64> {
         (self.plan.user.talks > 0).then(|| from + 1 + self.rng.below(self.plan.user.talks))
     }
 
-    /// The user says something, whatever is going on.
-    pub(crate) fn speak_unasked(&mut self, happening: u64) {
-        self.user_script.at = self.draw_next_talk(happening);
+    /// Sends something from the user, whatever the task is doing.
+    pub(crate) fn speak_unasked(&mut self, event: u64) {
+        self.user_script.at = self.draw_next_talk(event);
         if self.witness.user.gone {
             return;
         }
@@ -76,7 +79,7 @@ impl SimulationState {
         }
     }
 
-    /// At what does not come up often, somebody who talks often has something to say.
+    /// Sometimes sends a message in a rare situation, so that it is tested more often than by chance.
     pub(crate) fn perhaps_tell(&mut self, rare: bool) {
         let hears = rare && self.plan.user.talks > 0 && self.user_script.sender.is_some();
         if hears && !self.has_crashed() && !self.witness.user.gone && self.rng.below(4) == 0 {
@@ -84,7 +87,7 @@ impl SimulationState {
         }
     }
 
-    /// Words that wait for nothing.
+    /// Sends a message as `how`, which does not answer any question.
     pub(crate) fn tell_words(&mut self, how: fn(String) -> UserCommand) {
         let text = self.user_script.unique_words("yes, go on like this");
         let heard = how(text.clone());
@@ -100,16 +103,16 @@ impl SimulationState {
 
     fn count_moment(&mut self) {
         let moments = [
-            (self.moment.asking, "words in a question"),
-            (self.moment.answering, "words in an answer"),
-            (self.moment.summarising, "words in a summary"),
-            (self.moment.checking, "words in a check"),
+            (self.activity.asking, "words in a question"),
+            (self.activity.answering, "words in an answer"),
+            (self.activity.summarising, "words in a summary"),
+            (self.activity.checking, "words in a check"),
             (self.witness.tools.is_any_running(), "words while tools ran"),
         ];
         moments.into_iter().filter(|(is, _)| *is).for_each(|(_, name)| self.counters.count_event(name));
     }
 
-    /// A yes to a question that is none, or is none any more.
+    /// Answers a question that is over or never existed.
     fn answer_late(&mut self) {
         let calls = self.witness.calls.iter();
         let over: Vec<_> = calls.filter(|(_, call)| call.result.is_some()).map(|(id, _)| id.clone()).collect();
@@ -118,9 +121,10 @@ impl SimulationState {
         self.send_to_driver(UserCommand::Answer(call, UserReply::Yes));
     }
 
-    /// What the driver hears.
+    /// Sends a command to the driver.
     pub(crate) fn send_to_driver(&mut self, heard: UserCommand) {
         self.trace_line(|| format!("the user: {heard:?}"));
+        // Sabotage drops only every second message, so that tasks still make progress.
         let odd = self.user_script.spoken % 2 == 1;
         let heard = match (self.sabotage, heard) {
             (Some(Sabotage::SwallowWords), UserCommand::Message(_) | UserCommand::Steer(_)) if odd => return,
@@ -135,8 +139,8 @@ impl SimulationState {
             },
             (_, heard) => heard,
         };
-        if let Some(mouth) = &self.user_script.sender {
-            mouth.push(heard);
+        if let Some(sender) = &self.user_script.sender {
+            sender.push(heard);
         }
     }
 }

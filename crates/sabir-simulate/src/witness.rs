@@ -1,7 +1,7 @@
-//! The witness: what really happened, kept apart from the parts under test, and the laws that are held against it.
+//! The witness: an independent record of what happened, and the checks of the laws against it.
 //!
-//! It sees every record that the journal acknowledged, every token that a model wrote, everything the user did and every tool at
-//! work, and says at each of these whether it may be.
+//! It sees every record that the journal acknowledged, every token that the model wrote, every action of the user and every running
+//! tool, and checks for each of them whether the laws allow it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,16 +18,16 @@ use crate::request_checks::{RequestTracker, has_open_todos};
 use crate::simulated_tools::ToolActivity;
 use crate::simulation_state::KeyCounts;
 
-/// What was seen.
+/// Everything that was observed of one task.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
-    /// The records that the journal acknowledged, over all lives.
+    /// The records that the journal acknowledged, over all processes.
     pub(crate) records: Vec<Record>,
     /// The record that is being appended.
     pub(crate) attempted: Option<Record>,
-    /// How many of the records of this life were shown, counted from the beginning of the journal.
+    /// The number of records that were shown, counted from the beginning of the journal.
     pub(crate) shown: usize,
-    pub(crate) life: ProcessFacts,
+    pub(crate) process: ProcessFacts,
     pub(crate) calls: BTreeMap<CallId, RecordedCall>,
     /// The calls of the last answer, in order.
     pub(crate) turn: Vec<CallId>,
@@ -38,20 +38,20 @@ pub(crate) struct Witness {
     pub(crate) terms: TaskTerms,
 }
 
-/// What is known of the process that works now.
+/// Facts about the current process.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessFacts {
-    /// Whether the record in hand is not what the machine wanted to keep (sabotage).
+    /// True if sabotage replaced the current record.
     pub(crate) tampered: bool,
-    /// Whether an append failed.
+    /// True if an append failed.
     pub(crate) store_failed: bool,
-    /// How many records there were before it.
+    /// The number of records before this process.
     pub(crate) from: usize,
-    /// When it began to work, in milliseconds.
+    /// The time when it opened the task, in milliseconds of the simulated clock.
     pub(crate) began: u64,
 }
 
-/// A call, as the records tell of it.
+/// A call as the records describe it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RecordedCall {
     pub(crate) name: String,
@@ -63,23 +63,23 @@ pub(crate) struct RecordedCall {
     pub(crate) result: Option<ToolResultStatus>,
 }
 
-/// A call, as the model wrote it.
+/// A call as the model wrote it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct WrittenCall {
     pub(crate) quality: CallQuality,
-    /// How often it was written.
+    /// The number of times that it was written.
     pub(crate) times: u32,
-    /// How often it reached its tool.
+    /// The number of times that it reached its tool.
     pub(crate) runs: u32,
-    /// How often the answer that holds it came to its end.
+    /// The number of complete responses that hold it.
     pub(crate) delivered: u32,
-    /// The tool, where nothing is wrong with it.
+    /// The name of the tool; empty for a call with a flaw.
     pub(crate) name: &'static str,
-    /// How many were written before.
+    /// The number of calls that were written before.
     pub(crate) number: usize,
 }
 
-/// How well a call was written.
+/// The quality of a written call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum CallQuality {
     /// It may run.
@@ -91,41 +91,44 @@ pub(crate) enum CallQuality {
     Cut,
 }
 
-/// What the user did in this life.
+/// The actions of the user in the current process.
 #[derive(Debug, Default)]
 pub(crate) struct UserActions {
-    /// The calls to which they said yes, and those to which they said no.
+    /// The calls that they approved.
     pub(crate) yes: Vec<CallId>,
+    /// The calls that they denied.
     pub(crate) no: Vec<CallId>,
-    /// The questions of the model's that they answered.
+    /// The questions of the model that they answered.
     pub(crate) answered: Vec<CallId>,
     /// The completion that they accepted.
     pub(crate) accepted: Option<CallId>,
     /// The rules by which they allowed more than one call.
     pub(crate) always: Vec<String>,
-    /// What they said unasked and no record tells of yet, in its order.
+    /// Messages that they sent without a question and that no record holds yet, in order.
     pub(crate) said: VecDeque<String>,
-    /// What they said where they were asked what next.
+    /// Messages that they sent as the answer to what to do next.
     pub(crate) replied: Vec<String>,
     pub(crate) cancelled: bool,
     pub(crate) left: bool,
-    /// Whether they went away, so that nobody can be asked.
+    /// True if they went away, so that nobody can be asked.
     pub(crate) gone: bool,
 }
 
+/// Returns a violation as an error.
 fn new_violation(law: Law, seen: impl Into<String>) -> Result<(), Violation> {
     Err(Violation { law, seen: seen.into() })
 }
 
 impl Witness {
     pub(crate) fn begin_process(&mut self) {
-        (self.user.cancelled, self.user.gone) = (false, false);
+        self.user.cancelled = false;
+        self.user.gone = false;
         self.tools.begin_process();
-        self.life = ProcessFacts::default();
+        self.process = ProcessFacts::default();
         self.shown = self.records.len();
     }
 
-    /// What the process before was at is over: nobody waits for an answer, and subtasks may run again.
+    /// Forgets the work of the process before: no request waits for a response, and its subtasks may run again.
     pub(crate) fn on_task_opened(&mut self) {
         self.request_tracker.waits = false;
         let subtasks =
@@ -133,16 +136,17 @@ impl Witness {
         subtasks.for_each(|call| call.begun = false);
     }
 
-    /// The journal says that it has kept a record.
+    /// Adds a record that the journal acknowledged, and checks it.
     pub(crate) fn record_acknowledged(&mut self, record: Record) -> Result<(), Violation> {
         let checked = self.check_record(&record);
         self.records.push(record);
         checked
     }
 
-    /// A record is shown.
+    /// Checks a record that is shown to the user.
     pub(crate) fn check_shown(&mut self, record: &Record) -> Result<(), Violation> {
-        if std::mem::take(&mut self.life.tampered) {
+        // Sabotage changed what is on record, so a difference proves nothing about the machine.
+        if std::mem::take(&mut self.process.tampered) {
             self.shown = self.records.len();
             return Ok(());
         }
@@ -155,7 +159,9 @@ impl Witness {
         }
     }
 
+    /// Checks a record before it is added.
     fn check_record(&mut self, record: &Record) -> Result<(), Violation> {
+        // These records end a request, whatever its outcome was.
         if matches!(record, Record::Answered(_) | Record::Failed(_) | Record::Ended { .. }) {
             self.request_tracker.end_request();
         }
@@ -179,7 +185,7 @@ impl Witness {
         }
     }
 
-    /// What the user said is kept once, and in the order in which it was said.
+    /// Checks that a message of the user is recorded once and in order.
     fn note_words(&mut self, text: &str, when: Delivery) -> Result<(), Violation> {
         self.request_tracker.record_words(text, when)?;
         if let Some(at) = self.user.replied.iter().position(|words| words == text) {
@@ -187,6 +193,7 @@ impl Witness {
             return Ok(());
         }
         match self.user.said.iter().position(|words| words == text) {
+            // Messages must be recorded in the order in which they were sent.
             Some(0) => {
                 self.user.said.pop_front();
                 Ok(())
@@ -198,11 +205,12 @@ impl Witness {
         }
     }
 
-    /// The user accepts a completion, whatever they said before.
+    /// Notes that the user accepts a completion, which settles all messages before it.
     pub(crate) fn accept_words(&mut self) {
         self.request_tracker.accept_words(self.user.said.iter());
     }
 
+    /// Checks a response: all calls of the turn before must have results, and ids must be new.
     fn note_answer(&mut self, answered: &AssistantTurn) -> Result<(), Violation> {
         if let Some(open) = self.turn.iter().find(|id| self.call_result(id).is_none()) {
             return new_violation(Law::OneResult, format!("the model answered while {open} had no result"));
@@ -212,8 +220,13 @@ impl Witness {
             let MessagePart::Call(call) = part else { continue };
             let passed = answered.checks.iter().any(|check| check.call == call.id && check.passed);
             let token = call_token(&call.arguments);
-            let (name, arguments) = (call.name.clone(), call.arguments.clone());
-            let seen = RecordedCall { name, token, arguments, passed, ..RecordedCall::default() };
+            let seen = RecordedCall {
+                name: call.name.clone(),
+                token,
+                arguments: call.arguments.clone(),
+                passed,
+                ..RecordedCall::default()
+            };
             if self.calls.insert(call.id.clone(), seen).is_some() {
                 return new_violation(Law::OneResult, format!("the id {} was given twice", call.id));
             }
@@ -222,6 +235,7 @@ impl Witness {
         Ok(())
     }
 
+    /// Checks that a verdict of the user is one that the user gave.
     fn note_verdict(&mut self, id: &CallId, verdict: Verdict, by: DecisionMaker) -> Result<(), Violation> {
         if verdict == Verdict::Deny
             && let Some(call) = self.calls.get_mut(id)
@@ -239,11 +253,13 @@ impl Witness {
         }
     }
 
+    /// Checks that a call may begin to run.
     fn note_running(&mut self, id: &CallId) -> Result<(), Violation> {
         let Some(call) = self.calls.get_mut(id) else {
             return new_violation(Law::NeverRuns, format!("{id} runs and no answer holds it"));
         };
-        let (begun, call) = (std::mem::replace(&mut call.begun, true), call.clone());
+        let begun = std::mem::replace(&mut call.begun, true);
+        let call = call.clone();
         match call {
             _ if begun => new_violation(Law::OneEffect, format!("{id} runs a second time")),
             RecordedCall { result: Some(_), .. } => {
@@ -257,6 +273,7 @@ impl Witness {
         }
     }
 
+    /// Checks that a call has no result yet and that a control call has the result that the user gave.
     fn note_result(&mut self, result: &CallResult) -> Result<(), Violation> {
         let id = &result.id;
         let Some(call) = self.calls.get_mut(id).filter(|call| call.result.is_none()) else {
@@ -281,7 +298,8 @@ impl Witness {
         }
     }
 
-    /// A task is completed: by a call of its last turn, which the user accepted where there is one, and after nothing that failed.
+    /// Checks a completed task: the completion must be a call of the last turn, no call of that turn may have failed before it, and the
+    /// conditions of the task must be met.
     fn note_completion(&self) -> Result<(), Violation> {
         let done = |id: &&CallId| {
             let call = self.calls.get(*id);
@@ -292,6 +310,7 @@ impl Witness {
         let Some(at) = self.turn.iter().rposition(|id| done(&id)) else {
             return new_violation(Law::HonestEnd, "completed without a completion that was accepted");
         };
+        // A completion after a failed call of the same turn was written before the model saw the failure.
         let before = self.turn.get(..at).unwrap_or_default();
         if let Some(failed) = before.iter().find(|id| self.call_result(id) != Some(ToolResultStatus::Done)) {
             return new_violation(Law::HonestEnd, format!("completed although {failed} of the same turn failed"));
@@ -308,10 +327,11 @@ impl Witness {
         }
     }
 
-    /// A life ended on its own.
+    /// Checks the outcome of a process that ended without a crash.
     pub(crate) fn check_end(&self, outcome: TaskOutcome, attended: bool) -> Result<(), Violation> {
+        // A failed store cannot record the outcome, so there is no end record to compare.
         if outcome == TaskOutcome::StoreFailed {
-            return if self.life.store_failed { Ok(()) } else { new_violation(Law::HonestEnd, "no append failed") };
+            return if self.process.store_failed { Ok(()) } else { new_violation(Law::HonestEnd, "no append failed") };
         }
         match self.records.last() {
             Some(Record::Ended { outcome: kept, .. }) if *kept == outcome => {}
@@ -329,7 +349,7 @@ impl Witness {
         }
     }
 
-    /// The records that were found after a crash.
+    /// Checks the records that were found after a crash. Returns true if they include one that was not acknowledged.
     pub(crate) fn check_recovered(&mut self, found: Vec<Record>) -> Result<bool, Violation> {
         let kept = self.records.len();
         if found.get(..kept) != Some(self.records.as_slice()) {
@@ -337,13 +357,14 @@ impl Witness {
             let seen = format!("of {kept} acknowledged records {at} came back, then {:?}", found.get(at));
             return new_violation(Law::Survives, seen).map(|()| false);
         }
+        // A crash may strike after a record reached the disk and before its acknowledgement, so one more record is allowed.
         let mut extra = found.into_iter().skip(kept);
         let Some(record) = extra.next() else { return Ok(false) };
         if Some(&record) != self.attempted.as_ref() || extra.next().is_some() {
             return new_violation(Law::Survives, format!("{record:?} came back and was not being written"))
                 .map(|()| false);
         }
-        // It tells of the life before, and so do the user's deeds up to here.
+        // It belongs to the process before the crash, and so do the recorded actions of the user.
         self.record_acknowledged(record)?;
         Ok(true)
     }
@@ -352,13 +373,13 @@ impl Witness {
         self.calls.get(id).and_then(|call| call.result)
     }
 
-    /// The calls of the turn that stand before that one and have no result.
+    /// Returns the calls of the turn that precede a call and have no result.
     pub(crate) fn open_before<'a>(&'a self, id: &CallId) -> impl Iterator<Item = &'a CallId> {
         let at = self.turn.iter().position(|other| other == id).unwrap_or(0);
         self.turn.iter().take(at).filter(|other| self.call_result(other).is_none())
     }
 
-    /// Output tokens, added up by hand.
+    /// Returns the sum of the output tokens in the records.
     pub(crate) fn output_tokens(&self) -> u64 {
         let output = |record: &Record| match record {
             Record::Answered(answered) => answered.usage.output,
@@ -369,7 +390,7 @@ impl Witness {
         self.records.iter().filter_map(output).sum()
     }
 
-    /// Those that a subtask is known to have taken.
+    /// Returns the output tokens that the records report for a subtask.
     pub(crate) fn reported_tokens(&self, subtask: &CallId) -> u64 {
         let output = |record: &Record| match record {
             Record::Subtask { call, ended: Some(end), .. } if call == subtask => end.usage.output,
@@ -393,7 +414,7 @@ impl Witness {
     }
 }
 
-/// The token by which a call is known again.
+/// Returns the token that identifies a call, from whichever argument holds it.
 pub(crate) fn call_token(arguments: &sabir_agent::CallArguments) -> String {
     let text = |name| arguments.get(name).and_then(serde_json::Value::as_str);
     ["path", "note", "result", "question", "message", "todos"].into_iter().find_map(text).unwrap_or_default().to_owned()

@@ -1,104 +1,120 @@
-//! What may stand only in certain rooms: files, processes, the environment, printing and `unsafe`.
+//! Checks that only certain crates use files, processes, the environment, printing and `unsafe`.
 
 use crate::source::{leading_word, without_tests};
 use crate::{SourceFile, Violation};
 
-/// One thing with its rooms.
+/// A restricted module, macro or keyword, with the crates that may use it.
 struct RestrictedItem {
-    /// A module of `std` or `tokio`, a macro with its `!`, or a keyword.
-    thing: &'static str,
-    /// The crates in which it may stand.
+    /// The module of `std` or `tokio`, the macro with its `!`, or the keyword.
+    name: &'static str,
+    /// The crates that may use it.
     crates: &'static [&'static str],
-    /// Items of the module that may stand anywhere, or in the crate named before the `/`.
+    /// The items of the module that every crate may use, or only the crate before the `/`.
     except: &'static [&'static str],
-    /// What to do instead.
+    /// The advice for a crate that may not use it.
     instead: &'static str,
 }
 
+/// All restricted items.
 const RESTRICTED_ITEMS: [RestrictedItem; 8] = [
     RestrictedItem {
-        thing: "fs",
-        crates: &["sabir-workspace", "sabir-checkpoint", "sabir-journal", "sabir-testkit", "sabir"],
-        // What a lock says, for a disk that is none.
+        name: "fs",
+        crates: &["sabir-workspace", "sabir-checkpoint", "sabir-journal", "sabir-testkit", "sabir-tidy", "sabir"],
+        // The error type of a file lock, which the simulated disk returns.
         except: &["sabir-simulate/TryLockError"],
         instead: "files are touched by the workspace and the journal; ask them, or take the text as a value",
     },
     RestrictedItem {
-        thing: "process",
+        name: "process",
         crates: &["sabir-workspace"],
-        // The number of this process is part of the names of temporary files.
+        // Names of temporary files contain the id of this process.
         except: &[
             "sabir-checkpoint/id",
             "sabir/ExitCode",
             "sabir/exit",
             "sabir/Termination",
             "sabir-simulate/ExitCode",
+            "sabir-tidy/ExitCode",
         ],
         instead: "only the workspace starts processes; ask it",
     },
     RestrictedItem {
-        thing: "env",
-        crates: &["sabir", "sabir-testkit", "sabir-simulate"],
+        name: "env",
+        crates: &["sabir", "sabir-testkit", "sabir-simulate", "sabir-tidy"],
         except: &["consts"],
         instead: "only the binary reads the environment; take the value as a parameter",
     },
-    RestrictedItem { thing: "println!", crates: &["sabir", "sabir-simulate"], except: &[], instead: PRINT },
-    RestrictedItem { thing: "print!", crates: &["sabir", "sabir-simulate"], except: &[], instead: PRINT },
-    RestrictedItem { thing: "eprintln!", crates: &["sabir", "sabir-simulate"], except: &[], instead: PRINT },
-    RestrictedItem { thing: "eprint!", crates: &["sabir"], except: &[], instead: PRINT },
     RestrictedItem {
-        thing: "unsafe",
+        name: "println!",
+        crates: &["sabir", "sabir-simulate", "sabir-tidy"],
+        except: &[],
+        instead: PRINT,
+    },
+    RestrictedItem { name: "print!", crates: &["sabir", "sabir-simulate"], except: &[], instead: PRINT },
+    RestrictedItem {
+        name: "eprintln!",
+        crates: &["sabir", "sabir-simulate", "sabir-tidy"],
+        except: &[],
+        instead: PRINT,
+    },
+    RestrictedItem { name: "eprint!", crates: &["sabir"], except: &[], instead: PRINT },
+    RestrictedItem {
+        name: "unsafe",
         crates: &["sabir-workspace"],
         except: &[],
         instead: "only the workspace talks to the kernel; use a safe library, or move it there",
     },
 ];
 
+/// The advice for printing macros.
 const PRINT: &str = "libraries do not print; return the words";
 
+/// Checks one file for restricted items. `code` is its text without comments and literals.
 pub(crate) fn check_boundaries(file: &SourceFile, code: &str, found: &mut Vec<Violation>) {
     let Some(owner) = file.owning_crate() else { return };
     let lines = without_tests(&file.text).map(|(line, _)| line).last().unwrap_or(0);
-    for room in RESTRICTED_ITEMS.iter().filter(|room| !room.crates.contains(&owner)) {
-        // Tests may touch files and print; `unsafe` they may not.
-        let tests = room.thing == "unsafe";
-        if file.is_test() && !tests {
+    for item in RESTRICTED_ITEMS.iter().filter(|item| !item.crates.contains(&owner)) {
+        // Tests may use files and print, but not `unsafe`.
+        let includes_tests = item.name == "unsafe";
+        if file.is_test() && !includes_tests {
             continue;
         }
-        for (at, what) in find_uses(code, room, owner) {
+        for (at, what) in find_uses(code, item, owner) {
             let line = code.get(..at).unwrap_or_default().matches('\n').count() + 1;
-            if tests || line <= lines {
-                found.push(file.violation_at(line, format!("`{what}` has no place in {owner}: {}", room.instead)));
+            if includes_tests || line <= lines {
+                found.push(file.violation_at(line, format!("`{what}` is not allowed in {owner}: {}", item.instead)));
             }
         }
     }
 }
 
-/// Where a room's thing stands, and as what.
-fn find_uses(code: &str, room: &RestrictedItem, owner: &str) -> Vec<(usize, String)> {
-    let thing = room.thing;
-    let standing =
+/// Finds the uses of a restricted item: the offset of each, and the name as it is shown.
+fn find_uses(code: &str, item: &RestrictedItem, owner: &str) -> Vec<(usize, String)> {
+    let name = item.name;
+    // A match inside of a longer identifier does not count.
+    let begins_word =
         |at: usize| code.get(..at).is_some_and(|head| !head.ends_with(|c: char| c.is_alphanumeric() || c == '_'));
-    if thing.ends_with('!') {
+    if name.ends_with('!') {
         return code
-            .match_indices(thing)
-            .filter(|(at, _)| standing(*at))
-            .map(|(at, _)| (at, thing.to_owned()))
+            .match_indices(name)
+            .filter(|(at, _)| begins_word(*at))
+            .map(|(at, _)| (at, name.to_owned()))
             .collect();
     }
-    if thing == "unsafe" {
-        let whole = |at: &usize| standing(*at) && code.get(*at..).is_some_and(|rest| leading_word(rest) == thing);
-        return code.match_indices(thing).map(|(at, _)| at).filter(whole).map(|at| (at, thing.to_owned())).collect();
+    if name == "unsafe" {
+        let is_word = |at: &usize| begins_word(*at) && code.get(*at..).is_some_and(|rest| leading_word(rest) == name);
+        return code.match_indices(name).map(|(at, _)| at).filter(is_word).map(|at| (at, name.to_owned())).collect();
     }
     let mut places = Vec::new();
     for library in ["std::", "tokio::"] {
-        for (at, _) in code.match_indices(library).filter(|(at, _)| standing(*at)) {
+        for (at, _) in code.match_indices(library).filter(|(at, _)| begins_word(*at)) {
             let rest = code.get(at + library.len()..).unwrap_or_default();
             for path in split_import_paths(rest) {
                 let mut parts = path.split("::").map(str::trim);
-                let (module, items) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-                if leading_word(module) == thing && !is_excepted(items, room, owner) {
-                    places.push((at, format!("{library}{thing}")));
+                let module = parts.next().unwrap_or_default();
+                let items = parts.next().unwrap_or_default();
+                if leading_word(module) == name && !is_excepted(items, item, owner) {
+                    places.push((at, format!("{library}{name}")));
                 }
             }
         }
@@ -106,7 +122,7 @@ fn find_uses(code: &str, room: &RestrictedItem, owner: &str) -> Vec<(usize, Stri
     places
 }
 
-/// The paths that follow `std::`: one, or those of a group in braces. A group inside a group stays whole.
+/// Returns the paths that follow `std::`: one, or those of a group in braces. A group inside a group stays whole.
 fn split_import_paths(rest: &str) -> Vec<&str> {
     let Some(group) = rest.strip_prefix('{') else {
         // A nested group belongs to the path: `process::{Command, exit}`.
@@ -127,7 +143,7 @@ fn split_import_paths(rest: &str) -> Vec<&str> {
     split.map(str::trim).collect()
 }
 
-/// The offset past the brace that closes the first one.
+/// Returns the offset past the brace that closes the first one.
 fn closing_brace(text: &str) -> usize {
     let mut depth = 0u32;
     for (at, c) in text.char_indices() {
@@ -141,11 +157,11 @@ fn closing_brace(text: &str) -> usize {
     text.len()
 }
 
-/// Whether all the items that follow a module may stand here.
-fn is_excepted(items: &str, room: &RestrictedItem, owner: &str) -> bool {
+/// Reports whether all the items that follow a module are exceptions for this crate.
+fn is_excepted(items: &str, restricted: &RestrictedItem, owner: &str) -> bool {
     let items = items.trim_start_matches('{').trim_end_matches('}');
     let free = |item: &str| {
-        room.except.iter().any(|except| match except.split_once('/') {
+        restricted.except.iter().any(|except| match except.split_once('/') {
             Some((there, name)) => there == owner && name == item,
             None => *except == item,
         })
@@ -158,17 +174,17 @@ fn is_excepted(items: &str, room: &RestrictedItem, owner: &str) -> bool {
 mod tests {
     use crate::{SourceTree, check_tree};
 
-    fn said(path: &str, code: &str) -> String {
+    fn shown_violations(path: &str, code: &str) -> String {
         let mut tree = SourceTree::default();
         tree.add_file(path, format!("//! Doc.\n{code}\n"));
         check_tree(&tree)
             .iter()
-            .map(|found| format!("{}:{} ", found.line, found.message.split(" has").next().unwrap_or("")))
+            .map(|found| format!("{}:{} ", found.line, found.message.split(" is not").next().unwrap_or("")))
             .collect()
     }
 
     #[test]
-    fn every_room_has_its_door() {
+    fn restricted_items_are_found() {
         let path = "crates/sabir-call/src/x.rs";
         for (code, expected) in [
             ("use std::fs;", "2:`std::fs` "),
@@ -184,17 +200,20 @@ mod tests {
             ("use std::env::consts;\nmy_println!(1); a::fs::b(); mystd::fs::x()", ""),
             ("use std::environment; use std::{fmt, io::{self, Read}};", ""),
         ] {
-            assert_eq!(said(path, code), expected, "{code}");
+            assert_eq!(shown_violations(path, code), expected, "{code}");
         }
     }
 
     #[test]
-    fn the_owners_may() {
-        assert_eq!(said("crates/sabir-workspace/src/x.rs", "use std::{fs, process}; unsafe {}"), "");
-        assert_eq!(said("crates/sabir-workspace/src/x.rs", "use std::env;"), "2:`std::env` ");
-        assert_eq!(said("crates/sabir/src/x.rs", "use std::process::{self, ExitCode};"), "2:`std::process` ");
-        assert_eq!(said("crates/sabir/src/x.rs", "use std::{env, process::ExitCode}; println!()"), "");
-        assert_eq!(said("crates/sabir-call/tests/x.rs", "use std::fs; println!()"), "");
-        assert_eq!(said("crates/sabir-call/src/a/tests.rs", "use std::fs;"), "");
+    fn owners_may_use_their_items() {
+        assert_eq!(shown_violations("crates/sabir-workspace/src/x.rs", "use std::{fs, process}; unsafe {}"), "");
+        assert_eq!(shown_violations("crates/sabir-workspace/src/x.rs", "use std::env;"), "2:`std::env` ");
+        assert_eq!(
+            shown_violations("crates/sabir/src/x.rs", "use std::process::{self, ExitCode};"),
+            "2:`std::process` "
+        );
+        assert_eq!(shown_violations("crates/sabir/src/x.rs", "use std::{env, process::ExitCode}; println!()"), "");
+        assert_eq!(shown_violations("crates/sabir-call/tests/x.rs", "use std::fs; println!()"), "");
+        assert_eq!(shown_violations("crates/sabir-call/src/a/tests.rs", "use std::fs;"), "");
     }
 }

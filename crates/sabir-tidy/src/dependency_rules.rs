@@ -1,10 +1,11 @@
-//! Which crate may depend on which: the table of the design, held against every manifest.
+//! Checks the dependencies of every crate against a table of allowed dependencies.
 
 use std::collections::BTreeSet;
 
 use crate::{SourceFile, SourceTree, Violation};
 
-/// The crates, and which of ours each may name under `[dependencies]`. `*`: all. Some are yet to come.
+/// Each crate with the crates of this workspace that it may list under `[dependencies]`; `*` means all. Some rows are for crates that
+/// do not exist yet.
 const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 20] = [
     ("sabir-call", &[]),
     ("sabir-check", &["sabir-call"]),
@@ -44,16 +45,17 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 20] = [
     ("sabir-tidy", &[]),
 ];
 
-/// What only tests may lean on.
+/// Crates that may only be dev-dependencies.
 const TESTS_ONLY: [&str; 3] = ["sabir-testkit", "sabir-simulate", "sabir-tidy"];
 
-/// A crate and the most packages that its dependencies may lock, itself included.
+/// A crate with the most packages that its dependencies may lock, itself included.
 const MAX_LOCKED_PACKAGES: (&str, usize) = ("sabir-call", 20);
 
-/// What the lock file lists under packages of that crate for features that only other crates switch on: there is one lock for
-/// the whole workspace. `cargo tree -p sabir-call -e normal` shows that it is not built without them.
+/// Packages that the lock file lists for features that only other crates enable, since the workspace has one lock file. Run
+/// `cargo tree -p sabir-call -e normal` to see that the crate is built without them.
 const IGNORED_PACKAGES: [&str; 1] = ["allocator-api2"];
 
+/// Checks every manifest and the size of the lock file.
 pub(crate) fn check_dependencies(tree: &SourceTree, found: &mut Vec<Violation>) {
     for file in &tree.files {
         if let Some(owner) = file.owning_crate().filter(|owner| file.path == format!("crates/{owner}/Cargo.toml")) {
@@ -65,47 +67,51 @@ pub(crate) fn check_dependencies(tree: &SourceTree, found: &mut Vec<Violation>) 
 
 fn check_manifest(file: &SourceFile, owner: &str, found: &mut Vec<Violation>) {
     let Some((_, allowed)) = ALLOWED_DEPENDENCIES.iter().find(|(name, _)| *name == owner) else {
-        let message = format!("`{owner}` has no row in the table of arrows; add one to the design and to arrows.rs");
+        let message = format!(
+            "`{owner}` has no row in the table of arrows; add one to ARCHITECTURE.md and to dependency_rules.rs"
+        );
         found.push(file.violation_at(1, message));
         return;
     };
     for dependency in parse_dependencies(&file.text).filter(|dependency| is_ours(dependency.name)) {
-        let ManifestDependency { name, line, tests } = dependency;
+        let ManifestDependency { name, line, is_dev } = dependency;
         let listed = allowed.contains(&name) || allowed.contains(&"*") && !TESTS_ONLY.contains(&name);
-        if listed || tests && (TESTS_ONLY.contains(&name) || !reaches(name, owner)) {
+        // Tests may use any crate that does not depend on theirs, because that would be a cycle.
+        if listed || is_dev && (TESTS_ONLY.contains(&name) || !depends_on(name, owner)) {
             continue;
         }
-        let message = match (tests, TESTS_ONLY.contains(&name)) {
+        let message = match (is_dev, TESTS_ONLY.contains(&name)) {
             (false, true) => format!("`{name}` is for tests only; move it to [dev-dependencies]"),
-            _ => format!("`{owner}` must not depend on `{name}`; pass what it needs in, or move the code to its room"),
+            _ => format!(
+                "`{owner}` must not depend on `{name}`; pass what it needs in, or move the code to another crate"
+            ),
         };
         found.push(file.violation_at(line, message));
     }
 }
 
-/// What the table allows a crate.
-fn row(owner: &str) -> &'static [&'static str] {
+/// Returns the dependencies that the table allows for a crate.
+fn allowed_for(owner: &str) -> &'static [&'static str] {
     ALLOWED_DEPENDENCIES.iter().find(|(name, _)| *name == owner).map_or(&[], |(_, allowed)| allowed)
 }
 
-/// Whether a crate may depend on another, directly or not. Tests may name any crate that does not stand on theirs.
-fn reaches(from: &str, to: &str) -> bool {
-    row(from).iter().any(|next| *next == "*" || *next == to || reaches(next, to))
+/// Reports whether the table allows a crate to depend on another one, directly or not.
+fn depends_on(from: &str, to: &str) -> bool {
+    allowed_for(from).iter().any(|next| *next == "*" || *next == to || depends_on(next, to))
 }
 
 fn is_ours(name: &str) -> bool {
     name == "sabir" || name.starts_with("sabir-")
 }
 
-/// One dependency of a manifest.
+/// One dependency in a manifest.
 struct ManifestDependency<'a> {
     name: &'a str,
     line: usize,
-    /// Whether it is a dev-dependency.
-    tests: bool,
+    is_dev: bool,
 }
 
-/// The dependencies of a manifest, of any kind and target.
+/// Iterates over the dependencies of a manifest, of any kind and target.
 fn parse_dependencies(text: &str) -> impl Iterator<Item = ManifestDependency<'_>> {
     let mut section = "";
     text.lines().enumerate().filter_map(move |(index, line)| {
@@ -114,16 +120,16 @@ fn parse_dependencies(text: &str) -> impl Iterator<Item = ManifestDependency<'_>
             section = header.trim_end_matches(']').trim();
             // `[dependencies.name]` is a dependency by itself.
             let (table, name) = section.rsplit_once('.')?;
-            return is_dev_table(table).map(|tests| ManifestDependency { name, line: index + 1, tests });
+            return is_dev_table(table).map(|is_dev| ManifestDependency { name, line: index + 1, is_dev });
         }
         let end = line.find(|c: char| c.is_whitespace() || matches!(c, '.' | '='))?;
         let name = line.get(..end)?.trim_matches('"');
-        let tests = is_dev_table(section).filter(|_| !name.is_empty() && !name.starts_with('#'))?;
-        Some(ManifestDependency { name, line: index + 1, tests })
+        let is_dev = is_dev_table(section).filter(|_| !name.is_empty() && !name.starts_with('#'))?;
+        Some(ManifestDependency { name, line: index + 1, is_dev })
     })
 }
 
-/// Whether a table holds dependencies; `true`: those of tests.
+/// Returns true for a table of dev-dependencies, false for other dependencies, and `None` for any other table.
 fn is_dev_table(table: &str) -> Option<bool> {
     match table.rsplit('.').next()? {
         "dependencies" | "build-dependencies" => Some(false),
@@ -132,13 +138,14 @@ fn is_dev_table(table: &str) -> Option<bool> {
     }
 }
 
+/// Checks that the smallest crate does not lock too many packages.
 fn check_lock_size(tree: &SourceTree, found: &mut Vec<Violation>) {
     let (owner, most) = MAX_LOCKED_PACKAGES;
     let manifest = tree.find_file(&format!("crates/{owner}/Cargo.toml"));
     let (Some(manifest), Some(lock)) = (manifest, tree.find_file("Cargo.lock")) else { return };
     let packages = parse_packages(&lock.text);
-    // The lock file lists dev-dependencies of our own crates too, hence the start at the manifest.
-    let direct = parse_dependencies(&manifest.text).filter(|dependency| !dependency.tests);
+    // The lock file also lists the dev-dependencies of our crates, so the walk starts at the manifest.
+    let direct = parse_dependencies(&manifest.text).filter(|dependency| !dependency.is_dev);
     let mut names: Vec<&str> = direct.map(|dependency| dependency.name).collect();
     let mut closure = BTreeSet::from([owner]);
     while let Some(name) = names.pop() {
@@ -153,7 +160,7 @@ fn check_lock_size(tree: &SourceTree, found: &mut Vec<Violation>) {
     }
 }
 
-/// The packages of a lock file, each with the names of what it needs.
+/// Parses the packages of a lock file, each with the names of its dependencies.
 fn parse_packages(text: &str) -> Vec<(&str, Vec<&str>)> {
     let mut packages: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in text.lines() {
@@ -179,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_point_one_way() {
+    fn only_allowed_dependencies_pass() {
         let ok = "[dependencies]\nsabir-call.workspace = true\nserde = \"1\"\n[dev-dependencies]\nsabir-testkit.workspace = true\n";
         assert_eq!(said(&[("crates/sabir-check/Cargo.toml", ok)]), [""; 0]);
         let below = "[dev-dependencies]\nsabir-policy.workspace = true\n";

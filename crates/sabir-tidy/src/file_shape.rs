@@ -1,11 +1,12 @@
-//! The shape of the tree: a doc in every file, and names that say what is inside.
+//! Checks that every file has a module doc, and that names of crates and modules say what is inside.
 
 use crate::source::leading_word;
 use crate::{SourceFile, Violation};
 
-/// Names that say nothing of what is inside.
+/// Names that do not say what is inside.
 const BANNED_NAMES: [&str; 9] = ["core", "common", "util", "utils", "helper", "helpers", "types", "misc", "mod"];
 
+/// Checks one file.
 pub(crate) fn check_shape(file: &SourceFile, found: &mut Vec<Violation>) {
     if !has_module_doc(&file.text) {
         found.push(file.violation_at(1, "no module doc; begin with `//!` and say what the file is for"));
@@ -13,13 +14,14 @@ pub(crate) fn check_shape(file: &SourceFile, found: &mut Vec<Violation>) {
     check_names(file, found);
 }
 
-/// Whether the first thing in a file, after attributes, is its doc.
+/// Reports whether the first line of a file, after attributes and comments, is its doc.
 fn has_module_doc(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let aside = |line: &&str| (line.starts_with("//") && !line.starts_with("//!")) || line.starts_with("#!");
     lines.find(|line| !aside(line)).is_some_and(|line| line.starts_with("//!"))
 }
 
+/// Checks the names in the path of a file and of its inline modules.
 fn check_names(file: &SourceFile, found: &mut Vec<Violation>) {
     let parts = file.path.split('/').skip_while(|part| *part == "crates");
     let stem = |part: &str| part.trim_end_matches(".rs").trim_start_matches("sabir-").to_owned();

@@ -1,54 +1,63 @@
-//! Is the house in order?
+//! Checks the rules of the source tree that neither the compiler nor clippy can see.
 //!
-//! A rule that only a document holds is broken within a week. The rules of the design that neither the compiler nor
-//! clippy can see are data here, and `cargo test` holds them. They need nothing but the standard library and a look at the
-//! text: what they read is Rust as this tree writes it (formatted, `mod` declarations on lines of their own), not Rust in
-//! general.
+//! A rule that is only written in a document is broken within a week, so the rules of the design are tables here, and `cargo test`
+//! checks them. The checks look at the text of the files. They understand Rust as this tree writes it (formatted, with `mod`
+//! declarations on lines of their own), not Rust in general.
 //!
-//! | file | holds |
+//! | file | checks |
 //! | --- | --- |
-//! | `arrows.rs` | which crate may depend on which, and how many packages `sabir-call` may lock |
-//! | `processes.rs` | that each process which is started has a row in `docs/processes.md` |
-//! | `rooms.rs` | where `std::fs`, `std::process`, `std::env`, printing and `unsafe` may stand |
-//! | `shape.rs` | module docs, names of crates and modules |
+//! | `dependency_rules.rs` | which crate may depend on which, and how many packages `sabir-call` may lock |
+//! | `processes.rs` | every started process has a row in `docs/processes.md` |
+//! | `crate_boundaries.rs` | which crates may use `std::fs`, `std::process`, `std::env`, printing and `unsafe` |
+//! | `file_shape.rs` | module docs, names of crates and modules |
+//!
+//! The crate also measures the tree: `cargo run -p sabir-tidy --bin figures` prints how names, docs, comments and imports look, for
+//! one tree or for two versions of it side by side. These figures ([`measure_tree`], [`measure_crates`]) are not rules: no test
+//! depends on them.
 //!
 //! ```
-//! use sabir_tidy::{Tree, check};
+//! use sabir_tidy::{SourceTree, check_tree};
 //!
-//! let mut tree = Tree::default();
-//! tree.add("crates/sabir-call/src/utils.rs", "fn main() {}\n");
-//! let said: Vec<String> = check(&tree).iter().map(ToString::to_string).collect();
+//! let mut tree = SourceTree::default();
+//! tree.add_file("crates/sabir-call/src/utils.rs", "fn main() {}\n");
+//! let said: Vec<String> = check_tree(&tree).iter().map(ToString::to_string).collect();
 //! assert!(said.iter().any(|line| line.starts_with("crates/sabir-call/src/utils.rs:1: ")));
 //! ```
 
 mod crate_boundaries;
 mod dependency_rules;
+mod figures;
 mod file_shape;
+mod import_cycles;
 mod processes;
 mod source;
+mod tree_reader;
 
-/// The texts of a tree that the rules look at: `.rs` files, manifests, the lock file and the table of
-/// processes.
+pub use figures::{CrateFigures, TreeFigures, measure_crates, measure_tree};
+pub use tree_reader::read_tree;
+
+/// The texts of a tree that the rules read: `.rs` files, manifests, the lock file and the table of processes.
 #[derive(Debug, Default)]
 pub struct SourceTree {
     files: Vec<SourceFile>,
 }
 
-/// One file.
+/// One file of a tree.
 #[derive(Debug)]
 struct SourceFile {
+    /// The path, relative to the root of the tree, with `/` between its parts.
     path: String,
     text: String,
 }
 
-/// One broken rule.
+/// One place where a rule is broken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// The file, from the root of the tree.
+    /// The path of the file, relative to the root of the tree.
     pub path: String,
-    /// The line, counted from 1.
+    /// The line number, counted from 1.
     pub line: usize,
-    /// What is wrong, and what to do.
+    /// The problem, and a way to fix it.
     pub message: String,
 }
 
@@ -58,7 +67,7 @@ impl SourceTree {
         self.files.push(SourceFile { path: path.into(), text: text.into() });
     }
 
-    /// How many Rust files there are: a tree without any was read from the wrong place.
+    /// Returns the number of Rust files. A tree without any was read from the wrong folder.
     pub fn rust_file_count(&self) -> usize {
         self.files.iter().filter(|file| file.is_rust()).count()
     }
@@ -73,12 +82,12 @@ impl SourceFile {
         self.path.ends_with(".rs")
     }
 
-    /// The crate's folder name, if the file belongs to one.
+    /// Returns the folder name of the crate that the file belongs to.
     fn owning_crate(&self) -> Option<&str> {
         self.path.strip_prefix("crates/")?.split('/').next()
     }
 
-    /// Whether all of the file is test code.
+    /// Reports whether the whole file is test code.
     fn is_test(&self) -> bool {
         let aside = ["tests", "benches", "examples", "fuzz"];
         let inside = self.path.split('/').rev().skip(1).any(|part| aside.contains(&part));
@@ -96,11 +105,11 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// Every broken rule, file by file.
+/// Returns every broken rule, sorted by file and line.
 pub fn check_tree(tree: &SourceTree) -> Vec<Violation> {
     let mut found = Vec::new();
     dependency_rules::check_dependencies(tree, &mut found);
-    processes::check(tree, &mut found);
+    processes::check_processes(tree, &mut found);
     for file in tree.files.iter().filter(|file| file.is_rust()) {
         let code = source::blank_non_code(&file.text);
         file_shape::check_shape(file, &mut found);

@@ -1,18 +1,22 @@
-//! Every process that is started on our own account: each place has a row in `docs/processes.md`, and each row a place.
+//! Checks that every place that starts a process has a row in `docs/processes.md`, and every row a place.
 //!
-//! A program that is started somewhere unnoticed is how a repository gets to run something: whoever adds one says there what it
-//! reads, who controls that, and whether it is confined.
+//! A program that is started unnoticed is a way for a repository to run code. The row for a process says what it reads, who controls
+//! that, and whether it is confined.
 
 use crate::source::without_tests;
 use crate::{SourceFile, SourceTree, Violation};
 
-/// The table.
+/// The path of the table.
 const TABLE: &str = "docs/processes.md";
-/// Its columns: the file, the program, why it runs, what it reads, who controls that, and how it is confined.
+/// The number of columns of the table: the file, the program, why it runs, what it reads, who controls that, and how it is confined.
 const COLUMNS: usize = 6;
 
-/// What starts a process, or makes what does.
-const STARTS: [&str; 19] = [
+/// Code that starts a process or prepares one.
+const STARTS: [&str; 21] = [
+    // The type of `sabir-workspace` for a command in the sandbox.
+    "ShellCommand::new",
+    "ShellCommand as ",
+    // The type of `std` and `tokio`.
     "Command::new",
     "Command::from",
     "Command as ",
@@ -34,7 +38,7 @@ const STARTS: [&str; 19] = [
     "execveat(",
 ];
 
-/// Packages that start programs on behalf of whoever calls them.
+/// Packages that start programs, which must not be dependencies.
 const STARTERS: [&str; 24] = [
     "arboard",
     "async-process",
@@ -62,11 +66,12 @@ const STARTERS: [&str; 24] = [
     "xshell",
 ];
 
-pub(crate) fn check(tree: &SourceTree, found: &mut Vec<Violation>) {
-    let rows = rows(tree, found);
+/// Checks all files against the table.
+pub(crate) fn check_processes(tree: &SourceTree, found: &mut Vec<Violation>) {
+    let rows = parse_table(tree, found);
     let sources = tree.files.iter().filter(|file| file.is_rust() && !file.is_test() && file.owning_crate().is_some());
     for file in sources.filter(|file| file.path.contains("/src/")) {
-        let lines = places(file);
+        let lines = process_start_lines(file);
         let known = rows.iter().filter(|row| row.path == file.path).count();
         if lines.len() > known {
             let message = format!("{} processes are started here, and {TABLE} knows {known}; add a row", lines.len());
@@ -83,18 +88,18 @@ pub(crate) fn check(tree: &SourceTree, found: &mut Vec<Violation>) {
         found.push(Violation { path: TABLE.to_owned(), line: row.line, message });
     }
     for file in tree.files.iter().filter(|file| file.path.ends_with("Cargo.toml")) {
-        manifest(file, found);
+        check_manifest(file, found);
     }
 }
 
 /// A row of the table.
-struct Row<'a> {
+struct ProcessRow<'a> {
     line: usize,
     path: &'a str,
 }
 
-/// The rows that name a file of ours; one with an empty field is broken.
-fn rows<'a>(tree: &'a SourceTree, found: &mut Vec<Violation>) -> Vec<Row<'a>> {
+/// Returns the rows of the table that name a file of this tree, and reports rows with missing or empty fields.
+fn parse_table<'a>(tree: &'a SourceTree, found: &mut Vec<Violation>) -> Vec<ProcessRow<'a>> {
     let Some(table) = tree.find_file(TABLE) else { return Vec::new() };
     let mut rows = Vec::new();
     for (index, line) in table.text.lines().enumerate() {
@@ -106,13 +111,13 @@ fn rows<'a>(tree: &'a SourceTree, found: &mut Vec<Violation>) -> Vec<Row<'a>> {
         if fields.len() != COLUMNS || fields.iter().any(|field| field.is_empty()) {
             found.push(table.violation_at(index + 1, format!("a row has {COLUMNS} fields, and none is empty")));
         }
-        rows.extend(fields.first().map(|path| Row { line: index + 1, path: path.trim_matches('`') }));
+        rows.extend(fields.first().map(|path| ProcessRow { line: index + 1, path: path.trim_matches('`') }));
     }
     rows
 }
 
-/// The lines on which a process is started, outside of tests.
-fn places(file: &SourceFile) -> Vec<usize> {
+/// Returns the line numbers outside of tests where a process is started. A line with two starts is listed twice.
+fn process_start_lines(file: &SourceFile) -> Vec<usize> {
     let code = crate::source::blank_non_code(&file.text);
     let last = without_tests(&file.text).map(|(line, _)| line).last().unwrap_or(0);
     let is_start = |text: &str, at: usize| {
@@ -126,8 +131,8 @@ fn places(file: &SourceFile) -> Vec<usize> {
     lines.flat_map(|(index, line)| std::iter::repeat_n(index + 1, count(line))).collect()
 }
 
-/// Packages that start programs are not depended on.
-fn manifest(file: &SourceFile, found: &mut Vec<Violation>) {
+/// Checks that a manifest lists no package that starts programs.
+fn check_manifest(file: &SourceFile, found: &mut Vec<Violation>) {
     for (index, line) in file.text.lines().enumerate() {
         let name = line.split(['=', '.', ' ']).next().unwrap_or_default().trim_matches('"');
         if STARTERS.contains(&name) && line.contains('=') {
@@ -173,6 +178,7 @@ mod tests {
         said(&format!("{start}\n{start}"), &row, &format!("{FILE}:3 2 processes are started here; "));
         for other in [
             "let x = map(std::process::Command::new);",
+            "let command = ShellCommand::new(line, &helper);",
             "tokio::process::Command::new(x)",
             "use std::process::Command as Program;",
             "libc::posix_spawnp(x)",

@@ -1,6 +1,6 @@
-//! Reading Rust far enough to tell code from comments, strings and tests.
+//! Lexes Rust far enough to tell code from comments, strings and tests.
 
-/// The text with comments, strings and character literals blanked; line breaks stay, so that lines keep their numbers.
+/// Returns the text with comments, strings and character literals replaced by blanks. Line breaks stay, so line numbers are the same.
 pub(crate) fn blank_non_code(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -18,7 +18,7 @@ pub(crate) fn blank_non_code(text: &str) -> String {
     out
 }
 
-/// The lines before the inline test module, which by custom ends a file.
+/// Iterates over the numbered lines before the inline test module, which ends a file by convention.
 pub(crate) fn without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut lines = text.lines().enumerate().peekable();
     std::iter::from_fn(move || {
@@ -29,13 +29,13 @@ pub(crate) fn without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The word that starts at the front of `text`.
+/// Returns the identifier at the front of `text`; empty if there is none.
 pub(crate) fn leading_word(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     text.get(..end).unwrap_or_default()
 }
 
-/// How many bytes of a comment or literal stand at the front of `rest`.
+/// Returns the length in bytes of the comment or literal at the front of `rest`. `None` if there is none.
 fn skip_length(rest: &str, c: char, before: char) -> Option<usize> {
     match c {
         '/' if rest.starts_with("//") => Some(rest.find('\n').unwrap_or(rest.len())),
@@ -47,6 +47,7 @@ fn skip_length(rest: &str, c: char, before: char) -> Option<usize> {
     }
 }
 
+/// Returns the length of a string literal with its quotes.
 fn string_length(rest: &str) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
@@ -60,6 +61,7 @@ fn string_length(rest: &str) -> usize {
     rest.len()
 }
 
+/// Returns the length of a raw string literal such as `r#"…"#`.
 fn raw_string_length(rest: &str) -> Option<usize> {
     let hashes = rest.strip_prefix('r')?.chars().take_while(|c| *c == '#').count();
     rest.get(1 + hashes..)?.strip_prefix('"')?;
@@ -68,7 +70,7 @@ fn raw_string_length(rest: &str) -> Option<usize> {
     Some(rest.get(from..)?.find(&close).map_or(rest.len(), |at| from + at + close.len()))
 }
 
-/// A character literal; a lifetime is none.
+/// Returns the length of a character literal. `None` for a lifetime, which has no closing quote.
 fn char_literal_length(rest: &str) -> Option<usize> {
     let mut chars = rest.char_indices().skip(1);
     let (_, first) = chars.next()?;

@@ -1,0 +1,291 @@
+//! Measures the names, prose and size of a tree.
+//!
+//! The figures are counts of text patterns, so they are rough, but they are the same for everybody and comparable between two
+//! versions of the tree. Tests, benches, fuzz targets and examples are left out.
+
+use std::fmt;
+
+use regex::Regex;
+
+use crate::import_cycles::largest_import_cycle;
+use crate::{SourceFile, SourceTree};
+
+/// A word with which a doc should not begin: a doc that says "What the …" or "Whether it …" does not name the thing.
+const WH_WORD: &str =
+    r"^(?i:what|who|whoever|whose|whether|which|where|when|why|how|of|those|that which|the one|as|from)\b";
+
+/// The counts of a tree.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TreeFigures {
+    /// Lines that are neither blank nor a comment.
+    pub code_lines: usize,
+    /// Lines of `///` and `//!` docs.
+    pub doc_lines: usize,
+    /// Lines that hold only a `//` comment.
+    pub comment_lines: usize,
+    /// Functions of any kind.
+    pub functions: usize,
+    /// Functions whose name has no underscore inside.
+    pub one_word_functions: usize,
+    /// Structs, enums and traits.
+    pub types: usize,
+    /// Types whose name has one capital letter.
+    pub one_word_types: usize,
+    /// Files with a module doc.
+    pub module_docs: usize,
+    /// Module docs that begin with a wh-word.
+    pub wh_module_docs: usize,
+    /// Items and fields with a doc.
+    pub item_docs: usize,
+    /// Item docs that begin with a wh-word.
+    pub wh_item_docs: usize,
+    /// Parameters that destructure a tuple: `(a, b): (A, B)`.
+    pub tuple_parameters: usize,
+    /// Statements that bind several values by a tuple: `let (a, b) = (x, y);`.
+    pub tuple_lets: usize,
+    /// Uses of `Result` with `String` as the error.
+    pub string_errors: usize,
+}
+
+/// The size and the import structure of one crate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CrateFigures {
+    /// The crate's folder name.
+    pub name: String,
+    /// All lines of its measured files, without inline test modules.
+    pub lines: usize,
+    /// Its lines that are neither blank nor a comment.
+    pub code_lines: usize,
+    /// The paths of the files in its largest import cycle, sorted; empty if there is no cycle.
+    pub largest_cycle: Vec<String>,
+}
+
+/// Counts the figures of a whole tree.
+pub fn measure_tree(tree: &SourceTree) -> TreeFigures {
+    let patterns = Patterns::new();
+    let mut figures = TreeFigures::default();
+    for file in tree.files.iter().filter(|file| is_measured(file)) {
+        patterns.add_file(without_inline_tests(&file.text), &mut figures);
+    }
+    figures
+}
+
+/// Measures every crate of a tree, sorted by name.
+pub fn measure_crates(tree: &SourceTree) -> Vec<CrateFigures> {
+    let patterns = Patterns::new();
+    let measured: Vec<&SourceFile> = tree.files.iter().filter(|file| is_measured(file)).collect();
+    let mut names: Vec<&str> = measured.iter().filter_map(|file| file.owning_crate()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let measure = |name: &str| {
+        let files: Vec<&SourceFile> =
+            measured.iter().copied().filter(|file| file.owning_crate() == Some(name)).collect();
+        let mut figures = TreeFigures::default();
+        let mut lines = 0;
+        for file in &files {
+            let text = without_inline_tests(&file.text);
+            lines += text.lines().count();
+            patterns.add_file(text, &mut figures);
+        }
+        let sources: Vec<(&str, &str)> =
+            files.iter().map(|file| (file.path.as_str(), without_inline_tests(&file.text))).collect();
+        CrateFigures {
+            name: name.to_owned(),
+            lines,
+            code_lines: figures.code_lines,
+            largest_cycle: largest_import_cycle(&format!("crates/{name}/src"), &sources),
+        }
+    };
+    names.into_iter().map(measure).collect()
+}
+
+impl TreeFigures {
+    /// Returns the figures as rows of a table: a name and a formatted value each.
+    pub fn table_rows(&self) -> Vec<(&'static str, String)> {
+        let percent = |part: usize, whole: usize| format!("{:.1}", 100.0 * part as f64 / whole.max(1) as f64);
+        vec![
+            ("code lines", self.code_lines.to_string()),
+            ("functions", self.functions.to_string()),
+            ("functions with one-word names, %", percent(self.one_word_functions, self.functions)),
+            ("types", self.types.to_string()),
+            ("types with one-word names, %", percent(self.one_word_types, self.types)),
+            ("module docs that begin with a wh-word, %", percent(self.wh_module_docs, self.module_docs)),
+            ("item docs that begin with a wh-word, %", percent(self.wh_item_docs, self.item_docs)),
+            ("tuple parameters", self.tuple_parameters.to_string()),
+            ("tuple lets", self.tuple_lets.to_string()),
+            ("results with String errors", self.string_errors.to_string()),
+            ("comment lines per 100 code lines", percent(self.comment_lines, self.code_lines)),
+            ("doc lines per 100 code lines", percent(self.doc_lines, self.code_lines)),
+        ]
+    }
+}
+
+impl fmt::Display for CrateFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, lines, code_lines, largest_cycle } = self;
+        write!(f, "{name:<20} {lines:>7} {code_lines:>7} {:>7}", largest_cycle.len())
+    }
+}
+
+/// Reports whether a file counts: Rust code of a crate that is not test code.
+fn is_measured(file: &SourceFile) -> bool {
+    file.is_rust() && file.owning_crate().is_some() && !file.is_test() && !file.path.ends_with("_tests.rs")
+}
+
+/// Cuts off the inline test module, which ends a file by convention.
+fn without_inline_tests(text: &str) -> &str {
+    text.split_once("\n#[cfg(test)]\nmod ").map_or(text, |(code, _)| code)
+}
+
+/// The compiled patterns of everything that is counted.
+struct Patterns {
+    wh_word: Regex,
+    module_doc: Regex,
+    function: Regex,
+    type_definition: Regex,
+    tuple_parameter: Regex,
+    tuple_let: Regex,
+    string_error: Regex,
+}
+
+impl Patterns {
+    fn new() -> Self {
+        Self {
+            wh_word: compile(WH_WORD),
+            module_doc: compile(r"(?m)^//! ?(.*)$"),
+            function: compile(r"\bfn ([a-z_][a-z0-9_]*)"),
+            type_definition: compile(r"\b(?:struct|enum|trait) ([A-Z][A-Za-z0-9]*)"),
+            tuple_parameter: compile(r"[(,]\s*\(\w+(?:, \w+)+\): \("),
+            tuple_let: compile(r"^let (mut )?\([a-z_, ]+\) = \("),
+            // One level of generics inside of the success type, which may span lines.
+            string_error: compile(r"Result<[^<>]*(?:<[^<>]*>)?[^<>]*, String>"),
+        }
+    }
+
+    /// Adds the counts of one file.
+    fn add_file(&self, text: &str, figures: &mut TreeFigures) {
+        if let Some(doc) = self.module_doc.captures(text).and_then(|found| found.get(1)) {
+            figures.module_docs += 1;
+            figures.wh_module_docs += usize::from(self.begins_with_wh_word(doc.as_str()));
+        }
+        for (_, [name]) in self.function.captures_iter(text).map(|found| found.extract()) {
+            figures.functions += 1;
+            figures.one_word_functions += usize::from(!name.trim_matches('_').contains('_'));
+        }
+        for (_, [name]) in self.type_definition.captures_iter(text).map(|found| found.extract()) {
+            figures.types += 1;
+            let capitals = name.chars().filter(char::is_ascii_uppercase).count();
+            figures.one_word_types += usize::from(capitals == 1);
+        }
+        figures.tuple_parameters += self.tuple_parameter.find_iter(text).count();
+        figures.string_errors += self.string_error.find_iter(text).count();
+        self.add_lines(text, figures);
+    }
+
+    fn add_lines(&self, text: &str, figures: &mut TreeFigures) {
+        let mut after_item_doc = false;
+        for line in text.lines().map(str::trim) {
+            let item_doc = line.strip_prefix("///");
+            if item_doc.is_some() || line.starts_with("//!") {
+                figures.doc_lines += 1;
+            } else if line.starts_with("//") {
+                figures.comment_lines += 1;
+            } else if !line.is_empty() {
+                figures.code_lines += 1;
+            }
+            // Only the first line of a doc counts as the doc of an item.
+            if let Some(doc) = item_doc.filter(|_| !after_item_doc) {
+                figures.item_docs += 1;
+                figures.wh_item_docs += usize::from(self.begins_with_wh_word(doc));
+            }
+            figures.tuple_lets += usize::from(self.tuple_let.is_match(line));
+            after_item_doc = item_doc.is_some();
+        }
+    }
+
+    fn begins_with_wh_word(&self, doc: &str) -> bool {
+        self.wh_word.is_match(doc.trim().trim_start_matches('`'))
+    }
+}
+
+#[expect(clippy::expect_used, reason = "the patterns are constants, and every unit test compiles all of them")]
+fn compile(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("a constant pattern is valid")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measure(text: &str) -> TreeFigures {
+        let mut tree = SourceTree::default();
+        tree.add_file("crates/sabir-call/src/x.rs", text);
+        measure_tree(&tree)
+    }
+
+    #[test]
+    fn names_are_counted_by_their_words() {
+        let figures =
+            measure("fn read() {}\nfn _read_() {}\nfn read_line() {}\nstruct Desk;\nenum FileKind {}\ntrait IO {}\n");
+        assert_eq!((figures.functions, figures.one_word_functions), (3, 2));
+        assert_eq!((figures.types, figures.one_word_types), (3, 1));
+    }
+
+    #[test]
+    fn wh_words_are_counted_at_the_first_line_of_a_doc() {
+        let figures =
+            measure("//! What it is.\n/// `Whether` it is.\n/// How it is.\nfn f() {}\n/// Asks.\nfn g() {}\n");
+        assert_eq!((figures.module_docs, figures.wh_module_docs), (1, 1));
+        assert_eq!((figures.item_docs, figures.wh_item_docs), (2, 1));
+        assert_eq!(figures.doc_lines, 4);
+    }
+
+    #[test]
+    fn lines_are_docs_comments_code_or_blank() {
+        let figures = measure("//! Doc.\n\n// A comment.\nfn f() {\n    // Another.\n    g(); // not counted\n}\n");
+        assert_eq!((figures.doc_lines, figures.comment_lines, figures.code_lines), (1, 2, 3));
+    }
+
+    #[test]
+    fn tuples_and_string_errors_are_counted() {
+        let figures = measure(
+            "fn f(a: u8, (b, c): (u8, u8)) -> Result<Vec<u8>, String> {\n    let (d, e) = (b, c);\n    let (g, h) = f();\n}\n\
+             fn g() -> Result<(), Error> {}\n",
+        );
+        assert_eq!((figures.tuple_parameters, figures.tuple_lets, figures.string_errors), (1, 1, 1));
+    }
+
+    #[test]
+    fn tests_are_left_out() {
+        assert_eq!(measure("fn f() {}\n#[cfg(test)]\nmod tests {\n    fn g() {}\n}\n").functions, 1);
+        for path in
+            ["crates/a/tests/x.rs", "crates/a/src/b/tests.rs", "crates/a/src/b_tests.rs", "crates/a/x.md", "x.rs"]
+        {
+            let mut tree = SourceTree::default();
+            tree.add_file(path, "fn f() {}\n");
+            assert_eq!(measure_tree(&tree), TreeFigures::default(), "{path}");
+        }
+    }
+
+    #[test]
+    fn percentages_of_nothing_are_zero() {
+        let rows = TreeFigures::default().table_rows();
+        assert!(rows.iter().all(|(_, value)| value.parse() == Ok(0.0)), "{rows:?}");
+        let figures = TreeFigures { functions: 3, one_word_functions: 1, ..TreeFigures::default() };
+        assert!(figures.table_rows().contains(&("functions with one-word names, %", "33.3".to_owned())));
+    }
+
+    #[test]
+    fn crates_are_measured_one_by_one() {
+        let mut tree = SourceTree::default();
+        tree.add_file("crates/b/src/lib.rs", "//! Doc.\n\nmod x;\nmod y;\n");
+        tree.add_file("crates/b/src/x.rs", "use crate::y::Y;\n");
+        tree.add_file("crates/b/src/y.rs", "use crate::x::X;\n");
+        tree.add_file("crates/a/src/lib.rs", "fn f() {}\n");
+        let shown: Vec<String> = measure_crates(&tree).iter().map(|one| one.to_string()).collect();
+        assert_eq!(
+            shown,
+            ["a                          1       1       0", "b                          6       4       2"]
+        );
+    }
+}

@@ -90,6 +90,26 @@ pub struct TaskSettings {
     pub prices: TokenPrices,
 }
 
+impl TaskSettings {
+    /// Returns settings for the model of that name at its provider: no tools, no approvals, nobody to ask, no limits.
+    pub fn new(model: impl Into<String>) -> Self {
+        Self {
+            system: String::new(),
+            model: model.into(),
+            tools: ToolSet::default(),
+            read_only_tools: Vec::new(),
+            polling_tools: Vec::new(),
+            rules: PolicyRules::default(),
+            interactivity: Interactivity::Headless,
+            limits: TaskLimits::default(),
+            completion: CompletionConditions::default(),
+            repairs: RepairSet::default(),
+            max_output: None,
+            prices: TokenPrices::default(),
+        }
+    }
+}
+
 /// What the machine is told.
 #[derive(Debug, Clone)]
 pub enum TaskInput<'a> {

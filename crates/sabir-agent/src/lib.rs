@@ -49,6 +49,7 @@ pub mod control;
 mod driver;
 mod event;
 mod mode_history;
+mod observer;
 mod permit;
 mod record;
 mod subtask;
@@ -63,6 +64,7 @@ pub use context::{
 pub use driver::{CancelToken, FrontEnd, TaskDriver};
 pub use event::{RuleProposal, TaskEvent, TransientEvent, UserQuestion, UserReply};
 pub use mode_history::ModeHistory;
+pub use observer::{DriverObserver, ObservedCall, ObserverWork, ToolRefusal};
 pub use permit::{CallDigest, CallPermit, Preconditions};
 pub use record::{
     AssistantTurn, CallCheck, CompactionReason, CompactionRecord, ContextChange, DecisionMaker, Delivery, FailedTurn,
@@ -74,5 +76,7 @@ pub use task::{
     CompactionPreview, CompactionTiming, CompletionConditions, ContextUsage, Interactivity, ModeConfig, OpenTodos,
     ReplayError, SubtaskLimits, Task, TaskEffect, TaskInput, TaskLimits, TaskSettings, UsageTotals, UserMessage,
 };
-pub use tool::{CallArguments, ProgressSink, Tool, ToolOutput, ToolRegistry, ToolWork};
+pub use tool::{
+    CallArguments, GroupFilter, InvalidCall, PreparedCall, ProgressSink, Tool, ToolOutput, ToolRegistry, ToolWork,
+};
 pub use user_command::{UserCommand, UserNotice};

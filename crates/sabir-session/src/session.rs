@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{UserMessage, CancelToken, FrontEnd, Record, TaskDriver, TaskEvent, TaskId, TaskOutcome, UserCommand};
+use sabir_agent::{
+    CancelToken, FrontEnd, Record, TaskDriver, TaskEvent, TaskId, TaskOutcome, UserCommand, UserMessage,
+};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
@@ -14,7 +16,7 @@ use crate::hub::{EventHub, Subscription};
 use crate::loading::LoadedSession;
 use crate::modes::ModeSwitcher;
 use crate::notice::NoticeTopic;
-use crate::recording::{RecordingObserver, RecordingState};
+use crate::recording::{RecordingState, ReplayFrontEnd};
 use crate::sandbox_probe::SandboxProbe;
 use crate::setup::TaskEnd;
 use crate::spec::{Interactivity, RecordMode};
@@ -89,7 +91,7 @@ impl Session {
             Arc::new(SessionControl { cancel: loaded.setup.cancel.clone(), idle, state: std::sync::Mutex::default() });
         let task = loaded.opened.task.start_record().task.clone();
         let modes = loaded.setup.modes.mode_names();
-        let is_replay = matches!(loaded.recording, RecordingState::Replay(..));
+        let is_replay = matches!(loaded.recording, RecordingState::Replay { .. });
         let worker = SessionWorker { host, loaded, hub: hub.clone(), control: Arc::clone(&control), commands };
         let worker = tokio::spawn(worker.run());
         Self { task, modes, is_replay, hub: HubHandle(hub), control, worker: Some(worker) }
@@ -336,24 +338,23 @@ impl SessionWorker {
             &config.environment,
             &config.notices,
         );
-        let trail = opened.task.mode_history().clone();
-        let mut store = ModeSwitcher {
-            store: opened.store.as_mut(),
-            history: trail,
-            modes: &setup.modes,
-            workspace: &setup.workspace,
-            notices: &config.notices,
-        };
+        let history = opened.task.mode_history().clone();
+        let modes = ModeSwitcher::new(history, &setup.modes, &setup.workspace, &config.notices);
+        let mut observers = opened.observers.clone();
+        observers.push(Arc::new(modes));
+        observers.extend(recording.observer());
+        observers.extend(setup.observers());
         if !images.is_empty() {
             opened.task.bring(std::mem::take(images));
         }
         let (outcome, message) = {
-            let mut taped = RecordingObserver { inner: &mut probe, mode: recording };
+            let mut replayed = ReplayFrontEnd { inner: &mut probe, recording };
             let driver = TaskDriver {
                 model: model.as_ref(),
                 registry: &setup.registry,
-                store: &mut store,
-                front_end: &mut taped,
+                store: opened.store.as_mut(),
+                front_end: &mut replayed,
+                observers,
                 cancel: setup.cancel.clone(),
                 max_time: setup.max_time,
             };

@@ -195,7 +195,15 @@ impl ProcessRunner {
         });
         let mut user = SimulatedUser { scene: self.scene.clone(), _at_work: None };
         let (registry, began) = (&self.registry, Instant::now());
-        let driver = TaskDriver { model: &model, registry, store: &mut store, front_end: &mut user, cancel, max_time };
+        let driver = TaskDriver {
+            model: &model,
+            registry,
+            store: &mut store,
+            front_end: &mut user,
+            observers: Vec::new(),
+            cancel,
+            max_time,
+        };
         let end = {
             let mut run = std::pin::pin!(driver.run(&mut task, first, words));
             loop {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_agent::{
-    CallArguments, CallPermit, Preconditions, ProgressSink, Tool, ToolOutput, ToolRegistry, ToolWork, control,
+    CallArguments, CallPermit, Preconditions, PreparedCall, ProgressSink, Tool, ToolOutput, ToolRegistry, ToolWork,
+    control,
 };
 use sabir_call::{CallId, ToolError, ToolSpec};
 use sabir_policy::Access;
@@ -36,6 +37,7 @@ pub(crate) struct ToolActivity {
 }
 
 /// A tool of the simulated world.
+#[derive(Clone)]
 struct SimulatedTool {
     scene: SimulationHandle,
     name: &'static str,
@@ -108,15 +110,27 @@ impl Tool for SimulatedTool {
         self.said_to_read
     }
 
-    fn call_access(&self, arguments: &CallArguments) -> Access {
-        let path = call_token(arguments);
-        self.scene.with_state(|state| {
-            state.on_event(|| format!("weigh {} {path}", self.name));
+    fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall> {
+        Box::new(SimulatedCall { tool: self.clone(), path: call_token(arguments) })
+    }
+}
+
+/// A call of a simulated tool.
+struct SimulatedCall {
+    tool: SimulatedTool,
+    path: String,
+}
+
+impl PreparedCall for SimulatedCall {
+    fn access(&self) -> Access {
+        let path = self.path.clone();
+        self.tool.scene.with_state(|state| {
+            state.on_event(|| format!("weigh {} {path}", self.tool.name));
             if state.rng.hits_permille(state.plan.tool_trouble / 20) {
                 state.counters.count_event("accesses invalid");
                 return Access::Invalid { reason: "this is no path".to_owned() };
             }
-            match self.name {
+            match self.tool.name {
                 _ if state.sabotage == Some(Sabotage::HideAccess) => Access::Nothing,
                 "touch" => Access::Write { path, protected: None },
                 "fetch" => Access::Fetch { url: format!("https://{ALLOWED_HOST}/{path}") },
@@ -126,9 +140,9 @@ impl Tool for SimulatedTool {
         })
     }
 
-    fn preconditions(&self, _: &CallArguments) -> Preconditions {
+    fn preconditions(&self) -> Preconditions {
         let mut bound = Preconditions::default();
-        self.scene.with_state(|state| {
+        self.tool.scene.with_state(|state| {
             let moved = state.rng.hits_permille(state.plan.tool_trouble / 20);
             if moved {
                 state.counters.count_event("things moved");
@@ -138,24 +152,24 @@ impl Tool for SimulatedTool {
         bound
     }
 
-    fn run<'a>(
-        &'a self,
-        permit: &'a CallPermit,
-        arguments: &'a CallArguments,
-        progress: ProgressSink<'a>,
-    ) -> ToolWork<'a> {
+    fn run<'a>(self: Box<Self>, permit: &'a CallPermit, progress: ProgressSink<'a>) -> ToolWork<'a> {
         Box::pin(async move {
-            let path = call_token(arguments);
-            let temper = self.scene.with_state(|state| begin_run(state, &permit.call, &path, self.reads));
-            let (scene, call, checks) = (self.scene.clone(), permit.call.clone(), path == CHECK_PATH);
-            let mut work = RunGuard { scene, call, ended: false, changed: false, checks };
-            sleep(self.scene.with_state(draw_pause)).await;
+            let Self { tool: SimulatedTool { scene, reads, .. }, path } = *self;
+            let temper = scene.with_state(|state| begin_run(state, &permit.call, &path, reads));
+            let mut work = RunGuard {
+                scene: scene.clone(),
+                call: permit.call.clone(),
+                ended: false,
+                changed: false,
+                checks: path == CHECK_PATH,
+            };
+            sleep(scene.with_state(draw_pause)).await;
             progress("working\n");
             if temper != ToolBehavior::Fails {
-                self.scene.with_state(|state| apply_effect(state, &permit.call, &path));
+                scene.with_state(|state| apply_effect(state, &permit.call, &path));
                 work.changed = true;
             }
-            sleep(self.scene.with_state(draw_pause)).await;
+            sleep(scene.with_state(draw_pause)).await;
             work.ended = temper != ToolBehavior::Hangs;
             match temper {
                 ToolBehavior::Hangs => std::future::pending().await,
@@ -163,7 +177,7 @@ impl Tool for SimulatedTool {
                 ToolBehavior::Breaks => std::panic::resume_unwind(Box::new("the tool broke down")),
                 _ => {}
             }
-            self.scene.with_state(|state| finish_run(state, &work, &path, temper))
+            scene.with_state(|state| finish_run(state, &work, &path, temper))
         })
     }
 }

@@ -60,8 +60,9 @@
 //! let tool = registry.get("write_to_file").ok_or("no such tool")?;
 //! let arguments = json!({"path": "a.txt", "content": "hello\n"});
 //! let arguments = arguments.as_object().ok_or("no object")?;
-//! assert_eq!(tool.call_access(arguments), Access::Write { path: "a.txt".to_owned(), protected: None });
-//! let output = tool.run(&CallPermit::unchecked(CallId::new("1")), arguments, &mut |_| {}).await;
+//! let call = tool.prepare(arguments);
+//! assert_eq!(call.access(), Access::Write { path: "a.txt".to_owned(), protected: None });
+//! let output = call.run(&CallPermit::unchecked(CallId::new("1")), &mut |_| {}).await;
 //! assert_eq!(output.content, "Wrote 1 line to the new file `a.txt`.");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })?;

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use sabir_agent::control::{self, SubtaskRequest};
 use sabir_agent::{
-    CallArguments, CallPermit, CancelToken, CompletedSubtask, Interactivity, OpenTodos, Preconditions, ProgressSink,
-    Record, SubtaskEnd, Task, TaskEffect, TaskId, TaskInput, TaskOrigin, TaskOutcome, TaskSettings, Tool, ToolOutput,
-    ToolRegistry, ToolWork, UsageTotals, UserCommand,
+    CallArguments, CallPermit, CancelToken, CompletedSubtask, Interactivity, OpenTodos, Preconditions, PreparedCall,
+    ProgressSink, Record, SubtaskEnd, Task, TaskEffect, TaskId, TaskInput, TaskOrigin, TaskOutcome, TaskSettings, Tool,
+    ToolOutput, ToolRegistry, ToolWork, UsageTotals, UserCommand,
 };
 use sabir_call::{CallId, Message, ModelErrorKind, ToolResultStatus, ToolSet, ToolSpec, Usage};
 use sabir_policy::{Access, PolicyRules};
@@ -669,11 +669,17 @@ impl Tool for Deaf {
         false
     }
 
-    fn call_access(&self, _: &CallArguments) -> Access {
+    fn prepare(&self, _: &CallArguments) -> Box<dyn PreparedCall> {
+        Box::new(Deaf)
+    }
+}
+
+impl PreparedCall for Deaf {
+    fn access(&self) -> Access {
         Access::Nothing
     }
 
-    fn run<'a>(&'a self, _: &'a CallPermit, _: &'a CallArguments, _: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
         Box::pin(std::future::pending())
     }
 }

@@ -161,7 +161,7 @@ impl TaskDriver<'_> {
     ) -> TaskEnd {
         let deadline = self.max_time.and_then(|time| Instant::now().checked_add(time));
         let mut outside = Interrupts { deadline, commands: self.front_end.commands() };
-        let begin = words.map_or(TaskInput::Begin, TaskInput::UserMessage);
+        let begin = words.map_or(TaskInput::Begin, TaskInput::queued);
         let mut queue: VecDeque<TaskEffect> =
             first.map(TaskEffect::PersistRecord).into_iter().chain(task.step(begin)).collect();
         let mut tools = RunningTools::default();
@@ -256,6 +256,11 @@ impl TaskDriver<'_> {
         let summarising = task.is_summarising();
         let looked = if summarising { None } else { self.registry.poll_context() };
         for effect in looked.map(|fragments| task.step(TaskInput::ContextChanged(fragments))).unwrap_or_default() {
+            let TaskEffect::PersistRecord(record) = effect else { continue };
+            self.broadcaster().store_record(&record)?;
+        }
+        let changed = if summarising { None } else { self.registry.take_changes(task.recorded_tools()) };
+        for effect in changed.map(|change| task.step(TaskInput::ToolsChanged(change))).unwrap_or_default() {
             let TaskEffect::PersistRecord(record) = effect else { continue };
             self.broadcaster().store_record(&record)?;
         }

@@ -67,14 +67,15 @@ pub use mode_history::ModeHistory;
 pub use observer::{DriverObserver, ObservedCall, ObserverWork, ToolRefusal};
 pub use permit::{CallDigest, CallPermit, Preconditions};
 pub use record::{
-    AssistantTurn, CallCheck, CompactionReason, CompactionRecord, ContextChange, DecisionMaker, Delivery, FailedTurn,
-    MessageAuthor, Record, RecordStore, StoreError, SubtaskEnd, SummaryAuthor, TaskId, TaskOrigin, TaskOutcome,
-    TaskStart,
+    AddedTool, AssistantTurn, CallCheck, CompactionReason, CompactionRecord, ContextChange, DecisionMaker, Delivery,
+    FailedTurn, MessageAuthor, Record, RecordStore, StoreError, SubtaskEnd, SummaryAuthor, TaskId, TaskOrigin,
+    TaskOutcome, TaskStart, ToolsChange,
 };
 pub use subtask::{CompletedSubtask, NewTaskTool, SharedBudget, SubtaskHandle, SubtaskRun, SubtaskSpawner};
 pub use task::{
-    CompactionPreview, CompactionTiming, CompletionConditions, ContextUsage, Interactivity, ModeConfig, OpenTodos,
-    ReplayError, SubtaskLimits, Task, TaskEffect, TaskInput, TaskLimits, TaskSettings, UsageTotals, UserMessage,
+    CompactionPreview, CompactionTiming, CompletionConditions, ContextUsage, Interactivity, MessageDelivery,
+    ModeConfig, OpenTodos, ReplayError, SubtaskLimits, Task, TaskEffect, TaskInput, TaskLimits, TaskSettings,
+    UsageTotals, UserMessage,
 };
 pub use tool::{
     CallArguments, GroupFilter, InvalidCall, PreparedCall, ProgressSink, Tool, ToolOutput, ToolRegistry, ToolWork,

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use sabir_call::{Image, ToolError, ToolSet, ToolSpec};
 use sabir_policy::{Access, ToolGroup};
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::context::{ContextFragment, ContextSource};
 use crate::driver::CancelToken;
 use crate::permit::{CallPermit, Preconditions};
-use crate::record::SubtaskEnd;
+use crate::record::{AddedTool, SubtaskEnd, ToolsChange};
 
 /// Typed arguments of a call, as they passed the gates.
 pub type CallArguments = Map<String, Value>;
@@ -124,13 +124,31 @@ impl PreparedCall for InvalidCall {
 }
 
 /// The tools of a task.
+///
+/// Tools can be [added](Self::add), [removed](Self::remove) and [replaced](Self::replace) while the task is under way; clones share
+/// them. The driver applies such changes right before the model is asked next, and the task keeps a record of them.
 #[derive(Clone, Default)]
 pub struct ToolRegistry {
-    /// With their names.
-    tools: Vec<(String, Arc<dyn Tool>)>,
+    tools: Arc<RwLock<LiveTools>>,
+    /// What the model is offered at first.
     offered: ToolSet,
-    /// The place where they work.
+    /// Describes the place where the tools work.
     context_source: Option<Arc<dyn ContextSource>>,
+}
+
+/// The present tools.
+#[derive(Default)]
+struct LiveTools {
+    /// Each with its name.
+    tools: Vec<(String, Arc<dyn Tool>)>,
+    /// The changes that the driver has not applied yet.
+    pending: ToolsChange,
+}
+
+impl LiveTools {
+    fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.tools.iter().find(|(own, _)| own == name).map(|(_, tool)| tool)
+    }
 }
 
 impl ToolOutput {
@@ -168,6 +186,7 @@ impl ToolRegistry {
 
     fn unfiltered(tools: Vec<Arc<dyn Tool>>) -> Self {
         let tools = tools.into_iter().map(|tool| (tool.spec().name, tool)).collect();
+        let tools = Arc::new(RwLock::new(LiveTools { tools, pending: ToolsChange::default() }));
         Self { tools, offered: ToolSet::default(), context_source: None }
     }
 
@@ -182,7 +201,7 @@ impl ToolRegistry {
     fn build_set(&self, fits: &dyn Fn(&str, Option<ToolGroup>) -> bool) -> Result<ToolSet, ToolError> {
         let mut shown = Vec::new();
         let mut known = Vec::new();
-        for (name, tool) in &self.tools {
+        for (name, tool) in &self.read_tools().tools {
             let list = if tool.is_offered() && fits(name, tool.group()) { &mut shown } else { &mut known };
             // A schema is generated from types, which is not worth doing again for every mode.
             list.push(self.offered.get(name).cloned().unwrap_or_else(|| tool.spec()));
@@ -222,19 +241,114 @@ impl ToolRegistry {
         &self.offered
     }
 
-    /// The names of the tools that only read.
+    /// Returns the names of the tools that only read.
     pub fn read_only_names(&self) -> Vec<String> {
-        self.tools.iter().filter(|(_, tool)| tool.is_read_only()).map(|(name, _)| name.clone()).collect()
+        self.names_where(|tool| tool.is_read_only())
     }
 
-    /// The names of the tools that look whether something has happened.
+    /// Returns the names of the tools that poll for something.
     pub fn polling_names(&self) -> Vec<String> {
-        self.tools.iter().filter(|(_, tool)| tool.is_polling()).map(|(name, _)| name.clone()).collect()
+        self.names_where(|tool| tool.is_polling())
     }
 
-    /// The tool of that name; control calls are no tools.
-    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.tools.iter().find(|(own, _)| own == name).map(|(_, tool)| tool)
+    fn names_where(&self, fits: impl Fn(&dyn Tool) -> bool) -> Vec<String> {
+        let live = self.read_tools();
+        live.tools.iter().filter(|(_, tool)| fits(tool.as_ref())).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns the tool of that name; control calls are no tools.
+    pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.read_tools().find(name).cloned()
+    }
+
+    /// Adds a tool.
+    ///
+    /// # Errors
+    /// When there is a tool or a control call of that name, or no model could be offered the spec.
+    pub fn add(&self, tool: Arc<dyn Tool>) -> Result<(), ToolError> {
+        let added = AddedTool::from_tool(tool.as_ref())?;
+        let name = added.spec.name.clone();
+        let mut live = self.write_tools();
+        if live.find(&name).is_some() {
+            return Err(ToolError::Doubled(name));
+        }
+        live.tools.push((name, tool));
+        live.pending.note_added(added);
+        Ok(())
+    }
+
+    /// Removes the tool of that name and returns whether there was one. Calls that run are left to their end.
+    pub fn remove(&self, name: &str) -> bool {
+        let mut live = self.write_tools();
+        let known = live.tools.len();
+        live.tools.retain(|(own, _)| own != name);
+        let is_removed = live.tools.len() < known;
+        if is_removed {
+            live.pending.note_removed(name);
+        }
+        is_removed
+    }
+
+    /// Adds a tool in place of the one of its name, if there is one.
+    ///
+    /// # Errors
+    /// When there is a control call of that name, or no model could be offered the spec.
+    pub fn replace(&self, tool: Arc<dyn Tool>) -> Result<(), ToolError> {
+        let added = AddedTool::from_tool(tool.as_ref())?;
+        let name = added.spec.name.clone();
+        let mut live = self.write_tools();
+        if live.find(&name).is_some() {
+            live.tools.retain(|(own, _)| *own != name);
+            live.pending.note_removed(&name);
+        }
+        live.tools.push((name, tool));
+        live.pending.note_added(added);
+        Ok(())
+    }
+
+    /// Takes the changes that have not been applied. `recorded` are the changes on record: a resumed task learns here of tools that
+    /// came back or did not come back with it.
+    pub(crate) fn take_changes(&self, recorded: &ToolsChange) -> Option<ToolsChange> {
+        let mut live = self.write_tools();
+        let mut change = std::mem::take(&mut live.pending);
+        for AddedTool { spec, .. } in &recorded.added {
+            if live.find(&spec.name).is_none() {
+                change.note_removed(&spec.name);
+            }
+        }
+        for name in recorded.removed.iter().filter(|name| !recorded.added.iter().any(|tool| tool.spec.name == **name)) {
+            if let Some(Ok(tool)) = live.find(name).map(|tool| AddedTool::from_tool(tool.as_ref())) {
+                change.note_added(tool);
+            }
+        }
+        (!change.is_empty()).then_some(change)
+    }
+
+    fn read_tools(&self) -> RwLockReadGuard<'_, LiveTools> {
+        self.tools.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_tools(&self) -> RwLockWriteGuard<'_, LiveTools> {
+        self.tools.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AddedTool {
+    /// Describes a tool that is added to a task at work.
+    fn from_tool(tool: &dyn Tool) -> Result<Self, ToolError> {
+        let spec = tool.spec();
+        if crate::control::is_control(&spec.name) {
+            return Err(ToolError::Doubled(spec.name));
+        }
+        // Checks the name and the schema.
+        ToolSet::new(vec![spec.clone()])?;
+        Ok(Self {
+            spec,
+            group: tool.group(),
+            reads_only: tool.is_read_only(),
+            polls: tool.is_polling(),
+            hidden: !tool.is_offered(),
+        })
     }
 }
 

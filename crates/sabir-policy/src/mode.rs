@@ -80,7 +80,8 @@ impl fmt::Display for FilePattern {
 }
 
 /// What tools do, as far as modes tell them apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ToolGroup {
     /// Reading files.
     Read,

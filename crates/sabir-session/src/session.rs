@@ -8,7 +8,7 @@ use sabir_agent::{
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
-use crate::command::{Command, Decision, Delivery, Rejected};
+use crate::command::{Command, Decision, Rejected};
 use crate::error::SessionError;
 use crate::event::SessionState;
 use crate::host::Host;
@@ -238,7 +238,7 @@ impl SessionHandle {
         let hub = &self.hub.0;
         let is_own = *task == self.task;
         match command {
-            Command::Send { message, delivery } => hub.tell(task, heard(message, delivery)),
+            Command::Send { message, delivery } => hub.tell(task, UserCommand::Send { message, delivery }),
             Command::Answer { request, decision } => {
                 if decision == Decision::Leave && request.task == self.task {
                     self.control.lock().closes = true;
@@ -267,15 +267,6 @@ impl SessionControl {
     fn send_idle(&self, command: IdleCommand) -> Result<(), Rejected> {
         self.idle.send(command).map_err(|_| Rejected::Ended)
     }
-}
-
-/// The message as the task machine takes it.
-fn heard(message: UserMessage, delivery: Delivery) -> UserCommand {
-    let at_once = delivery == Delivery::Interrupt;
-    if message.images.is_empty() {
-        return if at_once { UserCommand::Steer(message.text) } else { UserCommand::Message(message.text) };
-    }
-    UserCommand::MessageWithImages { message: message, at_once }
 }
 
 /// Drives the task of a session, run after run.

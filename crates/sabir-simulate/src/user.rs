@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use sabir_agent::{FrontEnd, TaskEvent, TransientEvent, UserCommand, UserQuestion, UserReply};
+use sabir_agent::{FrontEnd, MessageDelivery, TaskEvent, TransientEvent, UserCommand, UserQuestion, UserReply};
 use sabir_call::CallId;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::sleep;
@@ -138,7 +138,7 @@ fn deliver_reply(state: &mut SimulationState, question: &UserQuestion, reply: Us
                 state.note_cancel();
                 state.send_to_driver(UserCommand::Cancel);
             } else {
-                state.tell_words(UserCommand::Message);
+                state.tell_words(MessageDelivery::Queue);
             }
             return None;
         }

@@ -485,7 +485,7 @@ fn words_at_any_moment_end_no_parent() {
                 while house.all().len() < entries {
                     tokio::task::yield_now().await;
                 }
-                _ = mouth.send(UserCommand::Steer("Mind the tests.".to_owned()));
+                _ = mouth.send(UserCommand::interrupt("Mind the tests."));
             };
             tokio::join!(house.spoken_to(ears), steer).0
         });
@@ -748,7 +748,7 @@ fn steering_gives_subtasks_up() {
             while house.asked.load(Ordering::SeqCst) < 5 {
                 tokio::task::yield_now().await;
             }
-            mouth.send(UserCommand::Steer("Another way.".to_owned())).unwrap();
+            mouth.send(UserCommand::interrupt("Another way.")).unwrap();
         };
         tokio::join!(house.spoken_to(ears), steer).0
     });
@@ -775,7 +775,7 @@ fn what_was_begun_and_is_given_up_before_it_goes_on_was_interrupted() {
     };
     let mut machine = resumed(delegating());
     assert!(matches!(machine.open[..], [TaskEffect::AssessCall(_)]), "it goes on: {:?}", machine.open);
-    machine.step(TaskInput::SteeringMessage("No.".to_owned()));
+    machine.step(TaskInput::interrupting("No."));
     assert_eq!(machine.results(), ["touch done", "new_task interrupted"]);
     machine.check_history();
     // Where subtasks are no longer possible, it is a call like any other.
@@ -819,7 +819,7 @@ fn a_task_that_ends_waits_for_the_ends_of_its_subtasks() {
     assert_eq!(machine.ended(), None);
     machine.step(TaskInput::ToolFinished(calls[0].clone(), ended(TaskOutcome::Cancelled, 2, 20)));
     machine.step(TaskInput::ToolFinished(calls[1].clone(), ended(TaskOutcome::Completed, 1, 10)));
-    machine.step(TaskInput::UserMessage("Too late.".to_owned()));
+    machine.step(TaskInput::queued("Too late."));
     assert_eq!(machine.ended(), None);
     // One that did not end in time.
     machine.step(TaskInput::ToolFinished(calls[2].clone(), ToolOutput::failed("x")));

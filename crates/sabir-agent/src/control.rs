@@ -1,8 +1,7 @@
 //! Control calls: calls that speak to the task itself rather than to the world.
 //!
-//! Each has a file with what a model reads of it, and what its arguments mean. What the machine does about one stands in
-//! `task/completion.rs`, `task/todos.rs` and
-//! `task/modes.rs`.
+//! Each has a file with what a model reads of it and what its arguments mean. The machine answers them in `task/completion.rs`,
+//! `task/todos.rs` and `task/modes.rs`.
 
 mod completion;
 mod followup;
@@ -11,6 +10,7 @@ mod subtask;
 mod todo;
 
 use sabir_call::ToolSpec;
+use sabir_policy::ToolGroup;
 use serde_json::{Map, Value};
 
 pub use completion::COMPLETION_TOOL;
@@ -25,9 +25,14 @@ pub fn control_specs() -> [ToolSpec; 3] {
     [todo::todo_list_spec(), followup::followup_spec(), completion::completion_spec()]
 }
 
-/// Those that are offered only in some modes, and understood in all.
+/// The control calls that are offered only in some modes, and understood in all.
 pub fn mode_dependent_specs() -> [ToolSpec; 1] {
-    [mode::switch_mode_spec()]
+    mode_dependent_calls().map(|(spec, _)| spec)
+}
+
+/// The same calls, each with the group by which modes offer it.
+pub(crate) fn mode_dependent_calls() -> [(ToolSpec, ToolGroup); 1] {
+    [(mode::switch_mode_spec(), ToolGroup::Switch)]
 }
 
 /// The control calls that have one, with their Markdown: what they do, what they take, and the exact words of their results.

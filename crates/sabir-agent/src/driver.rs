@@ -17,11 +17,12 @@ use tokio::time::Instant;
 
 use crate::control;
 use crate::event::{TaskEvent, TransientEvent, UserQuestion, UserReply};
+use crate::observer::{DriverObserver, ObservedCall, ToolRefusal};
 use crate::permit::{CallPermit, Preconditions};
 use crate::record::{CompactionReason, Record, RecordStore, TaskOutcome};
 use crate::subtask::SharedBudget;
 use crate::task::{Task, TaskEffect, TaskInput};
-use crate::tool::{Tool, ToolOutput, ToolRegistry};
+use crate::tool::{PreparedCall, ProgressSink, ToolOutput, ToolRegistry};
 use crate::user_command::{CommandQueue, UserCommand, UserNotice};
 
 /// Whoever watches a task and is asked.
@@ -57,8 +58,10 @@ pub struct TaskDriver<'a> {
     pub registry: &'a ToolRegistry,
     /// Where records are kept.
     pub store: &'a mut dyn RecordStore,
-    /// Who watches.
+    /// The front end.
     pub front_end: &'a mut dyn FrontEnd,
+    /// Who else follows the task. Each is told of everything in this order, before the front end is.
+    pub observers: Vec<Arc<dyn DriverObserver>>,
     /// How to interrupt.
     pub cancel: CancelToken,
     /// The most time, from now.
@@ -112,16 +115,27 @@ struct OpenQuestion {
     shown: bool,
 }
 
-/// The tools that run, and what those said that ended before one that was started earlier: results come in the order of their
-/// calls, so that the same answers make the same task. Subtasks do not wait for one another, since others wait for their turn.
+/// The calls that are prepared or run.
+///
+/// Results are returned in the order of the calls, so that the same answers make the same task: the result of a call that ends before
+/// one that was started earlier waits. Subtasks do not wait for one another, since others wait for their turn.
 #[derive(Default)]
 struct RunningTools {
+    /// The calls that were assessed and have neither begun nor been answered.
+    prepared: HashMap<CallId, AssessedCall>,
     subtasks: JoinSet<(CallId, ToolOutput)>,
-    /// Who asks those to end.
-    subtask_tools: HashMap<CallId, Arc<dyn Tool>>,
+    /// The subtasks that run, with what asks each to end.
+    subtask_stops: HashMap<CallId, Option<CancelToken>>,
     tool_work: JoinSet<(CallId, ToolOutput)>,
     order: VecDeque<CallId>,
     early_results: HashMap<CallId, ToolOutput>,
+}
+
+/// A call from its judgement to its run.
+struct AssessedCall {
+    prepared: Box<dyn PreparedCall>,
+    /// The tool's name and what the call was judged by.
+    observed: ObservedCall,
 }
 
 type OutputChannel = (mpsc::Sender<(CallId, String)>, mpsc::Receiver<(CallId, String)>);
@@ -146,7 +160,7 @@ impl TaskDriver<'_> {
     ) -> TaskEnd {
         let deadline = self.max_time.and_then(|time| Instant::now().checked_add(time));
         let mut outside = Interrupts { deadline, commands: self.front_end.commands() };
-        let begin = words.map_or(TaskInput::Begin, TaskInput::UserMessage);
+        let begin = words.map_or(TaskInput::Begin, TaskInput::queued);
         let mut queue: VecDeque<TaskEffect> =
             first.map(TaskEffect::PersistRecord).into_iter().chain(task.step(begin)).collect();
         let mut tools = RunningTools::default();
@@ -156,7 +170,10 @@ impl TaskDriver<'_> {
             while let Some(effect) = queue.pop_front() {
                 match effect {
                     TaskEffect::PersistRecord(record) => {
-                        if let Err(ended) = store_record(self.store, self.front_end, &record) {
+                        if let Record::Result(result) = &record {
+                            tools.prepared.remove(&result.id);
+                        }
+                        if let Err(ended) = self.broadcaster().store_record(&record) {
                             return ended;
                         }
                     }
@@ -164,13 +181,17 @@ impl TaskDriver<'_> {
                         Ok(effects) => queue.extend(effects),
                         Err(ended) => return ended,
                     },
-                    TaskEffect::AssessCall(call) => queue.extend(self.assess_call(task, call)),
+                    TaskEffect::AssessCall(call) => {
+                        let effects = self.assess_call(task, call, &mut tools);
+                        queue.extend(effects);
+                    }
                     TaskEffect::RunCall(permit) => {
                         self.start_call(task, purse.attach_to(permit), &mut tools, &outputs.0)
                     }
                     TaskEffect::StopSubtask(call) => tools.stop_subtask(&call),
                     TaskEffect::AskUser(asked) => {
-                        open = Some(OpenQuestion { question: self.with_preview(task, asked), shown: false });
+                        let question = self.with_preview(task, asked, &mut tools);
+                        open = Some(OpenQuestion { question, shown: false });
                     }
                     TaskEffect::WithdrawQuestion => open = None,
                     TaskEffect::StopAll => {
@@ -198,7 +219,7 @@ impl TaskDriver<'_> {
     ) -> Option<TaskInput<'static>> {
         Some(match happening {
             DriverEvent::ToolOutput(call, text) => {
-                self.front_end.on_event(TaskEvent::Moment(TransientEvent::Output { call: &call, text: &text }));
+                self.broadcaster().show_event(TransientEvent::Output { call: &call, text: &text });
                 return None;
             }
             DriverEvent::ToolFinished(call, output) => {
@@ -235,18 +256,24 @@ impl TaskDriver<'_> {
         let looked = if summarising { None } else { self.registry.poll_context() };
         for effect in looked.map(|fragments| task.step(TaskInput::ContextChanged(fragments))).unwrap_or_default() {
             let TaskEffect::PersistRecord(record) = effect else { continue };
-            store_record(self.store, self.front_end, &record)?;
+            self.broadcaster().store_record(&record)?;
+        }
+        let changed = if summarising { None } else { self.registry.take_changes(task.recorded_tools()) };
+        for effect in changed.map(|change| task.step(TaskInput::ToolsChanged(change))).unwrap_or_default() {
+            let TaskEffect::PersistRecord(record) = effect else { continue };
+            self.broadcaster().store_record(&record)?;
         }
         let request = task.model_request();
-        self.front_end.on_event(TaskEvent::Moment(asking_event(task)));
-        let (model, cancel, store) = (self.model, &self.cancel, &mut *self.store);
-        // The answer and the words take turns at it; both are polled here, so nobody ever waits for the lock.
-        let desk = Mutex::new((&mut *self.front_end, task));
+        self.broadcaster().show_event(asking_event(task));
+        let model = self.model;
+        let cancel = self.cancel.clone();
+        // The answer and the user's messages take turns at it; both are polled here, so nobody ever waits for the lock.
+        let desk = Mutex::new((self.broadcaster(), task));
         let mut sink = |event: Event<'_>| {
             let mut desk = desk.lock().unwrap_or_else(PoisonError::into_inner);
             // A summary is for the model: its record has it whole.
             if !summarising {
-                desk.0.on_event(TaskEvent::Moment(TransientEvent::Delta(event)));
+                desk.0.show_event(TransientEvent::Delta(event));
             }
             desk.1.step(TaskInput::ModelEvent(event));
         };
@@ -260,16 +287,16 @@ impl TaskDriver<'_> {
                 answer = &mut answer => break answer.map_or_else(TaskInput::ModelFailed, |()| TaskInput::ModelFinished),
             };
             let mut desk = desk.lock().unwrap_or_else(PoisonError::into_inner);
-            let (user, task) = &mut *desk;
+            let (broadcaster, task) = &mut *desk;
             let gives_up = heard.interrupts_answer();
-            match heard.into_input(task, *user) {
+            match heard.into_input(task, broadcaster.front_end) {
                 // No question is open.
                 None | Some(TaskInput::UserReplied(_)) => {}
                 Some(input) if gives_up => break input,
                 Some(input) => {
                     for effect in task.step(input) {
                         let TaskEffect::PersistRecord(record) = effect else { continue };
-                        store_record(store, *user, &record)?;
+                        broadcaster.store_record(&record)?;
                     }
                 }
             }
@@ -283,26 +310,52 @@ impl TaskDriver<'_> {
         Ok(task.step(input))
     }
 
-    fn assess_call(&self, task: &mut Task, id: CallId) -> Vec<TaskEffect> {
-        let weighed = task.effective_call(&id).and_then(|call| {
-            let tool = self.registry.get(&call.name)?;
-            // What it depends on is looked at first: what changes after that is noticed.
-            let bound = tool.preconditions(&call.arguments);
-            Some((tool.call_access(&call.arguments), bound))
+    /// Prepares a call and has it judged.
+    fn assess_call(&self, task: &mut Task, id: CallId, tools: &mut RunningTools) -> Vec<TaskEffect> {
+        tools.prepared.remove(&id);
+        let assessed = self.prepare_call(task, &id, tools).map(|(call, preconditions)| {
+            let access = call.observed.access.clone();
+            (access, preconditions)
         });
         let unknown = || (Access::Invalid { reason: "there is no such tool".to_owned() }, Preconditions::default());
-        let (access, bound) = weighed.unwrap_or_else(unknown);
-        task.step(TaskInput::CallAssessed(id, access, bound))
+        let (access, preconditions) = assessed.unwrap_or_else(unknown);
+        task.step(TaskInput::CallAssessed(id, access, preconditions))
     }
 
-    /// The question with what the call would write as it would be written, where its tool can tell. A file that changes after the
-    /// call was weighed makes the preview that of a call which will not run.
-    fn with_preview(&self, task: &Task, mut question: UserQuestion) -> UserQuestion {
-        if let UserQuestion::Approval { call, detail, .. } = &mut question
-            && let Some(call) = task.open_call(call)
-            && let Some(preview) = self.registry.get(&call.name).and_then(|tool| tool.preview(&call.arguments))
-        {
-            *detail = preview;
+    /// Prepares an open call, with its preconditions from before it was looked at; `None`: no tool has that name.
+    fn prepare_call<'t>(
+        &self,
+        task: &Task,
+        id: &CallId,
+        tools: &'t mut RunningTools,
+    ) -> Option<(&'t mut AssessedCall, Preconditions)> {
+        let call = task.effective_call(id)?;
+        let prepared = self.registry.get(&call.name)?.prepare(&call.arguments);
+        // Preconditions come before the access: what changes between the two is then noticed before the run.
+        let preconditions = prepared.preconditions();
+        let observed = ObservedCall { id: id.clone(), tool: call.name.clone(), access: prepared.access() };
+        let slot = tools.prepared.entry(id.clone()).insert_entry(AssessedCall { prepared, observed });
+        Some((slot.into_mut(), preconditions))
+    }
+
+    /// Takes the call that was assessed for its run. A call that was approved before the driver was started is prepared again.
+    fn take_prepared(&self, task: &Task, id: &CallId, tools: &mut RunningTools) -> Option<AssessedCall> {
+        if !tools.prepared.contains_key(id) {
+            self.prepare_call(task, id, tools)?;
+        }
+        tools.prepared.remove(id)
+    }
+
+    /// Adds to the question about a call what the call would write, where its tool can tell. If a file changes after the call was
+    /// judged, the preview is that of a call which will not run.
+    fn with_preview(&self, task: &Task, mut question: UserQuestion, tools: &mut RunningTools) -> UserQuestion {
+        if let UserQuestion::Approval { call, detail, .. } = &mut question {
+            if !tools.prepared.contains_key(call) {
+                _ = self.prepare_call(task, call, tools);
+            }
+            if let Some(preview) = tools.prepared.get(call).and_then(|assessed| assessed.prepared.preview()) {
+                *detail = preview;
+            }
         }
         question
     }
@@ -315,26 +368,22 @@ impl TaskDriver<'_> {
         outputs: &mpsc::Sender<(CallId, String)>,
     ) {
         let id = permit.call.clone();
-        let tool = task
-            .effective_call(&id)
-            .and_then(|call| Some((Arc::clone(self.registry.get(&call.name)?), call.arguments.clone())));
+        let assessed = self.take_prepared(task, &id, tools);
         let outputs = outputs.clone();
-        let lasting = task.open_call(&id).is_some_and(|call| call.name == control::NEW_TASK_TOOL);
-        let subtask = tool.as_ref().filter(|_| lasting).map(|(tool, _)| Arc::clone(tool));
-        tools.spawn_work(id.clone(), subtask, async move {
-            let Some((tool, arguments)) = tool else { return (id, ToolOutput::failed("There is no such tool.")) };
-            let name = id.clone();
-            let work = async move {
-                // A full queue drops a piece of the preview, never of the result.
-                let mut progress = |text: &str| _ = outputs.try_send((name.clone(), text.to_owned()));
-                match permit.violation_message(&tool.preconditions(&arguments)) {
-                    None => tool.run(&permit, &arguments, &mut progress).await,
-                    Some(words) => ToolOutput::failed(words),
-                }
-            };
-            let output = PanicGuard(Box::pin(work)).await;
+        let observers = self.observers.clone();
+        let is_subtask = task.open_call(&id).is_some_and(|call| call.name == control::NEW_TASK_TOOL);
+        let stop = assessed.as_ref().filter(|_| is_subtask).map(|assessed| assessed.prepared.stop_token());
+        tools.spawn_work(id.clone(), stop, async move {
+            let Some(assessed) = assessed else { return (id, ToolOutput::failed("There is no such tool.")) };
+            // A full queue drops a piece of the preview, never of the result.
+            let mut progress = |text: &str| _ = outputs.try_send((id.clone(), text.to_owned()));
+            let output = PanicGuard(Box::pin(run_call(assessed, &permit, &observers, &mut progress))).await;
             (id, output)
         });
+    }
+
+    fn broadcaster(&mut self) -> Broadcaster<'_> {
+        Broadcaster { store: &mut *self.store, front_end: &mut *self.front_end, observers: &self.observers }
     }
 
     async fn wait_event(
@@ -357,7 +406,7 @@ impl TaskDriver<'_> {
         };
         // Tools that still run go on; what they say waits, so that a question is asked once and read in peace.
         if !std::mem::replace(shown, true) {
-            self.front_end.on_event(TaskEvent::Moment(TransientEvent::Question(question)));
+            self.broadcaster().show_event(TransientEvent::Question(question));
         }
         tokio::select! {
             biased;
@@ -371,7 +420,7 @@ impl TaskDriver<'_> {
     /// What a tool printed last must be seen before its result.
     fn flush_output(&mut self, outputs: &mut mpsc::Receiver<(CallId, String)>) {
         while let Ok((call, text)) = outputs.try_recv() {
-            self.front_end.on_event(TaskEvent::Moment(TransientEvent::Output { call: &call, text: &text }));
+            self.broadcaster().show_event(TransientEvent::Output { call: &call, text: &text });
         }
     }
 }
@@ -399,7 +448,7 @@ impl RunningTools {
                 }
                 Some(done) = self.subtasks.join_next() => {
                     if let Ok((call, output)) = done {
-                        self.subtask_tools.remove(&call);
+                        self.subtask_stops.remove(&call);
                         return Some((call, output));
                     }
                 }
@@ -408,15 +457,15 @@ impl RunningTools {
         }
     }
 
-    /// Starts work; `subtask`: who asks it to end, where it is a subtask's.
+    /// Starts work; `subtask`: for the work of a subtask, what asks it to end.
     fn spawn_work(
         &mut self,
         call: CallId,
-        subtask: Option<Arc<dyn Tool>>,
+        subtask: Option<Option<CancelToken>>,
         work: impl Future<Output = (CallId, ToolOutput)> + Send + 'static,
     ) {
-        if let Some(tool) = subtask {
-            self.subtask_tools.insert(call, tool);
+        if let Some(stop) = subtask {
+            self.subtask_stops.insert(call, stop);
             self.subtasks.spawn(work);
         } else {
             self.order.push_back(call);
@@ -425,17 +474,18 @@ impl RunningTools {
     }
 
     fn stop_subtask(&self, call: &CallId) {
-        if let Some(tool) = self.subtask_tools.get(call) {
-            tool.request_stop(call);
+        if let Some(Some(stop)) = self.subtask_stops.get(call) {
+            stop.cancel();
         }
     }
 
     /// Drops all work but subtasks, which are asked to end; how they did. One that takes too long is dropped as well.
     async fn stop_all(&mut self) -> Vec<(CallId, ToolOutput)> {
-        self.subtask_tools.keys().for_each(|call| self.stop_subtask(call));
+        self.subtask_stops.keys().for_each(|call| self.stop_subtask(call));
         self.tool_work.shutdown().await;
         self.order.clear();
         self.early_results.clear();
+        self.prepared.clear();
         let mut ended = Vec::new();
         let join = async {
             while let Some(done) = self.subtasks.join_next().await {
@@ -445,8 +495,8 @@ impl RunningTools {
         // What could not end in time goes on from its journal, as after a crash.
         _ = tokio::time::timeout(SUBTASK_STOP_TIMEOUT, join).await;
         self.subtasks.shutdown().await;
-        ended.iter().for_each(|(call, _)| _ = self.subtask_tools.remove(call));
-        ended.extend(self.subtask_tools.drain().map(|(call, _)| (call, ToolOutput::failed("It did not end in time."))));
+        ended.iter().for_each(|(call, _)| _ = self.subtask_stops.remove(call));
+        ended.extend(self.subtask_stops.drain().map(|(call, _)| (call, ToolOutput::failed("It did not end in time."))));
         ended
     }
 }
@@ -482,11 +532,61 @@ impl<F: Future<Output = ToolOutput>> Future for PanicGuard<F> {
     }
 }
 
-/// Keeps a record, then shows it.
-fn store_record(store: &mut dyn RecordStore, user: &mut dyn FrontEnd, record: &Record) -> Result<(), TaskEnd> {
-    store.append(record).map_err(|error| (TaskOutcome::StoreFailed, error.to_string()))?;
-    user.on_event(TaskEvent::Record(record));
-    Ok(())
+/// Keeps records and shows events to the observers and the front end, which see the same.
+struct Broadcaster<'a> {
+    store: &'a mut dyn RecordStore,
+    front_end: &'a mut dyn FrontEnd,
+    observers: &'a [Arc<dyn DriverObserver>],
+}
+
+impl Broadcaster<'_> {
+    /// Keeps a record, then shows it.
+    fn store_record(&mut self, record: &Record) -> Result<(), TaskEnd> {
+        self.store.append(record).map_err(|error| (TaskOutcome::StoreFailed, error.to_string()))?;
+        self.observers.iter().for_each(|observer| observer.on_record_kept(record));
+        self.front_end.on_event(TaskEvent::Record(record));
+        Ok(())
+    }
+
+    fn show_event(&mut self, event: TransientEvent<'_>) {
+        self.observers.iter().for_each(|observer| observer.on_event(&event));
+        self.front_end.on_event(TaskEvent::Moment(event));
+    }
+}
+
+/// Runs an approved call between its observers, unless something that it depends on has changed.
+async fn run_call(
+    assessed: AssessedCall,
+    permit: &CallPermit,
+    observers: &[Arc<dyn DriverObserver>],
+    progress: ProgressSink<'_>,
+) -> ToolOutput {
+    let AssessedCall { prepared, observed } = assessed;
+    if let Some(words) = permit.violation_message(&prepared.preconditions()) {
+        return ToolOutput::failed(words);
+    }
+    let mut begun = observers.len();
+    let mut obstacle = None;
+    for (at, observer) in observers.iter().enumerate() {
+        if let Err(ToolRefusal(words)) = observer.before_tool(&observed).await {
+            begun = at;
+            obstacle = Some(words);
+            break;
+        }
+    }
+    // Looked at once more, since the observers may have taken a while.
+    if obstacle.is_none() && !observers.is_empty() {
+        obstacle = permit.violation_message(&prepared.preconditions());
+    }
+    let output = match obstacle {
+        Some(words) => ToolOutput::failed(words),
+        // Guarded by itself, so that the observers hear of its end also when it panics.
+        None => PanicGuard(Box::pin(async { prepared.run(permit, progress).await })).await,
+    };
+    for observer in observers.iter().take(begun) {
+        observer.after_tool(&observed, &output).await;
+    }
+    output
 }
 
 async fn wait_deadline(deadline: Option<Instant>) {

@@ -6,10 +6,11 @@
 //! Each record is one JSON object with a `kind`; the same objects are printed by `--output events` and by `sabir log`.
 
 use sabir_call::{
-    CallId, CallResult, Cost, Fault, Image, MessagePart, ModelErrorKind, Severity, StopReason, ToolProtocol, Usage,
+    CallId, CallResult, Cost, Fault, Image, MessagePart, ModelErrorKind, Severity, StopReason, ToolProtocol, ToolSpec,
+    Usage,
 };
 use sabir_check::Repair;
-use sabir_policy::Verdict;
+use sabir_policy::{ToolGroup, Verdict};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -306,6 +307,60 @@ pub enum ContextChange {
         #[serde(default, skip_serializing_if = "Delivery::is_next")]
         when: Delivery,
     },
+    /// Tools have appeared or disappeared. Requests offer the present ones from now on.
+    Tools(ToolsChange),
+}
+
+/// A change of the tools while the task is under way. Removals come before additions: a tool that is replaced is in both lists.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolsChange {
+    /// The tools that there are from now on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<AddedTool>,
+    /// The names of the tools that are gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
+}
+
+/// A tool that was added, with all that the task has to know of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AddedTool {
+    /// The name, the description and the schema.
+    #[serde(flatten)]
+    pub spec: ToolSpec,
+    /// The group by which modes offer or withhold it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<ToolGroup>,
+    /// Whether it only reads.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reads_only: bool,
+    /// Whether it polls for something.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub polls: bool,
+    /// Whether models are not shown it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
+}
+
+impl ToolsChange {
+    /// Returns true if nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty()
+    }
+
+    /// Adds a tool, in place of one of the same name.
+    pub(crate) fn note_added(&mut self, tool: AddedTool) {
+        self.added.retain(|known| known.spec.name != tool.spec.name);
+        self.added.push(tool);
+    }
+
+    /// Removes the tool of that name.
+    pub(crate) fn note_removed(&mut self, name: &str) {
+        self.added.retain(|known| known.spec.name != name);
+        if !self.removed.iter().any(|known| known == name) {
+            self.removed.push(name.to_owned());
+        }
+    }
 }
 
 /// A compaction.

@@ -10,23 +10,23 @@
 
 mod shared_budget;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_call::{CallId, Message, MessagePart, Model, Role, ToolSpec};
-use sabir_policy::Access;
+use sabir_policy::{Access, ToolGroup};
 
 use crate::context::fragment::truncate_text;
 use crate::control::{self, SubtaskRequest};
 use crate::driver::{CancelToken, FrontEnd, TaskDriver};
+use crate::observer::DriverObserver;
 use crate::permit::CallPermit;
 use crate::record::{Record, RecordStore, SubtaskEnd, TaskOutcome};
 use crate::task::{Task, TaskLimits, UsageTotals};
-use crate::tool::{CallArguments, ProgressSink, Tool, ToolOutput, ToolRegistry, ToolWork};
+use crate::tool::{CallArguments, InvalidCall, PreparedCall, ProgressSink, Tool, ToolOutput, ToolRegistry, ToolWork};
 
 pub use shared_budget::SharedBudget;
-use shared_budget::{BudgetSlot, MeteredStore};
+use shared_budget::{BudgetMeter, BudgetSlot};
 
 /// The most bytes of the last words of a subtask that did not complete.
 const MAX_FINAL_TEXT_BYTES: usize = 4 * 1024;
@@ -68,6 +68,8 @@ pub struct SubtaskRun {
     pub front_end: Box<dyn FrontEnd>,
     /// The most time, from now, beside what its parent has.
     pub max_time: Option<Duration>,
+    /// Who else follows it, in this order.
+    pub observers: Vec<Arc<dyn DriverObserver>>,
 }
 
 /// What a completed subtask tells.
@@ -79,34 +81,36 @@ pub struct CompletedSubtask {
     pub end: SubtaskEnd,
 }
 
-/// The tool behind `new_task`. One for each task that has subtasks.
+/// The tool behind `new_task`. Each task that has subtasks has one.
 pub struct NewTaskTool {
+    shared: Arc<SpawnerState>,
+}
+
+/// What all calls of one task's `new_task` share.
+struct SpawnerState {
     spawner: Arc<dyn SubtaskSpawner>,
-    /// How to end those that run, or are about to.
-    cancel_tokens: Mutex<HashMap<CallId, CancelToken>>,
-    /// What those share that run, where the task itself shares nothing with others.
+    /// The budget of the subtasks at work, where the task itself shares none with others.
     budget_slot: BudgetSlot,
 }
 
+/// A call of `new_task` whose arguments are understood.
+struct SubtaskCall {
+    shared: Arc<SpawnerState>,
+    request: SubtaskRequest,
+    /// Ends the subtask, also before it has begun.
+    cancel: CancelToken,
+}
+
 impl NewTaskTool {
-    /// A tool for the subtasks of that household.
-    pub fn new(household: Arc<dyn SubtaskSpawner>) -> Self {
-        Self { spawner: household, cancel_tokens: Mutex::default(), budget_slot: BudgetSlot::default() }
-    }
-
-    fn cancel_token(&self, call: &CallId) -> CancelToken {
-        let mut running = self.cancel_tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        running.entry(call.clone()).or_default().clone()
-    }
-
-    fn remove_token(&self, call: &CallId) {
-        self.cancel_tokens.lock().unwrap_or_else(PoisonError::into_inner).remove(call);
+    /// Makes the tool for the subtasks that this spawner opens.
+    pub fn new(spawner: Arc<dyn SubtaskSpawner>) -> Self {
+        Self { shared: Arc::new(SpawnerState { spawner, budget_slot: BudgetSlot::default() }) }
     }
 }
 
 impl std::fmt::Debug for NewTaskTool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NewTask").finish_non_exhaustive()
+        f.debug_struct("NewTaskTool").finish_non_exhaustive()
     }
 }
 
@@ -115,38 +119,45 @@ impl Tool for NewTaskTool {
         control::subtask_spec()
     }
 
+    fn group(&self) -> Option<ToolGroup> {
+        Some(ToolGroup::Delegate)
+    }
+
     fn is_read_only(&self) -> bool {
         false
     }
 
-    /// Nothing: each call of the subtask's own is judged when it is made.
-    fn call_access(&self, arguments: &CallArguments) -> Access {
+    fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall> {
         match SubtaskRequest::parse(arguments) {
-            Ok(_) => Access::Nothing,
-            Err(error) => Access::Invalid { reason: format!("{error}.") },
+            Ok(request) => {
+                let shared = Arc::clone(&self.shared);
+                Box::new(SubtaskCall { shared, request, cancel: CancelToken::default() })
+            }
+            Err(error) => InvalidCall::boxed(format!("{error}.")),
         }
     }
+}
 
-    fn run<'a>(&'a self, permit: &'a CallPermit, arguments: &'a CallArguments, _: ProgressSink<'a>) -> ToolWork<'a> {
-        Box::pin(async move {
-            let delegation = match SubtaskRequest::parse(arguments) {
-                Ok(delegation) => delegation,
-                Err(error) => return ToolOutput::failed(format!("{error}.")),
-            };
-            let purse = permit.shared_budget.or_else(|| self.budget_slot.shared_budget(permit.remaining_limits));
-            let cancel = self.cancel_token(&permit.call);
-            let output = match self.spawner.spawn(&permit.call, &delegation, permit.remaining_limits) {
-                Ok(SubtaskHandle::Working(child)) => run_subtask(*child, cancel, purse).await,
-                Ok(SubtaskHandle::Completed(completed)) => completed.into_output(),
-                Err(words) => ToolOutput::failed(words),
-            };
-            self.remove_token(&permit.call);
-            output
-        })
+impl PreparedCall for SubtaskCall {
+    /// Nothing: each call of the subtask's own is judged when it is made.
+    fn access(&self) -> Access {
+        Access::Nothing
     }
 
-    fn request_stop(&self, call: &CallId) {
-        self.cancel_token(call).cancel();
+    fn stop_token(&self) -> Option<CancelToken> {
+        Some(self.cancel.clone())
+    }
+
+    fn run<'a>(self: Box<Self>, permit: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+        Box::pin(async move {
+            let Self { shared, request, cancel } = *self;
+            let budget = permit.shared_budget.or_else(|| shared.budget_slot.shared_budget(permit.remaining_limits));
+            match shared.spawner.spawn(&permit.call, &request, permit.remaining_limits) {
+                Ok(SubtaskHandle::Working(child)) => run_subtask(*child, cancel, budget).await,
+                Ok(SubtaskHandle::Completed(completed)) => completed.into_output(),
+                Err(words) => ToolOutput::failed(words),
+            }
+        })
     }
 }
 
@@ -174,10 +185,17 @@ impl CompletedSubtask {
 
 /// Drives a subtask to its end.
 async fn run_subtask(child: SubtaskRun, cancel: CancelToken, purse: SharedBudget) -> ToolOutput {
-    let SubtaskRun { mut task, first, store, registry, model, front_end: mut user, max_time } = child;
-    let mut store = MeteredStore { store, budget: purse.clone() };
-    let (model, registry) = (model.as_ref(), &registry);
-    let driver = TaskDriver { model, registry, store: &mut store, front_end: user.as_mut(), cancel, max_time };
+    let SubtaskRun { mut task, first, mut store, registry, model, mut front_end, max_time, mut observers } = child;
+    observers.insert(0, Arc::new(BudgetMeter(purse.clone())));
+    let driver = TaskDriver {
+        model: model.as_ref(),
+        registry: &registry,
+        store: store.as_mut(),
+        front_end: front_end.as_mut(),
+        observers,
+        cancel,
+        max_time,
+    };
     // On the heap, since a subtask may have subtasks.
     let (outcome, message) = Box::pin(driver.run_with_budget(&purse, &mut task, first, None)).await;
     let end = task.subtask_usage(outcome);

@@ -24,6 +24,7 @@ mod subtask;
 #[cfg(test)]
 mod tests;
 mod todos;
+mod tools;
 mod transcript;
 mod turn;
 mod usage;
@@ -40,7 +41,9 @@ use sabir_policy::{Access, PolicyRules, Verdict};
 use crate::context::ContextFragment;
 use crate::event::{UserQuestion, UserReply};
 use crate::permit::{CallPermit, Preconditions};
-use crate::record::{CompactionReason, Delivery, MessageAuthor, Record, SummaryAuthor, TaskOutcome, TaskStart};
+use crate::record::{
+    CompactionReason, Delivery, MessageAuthor, Record, SummaryAuthor, TaskOutcome, TaskStart, ToolsChange,
+};
 use crate::tool::ToolOutput;
 
 use calls::OpenTurn;
@@ -56,7 +59,7 @@ use transcript::Transcript;
 use usage::UsageDelta;
 pub use usage::UsageTotals;
 use user_input::PendingInput;
-pub use user_input::{Interactivity, UserMessage};
+pub use user_input::{Interactivity, MessageDelivery, UserMessage};
 
 /// The result of a call that was stopped while it ran.
 const INTERRUPTED: &str = "This was interrupted. It may have happened in part: look before you repeat it.";
@@ -90,29 +93,44 @@ pub struct TaskSettings {
     pub prices: TokenPrices,
 }
 
+impl TaskSettings {
+    /// Returns settings for the model of that name at its provider: no tools, no approvals, nobody to ask, no limits.
+    pub fn new(model: impl Into<String>) -> Self {
+        Self {
+            system: String::new(),
+            model: model.into(),
+            tools: ToolSet::default(),
+            read_only_tools: Vec::new(),
+            polling_tools: Vec::new(),
+            rules: PolicyRules::default(),
+            interactivity: Interactivity::Headless,
+            limits: TaskLimits::default(),
+            completion: CompletionConditions::default(),
+            repairs: RepairSet::default(),
+            max_output: None,
+            prices: TokenPrices::default(),
+        }
+    }
+}
+
 /// What the machine is told.
 #[derive(Debug, Clone)]
 pub enum TaskInput<'a> {
     /// Go on: after the task was made, or made again from its records.
     Begin,
-    /// These words of the user's. At first: go on, with them. Later, at any moment: they are kept at once, and read by the model
-    /// behind all that it was shown and writes now. They answer no question but the one for words ([`UserQuestion::Next`]).
-    UserMessage(String),
-    /// As `UserMessage`, with pictures; or as `SteeringMessage`, if they are not to wait.
-    UserMessageWithImages {
-        /// What is said and shown.
+    /// The user says something. It is kept at once and answers no question but the one for words ([`UserQuestion::Next`]). A paused task
+    /// continues with it.
+    UserMessage {
+        /// The text and the pictures.
         message: UserMessage,
-        /// Whether it gives up what the model is doing.
-        at_once: bool,
+        /// When the model reads it.
+        delivery: MessageDelivery,
     },
     /// Compact the context, with a summary by whom. A model is then to be asked, once. A task that goes on does it with the model's
     /// summary, at the next moment that is possible ([`Task::compaction_timing`]).
     Compact(SummaryAuthor),
     /// Go back on the last compaction of a task that does not go on.
     Restore,
-    /// As `UserMessage`, but at once: the answer that is being written, the calls that have not begun and the open question are given
-    /// up. Tools that run go on, and the model is asked when they are done.
-    SteeringMessage(String),
     /// The user switches to that mode. It holds at once, and what is asked about is judged anew; a name that is none changes nothing.
     SetMode(String),
     /// From now on nobody can be asked ([`Interactivity::Headless`]). What is asked about is denied.
@@ -120,6 +138,8 @@ pub enum TaskInput<'a> {
     /// What is to be told of the place, looked at right before the model is asked. What is different from what it was told goes to the
     /// end of that request.
     ContextChanged(Vec<ContextFragment>),
+    /// Tools have appeared or disappeared. Applied right before the model is asked.
+    ToolsChanged(ToolsChange),
     /// A piece of the answer.
     ModelEvent(Event<'a>),
     /// The answer is whole.
@@ -138,6 +158,18 @@ pub enum TaskInput<'a> {
     TimeExpired,
     /// What the task is a part of has used up what all of it may take, in words. It is not asked for any more.
     BudgetExhausted(String),
+}
+
+impl TaskInput<'_> {
+    /// Returns the input for a message that waits for its turn.
+    pub fn queued(message: impl Into<UserMessage>) -> Self {
+        Self::UserMessage { message: message.into(), delivery: MessageDelivery::Queue }
+    }
+
+    /// Returns the input for a message that interrupts what the model is doing.
+    pub fn interrupting(message: impl Into<UserMessage>) -> Self {
+        Self::UserMessage { message: message.into(), delivery: MessageDelivery::Interrupt }
+    }
 }
 
 /// What is to be done, in this order.
@@ -190,6 +222,8 @@ pub struct Task {
     totals: UsageTotals,
     todo_tracker: TodoTracker,
     modes: TaskModes,
+    /// The changes of the tools so far, merged.
+    recorded_tools: ToolsChange,
     question: Option<UserQuestion>,
     /// Why the last answer stopped.
     last_stop_reason: Option<StopReason>,
@@ -291,6 +325,7 @@ impl Task {
             totals: UsageTotals::default(),
             todo_tracker: TodoTracker::default(),
             modes: TaskModes::default(),
+            recorded_tools: ToolsChange::default(),
             question: None,
             last_stop_reason: None,
             pending_input: PendingInput::default(),
@@ -348,13 +383,11 @@ impl Task {
             (TaskPhase::Paused, TaskInput::Compact(by)) => self.compact_on_request(by, &mut effects),
             (_, TaskInput::Compact(_)) => self.schedule_compaction(&mut effects),
             (TaskPhase::Paused, TaskInput::Restore) => self.undo_compaction(&mut effects),
-            (_, TaskInput::UserMessage(text)) => self.handle_user_message(text.into(), &mut effects),
-            (_, TaskInput::SteeringMessage(text)) => self.handle_steering(text.into(), &mut effects),
-            (_, TaskInput::UserMessageWithImages { message: words, at_once: false }) => {
-                self.handle_user_message(words, &mut effects)
+            (_, TaskInput::UserMessage { message, delivery: MessageDelivery::Queue }) => {
+                self.handle_user_message(message, &mut effects)
             }
-            (_, TaskInput::UserMessageWithImages { message: words, at_once: true }) => {
-                self.handle_steering(words, &mut effects)
+            (_, TaskInput::UserMessage { message, delivery: MessageDelivery::Interrupt }) => {
+                self.handle_steering(message, &mut effects)
             }
             (_, TaskInput::SetMode(mode)) => self.handle_mode_change(&mode, &mut effects),
             (_, TaskInput::UserLeft) => self.handle_user_left(&mut effects),
@@ -363,6 +396,9 @@ impl Task {
             }
             (TaskPhase::AwaitingModel, TaskInput::ContextChanged(fragments)) => {
                 self.handle_context_change(fragments, &mut effects)
+            }
+            (TaskPhase::AwaitingModel, TaskInput::ToolsChanged(change)) => {
+                self.handle_tools_change(change, &mut effects)
             }
             (TaskPhase::AwaitingModel | TaskPhase::AwaitingSummary(_), TaskInput::ModelEvent(event)) => {
                 self.draft.push_event(event)

@@ -1,16 +1,17 @@
-//! Tools as the agent runs them: a spec for the model, an access for the policy, a future that does the work.
+//! Tools as the agent runs them: a spec for the model, an access for the policy, and a future that does the work.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use sabir_call::{CallId, Image, ToolError, ToolSet, ToolSpec};
-use sabir_policy::Access;
+use sabir_call::{Image, ToolError, ToolSet, ToolSpec};
+use sabir_policy::{Access, ToolGroup};
 use serde_json::{Map, Value};
 
 use crate::context::{ContextFragment, ContextSource};
+use crate::driver::CancelToken;
 use crate::permit::{CallPermit, Preconditions};
-use crate::record::SubtaskEnd;
+use crate::record::{AddedTool, SubtaskEnd, ToolsChange};
 
 /// Typed arguments of a call, as they passed the gates.
 pub type CallArguments = Map<String, Value>;
@@ -32,61 +33,122 @@ pub struct ToolOutput {
 /// Takes a tool's output while it comes (a command's lines, say). Pieces are text of any length.
 pub type ProgressSink<'a> = &'a mut (dyn FnMut(&str) + Send);
 
+/// Decides by its group whether a tool is offered; `None` is the group of tools that belong to none.
+pub type GroupFilter<'a> = &'a dyn Fn(Option<ToolGroup>) -> bool;
+
 /// A tool at work.
 pub type ToolWork<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
 
 /// Something that a model can do to the world.
 pub trait Tool: Send + Sync {
-    /// Name, words and schema.
+    /// Returns the tool's name, description and schema.
     fn spec(&self) -> ToolSpec;
 
-    /// Whether models are shown it. A call of any other is understood and runs all the same.
+    /// Returns the group by which modes offer or withhold the tool; `None`: every mode offers it, and its calls are judged by their
+    /// accesses alone.
+    fn group(&self) -> Option<ToolGroup> {
+        None
+    }
+
+    /// Reports whether models are shown the tool. A call of a tool that is not offered is understood and runs all the same.
     fn is_offered(&self) -> bool {
         true
     }
 
-    /// Whether it only reads: such calls of one turn run at the same time, all others in order.
+    /// Reports whether the tool only reads: such calls of one turn run at the same time, all others in order.
     fn is_read_only(&self) -> bool;
 
-    /// Whether it looks whether something has happened, so that the same call again and again is no mistake.
+    /// Reports whether the tool polls for something, so that repeating the same call is no mistake.
     fn is_polling(&self) -> bool {
         false
     }
 
-    /// What a call with these arguments would touch. May look at the file system, must not change it.
-    fn call_access(&self, arguments: &CallArguments) -> Access;
+    /// Prepares a call: deserializes its arguments, once. May look at the file system, must not change it.
+    ///
+    /// Arguments that do not fit give an [`InvalidCall`], which is never allowed to run.
+    fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall>;
+}
 
-    /// What such a call depends on beside its arguments, as it is now. An approval holds as long as this does.
-    fn preconditions(&self, _: &CallArguments) -> Preconditions {
+/// A call whose arguments have been deserialized, before it runs.
+///
+/// The driver keeps it from the judgement of the call to its run, so whatever a tool learns of a call has a place here and need not be
+/// remembered in the tool. A call that is judged again, or continued after a resume, is prepared again.
+pub trait PreparedCall: Send + Sync {
+    /// Returns what the call would touch. May look at the file system, must not change it.
+    fn access(&self) -> Access;
+
+    /// Returns the present state of what the call depends on beside its arguments. An approval holds as long as this is unchanged, so
+    /// it is asked for before the call is judged and again right before it runs.
+    fn preconditions(&self) -> Preconditions {
         Preconditions::default()
     }
 
-    /// What such a call would write, as a user should see it before it does: a diff, say. `None`: what its arguments say. May look
-    /// at the file system, must not change it.
-    fn preview(&self, _: &CallArguments) -> Option<String> {
+    /// Returns what the call would write, as a user should see it before it does: a diff, for instance. `None`: what its arguments
+    /// say. May look at the file system, must not change it.
+    fn preview(&self) -> Option<String> {
         None
     }
 
-    /// Does it. Dropping the future stops the work and whatever processes it started.
-    fn run<'a>(
-        &'a self,
-        permit: &'a CallPermit,
-        arguments: &'a CallArguments,
-        progress: ProgressSink<'a>,
-    ) -> ToolWork<'a>;
+    /// Returns the token that asks the running call to end by itself, with what it has. Only subtasks have one; other calls are
+    /// dropped when they must end.
+    fn stop_token(&self) -> Option<CancelToken> {
+        None
+    }
 
-    /// Asks a call that runs to come to its end by itself, with what it has. Only subtasks can; whatever else is to end is dropped.
-    fn request_stop(&self, _: &CallId) {}
+    /// Runs the call. Dropping the future stops the work and every process it started.
+    fn run<'a>(self: Box<Self>, permit: &'a CallPermit, progress: ProgressSink<'a>) -> ToolWork<'a>;
+}
+
+/// A call whose arguments do not fit its tool: the policy rejects it, and running it fails with the reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidCall {
+    /// What is wrong with the arguments, for the model.
+    pub reason: String,
+}
+
+impl InvalidCall {
+    /// Makes the call that fails for this reason.
+    pub fn boxed(reason: impl Into<String>) -> Box<dyn PreparedCall> {
+        Box::new(Self { reason: reason.into() })
+    }
+}
+
+impl PreparedCall for InvalidCall {
+    fn access(&self) -> Access {
+        Access::Invalid { reason: self.reason.clone() }
+    }
+
+    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+        Box::pin(std::future::ready(ToolOutput::failed(self.reason)))
+    }
 }
 
 /// The tools of a task.
+///
+/// Tools can be [added](Self::add), [removed](Self::remove) and [replaced](Self::replace) while the task is under way; clones share
+/// them. The driver applies such changes right before the model is asked next, and the task keeps a record of them.
 #[derive(Clone, Default)]
 pub struct ToolRegistry {
-    /// With their names.
-    tools: Vec<(String, Arc<dyn Tool>)>,
+    tools: Arc<RwLock<LiveTools>>,
+    /// What the model is offered at first.
     offered: ToolSet,
-    /// The place where they work.
+    /// Describes the place where the tools work.
     context_source: Option<Arc<dyn ContextSource>>,
+}
+
+/// The present tools.
+#[derive(Default)]
+struct LiveTools {
+    /// Each with its name.
+    tools: Vec<(String, Arc<dyn Tool>)>,
+    /// The changes that the driver has not applied yet.
+    pending: ToolsChange,
+}
+
+impl LiveTools {
+    fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.tools.iter().find(|(own, _)| own == name).map(|(_, tool)| tool)
+    }
 }
 
 impl ToolOutput {
@@ -107,47 +169,59 @@ impl ToolRegistry {
     /// # Errors
     /// Two tools of one name, or a spec that no model could be offered.
     pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Self, ToolError> {
-        Self::with_filter(tools, &|name| !crate::control::is_control(name))
+        let registry = Self::unfiltered(tools);
+        let set = registry.build_set(&|name, _| !crate::control::is_control(name))?;
+        Ok(Self { offered: set, ..registry })
     }
 
-    /// As [`new`](Self::new), but of the tools, and of the control calls that not every mode has, only those are offered that fit, by
-    /// their names.
+    /// As [`new`](Self::new), but offers only the tools, and the control calls that not every mode has, whose group passes the filter.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
-    pub fn with_filter(tools: Vec<Arc<dyn Tool>>, fits: &dyn Fn(&str) -> bool) -> Result<Self, ToolError> {
-        let tools = tools.into_iter().map(|tool| (tool.spec().name, tool)).collect();
-        let registry = Self { tools, offered: ToolSet::default(), context_source: None };
+    pub fn with_filter(tools: Vec<Arc<dyn Tool>>, fits: GroupFilter<'_>) -> Result<Self, ToolError> {
+        let registry = Self::unfiltered(tools);
         let set = registry.offered_set(fits)?;
         Ok(Self { offered: set, ..registry })
     }
 
-    /// What a model is offered of these tools where only those are that fit.
+    fn unfiltered(tools: Vec<Arc<dyn Tool>>) -> Self {
+        let tools = tools.into_iter().map(|tool| (tool.spec().name, tool)).collect();
+        let tools = Arc::new(RwLock::new(LiveTools { tools, pending: ToolsChange::default() }));
+        Self { tools, offered: ToolSet::default(), context_source: None }
+    }
+
+    /// Returns the tools that a model is offered where only groups that pass the filter are.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
-    pub fn offered_set(&self, fits: &dyn Fn(&str) -> bool) -> Result<ToolSet, ToolError> {
-        let (mut shown, mut known) = (Vec::new(), Vec::new());
-        for (name, tool) in &self.tools {
-            let list = if tool.is_offered() && fits(name) { &mut shown } else { &mut known };
-            // A schema is made of types, which is not worth doing for every mode.
+    pub fn offered_set(&self, fits: GroupFilter<'_>) -> Result<ToolSet, ToolError> {
+        self.build_set(&|_, group| fits(group))
+    }
+
+    fn build_set(&self, fits: &dyn Fn(&str, Option<ToolGroup>) -> bool) -> Result<ToolSet, ToolError> {
+        let mut shown = Vec::new();
+        let mut known = Vec::new();
+        for (name, tool) in &self.read_tools().tools {
+            let list = if tool.is_offered() && fits(name, tool.group()) { &mut shown } else { &mut known };
+            // A schema is generated from types, which is not worth doing again for every mode.
             list.push(self.offered.get(name).cloned().unwrap_or_else(|| tool.spec()));
         }
         shown.extend(crate::control::control_specs());
-        for spec in crate::control::mode_dependent_specs() {
-            let list = if fits(&spec.name) { &mut shown } else { &mut known };
+        for (spec, group) in crate::control::mode_dependent_calls() {
+            let list = if fits(&spec.name, Some(group)) { &mut shown } else { &mut known };
             list.push(spec);
         }
         ToolSet::with_unoffered(shown, known)
     }
 
-    /// The same tools, of which one is not offered.
+    /// Returns the same tools without offering the one of that name.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
     pub fn without_tool(&self, name: &str) -> Result<Self, ToolError> {
         let offered: Vec<_> = self.offered.iter().map(|spec| spec.name.clone()).filter(|own| own != name).collect();
-        Ok(Self { offered: self.offered_set(&|name| offered.iter().any(|own| own == name))?, ..self.clone() })
+        let set = self.build_set(&|own, _| offered.iter().any(|name| name == own))?;
+        Ok(Self { offered: set, ..self.clone() })
     }
 
     /// The tools in a place that is looked at before every turn; `None`: it is not.
@@ -167,19 +241,114 @@ impl ToolRegistry {
         &self.offered
     }
 
-    /// The names of the tools that only read.
+    /// Returns the names of the tools that only read.
     pub fn read_only_names(&self) -> Vec<String> {
-        self.tools.iter().filter(|(_, tool)| tool.is_read_only()).map(|(name, _)| name.clone()).collect()
+        self.names_where(|tool| tool.is_read_only())
     }
 
-    /// The names of the tools that look whether something has happened.
+    /// Returns the names of the tools that poll for something.
     pub fn polling_names(&self) -> Vec<String> {
-        self.tools.iter().filter(|(_, tool)| tool.is_polling()).map(|(name, _)| name.clone()).collect()
+        self.names_where(|tool| tool.is_polling())
     }
 
-    /// The tool of that name; control calls are no tools.
-    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.tools.iter().find(|(own, _)| own == name).map(|(_, tool)| tool)
+    fn names_where(&self, fits: impl Fn(&dyn Tool) -> bool) -> Vec<String> {
+        let live = self.read_tools();
+        live.tools.iter().filter(|(_, tool)| fits(tool.as_ref())).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns the tool of that name; control calls are no tools.
+    pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.read_tools().find(name).cloned()
+    }
+
+    /// Adds a tool.
+    ///
+    /// # Errors
+    /// When there is a tool or a control call of that name, or no model could be offered the spec.
+    pub fn add(&self, tool: Arc<dyn Tool>) -> Result<(), ToolError> {
+        let added = AddedTool::from_tool(tool.as_ref())?;
+        let name = added.spec.name.clone();
+        let mut live = self.write_tools();
+        if live.find(&name).is_some() {
+            return Err(ToolError::Doubled(name));
+        }
+        live.tools.push((name, tool));
+        live.pending.note_added(added);
+        Ok(())
+    }
+
+    /// Removes the tool of that name and returns whether there was one. Calls that run are left to their end.
+    pub fn remove(&self, name: &str) -> bool {
+        let mut live = self.write_tools();
+        let known = live.tools.len();
+        live.tools.retain(|(own, _)| own != name);
+        let is_removed = live.tools.len() < known;
+        if is_removed {
+            live.pending.note_removed(name);
+        }
+        is_removed
+    }
+
+    /// Adds a tool in place of the one of its name, if there is one.
+    ///
+    /// # Errors
+    /// When there is a control call of that name, or no model could be offered the spec.
+    pub fn replace(&self, tool: Arc<dyn Tool>) -> Result<(), ToolError> {
+        let added = AddedTool::from_tool(tool.as_ref())?;
+        let name = added.spec.name.clone();
+        let mut live = self.write_tools();
+        if live.find(&name).is_some() {
+            live.tools.retain(|(own, _)| *own != name);
+            live.pending.note_removed(&name);
+        }
+        live.tools.push((name, tool));
+        live.pending.note_added(added);
+        Ok(())
+    }
+
+    /// Takes the changes that have not been applied. `recorded` are the changes on record: a resumed task learns here of tools that
+    /// came back or did not come back with it.
+    pub(crate) fn take_changes(&self, recorded: &ToolsChange) -> Option<ToolsChange> {
+        let mut live = self.write_tools();
+        let mut change = std::mem::take(&mut live.pending);
+        for AddedTool { spec, .. } in &recorded.added {
+            if live.find(&spec.name).is_none() {
+                change.note_removed(&spec.name);
+            }
+        }
+        for name in recorded.removed.iter().filter(|name| !recorded.added.iter().any(|tool| tool.spec.name == **name)) {
+            if let Some(Ok(tool)) = live.find(name).map(|tool| AddedTool::from_tool(tool.as_ref())) {
+                change.note_added(tool);
+            }
+        }
+        (!change.is_empty()).then_some(change)
+    }
+
+    fn read_tools(&self) -> RwLockReadGuard<'_, LiveTools> {
+        self.tools.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_tools(&self) -> RwLockWriteGuard<'_, LiveTools> {
+        self.tools.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AddedTool {
+    /// Describes a tool that is added to a task at work.
+    fn from_tool(tool: &dyn Tool) -> Result<Self, ToolError> {
+        let spec = tool.spec();
+        if crate::control::is_control(&spec.name) {
+            return Err(ToolError::Doubled(spec.name));
+        }
+        // Checks the name and the schema.
+        ToolSet::new(vec![spec.clone()])?;
+        Ok(Self {
+            spec,
+            group: tool.group(),
+            reads_only: tool.is_read_only(),
+            polls: tool.is_polling(),
+            hidden: !tool.is_offered(),
+        })
     }
 }
 

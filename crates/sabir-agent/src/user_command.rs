@@ -1,4 +1,4 @@
-//! What the user says on his own account, and what he is told aside.
+//! Commands that the user gives unasked, and notices that answer them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,33 +9,29 @@ use tokio::sync::Notify;
 use crate::driver::FrontEnd;
 use crate::event::UserReply;
 use crate::record::SummaryAuthor;
-use crate::task::{CompactionTiming, ContextUsage, Task, TaskInput, UserMessage};
+use crate::task::{CompactionTiming, ContextUsage, MessageDelivery, Task, TaskInput, UserMessage};
 
-/// What a user says unasked, or in answer to a question whose call it names.
+/// A command of the user, given unasked or in answer to a question whose call it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UserCommand {
-    /// Words that wait for their turn: [`TaskInput::UserMessage`].
-    Message(String),
-    /// Words that do not: [`TaskInput::SteeringMessage`].
-    Steer(String),
-    /// Words with pictures: [`TaskInput::UserMessageWithImages`].
-    MessageWithImages {
-        /// What is said and shown.
+    /// Says something to the model: [`TaskInput::UserMessage`].
+    Send {
+        /// The text and the pictures.
         message: UserMessage,
-        /// Whether they do not wait for their turn.
-        at_once: bool,
+        /// When the model reads it.
+        delivery: MessageDelivery,
     },
-    /// The context is to be compacted: [`TaskInput::Compact`].
+    /// Compacts the context: [`TaskInput::Compact`].
     Compact,
-    /// What fills the context is to be told.
+    /// Asks what fills the context; the front end gets a [`UserNotice::ContextUsage`].
     ShowContextUsage,
-    /// The answer to the question about that call. It changes nothing if that question is not open.
+    /// Answers the question about that call. Changes nothing if that question is not open.
     Answer(CallId, UserReply),
-    /// Another mode, by its name: [`TaskInput::SetMode`].
+    /// Switches to the mode of that name: [`TaskInput::SetMode`].
     SetMode(String),
     /// Nobody can be asked any more: [`TaskInput::UserLeft`].
     Disconnect,
-    /// The task is to end: [`TaskInput::Cancel`].
+    /// Ends the task: [`TaskInput::Cancel`].
     Cancel,
 }
 
@@ -76,27 +72,33 @@ impl CommandQueue {
     }
 }
 
-/// What is told to a user who asked for it, and to nobody else.
+/// An answer to a command that asks for information. It goes to the front end only and is not kept.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum UserNotice<'a> {
-    /// What fills the context.
+    /// The contents of the context, by size.
     ContextUsage(&'a ContextUsage),
-    /// What becomes of the compaction that he wants.
+    /// When the requested compaction will happen.
     Compaction(CompactionTiming),
 }
 
 impl UserCommand {
-    /// What it is to the task; `None`: nothing but a question about it. The user is told what he asked for.
+    /// Returns the command for a message that waits for its turn.
+    pub fn queue(message: impl Into<UserMessage>) -> Self {
+        Self::Send { message: message.into(), delivery: MessageDelivery::Queue }
+    }
+
+    /// Returns the command for a message that interrupts what the model is doing.
+    pub fn interrupt(message: impl Into<UserMessage>) -> Self {
+        Self::Send { message: message.into(), delivery: MessageDelivery::Interrupt }
+    }
+
+    /// Returns the task's input; `None` for a command that only asks for information. Sends that information to the front end.
     pub(crate) fn into_input(self, task: &Task, user: &mut dyn FrontEnd) -> Option<TaskInput<'static>> {
         self.notify_front_end(task, user);
         Some(match self {
             Self::ShowContextUsage => return None,
             Self::Compact => TaskInput::Compact(SummaryAuthor::Model),
-            Self::Message(text) => TaskInput::UserMessage(text),
-            Self::Steer(text) => TaskInput::SteeringMessage(text),
-            Self::MessageWithImages { message: words, at_once } => {
-                TaskInput::UserMessageWithImages { message: words, at_once }
-            }
+            Self::Send { message, delivery } => TaskInput::UserMessage { message, delivery },
             Self::Answer(_, reply) => TaskInput::UserReplied(reply),
             Self::SetMode(mode) => TaskInput::SetMode(mode),
             Self::Disconnect => TaskInput::UserLeft,
@@ -104,12 +106,12 @@ impl UserCommand {
         })
     }
 
-    /// Whether it gives up the answer that is being written.
+    /// Returns true if the command gives up the answer that is being written.
     pub(crate) fn interrupts_answer(&self) -> bool {
-        matches!(self, Self::Steer(_) | Self::MessageWithImages { at_once: true, .. } | Self::Cancel)
+        matches!(self, Self::Send { delivery: MessageDelivery::Interrupt, .. } | Self::Cancel)
     }
 
-    /// Tells the user what he asked for.
+    /// Sends the front end the information that the command asks for.
     fn notify_front_end(&self, task: &Task, user: &mut dyn FrontEnd) {
         match self {
             Self::ShowContextUsage => user.notify(UserNotice::ContextUsage(&task.context_usage())),

@@ -86,7 +86,8 @@ impl fmt::Display for FilePattern {
 }
 
 /// A group of tools with the same kind of effect, which a mode can include or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ToolGroup {
     /// Reading files.
     Read,

@@ -1,19 +1,19 @@
-//! Tools with checkpoints around them: what a call may change is kept before it runs, and what it left after it.
+//! Takes checkpoints around tool calls: a snapshot of what a call may change before it runs, sealed with what it left afterwards.
 //!
 //! A call whose checkpoint cannot be taken does not run: it could not be undone, and nobody would know.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use sabir_agent::{CallArguments, CallPermit, Preconditions, ProgressSink, TaskId, Tool, ToolOutput, ToolWork};
-use sabir_call::{CallId, ToolSpec};
+use sabir_agent::{DriverObserver, ObservedCall, ObserverWork, TaskId, ToolOutput, ToolRefusal};
+use sabir_call::CallId;
 use sabir_checkpoint::{
     CheckpointCall, CheckpointError, CheckpointStore, ObjectId, RestorePoint, SnapshotScope, StoreLimits, display_path,
     prune_stores,
 };
-use sabir_policy::{Access, Beyond, CommandFacts, PolicyRules, Verdict};
+use sabir_policy::{Access, PolicyRules, Verdict};
 use sabir_workspace::Workspace;
 
 use crate::config::Config;
@@ -25,8 +25,6 @@ use crate::spec::SessionSpec;
 const LEAST_MIB: u64 = 16;
 /// All stores together take at most so many times what one may.
 const STORES: u64 = 4;
-/// Calls that were judged and never ran are forgotten beyond this.
-const MAX_JUDGED: usize = 1000;
 const MAX_LABEL_CHARS: usize = 160;
 
 /// Takes the checkpoints of one task.
@@ -38,17 +36,12 @@ pub(crate) struct Checkpointer {
     stores: (PathBuf, PathBuf, u64),
     /// Whether this keeper has taken a checkpoint.
     begun: AtomicBool,
-    /// Known only when the task is driven; the tools are there before.
+    /// Known only when the task is driven.
     task: OnceLock<TaskId>,
+    /// The snapshots of the calls that run now, which are not sealed. One of a call that was dropped stays unsealed; the store seals
+    /// it before the next snapshot.
+    open_snapshots: Mutex<HashMap<CallId, u64>>,
     environment: Arc<Environment>,
-}
-
-/// A tool whose calls can be gone back on.
-pub(crate) struct CheckpointedTool {
-    tool: Arc<dyn Tool>,
-    checkpointer: Arc<Checkpointer>,
-    /// What calls were judged by. A tool is not asked twice, since it may remember what it said.
-    assessed: Mutex<HashMap<String, Access>>,
 }
 
 /// Stops the work that its future no longer waits for.
@@ -97,14 +90,24 @@ impl Checkpointer {
         let own = store_folder(&config.environment.sabir_data_folder()?, workspace.root());
         let all = own.parent().unwrap_or(&own).to_path_buf();
         let stores = (all, own, caps.store_bytes.saturating_mul(STORES));
-        let (workspace, begun, task) = (Arc::clone(workspace), AtomicBool::new(false), OnceLock::new());
-        let environment = Arc::clone(&config.environment);
-        Ok(Some(Arc::new(Self { checkpoints, workspace, stores, begun, task, environment })))
+        Ok(Some(Arc::new(Self {
+            checkpoints,
+            workspace: Arc::clone(workspace),
+            stores,
+            begun: AtomicBool::new(false),
+            task: OnceLock::new(),
+            open_snapshots: Mutex::default(),
+            environment: Arc::clone(&config.environment),
+        })))
     }
 
-    /// Says which task it is.
+    fn open_snapshots(&self) -> MutexGuard<'_, HashMap<CallId, u64>> {
+        self.open_snapshots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the task whose calls are snapshotted.
     pub(crate) fn set_task(&self, task: &TaskId) {
-        // A bench is for one task.
+        // Set once: a checkpointer is for one task.
         _ = self.task.set(task.clone());
     }
 
@@ -183,101 +186,39 @@ impl Checkpointer {
     }
 }
 
-impl CheckpointedTool {
-    /// The tools, with checkpoints around those that do more than read.
-    pub(crate) fn wrap_all(tools: Vec<Arc<dyn Tool>>, keeper: &Arc<Checkpointer>) -> Vec<Arc<dyn Tool>> {
-        let kept = |tool: Arc<dyn Tool>| -> Arc<dyn Tool> {
-            if tool.is_read_only() {
-                return tool;
-            }
-            Arc::new(Self { tool, checkpointer: Arc::clone(keeper), assessed: Mutex::default() })
-        };
-        tools.into_iter().map(kept).collect()
-    }
-
-    /// What the call was judged by. One that was judged by another process may touch anything.
-    fn assessed_access(&self, arguments: &CallArguments) -> Access {
-        let mut judged = self.assessed.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = judged.get(&arguments_key(arguments)).cloned();
-        if judged.len() > MAX_JUDGED {
-            judged.clear();
-        }
-        known.unwrap_or(Access::Command {
-            command: String::new(),
-            facts: CommandFacts::default(),
-            beyond: Beyond::Nothing,
-        })
-    }
-}
-
-impl Tool for CheckpointedTool {
-    fn spec(&self) -> ToolSpec {
-        self.tool.spec()
-    }
-
-    fn is_read_only(&self) -> bool {
-        false
-    }
-
-    fn is_offered(&self) -> bool {
-        self.tool.is_offered()
-    }
-
-    fn is_polling(&self) -> bool {
-        self.tool.is_polling()
-    }
-
-    fn call_access(&self, arguments: &CallArguments) -> Access {
-        let access = self.tool.call_access(arguments);
-        let mut judged = self.assessed.lock().unwrap_or_else(PoisonError::into_inner);
-        judged.insert(arguments_key(arguments), access.clone());
-        access
-    }
-
-    fn preconditions(&self, arguments: &CallArguments) -> Preconditions {
-        self.tool.preconditions(arguments)
-    }
-
-    fn preview(&self, arguments: &CallArguments) -> Option<String> {
-        self.tool.preview(arguments)
-    }
-
-    fn run<'a>(
-        &'a self,
-        permit: &'a CallPermit,
-        arguments: &'a CallArguments,
-        progress: ProgressSink<'a>,
-    ) -> ToolWork<'a> {
+impl DriverObserver for Checkpointer {
+    /// Takes a snapshot of what the call may change. A call whose snapshot cannot be taken must not run.
+    fn before_tool<'a>(&'a self, call: &'a ObservedCall) -> ObserverWork<'a, Result<(), ToolRefusal>> {
         Box::pin(async move {
-            let access = self.assessed_access(arguments);
-            let (Some(scope), Some(task)) = (self.checkpointer.checkpoint_scope(&access), self.checkpointer.task.get())
-            else {
-                return self.tool.run(permit, arguments, progress).await;
+            let (Some(scope), Some(task)) = (self.checkpoint_scope(&call.access), self.task.get()) else {
+                return Ok(());
             };
             let mark = CheckpointCall {
                 task: task.as_str().to_owned(),
-                call: permit.call.as_str().to_owned(),
-                tool: self.tool.spec().name,
-                label: access_label(&access),
-                time_ms: self.checkpointer.environment.now_milliseconds(),
+                call: call.id.as_str().to_owned(),
+                tool: call.tool.clone(),
+                label: access_label(&call.access),
+                time_ms: self.environment.now_milliseconds(),
             };
-            let id = match self.checkpointer.take_checkpoint(mark, scope).await {
-                Ok(id) => id,
-                Err(error) => {
-                    return ToolOutput::failed(format!(
-                        "Nothing was done: no checkpoint could be taken before the call ({error}). This is for the user to put \
-                         right; tell them."
-                    ));
-                }
-            };
-            let output = self.tool.run(permit, arguments, progress).await;
-            self.checkpointer.seal_checkpoint(id).await;
-            output
+            let snapshot = self.take_checkpoint(mark, scope).await.map_err(|error| {
+                ToolRefusal(format!(
+                    "Nothing was done: no checkpoint could be taken before the call ({error}). This is for the user to put \
+                     right; tell them."
+                ))
+            })?;
+            self.open_snapshots().insert(call.id.clone(), snapshot);
+            Ok(())
         })
     }
 
-    fn request_stop(&self, call: &CallId) {
-        self.tool.request_stop(call);
+    /// Seals the snapshot with what the call left.
+    fn after_tool<'a>(&'a self, call: &'a ObservedCall, _: &'a ToolOutput) -> ObserverWork<'a, ()> {
+        Box::pin(async move {
+            let snapshot = self.open_snapshots().remove(&call.id);
+            if let Some(snapshot) = snapshot {
+                self.seal_checkpoint(snapshot).await;
+            }
+        })
     }
 }
 
@@ -285,11 +226,6 @@ impl Drop for StopGuard {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
-}
-
-/// Equal arguments have equal text: the gates made them, in the order of the schema or of the model.
-fn arguments_key(arguments: &CallArguments) -> String {
-    serde_json::to_string(arguments).unwrap_or_default()
 }
 
 /// What a call is about, on a line.

@@ -1,5 +1,6 @@
 //! Commands: everything that a user or a program can say to a session.
 
+pub use sabir_agent::MessageDelivery as Delivery;
 use sabir_agent::{TaskId, UserMessage, UserReply};
 use serde::{Deserialize, Serialize};
 
@@ -50,17 +51,6 @@ pub enum Command {
     Detach,
     /// Ends the session.
     End,
-}
-
-/// When a message reaches the model.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Delivery {
-    /// After what the model is doing.
-    #[default]
-    Queue,
-    /// At once: the answer that is being written and calls that have not begun are given up.
-    Interrupt,
 }
 
 /// The answer to a question.

@@ -157,7 +157,7 @@ pub(crate) fn create(
     let plan = NewTaskPlan { id, prompt: first.text, model: &chosen.name, model_id: &chosen.id, protocol, from: None };
     let mut opened = setup::create_task(&setup, plan, attended, &journals, host.environment())?;
     opened.task = opened.task.with_images(images);
-    let opened = telemetry::trace_session(opened, &config, &setup, &chosen);
+    opened.observers.extend(telemetry::task_observer(&opened, &config, &setup, &chosen));
     let told = setup.cassette_header(opened.task.start_record(), &chosen.id, &config);
     let (model, recording) = recorded_model(&setup, &chosen, spec, told, &config, hub)?;
     hub.set_history(opened.task.start_record().clone(), Vec::new());
@@ -243,8 +243,8 @@ fn load(
     hub.set_history(start.clone(), records.clone());
     let task = replay_records(id, records, settings, words.is_some())?;
     let task = task.with_context(setup.context.clone()).with_modes(setup.modes.mode_configs()).with_images(images);
-    let opened = OpenedTask { task, store: Box::new(journal), first: None };
-    let opened = telemetry::trace_session(opened, &config, &setup, &chosen);
+    let mut opened = OpenedTask { task, store: Box::new(journal), first: None, observers: Vec::new() };
+    opened.observers.extend(telemetry::task_observer(&opened, &config, &setup, &chosen));
     let (model, recording) = recorded_model(&setup, &chosen, spec, told, &config, hub)?;
     Ok(LoadedSession {
         spec: spec.clone(),
@@ -338,7 +338,7 @@ fn recorded_model(
     };
     let told = CassetteHeader { renews: chosen.renews_key(), ..told };
     let recorder = recording::start_recording(&chosen.fixed_key_model(), file, &told, &config.notices)?;
-    let recording = RecordingState::for_recorder(recorder.clone());
+    let recording = RecordingState::Record(recorder.clone());
     let model = |chosen: &ResolvedModel| {
         let recorder = recorder.clone();
         let hub = hub.clone();
@@ -435,7 +435,7 @@ fn replay(
     let retries_hub = hub.clone();
     let set_up = move |model| observe_retries(model, &retries_hub);
     let (model, recording) = recording::replay_model(cassette, told.renews, set_up)?;
-    if let RecordingState::Replay(player, _) = &recording
+    if let RecordingState::Replay { player, .. } = &recording
         && setup.max_time.is_none()
     {
         let cancel = setup.cancel.clone();
@@ -452,7 +452,7 @@ fn replay(
         (replay_records(&id, records, settings, words.is_some())?, None)
     };
     let task = task.with_context(setup.context.clone()).with_modes(setup.modes.mode_configs());
-    let opened = OpenedTask { task, store: Box::new(NullStore), first };
+    let opened = OpenedTask { task, store: Box::new(NullStore), first, observers: Vec::new() };
     Ok(LoadedSession {
         spec: spec.clone(),
         config,

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use sabir_agent::control::SWITCH_MODE_TOOL;
 use sabir_call::nearest_candidate;
 use sabir_policy::{FilePattern, Mode, PolicyRules, ToolGroup};
 use sabir_workspace::{Bounds, Workspace};
@@ -141,32 +140,19 @@ fn parse_mode(name: &str, table: &ModeTable) -> Result<Mode, ConfigProblem> {
     Ok(Mode { name: name.to_owned(), about, instructions, groups, write })
 }
 
-/// Whether a mode offers a tool, by its name. Switching is not offered in a built-in mode that takes nothing away: there is nothing to
-/// be had by it, and every request would carry its words.
-pub fn mode_offers(mode: &Mode, tool: &str) -> bool {
+/// Reports whether a mode offers tools of a group. A built-in mode that takes nothing away does not offer switching: it would gain
+/// nothing, and every request would carry its description.
+pub fn mode_offers(mode: &Mode, group: Option<ToolGroup>) -> bool {
     let has_all = || ToolGroup::ALL.iter().all(|group| mode.has_group(*group)) && mode.can_edit_any_file();
-    match tool_group(tool) {
+    match group {
         Some(ToolGroup::Switch) if is_builtin(&mode.name) && has_all() => false,
         group => group.is_none_or(|group| mode.has_group(group)),
     }
 }
 
-/// Whether a tool is offered where that mode holds. Where none does there is nothing to be switched.
-pub fn is_offered(mode: Option<&Mode>, tool: &str) -> bool {
-    mode.map_or(tool != SWITCH_MODE_TOOL, |mode| mode_offers(mode, tool))
-}
-
-/// What a tool does; none of a tool that touches nothing or is not built in, which its accesses are judged by.
-fn tool_group(tool: &str) -> Option<ToolGroup> {
-    Some(match tool {
-        "read_file" | "list_files" | "search_files" | "list_code_definition_names" => ToolGroup::Read,
-        "write_to_file" | "replace_in_file" | "edit_file" | "apply_patch" => ToolGroup::Edit,
-        "execute_command" | "read_command_output" | "stop_command" => ToolGroup::Command,
-        "fetch_url" => ToolGroup::Fetch,
-        "new_task" => ToolGroup::Delegate,
-        SWITCH_MODE_TOOL => ToolGroup::Switch,
-        _ => return None,
-    })
+/// Reports whether tools of a group are offered in a mode. Without a mode there is nothing to switch.
+pub fn is_offered(mode: Option<&Mode>, group: Option<ToolGroup>) -> bool {
+    mode.map_or(group != Some(ToolGroup::Switch), |mode| mode_offers(mode, group))
 }
 
 /// What holds for the files of a task, whatever is approved.
@@ -208,16 +194,4 @@ pub fn wide_folder_warning(root: &Path, home: Option<&Path>) -> Option<&'static 
     }
     let home = home.and_then(|home| home.canonicalize().ok());
     (home.as_deref() == Some(root)).then_some("the folder is your whole home")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::tool_group;
-
-    #[test]
-    fn every_built_in_tool_has_a_group() {
-        for spec in sabir_tools::builtin_specs().into_iter().chain(sabir_tools::unoffered_specs()) {
-            assert!(tool_group(&spec.name).is_some(), "{}", spec.name);
-        }
-    }
 }

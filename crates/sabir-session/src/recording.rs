@@ -10,10 +10,11 @@ use std::future::Future;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sabir_agent::{
-    CommandQueue, FrontEnd, Record, RecordStore, RequestContext, StoreError, TaskEvent, TaskStart, TransientEvent,
-    UserCommand, UserNotice, UserQuestion, UserReply,
+    CommandQueue, DriverObserver, FrontEnd, Record, RecordStore, RequestContext, StoreError, TaskEvent, TaskStart,
+    TransientEvent, UserCommand, UserNotice, UserQuestion, UserReply,
 };
 use sabir_call::{CallId, Dollars, TokenPrices};
 use sabir_model::{Cassette, CassettePlayer, CassetteRecorder, HttpModel, KeyFuture, KeyRefreshingModel, Secret};
@@ -62,20 +63,31 @@ pub(crate) struct CassetteHeader {
     pub(crate) words: Option<String>,
 }
 
-/// What becomes of a task's events beside being shown.
+/// The recording or the replay of a session.
 pub(crate) enum RecordingState {
-    /// Nothing.
+    /// Neither.
     Off,
-    /// They are recorded, as far as they cannot be had again; with the calls that have printed something.
-    Record(CassetteRecorder, HashSet<CallId>),
-    /// They come from a recording, as far as they cannot be had again.
-    Replay(CassettePlayer, VecDeque<(String, String)>),
+    /// The session is recorded.
+    Record(CassetteRecorder),
+    /// The session is a replay.
+    Replay {
+        player: CassettePlayer,
+        /// The recorded output of calls that have not ended yet: the call and a piece of its output.
+        outputs: VecDeque<(String, String)>,
+    },
 }
 
-/// Shows a task's events, and records or plays what commands print.
-pub(crate) struct RecordingObserver<'a> {
+/// Records what commands print, which another run would not print in the same pieces and order.
+pub(crate) struct OutputRecorder {
+    recorder: CassetteRecorder,
+    /// The running calls that have printed something.
+    printed: Mutex<HashSet<CallId>>,
+}
+
+/// Shows recorded output instead of what the commands of a replay print. This is no observer, since it changes what is shown.
+pub(crate) struct ReplayFrontEnd<'a> {
     pub(crate) inner: &'a mut dyn FrontEnd,
-    pub(crate) mode: &'a mut RecordingState,
+    pub(crate) recording: &'a mut RecordingState,
 }
 
 /// Keeps nothing: a replay can be had again at any time.
@@ -111,7 +123,7 @@ pub(crate) fn replay_model(
     let (model, player) = HttpModel::from_cassette(&cassette).map_err(|wire| {
         SessionError::invalid(format!("the cassette was recorded on the wire `{wire}`, which is unknown here"))
     })?;
-    let tape = RecordingState::Replay(player.clone(), cassette.outputs.clone().into());
+    let tape = RecordingState::Replay { player: player.clone(), outputs: cassette.outputs.clone().into() };
     let model = KeyRefreshingModel::with_key(None, move |_| set_up(model.replayed_by(&player)));
     let key = || Box::pin(std::future::ready(Ok(Secret::new("replayed")))) as KeyFuture;
     Ok((if renews { model.with_renewal(key) } else { model }, tape))
@@ -143,20 +155,21 @@ pub(crate) fn start_recording(
 }
 
 impl RecordingState {
-    /// A tape for what that recorder is to hold.
-    pub(crate) fn for_recorder(recorder: CassetteRecorder) -> Self {
-        Self::Record(recorder, HashSet::new())
+    /// Returns what records the output of commands, where the session is recorded.
+    pub(crate) fn observer(&self) -> Option<Arc<dyn DriverObserver>> {
+        let Self::Record(recorder) = self else { return None };
+        Some(Arc::new(OutputRecorder { recorder: recorder.clone(), printed: Mutex::default() }))
     }
 
-    /// What is wrong with the tape in the end.
+    /// Returns what is wrong with the recording or the replay in the end.
     pub(crate) fn final_error(&self) -> Option<SessionError> {
         match self {
             Self::Off => None,
-            Self::Record(recorder, _) => {
+            Self::Record(recorder) => {
                 let error = recorder.error()?;
                 Some(SessionError::internal(format!("the recording is not whole: it could not be written ({error})")))
             }
-            Self::Replay(player, _) => {
+            Self::Replay { player, .. } => {
                 let left = player.remaining_requests();
                 let were = if left == 1 { "request was" } else { "requests were" };
                 (left > 0).then(|| SessionError::invalid(format!("{left} recorded {were} never asked for")))
@@ -165,22 +178,33 @@ impl RecordingState {
     }
 }
 
-impl FrontEnd for RecordingObserver<'_> {
+impl OutputRecorder {
+    fn printed(&self) -> MutexGuard<'_, HashSet<CallId>> {
+        self.printed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DriverObserver for OutputRecorder {
+    fn on_record_kept(&self, record: &Record) {
+        let Record::Result(result) = record else { return };
+        if self.printed().remove(&result.id) {
+            self.recorder.record_result(result.id.as_str(), &result.content);
+        }
+    }
+
+    fn on_event(&self, event: &TransientEvent<'_>) {
+        let TransientEvent::Output { call, text } = event else { return };
+        self.recorder.record_output(call.as_str(), text);
+        self.printed().insert((*call).clone());
+    }
+}
+
+impl FrontEnd for ReplayFrontEnd<'_> {
     fn on_event(&mut self, event: TaskEvent<'_>) {
-        match (&mut *self.mode, event) {
-            (RecordingState::Record(recorder, printed), TaskEvent::Moment(TransientEvent::Output { call, text })) => {
-                recorder.record_output(call.as_str(), text);
-                printed.insert(call.clone());
-            }
-            (RecordingState::Record(recorder, printed), TaskEvent::Record(Record::Result(result)))
-                if printed.contains(&result.id) =>
-            {
-                printed.remove(&result.id);
-                recorder.record_result(result.id.as_str(), &result.content);
-            }
-            // How output is cut into pieces, and what of two streams comes first, is different each time.
-            (RecordingState::Replay(..), TaskEvent::Moment(TransientEvent::Output { .. })) => return,
-            (RecordingState::Replay(_, outputs), TaskEvent::Record(Record::Result(result))) => {
+        match (&mut *self.recording, event) {
+            // How output is cut into pieces, and which of two streams comes first, differs each time.
+            (RecordingState::Replay { .. }, TaskEvent::Moment(TransientEvent::Output { .. })) => return,
+            (RecordingState::Replay { outputs, .. }, TaskEvent::Record(Record::Result(result))) => {
                 while outputs.front().is_some_and(|(call, _)| call == result.id.as_str())
                     && let Some((_, text)) = outputs.pop_front()
                 {

@@ -1,44 +1,61 @@
-//! Tools in a replay: in another folder than the one that the recording speaks of, and at another time.
+//! Runs tools for a replay, in another folder than the recorded one.
 //!
-//! A model names files by the folder that it was told. In a replay that is the recorded one, while the tools work in the present
-//! one: what a call says is put into the terms of here, and what a tool says into the terms of there.
+//! A model names files by the folder that its instructions name. In a replay that is the recorded folder, while the tools work in the
+//! actual one: paths in arguments are mapped to the actual folder, and paths in what a tool says to the recorded one.
 //!
-//! A command that prints on both of its streams prints its lines in another order each time. Where a result has the lines of a
-//! recorded one, it has them in the recorded order.
+//! A command that prints on both of its streams prints its lines in another order each time. A result with the lines of a recorded
+//! one gets their recorded order.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sabir_agent::{CallArguments, CallPermit, Preconditions, ProgressSink, Tool, ToolOutput, ToolWork};
-use sabir_call::{CallId, ToolSpec};
-use sabir_policy::Access;
+use sabir_agent::{
+    CallArguments, CallPermit, CancelToken, Preconditions, PreparedCall, ProgressSink, Tool, ToolOutput, ToolWork,
+};
+use sabir_call::ToolSpec;
+use sabir_policy::{Access, ToolGroup};
 use serde_json::Value;
 
 /// A tool that is spoken to as if it worked in another folder.
 pub(crate) struct RelocatedTool {
     tool: Arc<dyn Tool>,
+    relocation: Arc<Relocation>,
+}
+
+/// What the relocated tools of a task share.
+struct Relocation {
     recorded_folder: String,
     actual_folder: String,
-    recorded_results: Arc<Mutex<Vec<String>>>,
+    /// The recorded results that no call has reproduced yet.
+    recorded_results: Mutex<Vec<String>>,
+}
+
+/// A call of a relocated tool, prepared with arguments for the actual folder.
+struct RelocatedCall {
+    call: Box<dyn PreparedCall>,
+    relocation: Arc<Relocation>,
 }
 
 impl RelocatedTool {
-    /// The tools, spoken to as if they worked `there`, while they work `here`, and as if commands had printed what was recorded.
+    /// Wraps the tools so that they can be spoken to as if they worked in `recorded_folder` while they work in `actual_folder`, and
+    /// so that commands print in the order of `recorded_results`.
     pub(crate) fn wrap_all(
         tools: Vec<Arc<dyn Tool>>,
-        there: &str,
-        here: &str,
-        recorded: Vec<String>,
+        recorded_folder: &str,
+        actual_folder: &str,
+        recorded_results: Vec<String>,
     ) -> Vec<Arc<dyn Tool>> {
-        let recorded = Arc::new(Mutex::new(recorded));
-        let moved = |tool| {
-            let (there, here, recorded) = (there.to_owned(), here.to_owned(), Arc::clone(&recorded));
-            Arc::new(Self { tool, recorded_folder: there, actual_folder: here, recorded_results: recorded })
-                as Arc<dyn Tool>
-        };
-        tools.into_iter().map(moved).collect()
+        let relocation = Arc::new(Relocation {
+            recorded_folder: recorded_folder.to_owned(),
+            actual_folder: actual_folder.to_owned(),
+            recorded_results: Mutex::new(recorded_results),
+        });
+        let wrap = |tool| Arc::new(Self { tool, relocation: Arc::clone(&relocation) }) as Arc<dyn Tool>;
+        tools.into_iter().map(wrap).collect()
     }
+}
 
-    /// The first recorded result of the same lines, else the content as it is.
+impl Relocation {
+    /// Returns the first recorded result of the same lines, else the content as it is.
     fn in_recorded_order(&self, content: String) -> String {
         let mut recorded = self.recorded_results.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = sorted_lines(&content);
@@ -84,6 +101,10 @@ impl Tool for RelocatedTool {
         self.tool.spec()
     }
 
+    fn group(&self) -> Option<ToolGroup> {
+        self.tool.group()
+    }
+
     fn is_offered(&self) -> bool {
         self.tool.is_offered()
     }
@@ -96,33 +117,36 @@ impl Tool for RelocatedTool {
         self.tool.is_polling()
     }
 
-    fn call_access(&self, arguments: &CallArguments) -> Access {
-        self.map_access(self.tool.call_access(&self.map_arguments(arguments)))
+    fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall> {
+        let call = self.tool.prepare(&self.relocation.map_arguments(arguments));
+        Box::new(RelocatedCall { call, relocation: Arc::clone(&self.relocation) })
+    }
+}
+
+impl PreparedCall for RelocatedCall {
+    fn access(&self) -> Access {
+        self.relocation.map_access(self.call.access())
     }
 
-    fn preconditions(&self, arguments: &CallArguments) -> Preconditions {
-        self.tool.preconditions(&self.map_arguments(arguments))
+    fn preconditions(&self) -> Preconditions {
+        self.call.preconditions()
     }
 
-    fn preview(&self, arguments: &CallArguments) -> Option<String> {
-        self.tool.preview(&self.map_arguments(arguments)).map(|preview| self.map_output(&preview))
+    fn preview(&self) -> Option<String> {
+        self.call.preview().map(|preview| self.relocation.map_output(&preview))
     }
 
-    fn run<'a>(
-        &'a self,
-        permit: &'a CallPermit,
-        arguments: &'a CallArguments,
-        progress: ProgressSink<'a>,
-    ) -> ToolWork<'a> {
+    fn stop_token(&self) -> Option<CancelToken> {
+        self.call.stop_token()
+    }
+
+    fn run<'a>(self: Box<Self>, permit: &'a CallPermit, progress: ProgressSink<'a>) -> ToolWork<'a> {
         Box::pin(async move {
-            let arguments = self.map_arguments(arguments);
-            let output = self.tool.run(permit, &arguments, progress).await;
-            ToolOutput { content: self.in_recorded_order(self.map_output(&output.content)), ..output }
+            let Self { call, relocation } = *self;
+            let output = call.run(permit, progress).await;
+            let content = relocation.in_recorded_order(relocation.map_output(&output.content));
+            ToolOutput { content, ..output }
         })
-    }
-
-    fn request_stop(&self, call: &CallId) {
-        self.tool.request_stop(call);
     }
 }
 

@@ -8,7 +8,7 @@ use sabir_agent::{
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
-use crate::command::{Command, Decision, Delivery, Rejected};
+use crate::command::{Command, Decision, Rejected};
 use crate::error::SessionError;
 use crate::event::SessionState;
 use crate::host::Host;
@@ -16,7 +16,7 @@ use crate::hub::{EventHub, Subscription};
 use crate::loading::LoadedSession;
 use crate::modes::ModeSwitcher;
 use crate::notice::NoticeTopic;
-use crate::recording::{RecordingObserver, RecordingState};
+use crate::recording::{RecordingState, ReplayFrontEnd};
 use crate::sandbox_probe::SandboxProbe;
 use crate::setup::TaskEnd;
 use crate::spec::{Interactivity, RecordMode};
@@ -93,7 +93,7 @@ impl Session {
         // Open before the task begins: what is said from now on is heard.
         hub.open_inbox(&task, None);
         let modes = loaded.setup.modes.mode_names();
-        let is_replay = matches!(loaded.recording, RecordingState::Replay(..));
+        let is_replay = matches!(loaded.recording, RecordingState::Replay { .. });
         let worker = SessionWorker {
             host,
             loaded,
@@ -251,7 +251,7 @@ impl SessionHandle {
     fn deliver(&self, task: &TaskId, command: Command, state: &mut ControlState) -> Result<(), Rejected> {
         let hub = &self.hub.0;
         match command {
-            Command::Send { message, delivery } => hub.tell(task, heard(message, delivery)),
+            Command::Send { message, delivery } => hub.tell(task, UserCommand::Send { message, delivery }),
             Command::Answer { request, decision } => {
                 if decision == Decision::Leave && request.task == self.task {
                     state.closes = true;
@@ -279,15 +279,6 @@ impl SessionControl {
     fn send_idle(&self, command: IdleCommand) -> Result<(), Rejected> {
         self.idle.send(command).map_err(|_| Rejected::Ended)
     }
-}
-
-/// The message as the task machine takes it.
-fn heard(message: UserMessage, delivery: Delivery) -> UserCommand {
-    let at_once = delivery == Delivery::Interrupt;
-    if message.images.is_empty() {
-        return if at_once { UserCommand::Steer(message.text) } else { UserCommand::Message(message.text) };
-    }
-    UserCommand::MessageWithImages { message: message, at_once }
 }
 
 /// Drives the task of a session, run after run.
@@ -351,24 +342,23 @@ impl SessionWorker {
             let sandbox = &setup.resources.sandbox;
             SandboxProbe::start(&mut front_end, sandbox, &setup.workspace, &config.environment, &config.notices)
         };
-        let trail = opened.task.mode_history().clone();
-        let mut store = ModeSwitcher {
-            store: opened.store.as_mut(),
-            history: trail,
-            modes: &setup.modes,
-            workspace: &setup.workspace,
-            notices: &config.notices,
-        };
+        let history = opened.task.mode_history().clone();
+        let modes = ModeSwitcher::new(history, &setup.modes, &setup.workspace, &config.notices);
+        let mut observers = opened.observers.clone();
+        observers.push(Arc::new(modes));
+        observers.extend(recording.observer());
+        observers.extend(setup.observers());
         if !images.is_empty() {
             opened.task.bring(std::mem::take(images));
         }
         let (outcome, message) = {
-            let mut taped = RecordingObserver { inner: &mut probe, mode: recording };
+            let mut replayed = ReplayFrontEnd { inner: &mut probe, recording };
             let driver = TaskDriver {
                 model: model.as_ref(),
                 registry: &setup.registry,
-                store: &mut store,
-                front_end: &mut taped,
+                store: opened.store.as_mut(),
+                front_end: &mut replayed,
+                observers,
                 cancel: setup.cancel.clone(),
                 max_time: setup.max_time,
             };
@@ -420,11 +410,7 @@ impl SessionWorker {
         let inbox = self.hub.open_inbox(&self.loaded.opened.task.start_record().task, None);
         let mut unread = UserMessage::default();
         while let Some(command) = inbox.pop() {
-            let message = match command {
-                UserCommand::Message(text) | UserCommand::Steer(text) => UserMessage::from_text(text),
-                UserCommand::MessageWithImages { message, .. } => message,
-                _ => continue,
-            };
+            let UserCommand::Send { message, .. } = command else { continue };
             if !unread.text.is_empty() {
                 unread.text.push('\n');
             }

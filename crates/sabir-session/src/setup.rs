@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_agent::{
-    CancelToken, CompletionConditions, InstructionTemplate, Interactivity, ModeHistory, NewTaskTool, OpenTodos, Record,
-    RecordStore, RequestContext, SubtaskSpawner, Task, TaskId, TaskLimits, TaskOrigin, TaskOutcome, TaskSettings,
-    TaskStart, Tool, ToolRegistry, UsageTotals,
+    CancelToken, CompletionConditions, DriverObserver, InstructionTemplate, Interactivity, ModeHistory, NewTaskTool,
+    OpenTodos, Record, RecordStore, RequestContext, SubtaskSpawner, Task, TaskId, TaskLimits, TaskOrigin, TaskOutcome,
+    TaskSettings, TaskStart, Tool, ToolRegistry, UsageTotals,
 };
 use sabir_call::{TokenPrices, ToolProtocol, ToolSet};
 use sabir_check::RepairSet;
 use sabir_journal::Journal;
-use sabir_policy::{Mode, PolicyRules};
+use sabir_policy::{Mode, PolicyRules, ToolGroup};
 use sabir_tools::EditTool;
 use sabir_workspace::{JobManager, OutputLifetime, Sandbox, Workspace};
 
-use crate::checkpointer::{CheckpointedTool, Checkpointer};
+use crate::checkpointer::Checkpointer;
 use crate::config::{CompletionKeys, Config, LimitKeys, ResolvedModel};
 use crate::environment::Environment;
 use crate::error::SessionError;
@@ -93,6 +93,8 @@ pub(crate) struct OpenedTask {
     pub(crate) store: Box<dyn RecordStore>,
     /// The record of the start, where it has not been kept yet.
     pub(crate) first: Option<Record>,
+    /// Who follows the task, besides what every task has.
+    pub(crate) observers: Vec<Arc<dyn DriverObserver>>,
 }
 
 /// How a run of a task ended.
@@ -242,9 +244,6 @@ impl TaskSetup {
         };
         let here = workspace.root().display().to_string();
         let mut tools = sabir_tools::builtin_tools(settings);
-        if let Some(keeper) = &resources.checkpointer {
-            tools = CheckpointedTool::wrap_all(tools, keeper);
-        }
         if let Some(place) = &place {
             tools = RelocatedTool::wrap_all(tools, &place.folder, &here, place.results.clone());
         }
@@ -252,7 +251,7 @@ impl TaskSetup {
         tools.extend(household.map(|household| Arc::new(NewTaskTool::new(household)) as Arc<dyn Tool>));
         let system = std::env::consts::OS.to_owned();
         let place = place.unwrap_or(PromptPlace { folder: here, system, results: Vec::new() });
-        let fits = |name: &str| modes::is_offered(rules.mode(), name);
+        let fits = |group: Option<ToolGroup>| modes::is_offered(rules.mode(), group);
         let registry =
             ToolRegistry::with_filter(tools, &fits).map_err(|error| SessionError::internal(error.to_string()))?;
         Ok(Self {
@@ -270,6 +269,11 @@ impl TaskSetup {
             modes: modes::SessionModes::default(),
             place,
         })
+    }
+
+    /// The observers that every task with this setup has.
+    pub(crate) fn observers(&self) -> Vec<Arc<dyn DriverObserver>> {
+        self.resources.checkpointer.iter().map(|keeper| Arc::clone(keeper) as Arc<dyn DriverObserver>).collect()
     }
 
     /// Limits the levels of subtasks below a task that has `depth` tasks above it, and sets what interrupts it.
@@ -389,7 +393,7 @@ pub(crate) fn create_task(
     let journal = Journal::create(journals, &plan.id, environment.journal_clock())
         .map_err(|error| SessionError::internal(error.to_string()))?;
     let (task, first) = begin_task(setup, plan, attended);
-    Ok(OpenedTask { task, store: Box::new(journal), first: Some(first) })
+    Ok(OpenedTask { task, store: Box::new(journal), first: Some(first), observers: Vec::new() })
 }
 
 /// Makes a new task, with the record of its start.

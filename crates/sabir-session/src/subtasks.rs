@@ -285,6 +285,7 @@ impl SessionSubtaskSpawner {
             model: Arc::new(model),
             front_end: Box::new(user),
             max_time: None,
+            observers: setup.observers(),
         }))
     }
 }

@@ -1,12 +1,13 @@
-//! Telemetry: what a task did, as spans for a collector of the user's. Off unless `[telemetry]` in `config.toml` names one.
+//! Sends what a task did, as spans, to a collector that the user runs. Off unless `[telemetry]` in `config.toml` names one.
 //!
 //! A task's records are made into spans as they are kept, by a pure function (`spans.rs`), and sent by a thread of their own
 //! (`send.rs`). Nothing that happens there reaches the task: a collector that is slow or gone costs spans, never a turn.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sabir_agent::{Record, RecordStore, StoreError};
+use sabir_agent::{DriverObserver, Record};
 use sabir_model::Secret;
 use serde::Deserialize;
 
@@ -33,11 +34,9 @@ pub(crate) struct TelemetryKeys {
     content: bool,
 }
 
-/// Keeps records, and has them traced.
-struct TracedStore {
-    store: Box<dyn RecordStore>,
-    tracer: RunTracer,
-    sender: SpanSender,
+/// Makes spans of the records of a task and sends them.
+struct TelemetryObserver {
+    trace: Mutex<(RunTracer, SpanSender)>,
     clock: fn() -> SystemTime,
 }
 
@@ -58,16 +57,16 @@ impl TelemetryKeys {
     }
 }
 
-/// Has what happens to a task on that bench traced, if the configuration says so.
-pub(crate) fn trace_session(
-    open: OpenedTask,
+/// Returns the observer that traces a task, if the configuration asks for telemetry.
+pub(crate) fn task_observer(
+    open: &OpenedTask,
     config: &Config,
     setup: &TaskSetup,
     chosen: &ResolvedModel,
-) -> OpenedTask {
+) -> Option<Arc<dyn DriverObserver>> {
     let keys = config.telemetry_keys();
-    let url = keys.endpoint.as_deref().and_then(|endpoint| send::traces_url(endpoint).ok());
-    let (Some(url), Ok(headers)) = (url, send::parse_headers(&keys.headers)) else { return open };
+    let url = keys.endpoint.as_deref().and_then(|endpoint| send::traces_url(endpoint).ok())?;
+    let headers = send::parse_headers(&keys.headers).ok()?;
     let [trace, base] = [config.environment.unique_id(), config.environment.unique_id()].map(|id| id.as_u128());
     let ids = TraceIds { trace, base: u64::try_from(base & u128::from(u64::MAX)).unwrap_or(1) };
     let usual = AskedModel { provider: chosen.reached.provider.name.clone(), model: chosen.id.clone() };
@@ -80,17 +79,17 @@ pub(crate) fn trace_session(
     );
     let tracer = tracer.with_history(open.task.mode_history().clone());
     let clock = config.environment.clock;
-    let store = Box::new(TracedStore { store: open.store, tracer, sender: SpanSender::new(url, headers), clock });
-    OpenedTask { store, ..open }
+    let trace = Mutex::new((tracer, SpanSender::new(url, headers)));
+    Some(Arc::new(TelemetryObserver { trace, clock }))
 }
 
-impl RecordStore for TracedStore {
-    fn append(&mut self, record: &Record) -> Result<(), StoreError> {
-        self.store.append(record)?;
-        for span in self.tracer.note_record(nanoseconds(self.clock), record) {
-            self.sender.send(span);
+impl DriverObserver for TelemetryObserver {
+    fn on_record_kept(&self, record: &Record) {
+        let mut trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
+        let (tracer, sender) = &mut *trace;
+        for span in tracer.note_record(nanoseconds(self.clock), record) {
+            sender.send(span);
         }
-        Ok(())
     }
 }
 

@@ -200,9 +200,16 @@ impl ProcessRunner {
             (time, words)
         });
         let mut user = SimulatedUser { simulation: self.simulation.clone(), _at_work: None };
-        let began = Instant::now();
-        let registry = &self.registry;
-        let driver = TaskDriver { model: &model, registry, store: &mut store, front_end: &mut user, cancel, max_time };
+        let (registry, began) = (&self.registry, Instant::now());
+        let driver = TaskDriver {
+            model: &model,
+            registry,
+            store: &mut store,
+            front_end: &mut user,
+            observers: Vec::new(),
+            cancel,
+            max_time,
+        };
         let end = {
             let mut run = std::pin::pin!(driver.run(&mut task, first, words));
             loop {

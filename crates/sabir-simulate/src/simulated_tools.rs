@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_agent::{
-    CallArguments, CallPermit, Preconditions, ProgressSink, Tool, ToolOutput, ToolRegistry, ToolWork, control,
+    CallArguments, CallPermit, Preconditions, PreparedCall, ProgressSink, Tool, ToolOutput, ToolRegistry, ToolWork,
+    control,
 };
 use sabir_call::{CallId, ToolError, ToolSpec};
 use sabir_policy::Access;
@@ -35,7 +36,8 @@ pub(crate) struct ToolActivity {
     passed: BTreeSet<CallId>,
 }
 
-/// A simulated tool.
+/// A tool of the simulated world.
+#[derive(Clone)]
 struct SimulatedTool {
     simulation: SimulationHandle,
     name: &'static str,
@@ -108,15 +110,27 @@ impl Tool for SimulatedTool {
         self.said_to_read
     }
 
-    fn call_access(&self, arguments: &CallArguments) -> Access {
-        let path = call_token(arguments);
-        self.simulation.with_state(|state| {
-            state.on_event(|| format!("weigh {} {path}", self.name));
+    fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall> {
+        Box::new(SimulatedCall { tool: self.clone(), path: call_token(arguments) })
+    }
+}
+
+/// A call of a simulated tool.
+struct SimulatedCall {
+    tool: SimulatedTool,
+    path: String,
+}
+
+impl PreparedCall for SimulatedCall {
+    fn access(&self) -> Access {
+        let path = self.path.clone();
+        self.tool.simulation.with_state(|state| {
+            state.on_event(|| format!("weigh {} {path}", self.tool.name));
             if state.rng.hits_permille(state.plan.tool_trouble / 20) {
                 state.counters.count_event("accesses invalid");
                 return Access::Invalid { reason: "this is no path".to_owned() };
             }
-            match self.name {
+            match self.tool.name {
                 _ if state.sabotage == Some(Sabotage::HideAccess) => Access::Nothing,
                 "touch" => Access::Write { path, protected: None },
                 "fetch" => Access::Fetch { url: format!("https://{ALLOWED_HOST}/{path}") },
@@ -126,9 +140,9 @@ impl Tool for SimulatedTool {
         })
     }
 
-    fn preconditions(&self, _: &CallArguments) -> Preconditions {
+    fn preconditions(&self) -> Preconditions {
         let mut bound = Preconditions::default();
-        self.simulation.with_state(|state| {
+        self.tool.simulation.with_state(|state| {
             let moved = state.rng.hits_permille(state.plan.tool_trouble / 20);
             if moved {
                 state.counters.count_event("things moved");
@@ -138,37 +152,32 @@ impl Tool for SimulatedTool {
         bound
     }
 
-    fn run<'a>(
-        &'a self,
-        permit: &'a CallPermit,
-        arguments: &'a CallArguments,
-        progress: ProgressSink<'a>,
-    ) -> ToolWork<'a> {
+    fn run<'a>(self: Box<Self>, permit: &'a CallPermit, progress: ProgressSink<'a>) -> ToolWork<'a> {
         Box::pin(async move {
-            let path = call_token(arguments);
-            let behavior = self.simulation.with_state(|state| begin_run(state, &permit.call, &path, self.reads));
+            let Self { tool: SimulatedTool { simulation, reads, .. }, path } = *self;
+            let temper = simulation.with_state(|state| begin_run(state, &permit.call, &path, reads));
             let mut work = RunGuard {
-                simulation: self.simulation.clone(),
+                simulation: simulation.clone(),
                 call: permit.call.clone(),
                 ended: false,
                 changed: false,
                 checks: path == CHECK_PATH,
             };
-            sleep(self.simulation.with_state(draw_pause)).await;
+            sleep(simulation.with_state(draw_pause)).await;
             progress("working\n");
-            if behavior != ToolBehavior::Fails {
-                self.simulation.with_state(|state| apply_effect(state, &permit.call, &path));
+            if temper != ToolBehavior::Fails {
+                simulation.with_state(|state| apply_effect(state, &permit.call, &path));
                 work.changed = true;
             }
-            sleep(self.simulation.with_state(draw_pause)).await;
-            work.ended = behavior != ToolBehavior::Hangs;
-            match behavior {
+            sleep(simulation.with_state(draw_pause)).await;
+            work.ended = temper != ToolBehavior::Hangs;
+            match temper {
                 ToolBehavior::Hangs => std::future::pending().await,
                 // Unlike `panic!`, this prints nothing.
                 ToolBehavior::Breaks => std::panic::resume_unwind(Box::new("the tool broke down")),
                 _ => {}
             }
-            self.simulation.with_state(|state| finish_run(state, &work, &path, behavior))
+            simulation.with_state(|state| finish_run(state, &work, &path, temper))
         })
     }
 }

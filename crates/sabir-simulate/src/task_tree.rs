@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sabir_agent::control::SubtaskRequest;
 use sabir_agent::{
-    CallArguments, CallPermit, CompletedSubtask, Interactivity, NewTaskTool, ProgressSink, Record, SubtaskHandle,
-    SubtaskRun, SubtaskSpawner, TaskId, TaskLimits, TaskOrigin, TaskStart, Tool, ToolOutput, ToolRegistry, ToolWork,
+    CallArguments, CallPermit, CompletedSubtask, Interactivity, NewTaskTool, PreparedCall, ProgressSink, Record,
+    SubtaskHandle, SubtaskRun, SubtaskSpawner, TaskId, TaskLimits, TaskOrigin, TaskStart, Tool, ToolOutput,
+    ToolRegistry, ToolWork,
 };
 use sabir_call::{CallId, ToolError, ToolSpec};
 use tokio::sync::Notify;
@@ -186,6 +187,7 @@ impl SubtaskSpawner for SimulatedSpawner {
             registry,
             front_end: Box::new(SimulatedUser { simulation, _at_work: Some(guard) }),
             max_time: None,
+            observers: Vec::new(),
         })))
     }
 }
@@ -267,15 +269,22 @@ impl Tool for DetachedTool {
         self.0.is_read_only()
     }
 
-    fn call_access(&self, arguments: &CallArguments) -> sabir_policy::Access {
-        self.0.call_access(arguments)
+    fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall> {
+        Box::new(DetachedCall(self.0.prepare(arguments)))
+    }
+}
+
+/// A call of the detached tool.
+struct DetachedCall(Box<dyn PreparedCall>);
+
+impl PreparedCall for DetachedCall {
+    fn access(&self) -> sabir_policy::Access {
+        self.0.access()
     }
 
-    fn run<'a>(&'a self, permit: &'a CallPermit, arguments: &'a CallArguments, _: ProgressSink<'a>) -> ToolWork<'a> {
-        let tool = Arc::clone(&self.0);
+    fn run<'a>(self: Box<Self>, permit: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
         let permit = permit.clone();
-        let arguments = arguments.clone();
-        let work = tokio::spawn(async move { tool.run(&permit, &arguments, &mut |_| {}).await });
+        let work = tokio::spawn(async move { self.0.run(&permit, &mut |_| {}).await });
         Box::pin(async move { work.await.unwrap_or_else(|error| ToolOutput::failed(error.to_string())) })
     }
 }

@@ -4,7 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use sabir_agent::{CommandQueue, FrontEnd, TaskEvent, TransientEvent, UserCommand, UserQuestion, UserReply};
+use sabir_agent::{
+    CommandQueue, FrontEnd, MessageDelivery, TaskEvent, TransientEvent, UserCommand, UserQuestion, UserReply,
+};
 use sabir_call::CallId;
 use tokio::time::sleep;
 
@@ -137,7 +139,7 @@ fn deliver_reply(state: &mut SimulationState, question: &UserQuestion, reply: Us
                 state.note_cancel();
                 state.send_to_driver(UserCommand::Cancel);
             } else {
-                state.tell_words(UserCommand::Message);
+                state.tell_words(MessageDelivery::Queue);
             }
             return None;
         }

@@ -2,7 +2,7 @@
 //!
 //! Each message is unique, so that it can be recognized wherever it turns up.
 
-use sabir_agent::{CommandQueue, UserCommand, UserReply};
+use sabir_agent::{CommandQueue, MessageDelivery, UserCommand, UserReply};
 use sabir_call::CallId;
 
 use crate::sabotage::Sabotage;
@@ -62,7 +62,7 @@ impl SimulationState {
         match self.rng.below(20) {
             0 => {
                 self.counters.count_event("blank words");
-                self.send_to_driver(UserCommand::Message(" \n".to_owned()));
+                self.send_to_driver(UserCommand::queue(" \n"));
             }
             1 | 2 => self.answer_late(),
             3 => {
@@ -74,8 +74,8 @@ impl SimulationState {
                 self.note_cancel();
                 self.send_to_driver(UserCommand::Cancel);
             }
-            5..=9 => self.tell_words(UserCommand::Steer),
-            _ => self.tell_words(UserCommand::Message),
+            5..=9 => self.tell_words(MessageDelivery::Interrupt),
+            _ => self.tell_words(MessageDelivery::Queue),
         }
     }
 
@@ -83,18 +83,17 @@ impl SimulationState {
     pub(crate) fn perhaps_tell(&mut self, rare: bool) {
         let hears = rare && self.plan.user.talks > 0 && self.user_script.sender.is_some();
         if hears && !self.has_crashed() && !self.witness.user.gone && self.rng.below(4) == 0 {
-            self.tell_words(UserCommand::Message);
+            self.tell_words(MessageDelivery::Queue);
         }
     }
 
-    /// Sends a message as `how`, which does not answer any question.
-    pub(crate) fn tell_words(&mut self, how: fn(String) -> UserCommand) {
+    /// Words that wait for nothing.
+    pub(crate) fn tell_words(&mut self, delivery: MessageDelivery) {
         let text = self.user_script.unique_words("yes, go on like this");
-        let heard = how(text.clone());
-        self.counters.count_event(if matches!(heard, UserCommand::Steer(_)) {
-            "words that steer"
-        } else {
-            "words that wait"
+        let heard = UserCommand::Send { message: text.clone().into(), delivery };
+        self.counters.count_event(match delivery {
+            MessageDelivery::Interrupt => "words that steer",
+            MessageDelivery::Queue => "words that wait",
         });
         self.count_moment();
         self.witness.user.said.push_back(text);
@@ -127,16 +126,18 @@ impl SimulationState {
         // Sabotage drops only every second message, so that tasks still make progress.
         let odd = self.user_script.spoken % 2 == 1;
         let heard = match (self.sabotage, heard) {
-            (Some(Sabotage::SwallowWords), UserCommand::Message(_) | UserCommand::Steer(_)) if odd => return,
+            (Some(Sabotage::SwallowWords), UserCommand::Send { .. }) if odd => return,
             (Some(Sabotage::SwallowLeaving), UserCommand::Disconnect)
             | (Some(Sabotage::NeverStop), UserCommand::Cancel) => return,
-            (Some(Sabotage::HearWordsAsYes), UserCommand::Message(text)) => match &self.user_script.asked {
-                Some(call) => {
-                    self.witness.user.said.pop_back();
-                    UserCommand::Answer(call.clone(), UserReply::Yes)
+            (Some(Sabotage::HearWordsAsYes), heard @ UserCommand::Send { delivery: MessageDelivery::Queue, .. }) => {
+                match &self.user_script.asked {
+                    Some(call) => {
+                        self.witness.user.said.pop_back();
+                        UserCommand::Answer(call.clone(), UserReply::Yes)
+                    }
+                    None => heard,
                 }
-                None => UserCommand::Message(text),
-            },
+            }
             (_, heard) => heard,
         };
         if let Some(sender) = &self.user_script.sender {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sabir_agent::{CallPermit, Preconditions, ProgressSink};
 use sabir_edit::{FileAction, FileUpdate, Patch};
-use sabir_policy::Access;
+use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{FileChange, WorkPath, WritePrecondition};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -38,6 +38,7 @@ impl TypedTool for ApplyPatch {
     type Output = EditOutcome;
     const NAME: &'static str = "apply_patch";
     const MANUAL: &'static str = include_str!("specs/apply_patch.md");
+    const GROUP: ToolGroup = ToolGroup::Edit;
     const READS_ONLY: bool = false;
 
     fn example() -> Value {

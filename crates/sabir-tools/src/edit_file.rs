@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sabir_agent::{CallPermit, Preconditions, ProgressSink};
 use sabir_edit::StringReplacement;
-use sabir_policy::Access;
+use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{FileChange, WorkPath, WritePrecondition};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -42,6 +42,7 @@ impl TypedTool for EditFile {
     type Output = EditOutcome;
     const NAME: &'static str = "edit_file";
     const MANUAL: &'static str = include_str!("specs/edit_file.md");
+    const GROUP: ToolGroup = ToolGroup::Edit;
     const READS_ONLY: bool = false;
 
     fn example() -> Value {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_agent::{CallPermit, Preconditions, ProgressSink, ToolOutput};
-use sabir_policy::{Access, Beyond};
+use sabir_policy::{Access, Beyond, ToolGroup};
 use sabir_workspace::{
     CommandExit, CommandOutcome, DenialKind, FinishedCommand, JobState, NetworkAccess, OutputError, OutputStream,
     Sandbox, SandboxLevel, SandboxReport, ShellCommand, StopFlag, WorkspaceError,
@@ -82,6 +82,7 @@ impl TypedTool for ExecuteCommand {
     type Output = CommandResult;
     const NAME: &'static str = "execute_command";
     const MANUAL: &'static str = include_str!("specs/execute_command.md");
+    const GROUP: ToolGroup = ToolGroup::Command;
     const READS_ONLY: bool = false;
 
     fn example() -> Value {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sabir_agent::{CallPermit, ProgressSink, ToolOutput};
-use sabir_policy::Access;
+use sabir_policy::{Access, ToolGroup};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -83,6 +83,7 @@ impl TypedTool for FetchUrl {
     type Output = ToolOutput;
     const NAME: &'static str = "fetch_url";
     const MANUAL: &'static str = include_str!("specs/fetch_url.md");
+    const GROUP: ToolGroup = ToolGroup::Fetch;
     const READS_ONLY: bool = true;
 
     fn example() -> Value {

@@ -38,30 +38,31 @@
 //! use std::path::PathBuf;
 //! use std::sync::Arc;
 //!
-//! use sabir_agent::{Permit, Registry};
+//! use sabir_agent::{CallPermit, ToolRegistry};
 //! use sabir_policy::Access;
 //! use sabir_call::CallId;
-//! use sabir_tools::{EditTool, Reach, Settings, builtin};
-//! use sabir_workspace::{Jobs, Level, Lifetime, Sandbox, Workspace};
+//! use sabir_tools::{EditTool, NetworkScope, ToolSettings, builtin_tools};
+//! use sabir_workspace::{JobManager, OutputLifetime, Sandbox, SandboxLevel, Workspace};
 //! use serde_json::json;
 //!
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 //! let folder = tempfile::tempdir()?;
-//! let registry = Registry::new(builtin(Settings {
+//! let registry = ToolRegistry::new(builtin_tools(ToolSettings {
 //!     workspace: Arc::new(Workspace::open(folder.path())?),
 //!     helper: PathBuf::from("sabir"),
 //!     environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
 //!     edit_tool: EditTool::default(),
-//!     sandbox: Sandbox::new(Level::Best),
-//!     jobs: Arc::new(Jobs::new(folder.path().join("outputs"), Lifetime::Passing)),
-//!     reach: Reach::Public,
+//!     sandbox: Sandbox::new(SandboxLevel::Best),
+//!     jobs: Arc::new(JobManager::new(folder.path().join("outputs"), OutputLifetime::Temporary)),
+//!     reach: NetworkScope::Public,
 //! }))?;
 //!
 //! let tool = registry.get("write_to_file").ok_or("no such tool")?;
 //! let arguments = json!({"path": "a.txt", "content": "hello\n"});
 //! let arguments = arguments.as_object().ok_or("no object")?;
-//! assert_eq!(tool.access(arguments), Access::Write { path: "a.txt".to_owned(), protected: None });
-//! let output = tool.run(&Permit::unjudged(CallId::new("1")), arguments, &mut |_| {}).await;
+//! let call = tool.prepare(arguments);
+//! assert_eq!(call.access(), Access::Write { path: "a.txt".to_owned(), protected: None });
+//! let output = call.run(&CallPermit::unchecked(CallId::new("1")), &mut |_| {}).await;
 //! assert_eq!(output.content, "Wrote 1 line to the new file `a.txt`.");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sabir_agent::{CallPermit, ProgressSink, ToolOutput};
-use sabir_policy::Access;
+use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{EntryKind, ListOptions, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -52,6 +52,7 @@ impl TypedTool for ListCodeDefinitionNames {
     type Output = ToolOutput;
     const NAME: &'static str = "list_code_definition_names";
     const MANUAL: &'static str = include_str!("specs/list_code_definition_names.md");
+    const GROUP: ToolGroup = ToolGroup::Read;
     const READS_ONLY: bool = true;
 
     fn example() -> Value {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sabir_agent::{CallPermit, ProgressSink, ToolOutput};
-use sabir_policy::Access;
+use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{EntryKind, FolderListing, ListOptions, StopFlag, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -41,6 +41,7 @@ impl TypedTool for ListFiles {
     type Output = ListedFolder;
     const NAME: &'static str = "list_files";
     const MANUAL: &'static str = include_str!("specs/list_files.md");
+    const GROUP: ToolGroup = ToolGroup::Read;
     const READS_ONLY: bool = true;
 
     fn example() -> Value {

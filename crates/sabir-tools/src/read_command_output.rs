@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sabir_agent::{CallPermit, ProgressSink, ToolOutput};
-use sabir_policy::Access;
+use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{JobManager, JobState, OutputError, OutputInfo, OutputLine, PageOptions};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -63,6 +63,7 @@ impl TypedTool for ReadCommandOutput {
     const NAME: &'static str = "read_command_output";
     const MANUAL: &'static str = include_str!("specs/read_command_output.md");
     /// It remembers what was shown, so that two at the same time would race for the next lines.
+    const GROUP: ToolGroup = ToolGroup::Command;
     const READS_ONLY: bool = false;
     const POLLS: bool = true;
 

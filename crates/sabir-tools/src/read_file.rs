@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sabir_agent::{CallPermit, ProgressSink};
 use sabir_edit::DecodedText;
-use sabir_policy::Access;
+use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{FileContent, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -64,6 +64,7 @@ impl TypedTool for ReadFile {
     type Output = FileViews;
     const NAME: &'static str = "read_file";
     const MANUAL: &'static str = include_str!("specs/read_file.md");
+    const GROUP: ToolGroup = ToolGroup::Read;
     const READS_ONLY: bool = true;
 
     fn example() -> Value {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sabir_agent::{CallPermit, Preconditions, ProgressSink};
-use sabir_policy::Access;
+use sabir_policy::{Access, ToolGroup};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -36,6 +36,7 @@ impl TypedTool for ReplaceInFile {
     type Output = EditOutcome;
     const NAME: &'static str = "replace_in_file";
     const MANUAL: &'static str = include_str!("specs/replace_in_file.md");
+    const GROUP: ToolGroup = ToolGroup::Edit;
     const READS_ONLY: bool = false;
 
     fn example() -> Value {

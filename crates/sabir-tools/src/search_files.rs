@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sabir_agent::{CallPermit, ProgressSink, ToolOutput};
 use sabir_edit::{DecodedText, TextEncoding};
-use sabir_policy::Access;
+use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{EntryKind, SearchMatch, SearchOptions, SearchResult, StopFlag, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -54,6 +54,7 @@ impl TypedTool for SearchFiles {
     type Output = SearchOutcome;
     const NAME: &'static str = "search_files";
     const MANUAL: &'static str = include_str!("specs/search_files.md");
+    const GROUP: ToolGroup = ToolGroup::Read;
     const READS_ONLY: bool = true;
 
     fn example() -> Value {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sabir_agent::{CallPermit, ProgressSink, ToolOutput};
-use sabir_policy::Access;
+use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{CommandExit, JobManager, JobState, OutputError, OutputInfo, OutputLine, PageOptions};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -43,6 +43,7 @@ impl TypedTool for StopCommand {
     type Output = StopResult;
     const NAME: &'static str = "stop_command";
     const MANUAL: &'static str = include_str!("specs/stop_command.md");
+    const GROUP: ToolGroup = ToolGroup::Command;
     const READS_ONLY: bool = false;
 
     fn example() -> Value {

@@ -6,9 +6,11 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use sabir_agent::{CallArguments, CallPermit, Preconditions, ProgressSink, Tool, ToolOutput, ToolWork};
+use sabir_agent::{
+    CallArguments, CallPermit, InvalidCall, Preconditions, PreparedCall, ProgressSink, Tool, ToolOutput, ToolWork,
+};
 use sabir_call::ToolSpec;
-use sabir_policy::Access;
+use sabir_policy::{Access, ToolGroup};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Deserialize;
@@ -18,7 +20,7 @@ use serde_json::{Map, Value};
 /// One tool. A file each; [`crate::builtin_tools`] lists them.
 pub(crate) trait TypedTool: Send + Sync + Sized + 'static {
     /// The arguments, with the words that a model reads. Has to deny unknown fields.
-    type Input: DeserializeOwned + JsonSchema + Send + 'static;
+    type Input: DeserializeOwned + JsonSchema + Send + Sync + 'static;
     /// What became of it. How it is told to the model stands with the type.
     type Output: Into<ToolOutput>;
 
@@ -26,6 +28,8 @@ pub(crate) trait TypedTool: Send + Sync + Sized + 'static {
     const NAME: &'static str;
     /// Its Markdown, which is its documentation and its test.
     const MANUAL: &'static str;
+    /// The group by which modes offer or withhold the tool.
+    const GROUP: ToolGroup;
     /// Whether it only reads: such calls of one turn run at the same time.
     const READS_ONLY: bool;
     /// Whether it looks whether something has happened.
@@ -82,6 +86,10 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
         self.offered
     }
 
+    fn group(&self) -> Option<ToolGroup> {
+        Some(T::GROUP)
+    }
+
     fn is_read_only(&self) -> bool {
         T::READS_ONLY
     }
@@ -90,42 +98,37 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
         T::POLLS
     }
 
-    fn call_access(&self, arguments: &CallArguments) -> Access {
-        match parse_input::<T>(arguments) {
-            Ok(input) => self.tool.access(&input),
-            Err(reason) => Access::Invalid { reason },
+    fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall> {
+        match T::Input::deserialize(arguments) {
+            Ok(input) => Box::new(TypedCall { tool: Arc::clone(&self.tool), input }),
+            // The gates have checked the arguments, so this is a mistake of the caller's.
+            Err(error) => InvalidCall::boxed(format!("The arguments do not fit the tool: {error}.")),
         }
     }
+}
 
-    fn preconditions(&self, arguments: &CallArguments) -> Preconditions {
-        parse_input::<T>(arguments).map_or_else(|_| Preconditions::default(), |input| self.tool.preconditions(&input))
+/// A call of a built-in tool with its arguments.
+struct TypedCall<T: TypedTool> {
+    tool: Arc<T>,
+    input: T::Input,
+}
+
+impl<T: TypedTool> PreparedCall for TypedCall<T> {
+    fn access(&self) -> Access {
+        self.tool.access(&self.input)
     }
 
-    fn preview(&self, arguments: &CallArguments) -> Option<String> {
-        self.tool.preview(&parse_input::<T>(arguments).ok()?)
+    fn preconditions(&self) -> Preconditions {
+        self.tool.preconditions(&self.input)
     }
 
-    fn run<'a>(
-        &'a self,
-        permit: &'a CallPermit,
-        arguments: &'a CallArguments,
-        progress: ProgressSink<'a>,
-    ) -> ToolWork<'a> {
-        let input = parse_input::<T>(arguments);
-        Box::pin(async move {
-            // Looked at once more: whoever stands around this tool may have taken a while.
-            let broken = || {
-                permit.violation_message(&self.preconditions(arguments)).filter(|_| !permit.preconditions.is_empty())
-            };
-            if let Some(words) = broken() {
-                return ToolOutput::failed(words);
-            }
-            let ran = match input {
-                Ok(input) => Arc::clone(&self.tool).run(permit, input, progress).await,
-                Err(words) => Err(words),
-            };
-            ran.map_or_else(ToolOutput::failed, Into::into)
-        })
+    fn preview(&self) -> Option<String> {
+        self.tool.preview(&self.input)
+    }
+
+    fn run<'a>(self: Box<Self>, permit: &'a CallPermit, progress: ProgressSink<'a>) -> ToolWork<'a> {
+        let Self { tool, input } = *self;
+        Box::pin(async move { tool.run(permit, input, progress).await.map_or_else(ToolOutput::failed, Into::into) })
     }
 }
 
@@ -138,11 +141,6 @@ pub(crate) fn typed_spec<T: TypedTool>() -> ToolSpec {
     let description = description.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
     let example = if let Value::Object(example) = T::example() { example } else { Map::new() };
     ToolSpec { examples: vec![example], ..ToolSpec::new(T::NAME, description, schema) }
-}
-
-/// Typed arguments. The gates have checked them, so a failure here is one of the caller's.
-fn parse_input<T: TypedTool>(arguments: &CallArguments) -> Result<T::Input, String> {
-    T::Input::deserialize(arguments).map_err(|error| format!("The arguments do not fit the tool: {error}."))
 }
 
 /// Takes out what is of no use to a model: titles, number formats, and `null` for what may be left out; lines of a doc comment
@@ -210,6 +208,7 @@ mod tests {
         type Output = ToolOutput;
         const NAME: &'static str = "look";
         const MANUAL: &'static str = "# look\n";
+        const GROUP: ToolGroup = ToolGroup::Read;
         const READS_ONLY: bool = true;
 
         fn example() -> Value {
@@ -248,6 +247,6 @@ mod tests {
     fn arguments_that_do_not_fit_are_told() {
         let tool = TypedToolAdapter::into_tool(Look);
         let arguments = json!({"path": 1}).as_object().unwrap().clone();
-        assert!(matches!(tool.call_access(&arguments), Access::Invalid { .. }));
+        assert!(matches!(tool.prepare(&arguments).access(), Access::Invalid { .. }));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sabir_agent::{CallPermit, Preconditions, ProgressSink, ToolOutput};
 use sabir_edit::{DecodedText, TextEncoding};
-use sabir_policy::Access;
+use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{FileChange, FileContent, WorkPath, WorkspaceError, WritePrecondition};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -61,6 +61,7 @@ impl TypedTool for WriteToFile {
     type Output = WrittenFile;
     const NAME: &'static str = "write_to_file";
     const MANUAL: &'static str = include_str!("specs/write_to_file.md");
+    const GROUP: ToolGroup = ToolGroup::Edit;
     const READS_ONLY: bool = false;
 
     fn example() -> Value {

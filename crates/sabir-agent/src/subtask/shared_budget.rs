@@ -7,8 +7,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use crate::observer::DriverObserver;
 use crate::permit::CallPermit;
-use crate::record::{Record, RecordStore, StoreError};
+use crate::record::Record;
 use crate::task::{TaskLimits, UsageTotals};
 
 /// What a family shares; the usual one is nobody's, and has no bounds.
@@ -35,11 +36,8 @@ pub(crate) struct TurnReservation<'a>(Option<&'a BudgetState>);
 #[derive(Debug, Default)]
 pub(super) struct BudgetSlot(Mutex<Weak<BudgetState>>);
 
-/// A journal whose records are paid for.
-pub(super) struct MeteredStore {
-    pub(super) store: Box<dyn RecordStore>,
-    pub(super) budget: SharedBudget,
-}
+/// Charges what a subtask's records cost to the budget of its family.
+pub(super) struct BudgetMeter(pub(super) SharedBudget);
 
 impl SharedBudget {
     /// This one, or that one where this is nobody's.
@@ -122,13 +120,11 @@ impl BudgetSlot {
     }
 }
 
-impl RecordStore for MeteredStore {
-    fn append(&mut self, record: &Record) -> Result<(), StoreError> {
-        self.store.append(record)?;
-        // What its own subtasks take they take out themselves.
-        if let (Some(inside), false) = (&self.budget.0, matches!(record, Record::Subtask { .. })) {
-            inside.lock_usage().totals.add_record(record);
+impl DriverObserver for BudgetMeter {
+    fn on_record_kept(&self, record: &Record) {
+        // Its own subtasks charge for themselves.
+        if let (Some(state), false) = (&self.0.0, matches!(record, Record::Subtask { .. })) {
+            state.lock_usage().totals.add_record(record);
         }
-        Ok(())
     }
 }

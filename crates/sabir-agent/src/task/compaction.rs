@@ -194,6 +194,7 @@ impl Task {
                 self.transcript.view.measured = None;
                 self.transcript.view.auto_compaction_paused = true;
             }
+            ContextChange::Tools(change) => self.apply_tools_change(change),
             ContextChange::Moded { told, when, .. } => match when {
                 Delivery::Next => self.deliver_message(MessageAuthor::Sabir, told.as_str().into()),
                 Delivery::Later => self.pending_input.messages.push((MessageAuthor::Sabir, told.as_str().into())),

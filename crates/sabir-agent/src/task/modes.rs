@@ -12,8 +12,9 @@ use sabir_policy::{Mode, Verdict};
 use crate::control;
 use crate::event::UserQuestion;
 use crate::mode_history::ModeHistory;
-use crate::record::{ContextChange, DecisionMaker, Delivery, Record};
+use crate::record::{ContextChange, DecisionMaker, Delivery, Record, ToolsChange};
 
+use super::tools::changed_set;
 use super::{Task, TaskEffect, TaskPhase, calls, usage};
 
 /// What a task works with in a mode.
@@ -42,6 +43,15 @@ pub(super) struct TaskModes {
 }
 
 impl TaskModes {
+    /// Changes what each mode offers.
+    pub(super) fn apply_tools_change(&mut self, change: &ToolsChange) {
+        for config in &mut self.configs {
+            if let Some(tools) = changed_set(&config.tools, change, Some(&config.mode)) {
+                config.tools = tools;
+            }
+        }
+    }
+
     fn find_config(&self, name: &str) -> Option<&ModeConfig> {
         self.configs.iter().find(|outfit| outfit.mode.name == name)
     }
@@ -52,6 +62,9 @@ impl Task {
     #[must_use]
     pub fn with_modes(mut self, outfits: Vec<ModeConfig>) -> Self {
         self.modes.configs = outfits;
+        // The modes were set up without the changes on record.
+        let change = self.recorded_tools.clone();
+        self.modes.apply_tools_change(&change);
         self
     }
 

@@ -41,6 +41,18 @@ impl UserMessage {
     }
 }
 
+/// When a message of the user reaches the model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MessageDelivery {
+    /// After what the model is doing: behind the answer that is being written and the results of the open calls.
+    #[default]
+    Queue,
+    /// At once: the answer that is being written, the calls that have not begun and the open question are given up. Tools that run
+    /// continue, and the model is asked when they are done.
+    Interrupt,
+}
+
 /// What waits for its moment.
 #[derive(Debug, Default)]
 pub(super) struct PendingInput {

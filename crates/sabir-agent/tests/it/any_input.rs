@@ -156,11 +156,12 @@ fn give(machine: &mut Machine, given: &Given, terms: &TaskSettings) {
     let id = |at: usize| CallId::new(IDS[at]);
     let input = match given {
         Given::Begin => TaskInput::Begin,
-        Given::Said => TaskInput::UserMessage("words".to_owned()),
+        Given::Said => TaskInput::queued("words"),
         Given::Showed(speaks, at_once) => {
             let image = Image { media_type: "image/png".to_owned(), data: "A".to_owned() };
             let text = if *speaks { "words".to_owned() } else { String::new() };
-            TaskInput::UserMessageWithImages { message: UserMessage { text, images: vec![image] }, at_once: *at_once }
+            let message = UserMessage { text, images: vec![image] };
+            if *at_once { TaskInput::interrupting(message) } else { TaskInput::queued(message) }
         }
         Given::Text => TaskInput::ModelEvent(Event::Text { text: "words" }),
         Given::Opened(index, id, name) => {
@@ -206,7 +207,7 @@ fn give(machine: &mut Machine, given: &Given, terms: &TaskSettings) {
         Given::Cancel => TaskInput::Cancel,
         Given::Expired => TaskInput::TimeExpired,
         Given::Spent => TaskInput::BudgetExhausted("x".to_owned()),
-        Given::Steered => TaskInput::SteeringMessage("words".to_owned()),
+        Given::Steered => TaskInput::interrupting("words"),
         Given::Left => TaskInput::UserLeft,
         Given::Compact(by) => TaskInput::Compact(*by),
         Given::Restore => TaskInput::Restore,

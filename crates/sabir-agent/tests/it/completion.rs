@@ -57,12 +57,12 @@ fn last_result(machine: &Machine) -> &CallResult {
 
 #[test]
 fn words_said_while_the_check_runs_are_read_first() {
-    for words in [TaskInput::UserMessage, TaskInput::SteeringMessage] {
+    for words in [TaskInput::queued as fn(&'static str) -> TaskInput<'static>, TaskInput::interrupting] {
         let mut machine = Machine::new(checked(Interactivity::Headless));
         machine.answer(DONE);
         let TaskEffect::AssessCall(call) = machine.open.remove(0) else { panic!("{:?}", machine.open) };
         machine.step(TaskInput::CallAssessed(call.clone(), Access::Nothing, Preconditions::default()));
-        machine.step(words("And the docs?".to_owned()));
+        machine.step(words("And the docs?"));
         machine.step(TaskInput::ToolFinished(call, ToolOutput::done("all is well")));
         assert_eq!(machine.ended(), None);
         assert_eq!(machine.results(), ["attempt_completion rejected"]);
@@ -78,7 +78,7 @@ fn words_said_while_the_check_runs_are_read_first() {
 fn who_leaves_after_saying_something_has_accepted_nothing() {
     let mut machine = Machine::new(settings(Interactivity::Interactive));
     machine.answer(DONE);
-    machine.step(TaskInput::UserMessage("And the docs?".to_owned()));
+    machine.step(TaskInput::queued("And the docs?"));
     machine.step(TaskInput::UserLeft);
     assert_eq!(machine.ended(), None);
     assert_eq!(machine.results(), ["attempt_completion rejected"]);
@@ -247,7 +247,7 @@ fn steering_gives_up_a_completion_that_was_checked_and_is_shown() {
         "{:?}",
         machine.open
     );
-    machine.step(TaskInput::SteeringMessage("And the docs?".to_owned()));
+    machine.step(TaskInput::interrupting("And the docs?"));
     assert_eq!(machine.results(), ["attempt_completion rejected"]);
     assert_eq!(machine.open, [TaskEffect::RequestModel], "the task goes on");
 }

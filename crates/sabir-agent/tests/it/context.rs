@@ -296,7 +296,7 @@ fn words_of_the_user_are_kept_by_a_compaction_and_its_undo() {
             machine.step(TaskInput::Compact(SummaryAuthor::Sabir));
             assert!(machine.open.is_empty(), "a task that is only looked at does not go on");
         }
-        machine.step(TaskInput::UserMessage(format!("word {turn} & <more>")));
+        machine.step(TaskInput::queued(format!("word {turn} & <more>")));
     }
     let request = machine.task.model_request();
     check_request(&request);
@@ -357,7 +357,7 @@ proptest! {
                     machine.task = again;
                     machine.open.clear();
                     machine.step(if bytes % 2 == 0 { TaskInput::Restore } else { TaskInput::Compact(SummaryAuthor::Sabir) });
-                    machine.step(TaskInput::UserMessage(format!("said {bytes}")));
+                    machine.step(TaskInput::queued(format!("said {bytes}")));
                 }
                 _ => machine.answer(&look("a")),
             }

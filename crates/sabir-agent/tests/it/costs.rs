@@ -156,7 +156,7 @@ fn the_limit_ends_the_task_before_the_next_turn() {
     // A resumed task has a new purse.
     let task = Task::replay(machine.records.clone(), limited("0.005")).unwrap();
     let mut resumed = Machine { task, records: machine.records, open: Vec::new() };
-    resumed.step(TaskInput::UserMessage("Go on.".to_owned()));
+    resumed.step(TaskInput::queued("Go on."));
     assert_eq!(resumed.open, [TaskEffect::RequestModel]);
 }
 

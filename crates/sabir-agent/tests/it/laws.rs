@@ -97,8 +97,8 @@ fn apply(machine: &mut Machine, step: &Move) {
                 .step(TaskInput::ModelFailed(ModelError { kind: ModelErrorKind::Broken, message: "x".to_owned() })),
         },
         Move::Say(which) => match which {
-            0 => machine.step(TaskInput::UserMessage("said".to_owned())),
-            1 => machine.step(TaskInput::SteeringMessage("steered".to_owned())),
+            0 => machine.step(TaskInput::queued("said")),
+            1 => machine.step(TaskInput::interrupting("steered")),
             _ => machine.step(TaskInput::UserLeft),
         },
         Move::Cancel => machine.step(TaskInput::Cancel),

@@ -115,7 +115,7 @@ fn the_users_word_has_open_questions_judged_anew() {
     let UserQuestion::Approval { reason, detail, proposals, .. } = machine.question() else { panic!() };
     assert!(reason.contains("which can also change files") && detail == "why" && proposals.is_empty(), "{reason}");
     // Words approve nothing.
-    machine.step(TaskInput::UserMessage("yes, switch".to_owned()));
+    machine.step(TaskInput::queued("yes, switch"));
     assert_eq!(machine.results(), [""; 0]);
     // To what the model asks for: there is no question any more.
     machine.step(TaskInput::SetMode("act".to_owned()));

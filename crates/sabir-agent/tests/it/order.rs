@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sabir_agent::{
-    CallArguments, CancelToken, FrontEnd, Interactivity, ProgressSink, Record, RecordStore, StoreError, Task,
-    TaskDriver, TaskEvent, TaskOutcome, Tool, ToolOutput, ToolRegistry, ToolWork, UserQuestion, UserReply,
+    CallArguments, CancelToken, FrontEnd, Interactivity, PreparedCall, ProgressSink, Record, RecordStore, StoreError,
+    Task, TaskDriver, TaskEvent, TaskOutcome, Tool, ToolOutput, ToolRegistry, ToolWork, UserQuestion, UserReply,
 };
 use sabir_call::dialect::DialectSelection;
 use sabir_call::{Event, EventSink, MessagePart, Model, PromptedSink, Request, ResponseFuture, ToolSpec, Truncation};
@@ -29,17 +29,20 @@ impl Tool for Look {
         true
     }
 
-    fn call_access(&self, _arguments: &CallArguments) -> Access {
+    fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall> {
+        Box::new(LookCall(arguments["path"].as_str().unwrap().to_owned()))
+    }
+}
+
+struct LookCall(String);
+
+impl PreparedCall for LookCall {
+    fn access(&self) -> Access {
         Access::Nothing
     }
 
-    fn run<'a>(
-        &'a self,
-        _: &'a sabir_agent::CallPermit,
-        arguments: &'a CallArguments,
-        _progress: ProgressSink<'a>,
-    ) -> ToolWork<'a> {
-        let path = arguments["path"].as_str().unwrap().to_owned();
+    fn run<'a>(self: Box<Self>, _: &'a sabir_agent::CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+        let path = self.0;
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(path.parse().unwrap())).await;
             ToolOutput::done(path)
@@ -93,6 +96,7 @@ fn results_come_in_the_order_of_their_calls() {
         registry: &registry,
         store: &mut Lost,
         front_end: &mut Nobody,
+        observers: Vec::new(),
         cancel: CancelToken::default(),
         max_time: None,
     };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sabir_agent::{
-    CallArguments, CancelToken, Interactivity, ProgressSink, Task, TaskDriver, TaskOutcome, Tool, ToolOutput,
-    ToolRegistry, ToolWork,
+    CallArguments, CancelToken, Interactivity, PreparedCall, ProgressSink, Task, TaskDriver, TaskOutcome, Tool,
+    ToolOutput, ToolRegistry, ToolWork,
 };
 use sabir_call::dialect::DialectSelection;
 use sabir_call::{
@@ -29,17 +29,20 @@ impl Tool for Fragile {
         true
     }
 
-    fn call_access(&self, _arguments: &CallArguments) -> Access {
+    fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall> {
+        Box::new(FragileCall(arguments["path"].as_str().unwrap().to_owned()))
+    }
+}
+
+struct FragileCall(String);
+
+impl PreparedCall for FragileCall {
+    fn access(&self) -> Access {
         Access::Nothing
     }
 
-    fn run<'a>(
-        &'a self,
-        _: &'a sabir_agent::CallPermit,
-        arguments: &'a CallArguments,
-        _progress: ProgressSink<'a>,
-    ) -> ToolWork<'a> {
-        let path = arguments["path"].as_str().unwrap().to_owned();
+    fn run<'a>(self: Box<Self>, _: &'a sabir_agent::CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+        let path = self.0;
         Box::pin(async move {
             assert!(path != "now", "it breaks down");
             tokio::task::yield_now().await;
@@ -76,6 +79,7 @@ fn a_tool_that_breaks_down_fails_and_the_task_goes_on() {
         registry: &registry,
         store: &mut Lost,
         front_end: &mut Nobody,
+        observers: Vec::new(),
         cancel: CancelToken::default(),
         max_time: None,
     };

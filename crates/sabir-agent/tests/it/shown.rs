@@ -16,10 +16,8 @@ fn picture(data: &str) -> Image {
 }
 
 fn showed(text: &str, data: &str, at_once: bool) -> TaskInput<'static> {
-    TaskInput::UserMessageWithImages {
-        message: UserMessage { text: text.to_owned(), images: vec![picture(data)] },
-        at_once,
-    }
+    let message = UserMessage { text: text.to_owned(), images: vec![picture(data)] };
+    if at_once { TaskInput::interrupting(message) } else { TaskInput::queued(message) }
 }
 
 /// The pictures and the user's words that a request shows, in order.
@@ -85,7 +83,7 @@ fn pictures_come_before_their_words_and_behind_what_was_seen() {
     machine.check_history();
     assert_eq!(replayed(&machine).model_request().messages, machine.task.model_request().messages);
     // Nothing is nothing.
-    machine.step(TaskInput::UserMessageWithImages { message: " ".into(), at_once: true });
+    machine.step(TaskInput::interrupting(" "));
     assert_eq!(machine.open, [TaskEffect::RequestModel]);
 }
 
@@ -100,7 +98,7 @@ fn pictures_go_with_what_begins_or_goes_on() {
     machine.step(TaskInput::Cancel);
     machine.task = replayed(&machine).with_images(vec![picture("B")]);
     machine.open.clear();
-    machine.step(TaskInput::UserMessage("Go on.".to_owned()));
+    machine.step(TaskInput::queued("Go on."));
     assert_eq!(seen(&machine.task), ["Do it.", "<A>", "<B>", "Go on."]);
     machine.check_history();
 }
@@ -147,7 +145,7 @@ fn words_during_such_a_compaction_are_what_is_gone_on_with() {
         machine.open.clear();
         machine.step(TaskInput::Compact(sabir_agent::SummaryAuthor::Model));
         let words = "Mind the gap.".to_owned();
-        machine.step(if at_once { TaskInput::SteeringMessage(words) } else { TaskInput::UserMessage(words) });
+        machine.step(if at_once { TaskInput::interrupting(words) } else { TaskInput::queued(words) });
         if !at_once {
             summarise(&mut machine);
         }

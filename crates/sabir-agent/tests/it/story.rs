@@ -406,7 +406,7 @@ fn a_resumed_task_hears_new_words() {
         records,
         open: Vec::new(),
     };
-    resumed.step(TaskInput::UserMessage("Mind the tests.".to_owned()));
+    resumed.step(TaskInput::queued("Mind the tests."));
     resumed.work(false);
     resumed.check_history();
     let parts = &resumed.task.history().last().unwrap().parts;

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use sabir_agent::control::{self, SubtaskRequest};
 use sabir_agent::{
     CallArguments, CallPermit, CancelToken, CommandQueue, CompletedSubtask, Interactivity, OpenTodos, Preconditions,
-    ProgressSink, Record, SubtaskEnd, Task, TaskEffect, TaskId, TaskInput, TaskOrigin, TaskOutcome, TaskSettings, Tool,
-    ToolOutput, ToolRegistry, ToolWork, UsageTotals, UserCommand,
+    PreparedCall, ProgressSink, Record, SubtaskEnd, Task, TaskEffect, TaskId, TaskInput, TaskOrigin, TaskOutcome,
+    TaskSettings, Tool, ToolOutput, ToolRegistry, ToolWork, UsageTotals, UserCommand,
 };
 use sabir_call::{CallId, Message, ModelErrorKind, ToolResultStatus, ToolSet, ToolSpec, Usage};
 use sabir_policy::{Access, PolicyRules};
@@ -485,7 +485,7 @@ fn words_at_any_moment_end_no_parent() {
                 while house.all().len() < entries {
                     tokio::task::yield_now().await;
                 }
-                mouth.push(UserCommand::Steer("Mind the tests.".to_owned()));
+                mouth.push(UserCommand::interrupt("Mind the tests."));
             };
             tokio::join!(house.spoken_to(ears), steer).0
         });
@@ -669,11 +669,17 @@ impl Tool for Deaf {
         false
     }
 
-    fn call_access(&self, _: &CallArguments) -> Access {
+    fn prepare(&self, _: &CallArguments) -> Box<dyn PreparedCall> {
+        Box::new(Deaf)
+    }
+}
+
+impl PreparedCall for Deaf {
+    fn access(&self) -> Access {
         Access::Nothing
     }
 
-    fn run<'a>(&'a self, _: &'a CallPermit, _: &'a CallArguments, _: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
         Box::pin(std::future::pending())
     }
 }
@@ -743,7 +749,7 @@ fn steering_gives_subtasks_up() {
             while house.asked.load(Ordering::SeqCst) < 5 {
                 tokio::task::yield_now().await;
             }
-            mouth.push(UserCommand::Steer("Another way.".to_owned()));
+            mouth.push(UserCommand::interrupt("Another way."));
         };
         tokio::join!(house.spoken_to(ears), steer).0
     });
@@ -770,7 +776,7 @@ fn what_was_begun_and_is_given_up_before_it_goes_on_was_interrupted() {
     };
     let mut machine = resumed(delegating());
     assert!(matches!(machine.open[..], [TaskEffect::AssessCall(_)]), "it goes on: {:?}", machine.open);
-    machine.step(TaskInput::SteeringMessage("No.".to_owned()));
+    machine.step(TaskInput::interrupting("No."));
     assert_eq!(machine.results(), ["touch done", "new_task interrupted"]);
     machine.check_history();
     // Where subtasks are no longer possible, it is a call like any other.
@@ -814,7 +820,7 @@ fn a_task_that_ends_waits_for_the_ends_of_its_subtasks() {
     assert_eq!(machine.ended(), None);
     machine.step(TaskInput::ToolFinished(calls[0].clone(), ended(TaskOutcome::Cancelled, 2, 20)));
     machine.step(TaskInput::ToolFinished(calls[1].clone(), ended(TaskOutcome::Completed, 1, 10)));
-    machine.step(TaskInput::UserMessage("Too late.".to_owned()));
+    machine.step(TaskInput::queued("Too late."));
     assert_eq!(machine.ended(), None);
     // One that did not end in time.
     machine.step(TaskInput::ToolFinished(calls[2].clone(), ToolOutput::failed("x")));

@@ -36,11 +36,11 @@ fn check(machine: &Machine, expected: &[&str]) {
 }
 
 fn said(text: &str) -> TaskInput<'static> {
-    TaskInput::UserMessage(text.to_owned())
+    TaskInput::queued(text.to_owned())
 }
 
 fn steered(text: &str) -> TaskInput<'static> {
-    TaskInput::SteeringMessage(text.to_owned())
+    TaskInput::interrupting(text.to_owned())
 }
 
 fn asking(attended: Interactivity) -> TaskSettings {

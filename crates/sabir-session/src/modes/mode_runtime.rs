@@ -53,8 +53,8 @@ pub(crate) fn mode_name(now: &CurrentMode) -> String {
     now.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// The modes of a task.
-#[derive(Debug, Default)]
+/// The modes of a task. Clones share the present mode.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct SessionModes {
     /// What the instructions say of the mode that the task was begun in; none: of the present one.
     pub(super) prompt_text: Option<String>,
@@ -64,7 +64,7 @@ pub(crate) struct SessionModes {
 }
 
 /// A mode with all that belongs to it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct ModeRuntime {
     pub(super) config: ModeConfig,
     pub(super) bounds: Bounds,
@@ -72,7 +72,7 @@ pub(super) struct ModeRuntime {
     pub(super) model: String,
     provider: String,
     /// The model, where it is on another server than the task's.
-    pub(super) other_server: Option<ResolvedModel>,
+    pub(super) other_server: Option<Arc<ResolvedModel>>,
     /// Why its own model is not used.
     pub(super) note: Option<String>,
 }
@@ -197,7 +197,7 @@ impl TaskSetup {
                 bounds,
                 model: name,
                 provider,
-                other_server: elsewhere.then_some(model),
+                other_server: elsewhere.then(|| Arc::new(model)),
                 note,
             });
         }
@@ -247,7 +247,7 @@ impl TaskSetup {
     }
 
     fn offered_tools(&self, mode: &Mode) -> Result<sabir_call::ToolSet, SessionError> {
-        let set = self.registry.offered_set(&|name| super::mode_offers(mode, name));
+        let set = self.registry.offered_set(&|group| super::mode_offers(mode, group));
         set.map_err(|error| SessionError::internal(error.to_string()))
     }
 }

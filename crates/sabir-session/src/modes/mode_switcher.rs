@@ -1,11 +1,11 @@
-//! A switch, done: what holds outside of the machine changes with the record of it.
+//! Applies a mode switch outside of the machine.
 //!
-//! The machine judges by the new mode as soon as its record is kept, so the bounds of the workspace and the model's server change in the
-//! moment of the keeping, before anything that follows is done.
+//! The machine judges by the new mode as soon as its record is kept, so the bounds of the workspace and the model's server change at
+//! that moment, before anything that follows from the record is done.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sabir_agent::{ModeHistory, Record, RecordStore, StoreError};
+use sabir_agent::{DriverObserver, ModeHistory, Record};
 use sabir_call::{EventSink, Model, Request, ResponseFuture};
 use sabir_workspace::Workspace;
 
@@ -14,14 +14,12 @@ use super::mode_runtime::ModeRuntime;
 use crate::config::ResolvedModel;
 use crate::notice::{NoticeSink, NoticeTopic};
 
-/// Keeps records, and has what they say of the mode done.
-pub(crate) struct ModeSwitcher<'a> {
-    pub(crate) store: &'a mut dyn RecordStore,
-    /// The mode so far.
-    pub(crate) history: ModeHistory,
-    pub(crate) modes: &'a SessionModes,
-    pub(crate) workspace: &'a Workspace,
-    pub(crate) notices: &'a NoticeSink,
+/// Follows the mode of a task: moves the workspace's bounds and the model's server with it.
+pub(crate) struct ModeSwitcher {
+    history: Mutex<ModeHistory>,
+    modes: SessionModes,
+    workspace: Arc<Workspace>,
+    notices: NoticeSink,
 }
 
 /// The models of a task, of which the mode's is asked.
@@ -31,13 +29,29 @@ pub(crate) struct ModeRoutedModel<M> {
     current_mode: Arc<Mutex<String>>,
 }
 
-impl RecordStore for ModeSwitcher<'_> {
-    fn append(&mut self, record: &Record) -> Result<(), StoreError> {
-        self.store.append(record)?;
-        if self.history.apply_record(record) {
-            self.modes.apply_mode(self.history.current_mode(), self.workspace, self.notices);
+impl ModeSwitcher {
+    /// Follows a task from the mode that its history ends in.
+    pub(crate) fn new(
+        history: ModeHistory,
+        modes: &SessionModes,
+        workspace: &Arc<Workspace>,
+        notices: &NoticeSink,
+    ) -> Self {
+        Self {
+            history: Mutex::new(history),
+            modes: modes.clone(),
+            workspace: Arc::clone(workspace),
+            notices: notices.clone(),
         }
-        Ok(())
+    }
+}
+
+impl DriverObserver for ModeSwitcher {
+    fn on_record_kept(&self, record: &Record) {
+        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        if history.apply_record(record) {
+            self.modes.apply_mode(history.current_mode(), &self.workspace, &self.notices);
+        }
     }
 }
 

@@ -100,6 +100,7 @@ fn asked(place: &Place, call: (&'static str, Value), meanwhile: impl FnMut() + S
         registry: &place.registry,
         store: &mut Lost,
         front_end: &mut user,
+        observers: Vec::new(),
         cancel: CancelToken::default(),
         max_time: None,
     };
@@ -264,16 +265,16 @@ fn a_program_that_is_replaced_is_not_run() {
 fn lines_that_only_read_depend_on_nothing() {
     let place = Place::with(&[("a", "x\n")]);
     let tool = place.registry.get("execute_command").unwrap();
-    let bound = |line: &str| tool.preconditions(&object(json!({"command": line})));
+    let bound = |line: &str| tool.prepare(&object(json!({"command": line}))).preconditions();
     assert!(bound("cat a | wc -l").is_empty());
     let before = bound("touch a");
     assert_eq!(before, bound("touch a"), "two looks see the same");
     let other = Place::with(&[("a", "x\n")]);
     let elsewhere =
-        other.registry.get("execute_command").unwrap().preconditions(&object(json!({"command": "touch a"})));
+        other.registry.get("execute_command").unwrap().prepare(&object(json!({"command": "touch a"}))).preconditions();
     assert_eq!(before.changed_names(&elsewhere), ["the workspace folder"]);
     let read = place.registry.get("read_file").unwrap();
-    assert!(read.preconditions(&object(json!({"path": "a"}))).is_empty());
+    assert!(read.prepare(&object(json!({"path": "a"}))).preconditions().is_empty());
 }
 
 /// The detail of the question about a call, and what the file holds after a yes.

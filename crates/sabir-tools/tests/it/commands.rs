@@ -88,12 +88,14 @@ fn output_streams_while_the_command_runs() {
     let arguments =
         object(json!({"command": "printf 'é'; while [ ! -e go ]; do sleep 0.05; done; echo end", "timeout": 60}));
     let mut pieces = Vec::new();
-    let output =
-        runtime.block_on(tool.run(&CallPermit::unchecked(sabir_call::CallId::new("1")), &arguments, &mut |piece| {
+    let output = runtime.block_on(tool.prepare(&arguments).run(
+        &CallPermit::unchecked(sabir_call::CallId::new("1")),
+        &mut |piece| {
             pieces.push(piece.to_owned());
             // Only this lets the command go on.
             std::fs::write(place.inner("go"), "").unwrap();
-        }));
+        },
+    ));
     assert_eq!(output.content, "Exit code 0. Output:\néend");
     assert_eq!(pieces, ["é", "end\n"]);
 }
@@ -107,7 +109,7 @@ fn dropping_the_future_ends_the_command() {
     runtime.block_on(async {
         let (mut quiet, begun) = (|_: &str| {}, place.inner("begun"));
         let permit = CallPermit::unchecked(sabir_call::CallId::new("1"));
-        let work = tool.run(&permit, &arguments, &mut quiet);
+        let work = tool.prepare(&arguments).run(&permit, &mut quiet);
         tokio::select! {
             output = work => panic!("{output:?}"),
             () = async { while !begun.exists() { tokio::time::sleep(Duration::from_millis(5)).await; } } => {}

@@ -299,7 +299,7 @@ fn dropping_the_future_ends_the_request() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         tokio::select! {
-            output = tool.run(&permit, &arguments, &mut quiet) => panic!("{output:?}"),
+            output = tool.prepare(&arguments).run(&permit, &mut quiet) => panic!("{output:?}"),
             waited = tokio::task::spawn_blocking(move || begun.recv()) => waited.unwrap().unwrap(),
         }
     });

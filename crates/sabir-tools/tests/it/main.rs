@@ -95,7 +95,7 @@ impl Place {
     }
 
     fn access(&self, tool: &str, arguments: Value) -> Access {
-        self.registry.get(tool).unwrap().call_access(&object(arguments))
+        self.registry.get(tool).unwrap().prepare(&object(arguments)).access()
     }
 
     /// Runs a tool, and returns what came while it ran as well.
@@ -105,9 +105,9 @@ impl Place {
 
     fn run_by(&self, permit: &CallPermit, tool: &str, arguments: Value) -> (ToolOutput, String) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let (tool, arguments) = (self.registry.get(tool).unwrap(), object(arguments));
+        let call = self.registry.get(tool).unwrap().prepare(&object(arguments));
         let mut streamed = String::new();
-        let output = runtime.block_on(tool.run(permit, &arguments, &mut |piece| streamed.push_str(piece)));
+        let output = runtime.block_on(call.run(permit, &mut |piece| streamed.push_str(piece)));
         (output, streamed)
     }
 

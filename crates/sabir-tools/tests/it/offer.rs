@@ -103,7 +103,7 @@ fn accesses() {
         let access = |path: &str| {
             let mut arguments = crate::object(json!({"path": path}));
             arguments.extend(other.map(|other| (other.to_owned(), json!("x"))));
-            place.registry.get(tool).unwrap().call_access(&arguments)
+            place.registry.get(tool).unwrap().prepare(&arguments).access()
         };
         assert_eq!(access("./src/../src/a.rs"), read("src/a.rs", false));
         assert_eq!(access("link/a.rs"), read("src/a.rs", false));

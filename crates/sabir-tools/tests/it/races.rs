@@ -136,10 +136,11 @@ impl Arena {
     fn call(&self, tool: &str, arguments: Value) -> (bool, String) {
         let found = self.tools.iter().find_map(|registry| registry.get(tool)).unwrap();
         let arguments = object(arguments);
-        let access = format!("{:?}", found.call_access(&arguments));
+        let call = found.prepare(&arguments);
+        let access = format!("{:?}", call.access());
         assert!(!access.contains(SECRET), "{tool} {access}");
         let permit = CallPermit::unchecked(sabir_call::CallId::new("1"));
-        let output = self.runtime.block_on(found.run(&permit, &arguments, &mut |_| {}));
+        let output = self.runtime.block_on(call.run(&permit, &mut |_| {}));
         (!output.failed, output.content)
     }
 

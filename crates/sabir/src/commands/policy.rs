@@ -55,7 +55,7 @@ pub(crate) fn run_policy_simulate(arguments: &SimulateArguments) -> Result<ExitS
     let mut rows = Vec::new();
     for call in passed_calls(&records) {
         let judgement = match tools.iter().find(|tool| tool.spec().name == call.name) {
-            Some(tool) => Some(rules.decide(&tool.call_access(&call.arguments))),
+            Some(tool) => Some(rules.decide(&tool.prepare(&call.arguments).access())),
             None if sabir_agent::control::is_control(&call.name) => continue,
             None => None,
         };

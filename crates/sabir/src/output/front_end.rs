@@ -269,13 +269,8 @@ fn submit(session: &SessionHandle, heard: UserCommand) {
 
 /// The command that something typed stands for.
 fn command_of(heard: UserCommand) -> Option<Command> {
-    let send = |message: UserMessage, delivery| Some(Command::Send { message, delivery });
     match heard {
-        UserCommand::Message(text) => send(UserMessage::from_text(text), Delivery::Queue),
-        UserCommand::Steer(text) => send(UserMessage::from_text(text), Delivery::Interrupt),
-        UserCommand::MessageWithImages { message: words, at_once } => {
-            send(words.into(), if at_once { Delivery::Interrupt } else { Delivery::Queue })
-        }
+        UserCommand::Send { message, delivery } => Some(Command::Send { message, delivery }),
         UserCommand::Compact => Some(Command::Compact),
         UserCommand::ShowContextUsage => Some(Command::ContextUsage),
         UserCommand::SetMode(mode) => Some(Command::SetMode { mode }),

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{QueueSelector, isatty, tcflush};
-use sabir_agent::{CommandQueue, UserCommand, UserMessage};
+use sabir_agent::{CommandQueue, MessageDelivery, UserCommand, UserMessage};
 use sabir_call::Image;
 use sabir_session::modes;
 use sabir_session::pictures::{self, ImageSupport};
@@ -239,11 +239,9 @@ impl LineBuffer {
             (None, Some(shown)) => (self.attach_image(shown)?, false),
             (None, None) => (line.to_owned(), false),
         };
-        Some(match (std::mem::take(&mut self.images), at_once) {
-            (images, false) if images.is_empty() => UserCommand::Message(text),
-            (images, true) if images.is_empty() => UserCommand::Steer(text),
-            (images, at_once) => UserCommand::MessageWithImages { message: UserMessage { text, images }, at_once },
-        })
+        let delivery = if at_once { MessageDelivery::Interrupt } else { MessageDelivery::Queue };
+        let message = UserMessage { text, images: std::mem::take(&mut self.images) };
+        Some(UserCommand::Send { message, delivery })
     }
 
     /// Takes up the picture of a file, and gives back the words behind it; `None`: it waits for the words that come next.

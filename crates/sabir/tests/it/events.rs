@@ -6,9 +6,10 @@ use std::sync::LazyLock;
 
 use jsonschema::Validator;
 use sabir_agent::{
-    AssistantTurn, CallCheck, CallDigest, CompactionReason, CompactionRecord, ContextChange, ContextFragment,
-    DecisionMaker, Delivery, FailedTurn, FragmentKind, MessageAuthor, Preconditions, Record, RuleProposal, SubtaskEnd,
-    SummaryAuthor, TaskEvent, TaskId, TaskOutcome, TaskStart, TransientEvent, UserQuestion,
+    AddedTool, AssistantTurn, CallCheck, CallDigest, CompactionReason, CompactionRecord, ContextChange,
+    ContextFragment, DecisionMaker, Delivery, FailedTurn, FragmentKind, MessageAuthor, Preconditions, Record,
+    RuleProposal, SubtaskEnd, SummaryAuthor, TaskEvent, TaskId, TaskOutcome, TaskStart, ToolsChange, TransientEvent,
+    UserQuestion,
 };
 use sabir_call::{
     ArgForm, Call, CallId, CallResult, Certainty, Cost, Dollars, Event, Fault, FaultKind, Image, MarkupRole,
@@ -187,6 +188,16 @@ fn shifts() -> Vec<Record> {
         Record::Context(ContextChange::Restored),
         Record::Context(ContextChange::Moded { mode: text(), told: text(), when: Delivery::Next }),
         Record::Context(ContextChange::Moded { mode: text(), told: text(), when: Delivery::Later }),
+        Record::Context(ContextChange::Tools(ToolsChange {
+            added: vec![AddedTool {
+                spec: sabir_call::ToolSpec::new("look", "", json!({"type": "object", "properties": {}})),
+                group: Some(sabir_policy::ToolGroup::Server),
+                reads_only: true,
+                polls: true,
+                hidden: true,
+            }],
+            removed: vec![text()],
+        })),
     ]
 }
 

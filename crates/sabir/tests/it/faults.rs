@@ -294,6 +294,7 @@ fn cancel_at(at: usize, cassette: &Cassette, runtime: &tokio::runtime::Runtime) 
         registry: &registry,
         store: &mut store,
         front_end: &mut user,
+        observers: Vec::new(),
         cancel,
         max_time: None,
     };

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use sabir_agent::control::SubtaskRequest;
 use sabir_agent::{
     CallArguments, CallPermit, CancelToken, CommandQueue, CompletedSubtask, FrontEnd, Interactivity, NewTaskTool,
-    ProgressSink, Record, RecordStore, StoreError, SubtaskHandle, SubtaskRun, SubtaskSpawner, Task, TaskDriver,
-    TaskEvent, TaskId, TaskLimits, TaskOrigin, TaskOutcome, TaskSettings, TaskStart, Tool, ToolOutput, ToolRegistry,
-    ToolWork, UserCommand, UserQuestion, UserReply,
+    PreparedCall, ProgressSink, Record, RecordStore, StoreError, SubtaskHandle, SubtaskRun, SubtaskSpawner, Task,
+    TaskDriver, TaskEvent, TaskId, TaskLimits, TaskOrigin, TaskOutcome, TaskSettings, TaskStart, Tool, ToolOutput,
+    ToolRegistry, ToolWork, UserCommand, UserQuestion, UserReply,
 };
 use sabir_call::dialect::DialectSelection;
 use sabir_call::{
@@ -152,7 +152,15 @@ impl House {
         let model = Scripted(self.clone(), start().prompt);
         let mut store = Journal(self.clone(), start().task);
         let max_time = None;
-        let driver = TaskDriver { model: &model, registry, store: &mut store, front_end: &mut user, cancel, max_time };
+        let driver = TaskDriver {
+            model: &model,
+            registry,
+            store: &mut store,
+            front_end: &mut user,
+            observers: Vec::new(),
+            cancel,
+            max_time,
+        };
         let (outcome, message) = driver.run(&mut task, first, None).await;
         (outcome, message, task)
     }
@@ -209,6 +217,7 @@ impl SubtaskSpawner for Parent {
             model: Arc::new(Scripted(house, prompt)),
             front_end: Box::new(Watcher(Some(ears))),
             max_time: None,
+            observers: Vec::new(),
         })))
     }
 }
@@ -268,14 +277,26 @@ impl Tool for Touch {
         false
     }
 
-    fn call_access(&self, arguments: &CallArguments) -> Access {
-        Access::Write { path: arguments["path"].as_str().unwrap().to_owned(), protected: None }
+    fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall> {
+        let path = arguments["path"].as_str().unwrap().to_owned();
+        Box::new(TouchCall { house: self.0.clone(), task: self.1.clone(), path })
+    }
+}
+
+struct TouchCall {
+    house: House,
+    task: TaskId,
+    path: String,
+}
+
+impl PreparedCall for TouchCall {
+    fn access(&self) -> Access {
+        Access::Write { path: self.path.clone(), protected: None }
     }
 
-    fn run<'a>(&'a self, _: &'a CallPermit, arguments: &'a CallArguments, _: ProgressSink<'a>) -> ToolWork<'a> {
-        let path = arguments["path"].as_str().unwrap().to_owned();
+    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
         Box::pin(async move {
-            self.0.entries.lock().unwrap().push(Entry::Touched(self.1.clone(), path));
+            self.house.entries.lock().unwrap().push(Entry::Touched(self.task, self.path));
             ToolOutput::done("touched")
         })
     }

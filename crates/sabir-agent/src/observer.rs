@@ -1,0 +1,58 @@
+//! Observers of a driver: they follow what is kept and shown, and stand at the beginning and the end of every tool's work.
+//!
+//! Telemetry, recordings, checkpoints and the bounds of modes are observers, so that none of them has to pretend to be a store, a front
+//! end or a tool. An observer cannot change what happens, with one exception: it can refuse a tool's work before it begins.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use sabir_call::CallId;
+use sabir_policy::Access;
+
+use crate::event::TransientEvent;
+use crate::record::Record;
+use crate::tool::ToolOutput;
+
+/// A tool call that is about to run, or has run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedCall {
+    /// The call.
+    pub id: CallId,
+    /// The name of the tool that does the work. For the check of a completion it is the tool of the check.
+    pub tool: String,
+    /// What the call was judged by.
+    pub access: Access,
+}
+
+/// The reason why an observer does not let a tool begin, for the model: what is wrong, and what to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolRefusal(pub String);
+
+/// The work of an observer around a tool call.
+pub type ObserverWork<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Follows what a driver does.
+///
+/// All methods do nothing unless they are implemented. The synchronous ones must be quick, since the task waits for them.
+pub trait DriverObserver: Send + Sync {
+    /// Follows a record that has been kept, before it is shown and before anything that follows from it is done.
+    fn on_record_kept(&self, _: &Record) {}
+
+    /// Follows an event that is shown and not kept, right before the front end shows it.
+    fn on_event(&self, _: &TransientEvent<'_>) {}
+
+    /// Does what must happen before a tool runs. The call is approved and its preconditions hold; they are looked at again after the
+    /// observers, since these may take a while.
+    ///
+    /// # Errors
+    /// Where the tool must not run. Its result is then the reason.
+    fn before_tool<'a>(&'a self, _: &'a ObservedCall) -> ObserverWork<'a, Result<(), ToolRefusal>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Does what must happen when a tool has run, or was refused by a later observer or by a changed precondition. It is not called
+    /// for work that was dropped.
+    fn after_tool<'a>(&'a self, _: &'a ObservedCall, _: &'a ToolOutput) -> ObserverWork<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}

@@ -1,8 +1,8 @@
 //! Dialects: calls written as text.
 //!
-//! A dialect is a row of [`all_dialects`]: a name, its literate spec (help, site and test suite in one), its grammar as data,
+//! A dialect is a row of a [`DialectSet`]: a name, its literate spec (help, site and test suite in one), its grammar as data,
 //! and the words that teach it. The [`CallReader`](crate::CallReader) reads all of them; a handful of machines does the work. A
-//! row can also come from outside ([`define_dialect()`]): whatever the machines can read needs no code.
+//! row can also come from outside ([`DialectSet::define`]): whatever the machines can read needs no code.
 //!
 //! Rendering is the reverse of reading: `parse(render(call)) == call` for every call, whatever its values hold. A string
 //! that a tagged dialect cannot hold raw (one with its own closing tags in it) is written as a JSON string in a tag that
@@ -15,18 +15,18 @@ mod introspection;
 mod json;
 pub(crate) mod python;
 mod render;
+mod set;
 mod tagged;
 mod untagged;
-
-use std::sync::RwLock;
 
 use serde_json::{Map, Value};
 
 use crate::message::Call;
 use crate::tool::{ToolSet, ToolSpec};
 
-pub use define::{DefineError, DialectTable, JsonTable, ParserKind, TagTable, define_dialect};
+pub use define::{DefineError, DialectTable, JsonTable, ParserKind, TagTable};
 use grammar::Grammar;
+pub use set::{DialectSelection, DialectSet};
 
 /// The name of the dialect of Cline and Roo: each tool and each argument is a tag of its own name.
 pub const CLINE: &str = "cline";
@@ -34,7 +34,7 @@ pub const CLINE: &str = "cline";
 pub const INVOKE: &str = "invoke";
 
 /// One dialect.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dialect {
     /// The name used on the command line, in events and in histories.
     pub name: &'static str,
@@ -45,65 +45,13 @@ pub struct Dialect {
     /// The spec, in Markdown; its examples are the tests. Empty for a dialect that was defined by a table.
     pub spec: &'static str,
     /// How it is read and written.
-    pub(crate) grammar: Grammar,
+    pub(crate) grammar: &'static Grammar,
     /// Special tokens that stand around everything else and mean nothing; servers leave them in the text.
     pub(crate) tokens: &'static [&'static str],
     /// The markers around a thought, where it has markers of its own.
     pub(crate) thought: Option<(&'static str, &'static str)>,
     /// How the syntax is taught; an example follows it.
     pub(crate) instructions: &'static str,
-}
-
-/// Which dialects a reader listens for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DialectSelection(Option<&'static str>);
-
-/// The rows that came from outside. A definition is no state: it is made once, before it is used, and never changes.
-static DEFINED: RwLock<Vec<&'static Dialect>> = RwLock::new(Vec::new());
-
-/// All dialects: those that are built in, then those that were [defined](define_dialect()), in that order.
-pub fn all_dialects() -> Vec<&'static Dialect> {
-    let mut all: Vec<&'static Dialect> = built_in_dialects().collect();
-    all.extend(DEFINED.read().unwrap_or_else(std::sync::PoisonError::into_inner).iter());
-    all
-}
-
-/// The dialect of that name or alias.
-pub fn find_dialect(name: &str) -> Option<&'static Dialect> {
-    all_dialects().into_iter().find(|dialect| dialect.name == name || dialect.aliases.contains(&name))
-}
-
-fn built_in_dialects() -> impl Iterator<Item = &'static Dialect> {
-    [tagged::ROWS, json::ROWS, untagged::ROWS].into_iter().flatten()
-}
-
-impl DialectSelection {
-    /// All dialects at once; what follows a marker decides between those that share it.
-    pub const AUTO: Self = Self(None);
-
-    /// `auto`, or the name or alias of a dialect.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "auto" => Some(Self::AUTO),
-            _ => find_dialect(name).map(Self::from),
-        }
-    }
-
-    /// Whether that dialect is listened for.
-    pub fn includes(self, name: &str) -> bool {
-        self.0.is_none_or(|only| only == name)
-    }
-
-    /// Whether one dialect was chosen.
-    pub(crate) fn is_chosen(self) -> bool {
-        self.0.is_some()
-    }
-}
-
-impl From<&'static Dialect> for DialectSelection {
-    fn from(dialect: &'static Dialect) -> Self {
-        Self(Some(dialect.name))
-    }
 }
 
 impl Dialect {
@@ -125,7 +73,7 @@ impl Dialect {
 
     /// What to mind when values are written.
     pub(crate) fn escaping_rule(&self) -> &'static str {
-        match self.grammar {
+        match *self.grammar {
             Grammar::Tagged(_) | Grammar::Gemma(_) => {
                 "Values are taken as they stand: do not escape `<`, `&` or quotes"
             }
@@ -143,7 +91,7 @@ impl Dialect {
         let one = |name: &str, value: Value| (name.to_owned(), value);
         let read = Map::from_iter([one("path", "src/main.rs".into())]);
         let write = Map::from_iter([one("path", "notes.md".into()), one("content", "# Notes\n\nFirst line.".into())]);
-        let lines = match self.grammar {
+        let lines = match *self.grammar {
             Grammar::Tagged(_) => "A text of several lines may stand on lines of its own",
             Grammar::Gemma(_) => "A text of several lines",
             _ => "A text of several lines, escaped",

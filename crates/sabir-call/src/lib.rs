@@ -22,26 +22,27 @@
 //! A whole example: a stream in chunks, shown while it comes, collected in a [`DraftResponse`].
 //!
 //! ```
-//! use sabir_call::dialect::Selection;
-//! use sabir_call::{Cut, Draft, DraftState, Event, Reader, Sink, ToolSet};
+//! use sabir_call::dialect::DialectSet;
+//! use sabir_call::{CallReader, DraftResponse, DraftState, Event, EventSink, ToolSet, Truncation};
 //!
 //! let tools = ToolSet::from_json(
 //!     r#"[{"name": "write_to_file", "parameters": {"properties": {"path": {"type": "string"}, "content": {"type": "string"}}}}]"#,
 //! )?;
-//! let (mut draft, mut screen) = (Draft::default(), String::new());
+//! let mut draft = DraftResponse::default();
+//! let mut screen = String::new();
 //! let mut sink = |event: Event<'_>| {
 //!     if let Event::ArgDelta { text, .. } = event {
 //!         screen.push_str(text); // before the call, or even the value, is whole
 //!     }
-//!     draft.event(event);
+//!     draft.push_event(event);
 //! };
-//! let mut reader = Reader::new(Selection::AUTO, &tools);
+//! let mut reader = CallReader::new(DialectSet::built_in().all(), &tools);
 //! for chunk in ["Now:\n<write_to", "_file>\n<path>a.c</path>\n<con", "tent>if (a < b) f();</content>\n</write_to_file>"] {
 //!     reader.push(chunk, &mut sink);
 //! }
-//! reader.finish(Cut::Ended, &mut sink);
+//! reader.finish(Truncation::Ended, &mut sink);
 //!
-//! let call = draft.call(0).ok_or("a call")?;
+//! let call = draft.call_by_index(0).ok_or("a call")?;
 //! assert_eq!((call.name.as_str(), call.state), ("write_to_file", DraftState::Closed));
 //! assert_eq!(call.arguments.iter().map(|it| it.text.as_str()).collect::<Vec<_>>(), ["a.c", "if (a < b) f();"]);
 //! assert_eq!(screen, "a.cif (a < b) f();");

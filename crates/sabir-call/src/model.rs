@@ -9,6 +9,7 @@ use std::pin::Pin;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::dialect::DialectSet;
 use crate::event::EventSink;
 use crate::history::History;
 use crate::message::OpaqueState;
@@ -69,6 +70,8 @@ pub struct Request {
     pub parallel_calls: ParallelCalls,
     /// How calls are asked for.
     pub protocol: ToolProtocol,
+    /// The dialects that the session knows: the protocol names one of them, and the answer may hold calls in any.
+    pub dialects: DialectSet,
     /// The most tokens to answer with; `None`: the provider's default, or the wire's if it insists on one.
     pub max_output_tokens: Option<u64>,
     /// How tokens are chosen, and where the answer ends.

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::dialect::{Dialect, find_dialect};
+use crate::dialect::{Dialect, DialectSet};
 use crate::model::{McpServerInfo, ParallelCalls, Request, ToolChoice, ToolProtocol};
 use crate::tool::{ArgumentSpec, ToolSet, ToolSpec};
 
@@ -143,10 +143,11 @@ fn describe_type(argument: ArgumentSpec<'_>) -> String {
     if types.is_empty() { "any".to_owned() } else { types.join(" or ") }
 }
 
-/// A minimal correct call of the tool, as the protocol spells it.
-pub fn render_example(protocol: &ToolProtocol, tool: &ToolSpec) -> String {
+/// A minimal correct call of the tool, as the protocol spells it. `dialects` are those among which a prompted protocol names
+/// its own.
+pub fn render_example(dialects: &DialectSet, protocol: &ToolProtocol, tool: &ToolSpec) -> String {
     match protocol {
-        ToolProtocol::Prompted(name) if let Some(dialect) = find_dialect(name) => dialect.render_example(tool),
+        ToolProtocol::Prompted(name) if let Some(dialect) = dialects.find(name) => dialect.render_example(tool),
         _ => Value::Object(crate::dialect::example_arguments(tool)).to_string(),
     }
 }

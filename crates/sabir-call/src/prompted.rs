@@ -34,6 +34,7 @@ pub fn render_request(request: &Request, dialect: &Dialect) -> Request {
         protocol: ToolProtocol::Native,
         model: request.model.clone(),
         sampling: request.sampling.clone(),
+        dialects: request.dialects.clone(),
         options: RequestOptions { strict: Vec::new(), native: Vec::new(), ..request.options.clone() },
         ..*request
     }
@@ -117,8 +118,7 @@ pub fn render_result(result: &CallResult) -> String {
 /// An assistant's words, in a fence where they would read as a call.
 fn fence_if_call(text: &str, dialect: &Dialect, tools: &ToolSet) -> String {
     let mut draft = DraftResponse::default();
-    let mut reader =
-        CallReader::new(DialectSelection::from_name(dialect.name).unwrap_or(DialectSelection::AUTO), tools);
+    let mut reader = CallReader::new(DialectSelection::from(dialect), tools);
     reader.push(text, &mut draft);
     reader.finish(Truncation::Ended, &mut draft);
     if draft.calls().next().is_none() {
@@ -154,7 +154,7 @@ struct RenumberingSink<S> {
 
 impl<S: EventSink> PromptedSink<S> {
     /// Reads the dialects of `selection`.
-    pub fn new(selection: DialectSelection, tools: &ToolSet, out: S) -> Self {
+    pub fn new(selection: DialectSelection<'_>, tools: &ToolSet, out: S) -> Self {
         let out = RenumberingSink { out, next: 0, text: Vec::new(), thoughts: Vec::new(), native: Vec::new() };
         let reader = CallReader::new(selection, tools);
         Self { thoughts: reader.reasoning_reader(), reader, out, stop: Truncation::Ended }

@@ -141,7 +141,7 @@ enum ReaderStep {
 
 impl CallReader {
     /// A reader for the dialects of `selection` and the tools on offer. Without tools nothing is a call.
-    pub fn new(selection: DialectSelection, tools: &ToolSet) -> Self {
+    pub fn new(selection: DialectSelection<'_>, tools: &ToolSet) -> Self {
         Self::with_vocabulary(Arc::new(Vocabulary::new(selection, tools)), ReaderState::Prose)
     }
 
@@ -164,7 +164,7 @@ impl CallReader {
 
     /// A reader for reasoning that a wire tells apart from the text. All of it is a thought; only calls in special tokens,
     /// which nobody writes by accident, are read out of it.
-    pub fn for_reasoning(selection: DialectSelection, tools: &ToolSet) -> Self {
+    pub fn for_reasoning(selection: DialectSelection<'_>, tools: &ToolSet) -> Self {
         Self::with_vocabulary(
             Arc::new(Vocabulary::new(selection, tools)),
             ReaderState::Thought(Box::new(ThoughtBlock::whole_text())),

@@ -3,6 +3,7 @@
 //! A shown call is always in the protocol's own spelling, and always one that the gates would let pass: what stands in an
 //! example is what gets imitated.
 
+use sabir_call::dialect::DialectSet;
 use sabir_call::{Fault, FaultKind, ToolProtocol, ToolSet, ToolSpec, render_example};
 use serde_json::{Map, Value};
 
@@ -16,17 +17,27 @@ const MAX_VALUE_BYTES: usize = 80;
 /// An example longer than this teaches less than it costs.
 const MAX_EXAMPLE_BYTES: usize = 600;
 
+/// How the model is to spell calls.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallSpelling<'a> {
+    /// Native, or the name of a dialect.
+    pub(crate) protocol: &'a ToolProtocol,
+    /// The dialects among which that name is looked up.
+    pub(crate) dialects: &'a DialectSet,
+}
+
 /// A minimal correct call of the tool; `None` where even that is long.
-pub(crate) fn render_example_call(protocol: &ToolProtocol, tool: &ToolSpec) -> Option<String> {
-    let text = render_example(protocol, tool);
-    let what = if *protocol == ToolProtocol::Native { "Correct arguments" } else { "A correct call" };
+pub(crate) fn render_example_call(spelling: CallSpelling<'_>, tool: &ToolSpec) -> Option<String> {
+    let text = render_example(spelling.dialects, spelling.protocol, tool);
+    let what = if *spelling.protocol == ToolProtocol::Native { "Correct arguments" } else { "A correct call" };
     (text.len() <= MAX_EXAMPLE_BYTES).then(|| format!("{what} of `{}`:\n{text}\n", tool.name))
 }
 
 /// The call as it should be: what was right and short in it as it was, everything else that the tool needs from its
 /// example. The plain example where that would not be right.
-pub(crate) fn render_corrected_call(protocol: &ToolProtocol, tool: &ToolSpec, call: &CheckedCall) -> Option<String> {
-    let usual = serde_json::from_str(&render_example(&ToolProtocol::Native, tool)).unwrap_or_else(|_| Map::new());
+pub(crate) fn render_corrected_call(spelling: CallSpelling<'_>, tool: &ToolSpec, call: &CheckedCall) -> Option<String> {
+    let usual = serde_json::from_str(&render_example(spelling.dialects, &ToolProtocol::Native, tool))
+        .unwrap_or_else(|_| Map::new());
     let mut arguments = Map::new();
     for argument in tool.declared_arguments() {
         let own = call.arguments.get(argument.name).filter(|value| is_reusable(value, argument.name, &call.faults));
@@ -37,7 +48,7 @@ pub(crate) fn render_corrected_call(protocol: &ToolProtocol, tool: &ToolSpec, ca
     let compiled = CompiledSchema::new(&tool.parameters);
     let valid = compiled.validator().is_some_and(|validator| validator.is_valid(&Value::Object(arguments.clone())));
     let filled = ToolSpec { examples: vec![arguments], ..tool.clone() };
-    if valid { render_example_call(protocol, &filled) } else { None }.or_else(|| render_example_call(protocol, tool))
+    if valid { render_example_call(spelling, &filled) } else { None }.or_else(|| render_example_call(spelling, tool))
 }
 
 /// Whether a value may stand in an example. Markup is left out: it would have to be told apart from the example's own.
@@ -93,7 +104,7 @@ const TOOL_ALTERNATIVES: [ToolAlternative; 9] = [
 ];
 
 /// Other ways to what a call was for, and the first of them as an example.
-pub(crate) fn alternative_hints(protocol: &ToolProtocol, tools: &ToolSet, call: &CheckedCall) -> Vec<String> {
+pub(crate) fn alternative_hints(spelling: CallSpelling<'_>, tools: &ToolSet, call: &CheckedCall) -> Vec<String> {
     const ASK: &str = "ask_followup_question";
     let is = |kind: FaultKind| call.faults.iter().any(|fault| fault.kind == kind);
     let known = tools.get(&call.name);
@@ -123,6 +134,6 @@ pub(crate) fn alternative_hints(protocol: &ToolProtocol, tools: &ToolSet, call: 
     let shown = detour.and_then(|detour| tools.get(detour.other)).or(known).or_else(|| tools.get(ASK));
     let mut pieces = vec!["Do not write this call again in the same way. Instead:\n".to_owned()];
     pieces.extend(ways.iter().map(|way| format!("- {way}\n")));
-    pieces.extend(shown.and_then(|tool| render_example_call(protocol, tool)));
+    pieces.extend(shown.and_then(|tool| render_example_call(spelling, tool)));
     pieces
 }

@@ -5,10 +5,11 @@
 //! dialects it concerns, and what to do. Errors are what makes a tool unusable; everything else is a warning.
 //!
 //! ```
-//! use sabir_check::lint::{Scope, lint};
+//! use sabir_call::dialect::DialectSet;
+//! use sabir_check::lint::{LintScope, lint_tools};
 //!
 //! let tools = serde_json::json!([{"name": "thinking", "description": "Thinks.", "parameters": {"type": "object"}}]);
-//! let found = lint(&tools, &Scope::all());
+//! let found = lint_tools(&tools, &LintScope::all(DialectSet::built_in()));
 //! assert!(found.iter().any(|finding| finding.lint == "reserved_name" && finding.pointer == "/0/name"));
 //! ```
 
@@ -17,7 +18,7 @@ mod prompting;
 mod round_trip;
 mod schemas;
 
-use sabir_call::dialect::{Dialect, all_dialects};
+use sabir_call::dialect::{Dialect, DialectSet};
 use sabir_call::{Severity, ToolSet, ToolSpec};
 use serde::Serialize;
 use serde_json::Value;
@@ -54,7 +55,10 @@ pub struct LintFinding {
 /// Whom the tools are for.
 #[derive(Debug, Clone)]
 pub struct LintScope {
-    dialects: Vec<&'static Dialect>,
+    /// Everything that a task listens for.
+    known: DialectSet,
+    /// The dialects in which the tools are taught.
+    dialects: Vec<Dialect>,
     wires: bool,
 }
 
@@ -169,14 +173,14 @@ pub fn lint_tools(tools: &Value, scope: &LintScope) -> Vec<LintFinding> {
 }
 
 impl LintScope {
-    /// Every dialect and every wire.
-    pub fn all() -> Self {
-        Self { dialects: all_dialects(), wires: true }
+    /// Every dialect of the set, and every wire.
+    pub fn all(known: &DialectSet) -> Self {
+        Self { known: known.clone(), dialects: known.iter().copied().collect(), wires: true }
     }
 
-    /// One dialect, and no wire.
-    pub fn for_dialect(dialect: &'static Dialect) -> Self {
-        Self { dialects: vec![dialect], wires: false }
+    /// One dialect of the set, and no wire.
+    pub fn for_dialect(known: &DialectSet, dialect: &Dialect) -> Self {
+        Self { known: known.clone(), dialects: vec![*dialect], wires: false }
     }
 
     /// The names of the dialects of which this holds.

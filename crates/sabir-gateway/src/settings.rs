@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use sabir_call::dialect::DialectSet;
 use sabir_model::Secret;
 
 /// Settings of a gateway. They hold for connections and requests that begin after they were given.
@@ -16,6 +17,8 @@ pub struct GatewaySettings {
     pub origins: Vec<String>,
     /// How much.
     pub limits: GatewayLimits,
+    /// The dialects in which models may be asked for calls, and may answer.
+    pub dialects: DialectSet,
     /// A number that no other process has: ids of answers are made of it.
     pub seed: u64,
     /// The time, for the moment at which an answer was made.

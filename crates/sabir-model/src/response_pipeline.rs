@@ -5,7 +5,6 @@
 //! * Text is read for calls when tools were offered, in whatever dialect: prompted models write them there, and
 //!   native ones leak them there.
 
-use sabir_call::dialect::DialectSelection;
 use sabir_call::{Event, EventSink, Fault, PromptedSink, Request, ToolChoice, ToolProtocol, Truncation, Usage};
 
 use crate::http::TextParsing;
@@ -34,7 +33,7 @@ impl<'a> ResponsePipeline<'a> {
         if untouched || request.tools.is_empty() || request.tool_choice == ToolChoice::None {
             Self::Plain(opening)
         } else {
-            Self::Reading(Box::new(PromptedSink::new(DialectSelection::AUTO, &request.tools, opening)))
+            Self::Reading(Box::new(PromptedSink::new(request.dialects.all(), &request.tools, opening)))
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sabir_agent::{UserMessage, Record, TaskId, TaskOrigin, TaskOutcome, TaskStart};
+use sabir_agent::{Record, TaskId, TaskOrigin, TaskOutcome, TaskStart, UserMessage};
 use sabir_journal::{JournalEntry, TaskSummary};
 
 use crate::config::Config;
@@ -153,7 +153,8 @@ impl Host {
     fn forked_start(&self, start: TaskStart, spec: &SessionSpec) -> Result<TaskStart, SessionError> {
         let config = self.load_config(spec.config.as_deref())?;
         let chosen = config.resolve_model(spec.model.as_deref().or(Some(&start.model)))?;
-        let protocol = locked::task_protocol(spec.protocol.as_deref(), Some(start.protocol), &chosen)?;
+        let protocol =
+            locked::task_protocol(&config.dialects, spec.protocol.as_deref(), Some(start.protocol), &chosen)?;
         let edit_tool = match &spec.edit_tool {
             Some(wanted) => Some(locked::resolve_edit_tool(Some(wanted), &chosen)?.name().to_owned()),
             None => start.edit_tool,

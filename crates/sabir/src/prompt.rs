@@ -1,18 +1,18 @@
 //! `prompt`: the system prompt that teaches the tools, as it would be sent.
 
-use sabir_call::dialect::find_dialect;
 use sabir_call::{McpServerInfo, ParallelCalls, ToolChoice, ToolInstructions};
 use serde_json::json;
 
 use crate::cli::{OutputFormat, PromptArguments};
 use crate::exit::unknown_dialect;
 use crate::exit::{CommandError, ExitStatus};
-use crate::{parse, print};
+use crate::{parse, print, surroundings};
 use sabir_session::config;
 
 /// `sabir prompt`.
 pub(crate) fn run_prompt(arguments: &PromptArguments) -> Result<ExitStatus, CommandError> {
-    let dialect = find_dialect(&arguments.dialect).ok_or_else(|| unknown_dialect(&arguments.dialect, ""))?;
+    let dialect =
+        surroundings::dialects().find(&arguments.dialect).ok_or_else(|| unknown_dialect(&arguments.dialect, ""))?;
     let tools = parse::load_tools(arguments.tools.as_deref())?;
     let servers: Vec<McpServerInfo> = match &arguments.servers {
         None => Vec::new(),

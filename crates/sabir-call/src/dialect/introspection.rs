@@ -7,7 +7,7 @@ use super::grammar::{Grammar, TagScheme};
 impl Dialect {
     /// The machine that reads it.
     pub fn parser_kind(&self) -> ParserKind {
-        match self.grammar {
+        match *self.grammar {
             Grammar::Tagged(_) => ParserKind::Tagged,
             Grammar::Json(_) => ParserKind::Json,
             Grammar::Python(_) => ParserKind::Python,
@@ -23,7 +23,7 @@ impl Dialect {
 
     /// The names of its tags, without prefixes and without those that are a tool's or an argument's own.
     pub fn tag_names(&self) -> Vec<&'static str> {
-        let Grammar::Tagged(tagged) = self.grammar else { return Vec::new() };
+        let Grammar::Tagged(tagged) = *self.grammar else { return Vec::new() };
         let names: &[&'static str] = match tagged.tags {
             TagScheme::Own => &[],
             TagScheme::Fixed { call, argument, .. } => &[call, argument],
@@ -37,7 +37,7 @@ impl Dialect {
     /// Its markers that are no tags of [`Self::tag_names`], in the order in which they are written.
     pub fn marker_texts(&self) -> Vec<&'static str> {
         let mut markers: Vec<&'static str> = Vec::new();
-        match self.grammar {
+        match *self.grammar {
             Grammar::Tagged(tagged) => markers.extend(tagged.sections.iter().flat_map(|(open, close)| [open, close])),
             Grammar::Json(table) => {
                 markers.extend(table.section.map(|(open, _)| open));

@@ -27,7 +27,7 @@ pub(super) fn render_calls(dialect: &Dialect, calls: &[NamedCall<'_>], tools: &T
 
 /// One call without a wrapper around a run of calls.
 pub(super) fn render_call(dialect: &Dialect, name: &str, arguments: &Map<String, Value>, tools: &ToolSet) -> String {
-    match dialect.grammar {
+    match *dialect.grammar {
         Grammar::Tagged(tagged) => tags::render_tagged_call(dialect, &tagged, (0, name), arguments, tools),
         _ => render_untagged(dialect, &[(name, arguments)]),
     }
@@ -35,7 +35,7 @@ pub(super) fn render_call(dialect: &Dialect, name: &str, arguments: &Map<String,
 
 /// A call as an example: values as simple as the dialect allows, without proof that it reads back.
 pub(super) fn render_example(dialect: &Dialect, name: &str, arguments: &Map<String, Value>) -> String {
-    match dialect.grammar {
+    match *dialect.grammar {
         Grammar::Tagged(tagged) => tags::wrap_calls(&tagged, &[tags::render_tagged_example(&tagged, name, arguments)]),
         _ => render_untagged(dialect, &[(name, arguments)]),
     }
@@ -43,7 +43,7 @@ pub(super) fn render_example(dialect: &Dialect, name: &str, arguments: &Map<Stri
 
 /// Dialects without tags: nothing that a value holds can end it.
 fn render_untagged(dialect: &Dialect, calls: &[NamedCall<'_>]) -> String {
-    match dialect.grammar {
+    match *dialect.grammar {
         Grammar::Tagged(_) => String::new(),
         Grammar::Json(table) => render_json_calls(&table, calls),
         Grammar::Python(PythonCalls { open, close }) => {

@@ -103,7 +103,7 @@ impl BareCallGuess {
     /// A guess that begins at the start of `rest`, at that offset, where a line or an answer starts or not: inside a line
     /// nothing is told apart from prose, unless the dialect was chosen.
     pub(super) fn try_begin(rest: &str, (offset, first): (usize, bool), vocabulary: &Vocabulary) -> Option<Self> {
-        let chosen = vocabulary.selection.is_chosen();
+        let chosen = vocabulary.chosen;
         let place = first || chosen;
         let (json, python) = (vocabulary.bare_json.filter(|_| place), vocabulary.bare_python.filter(|_| place));
         let state = match rest.as_bytes().first()? {

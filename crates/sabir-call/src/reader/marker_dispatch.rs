@@ -246,7 +246,7 @@ impl CallReader {
 
     /// How sure a marker makes us.
     fn marker_certainty(&self, marker: &str) -> Certainty {
-        let certain = self.vocabulary.selection.is_chosen() || is_special(marker);
+        let certain = self.vocabulary.chosen || is_special(marker);
         if certain { Certainty::Certain } else { Certainty::Likely }
     }
 

@@ -72,7 +72,7 @@ impl MarkerTable {
     /// Adds the markers of a dialect, and where they stop prose.
     pub(crate) fn add_dialect(
         &mut self,
-        dialect: &'static Dialect,
+        dialect: &Dialect,
         (listened, chosen): (bool, bool),
         triggers: &mut TriggerTable,
     ) {
@@ -151,10 +151,10 @@ impl MarkerTable {
 }
 
 /// The markers of a dialect, and what they mean.
-fn dialect_markers(dialect: &'static Dialect, listened: bool, chosen: bool) -> Vec<(&'static str, MarkerKind)> {
+fn dialect_markers(dialect: &Dialect, listened: bool, chosen: bool) -> Vec<(&'static str, MarkerKind)> {
     let section = |text: &'static str| (text, MarkerKind::Section);
     let mut markers: Vec<(&'static str, MarkerKind)> = Vec::new();
-    match dialect.grammar {
+    match *dialect.grammar {
         Grammar::Tagged(tagged) => {
             markers.extend(tagged.sections.iter().flat_map(|(open, close)| [section(open), section(close)]));
         }

@@ -405,7 +405,7 @@ fn to_u32(length: usize) -> u32 {
 mod tests {
     use super::ProseTracker;
     use crate::ToolSet;
-    use crate::dialect::DialectSelection;
+    use crate::dialect::DialectSet;
     use crate::reader::vocabulary::Vocabulary;
 
     /// For each `<` of the text: `m` where it is a mention, `c` where it would be a call.
@@ -419,7 +419,7 @@ mod tests {
             prose.push_byte(byte);
         }
         let mut skipping = ProseTracker::default();
-        let triggers = Vocabulary::new(DialectSelection::AUTO, &ToolSet::default()).triggers;
+        let triggers = Vocabulary::new(DialectSet::built_in().all(), &ToolSet::default()).triggers;
         let (mut again, mut at) = (String::new(), 0);
         loop {
             at += skipping.skip_to_trigger(text.get(at..).unwrap_or_default(), &triggers);

@@ -1,7 +1,7 @@
 //! Which names and markers mean something to the reader: the tools on offer, their arguments, and the dialects' own.
 
 use crate::dialect::grammar::{Grammar, NamePosition, PythonCalls, TagNotation, TagScheme, TaggedCalls};
-use crate::dialect::{Dialect, DialectSelection, all_dialects};
+use crate::dialect::{Dialect, DialectSelection};
 use crate::tool::{ToolSet, nearest_candidate};
 
 use super::markers::MarkerTable;
@@ -17,7 +17,8 @@ pub(crate) const SHOWN: [(&str, &str); 2] = [("code", "in a code element"), ("pr
 /// The names and markers.
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
-    pub(crate) selection: DialectSelection,
+    /// One dialect was chosen.
+    pub(crate) chosen: bool,
     tools: Vec<KnownTool>,
     /// Every dialect that spells calls with tags.
     tagged: Vec<TagDialect>,
@@ -55,7 +56,7 @@ pub(crate) struct TagDialect {
 }
 
 impl Vocabulary {
-    pub(crate) fn new(selection: DialectSelection, tools: &ToolSet) -> Self {
+    pub(crate) fn new(selection: DialectSelection<'_>, tools: &ToolSet) -> Self {
         let tool = |spec: &crate::ToolSpec| KnownTool {
             name: spec.name.clone(),
             arguments: spec.declared_arguments().map(|argument| argument.name.to_owned()).collect(),
@@ -66,7 +67,7 @@ impl Vocabulary {
                 .collect(),
         };
         let mut made = Self {
-            selection,
+            chosen: selection.is_chosen(),
             tools: tools.all_tools().map(tool).collect(),
             tagged: Vec::new(),
             others: Vec::new(),
@@ -82,16 +83,16 @@ impl Vocabulary {
         let names = made.tools.iter().flat_map(|tool| tool.arguments.iter().chain([&tool.name]));
         names.for_each(|name| made.names.add_first_letter(name));
         if !made.is_empty() {
-            for dialect in all_dialects() {
-                made.add_dialect(dialect, selection.includes(dialect.name));
+            for (dialect, listened) in selection.recognised_dialects() {
+                made.add_dialect(dialect, listened);
             }
         }
         made
     }
 
-    fn add_dialect(&mut self, dialect: &'static Dialect, listened: bool) {
+    fn add_dialect(&mut self, dialect: &Dialect, listened: bool) {
         let name = dialect.name;
-        if let Grammar::Tagged(tagged) = &dialect.grammar {
+        if let Grammar::Tagged(tagged) = dialect.grammar {
             let spelling = TagDialect { dialect: name, tagged, listened };
             self.tagged.push(spelling);
             if listened && tagged.notation != TagNotation::Angle {
@@ -106,16 +107,16 @@ impl Vocabulary {
         if listened {
             self.add_bare_dialect(dialect);
         }
-        self.markers.add_dialect(dialect, (listened, self.selection.is_chosen()), &mut self.triggers);
+        self.markers.add_dialect(dialect, (listened, self.chosen), &mut self.triggers);
     }
 
     /// Calls without any marker.
-    fn add_bare_dialect(&mut self, dialect: &'static Dialect) {
-        match dialect.grammar {
+    fn add_bare_dialect(&mut self, dialect: &Dialect) {
+        match *dialect.grammar {
             Grammar::Json(table) if table.bare => {
                 self.bare_json = Some(dialect.name);
                 b"{[`".iter().for_each(|byte| self.triggers.add_at_line_start(*byte));
-                if self.selection.is_chosen() {
+                if self.chosen {
                     b"{[".iter().for_each(|byte| self.triggers.add_byte(*byte));
                 }
             }
@@ -271,9 +272,7 @@ impl Vocabulary {
     /// Whether a name is meant as a tool's: it is one, or nearly one, or reads like one where the dialect was chosen.
     pub(crate) fn is_tool_name(&self, name: &str) -> bool {
         let name = name.strip_prefix("functions.").unwrap_or(name);
-        self.resolve_tool(name).is_some()
-            || self.is_near_tool(name)
-            || (self.selection.is_chosen() && name.contains('_'))
+        self.resolve_tool(name).is_some() || self.is_near_tool(name) || (self.chosen && name.contains('_'))
     }
 
     /// Whether a tool has nearly this name.

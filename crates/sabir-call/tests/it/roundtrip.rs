@@ -1,7 +1,7 @@
 //! `parse(render(call)) == call`, whatever the values hold, and rendered results cannot be closed from inside.
 
 use proptest::prelude::*;
-use sabir_call::dialect::{CLINE, DialectSelection, INVOKE, find_dialect};
+use sabir_call::dialect::{CLINE, DialectSet, INVOKE};
 use sabir_call::{
     ArgForm, Call, CallId, CallResult, DraftArgument, DraftState, Image, Message, MessagePart, Role, ToolResultStatus,
     render_message, render_result,
@@ -27,9 +27,9 @@ fn there_and_back(name: &str, content: impl Into<Value>) -> Value {
     let call = call(content);
     let raw = call.arguments["content"].is_string();
     let message = Message { role: Role::Assistant, parts: vec![MessagePart::text("Words."), MessagePart::Call(call)] };
-    let rendered = render_message(&message, find_dialect(name).unwrap(), &tools());
+    let rendered = render_message(&message, DialectSet::built_in().find(name).unwrap(), &tools());
     let [MessagePart::Text { text }] = &rendered.parts[..] else { panic!("{rendered:?}") };
-    let draft = read(DialectSelection::from_name(name).unwrap(), &tools(), text);
+    let draft = read(DialectSet::built_in().select(name).unwrap(), &tools(), text);
     let calls: Vec<_> = draft.calls().collect();
     assert_eq!(calls.len(), 1, "{text}");
     assert_eq!(calls[0].state, DraftState::Closed, "{text}");
@@ -52,8 +52,8 @@ fn value(argument: &DraftArgument, raw: bool) -> Value {
 fn all_and_back(name: &str, contents: &[String]) -> (String, Vec<(String, Option<Value>)>) {
     let mut calls: Vec<Call> = contents.iter().map(|content| call(content.as_str())).collect();
     calls.push(Call { name: "get_time".to_owned(), arguments: Map::new(), ..call("") });
-    let text = find_dialect(name).unwrap().render_calls(&calls, &tools());
-    let draft = read(DialectSelection::from_name(name).unwrap(), &tools(), &text);
+    let text = DialectSet::built_in().find(name).unwrap().render_calls(&calls, &tools());
+    let draft = read(DialectSet::built_in().select(name).unwrap(), &tools(), &text);
     assert!(draft.faults.is_empty(), "{name}: {text}: {:?}", draft.faults);
     assert!(draft.calls().all(|call| call.state == DraftState::Closed), "{name}: {text}");
     let content = |call: &sabir_call::DraftCall| {
@@ -109,10 +109,10 @@ fn words_that_look_like_a_call_are_fenced() {
         (CLINE, "<get_time></get_time>"),
         (INVOKE, "<function_calls><invoke name=\"get_time\"></invoke></function_calls>\n```"),
     ] {
-        let rendered = render_message(&Message::assistant(words), find_dialect(name).unwrap(), &tools());
+        let rendered = render_message(&Message::assistant(words), DialectSet::built_in().find(name).unwrap(), &tools());
         let [MessagePart::Text { text }] = &rendered.parts[..] else { panic!() };
         assert!(text.contains(words));
-        assert_eq!(read(DialectSelection::AUTO, &tools(), text).calls().count(), 0, "{text}");
+        assert_eq!(read(DialectSet::built_in().all(), &tools(), text).calls().count(), 0, "{text}");
     }
 }
 
@@ -157,7 +157,7 @@ fn pictures_stand_behind_the_words_of_their_result() {
         image(1),
         MessagePart::text("Go on."),
     ];
-    assert_eq!(render_message(&message, find_dialect(CLINE).unwrap(), &tools()).parts, expected);
+    assert_eq!(render_message(&message, DialectSet::built_in().find(CLINE).unwrap(), &tools()).parts, expected);
 }
 
 /// Pieces of values that tempt some dialect.

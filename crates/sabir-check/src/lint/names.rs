@@ -1,6 +1,6 @@
 //! Names: what a dialect or a wire cannot hold, what means something else, and what will be mixed up.
 
-use sabir_call::dialect::{ParserKind, all_dialects};
+use sabir_call::dialect::ParserKind;
 use sabir_call::{ToolError, ToolSet};
 
 use super::{FindingDetails, LintFindings, LintInput, argument_path};
@@ -77,7 +77,7 @@ pub(super) fn reserved_name(tools: &LintInput<'_>, found: &mut LintFindings) {
         let has = |dialect: &&sabir_call::dialect::Dialect| {
             dialect.tag_names().contains(&name) || dialect.marker_texts().contains(&marker.as_str())
         };
-        all_dialects().iter().filter(|dialect| has(dialect)).map(|dialect| dialect.name).collect()
+        tools.scope.known.iter().filter(|dialect| has(dialect)).map(|dialect| dialect.name).collect()
     };
     for (at, spec) in tools.tool_specs() {
         let name = spec.name.as_str();

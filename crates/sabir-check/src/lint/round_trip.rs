@@ -1,6 +1,6 @@
 //! The trial: each tool's call is written in each dialect and read back. Whatever no other rule foresees shows here.
 
-use sabir_call::dialect::{Dialect, DialectSelection};
+use sabir_call::dialect::Dialect;
 use sabir_call::{Call, CallId, CallReader, DraftCall, DraftResponse, DraftState, ToolSpec, Truncation};
 use serde_json::{Map, Value, json};
 
@@ -48,9 +48,10 @@ pub(super) fn unreadable_call(tools: &LintInput<'_>, found: &mut LintFindings) {
 }
 
 /// Whether calls are read as they were written, by the dialect alone and among all.
-fn round_trips(tools: &LintInput<'_>, dialect: &'static Dialect, calls: &[Call]) -> bool {
+fn round_trips(tools: &LintInput<'_>, dialect: &Dialect, calls: &[Call]) -> bool {
     let text = dialect.render_calls(calls, &tools.set);
-    [DialectSelection::from(dialect), DialectSelection::AUTO].into_iter().all(|selection| {
+    let known = &tools.scope.known;
+    [known.only(dialect), known.all()].into_iter().all(|selection| {
         let mut draft = DraftResponse::default();
         let mut reader = CallReader::new(selection, &tools.set);
         reader.push(&text, &mut draft);

@@ -28,7 +28,7 @@ const KEY: &str = "1 to 64 letters, digits or `_`";
 const UNUSED: &str = "left out, since this machine does not read it";
 
 /// The row that a table is.
-pub(super) fn build_dialect(table: &DialectTable) -> Result<Dialect, DefineError> {
+pub(in crate::dialect) fn build_dialect(table: &DialectTable) -> Result<Dialect, DefineError> {
     for name in std::iter::once(&table.name).chain(&table.aliases) {
         let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let reserved = matches!(name.as_str(), "auto" | "native");
@@ -40,7 +40,7 @@ pub(super) fn build_dialect(table: &DialectTable) -> Result<Dialect, DefineError
     Ok(Dialect {
         tokens: &[],
         thought: None,
-        grammar: build_grammar(table)?,
+        grammar: Box::leak(Box::new(build_grammar(table)?)),
         name: leak_str(&table.name),
         aliases: aliases.leak(),
         summary: leak_str(&table.summary),
@@ -237,7 +237,7 @@ fn value_error(table: &DialectTable, key: &'static str, need: &'static str, foun
     DefineError::Value { dialect: table.name.clone(), key, need, found: found.to_owned() }
 }
 
-/// Definitions live as long as the process.
+/// Rows are never freed; the pool of the set that defines them bounds how many there are.
 fn leak_str(text: &str) -> &'static str {
     text.to_owned().leak()
 }

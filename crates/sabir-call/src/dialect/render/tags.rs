@@ -172,7 +172,7 @@ impl StringStyle {
 
 fn reads_back(dialect: &Dialect, text: &str, name: &str, arguments: &Map<String, Value>, tools: &ToolSet) -> bool {
     let mut draft = DraftResponse::default();
-    let mut reader = CallReader::new(DialectSelection(Some(dialect.name)), tools);
+    let mut reader = CallReader::new(DialectSelection::from(dialect), tools);
     reader.push(text, &mut draft);
     reader.finish(Truncation::Ended, &mut draft);
     let [call] = draft.calls().collect::<Vec<_>>()[..] else { return false };

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-use sabir_call::dialect::{Dialect, DialectSelection, all_dialects};
+use sabir_call::dialect::{Dialect, DialectSet};
 use sabir_call::{Truncation, Event, CallReader, EventSink, ToolSet};
 
 /// The tools that the inputs call.
@@ -19,7 +19,7 @@ pub static TOOLS: LazyLock<ToolSet> = LazyLock::new(|| {
 
 /// The dialect that a byte stands for.
 pub fn pick(byte: u8) -> &'static Dialect {
-    let all = all_dialects();
+    let all: Vec<&'static Dialect> = DialectSet::built_in().iter().collect();
     all[usize::from(byte) % all.len()]
 }
 
@@ -134,8 +134,8 @@ pub fn check(make: impl Fn() -> CallReader, bytes: &[u8], cut: u8) {
 pub fn behind(openings: &[(&str, &str)], input: &[u8]) {
     let [which, cut, bytes @ ..] = input else { return };
     let (name, opening) = openings[usize::from(*which / 2) % openings.len()];
-    let chosen = DialectSelection::from_name(name).unwrap_or(DialectSelection::AUTO);
-    let selection = if which % 2 == 0 { chosen } else { DialectSelection::AUTO };
+    let chosen = DialectSet::built_in().select(name).unwrap_or(DialectSet::built_in().all());
+    let selection = if which % 2 == 0 { chosen } else { DialectSet::built_in().all() };
     let text = [opening.as_bytes(), bytes].concat();
     check(|| CallReader::new(selection, &TOOLS), &text, *cut);
 }

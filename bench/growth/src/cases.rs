@@ -3,7 +3,7 @@
 //! The hostile texts of a dialect are made from how it renders a call, so that a new dialect brings its own: the call is
 //! rendered around a mark, and what stands before and behind the mark opens and closes a value.
 
-use sabir_call::dialect::{Dialect, DialectSelection, all_dialects};
+use sabir_call::dialect::{Dialect, DialectSelection, DialectSet};
 use sabir_call::{Call, CallId, ToolSet};
 use sabir_streams::{WRITE, code, write};
 use serde_json::{Map, Value};
@@ -18,7 +18,7 @@ pub(crate) struct Case {
     /// `dialect/what`; without blanks.
     pub(crate) name: String,
     /// `None`: no reader, only the least work.
-    pub(crate) selection: Option<DialectSelection>,
+    pub(crate) selection: Option<DialectSelection<'static>>,
     grows: Grows,
 }
 
@@ -56,7 +56,7 @@ impl Case {
         }
     }
 
-    fn new(name: String, selection: DialectSelection, before: &str, piece: &str, behind: &str) -> Self {
+    fn new(name: String, selection: DialectSelection<'static>, before: &str, piece: &str, behind: &str) -> Self {
         let grows = Grows::Repeated(before.to_owned(), piece.to_owned(), behind.to_owned());
         Self { name, selection: Some(selection), grows }
     }
@@ -64,10 +64,10 @@ impl Case {
 
 /// All cases.
 pub(crate) fn cases(tools: &ToolSet) -> Vec<Case> {
-    let mut cases: Vec<Case> = all_dialects().iter().take(1).map(|dialect| least(dialect)).collect();
-    for dialect in all_dialects() {
+    let mut cases: Vec<Case> = DialectSet::built_in().iter().take(1).map(|dialect| least(dialect)).collect();
+    for dialect in DialectSet::built_in().iter() {
         let one = selection(dialect.name);
-        for (name, selection) in [("value", one), ("value-auto", DialectSelection::AUTO)] {
+        for (name, selection) in [("value", one), ("value-auto", DialectSet::built_in().all())] {
             let name = format!("{}/{name}", dialect.name);
             cases.push(Case { name, selection: Some(selection), grows: Grows::Value(dialect) });
         }
@@ -190,7 +190,7 @@ fn anywhere() -> Vec<Case> {
         ("emoji", "", "🦀"),
     ];
     let case = |(name, before, piece): (&str, &str, &str)| {
-        Case::new(format!("auto/{name}"), DialectSelection::AUTO, before, piece, "")
+        Case::new(format!("auto/{name}"), DialectSet::built_in().all(), before, piece, "")
     };
     texts.into_iter().map(case).collect()
 }

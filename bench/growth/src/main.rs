@@ -14,7 +14,7 @@ mod cases;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use sabir_call::dialect::DialectSelection;
+use sabir_call::dialect::{DialectSelection, DialectSet};
 use sabir_call::{Truncation, Event, CallReader, ToolSet};
 use sabir_streams::{Dice, Tokens, cut};
 
@@ -85,6 +85,6 @@ fn counted(reader: Option<CallReader>, pieces: &[&str]) {
 }
 
 /// The reader of one dialect, or of all.
-fn selection(dialect: &str) -> DialectSelection {
-    DialectSelection::from_name(dialect).unwrap_or(DialectSelection::AUTO)
+fn selection(dialect: &str) -> DialectSelection<'static> {
+    DialectSet::built_in().select(dialect).unwrap_or(DialectSet::built_in().all())
 }

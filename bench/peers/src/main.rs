@@ -16,7 +16,7 @@ mod parser;
 mod splits;
 mod times;
 
-use sabir_call::dialect::find_dialect;
+use sabir_call::dialect::DialectSet;
 use sabir_streams::SPELLED;
 
 use parser::{Kit, Parser};
@@ -52,7 +52,7 @@ fn rows(only: &[String]) -> Vec<Row> {
         let peers = PEERS.iter().find(|(dialect, ..)| dialect == name);
         Row {
             dialect: name,
-            sabir: find_dialect(name).map(|found| Parser::Sabir(found.name)),
+            sabir: DialectSet::built_in().find(name).map(|found| Parser::Sabir(found.name)),
             tool_parser: peers.and_then(|(_, parser, _)| *parser).map(Parser::Smg),
             dynamo: peers.and_then(|(.., parser)| *parser).map(Parser::Dynamo),
         }

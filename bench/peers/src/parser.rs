@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use dynamo_parsers_v2 as dynamo;
-use sabir_call::dialect::DialectSelection;
+use sabir_call::dialect::DialectSet;
 use sabir_call::{ArgForm, Truncation, DraftResponse, DraftCall, DraftState, Event, CallReader, ToolSet};
 use serde_json::{Map, Value};
 use tool_parser::ParserFactory;
@@ -73,7 +73,7 @@ impl Parser {
         };
         let pass = AssertUnwindSafe(|| match self {
             Self::Sabir(dialect) => {
-                let mut reader = CallReader::new(DialectSelection::from_name(dialect)?, &kit.tools);
+                let mut reader = CallReader::new(DialectSet::built_in().select(dialect)?, &kit.tools);
                 let start = now();
                 let mut sink = |event: Event<'_>| {
                     if let Event::ArgDelta { text, .. } = event {
@@ -125,7 +125,7 @@ pub(crate) fn now() -> Duration {
 
 fn sabir(dialect: &str, kit: &Kit, pieces: &[&str]) -> Option<Understood> {
     let mut draft = DraftResponse::default();
-    let mut reader = CallReader::new(DialectSelection::from_name(dialect)?, &kit.tools);
+    let mut reader = CallReader::new(DialectSet::built_in().select(dialect)?, &kit.tools);
     pieces.iter().for_each(|piece| reader.push(piece, &mut draft));
     reader.finish(Truncation::Ended, &mut draft);
     let whole = |call: &&DraftCall| call.state == DraftState::Closed && draft.errors_of(call.index).next().is_none();

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::hint::black_box;
 
-use sabir_call::dialect::DialectSelection;
+use sabir_call::dialect::DialectSet;
 use sabir_call::{Truncation, Event, PromptedSink, EventSink, ToolSet};
 use sabir_wire::{BodyEnd, ResponseDecoder, ResponseEncoder, ResponseMetadata, Wire};
 
@@ -71,7 +71,7 @@ fn relay(from: Wire, to: Wire, body: &[u8]) {
         r#"[{"name": "write", "description": "", "parameters": {"properties": {"content": {"type": "string"}}}}]"#;
     let tools = ToolSet::from_json(tools).unwrap_or_default();
     let relay = Relay { encoder: ResponseEncoder::new(to, ResponseMetadata::default()), out: Vec::new() };
-    let mut reading = PromptedSink::new(DialectSelection::AUTO, &tools, relay);
+    let mut reading = PromptedSink::new(DialectSet::built_in().all(), &tools, relay);
     decode(from, body, &mut reading);
     let mut relay = reading.finish(Truncation::Ended);
     relay.encoder.finish(&mut relay.out);

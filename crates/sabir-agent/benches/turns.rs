@@ -53,6 +53,7 @@ fn task() -> Task {
         interactivity: Interactivity::Headless,
         limits: TaskLimits::default(),
         completion: CompletionConditions::default(),
+        dialects: sabir_call::dialect::DialectSet::default(),
         repairs: sabir_check::RepairSet::all(),
         max_output: None,
         prices: TokenPrices::default(),

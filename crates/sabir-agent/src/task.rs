@@ -31,6 +31,7 @@ mod usage;
 mod user_input;
 mod view;
 
+use sabir_call::dialect::DialectSet;
 use sabir_call::{
     CallId, CallResult, DraftResponse, Event, EventSink, Message, MessagePart, ModelError, Request, Role, StopReason,
     TokenPrices, ToolResultStatus, ToolSet,
@@ -73,6 +74,8 @@ pub struct TaskSettings {
     pub model: String,
     /// What the model is offered.
     pub tools: ToolSet,
+    /// The dialects that the session knows.
+    pub dialects: DialectSet,
     /// The names of the tools that only read.
     pub read_only_tools: Vec<String>,
     /// The names of the tools that look whether something has happened, and may be called again and again.
@@ -97,6 +100,7 @@ impl TaskSettings {
     /// Returns settings for the model of that name at its provider: no tools, no approvals, nobody to ask, no limits.
     pub fn new(model: impl Into<String>) -> Self {
         Self {
+            dialects: DialectSet::default(),
             system: String::new(),
             model: model.into(),
             tools: ToolSet::default(),
@@ -369,6 +373,7 @@ impl Task {
             messages: self.transcript.request_messages(),
             tools: self.settings.tools.clone(),
             protocol: self.start.protocol.clone(),
+            dialects: self.settings.dialects.clone(),
             max_output_tokens: self.settings.max_output,
             ..Request::default()
         }

@@ -23,7 +23,7 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use sabir_call::dialect::{CLINE, DialectSelection, INVOKE, find_dialect};
+use sabir_call::dialect::{CLINE, DialectSet, INVOKE};
 use sabir_call::json::ArgumentScanner;
 use sabir_call::{CallReader, Event, ToolSet, Truncation};
 use serde_json::{Map, Value};
@@ -116,7 +116,9 @@ impl Load {
         arguments.insert("path".to_owned(), Value::from("src/table.tsx"));
         arguments.insert("content".to_owned(), Value::from(code));
         let render = |name| {
-            find_dialect(name).map_or_else(String::new, |it| it.render_call("write_to_file", &arguments, &tools))
+            DialectSet::built_in()
+                .find(name)
+                .map_or_else(String::new, |it| it.render_call("write_to_file", &arguments, &tools))
         };
         let cline = render(CLINE);
         let invoke = render(INVOKE);
@@ -147,7 +149,7 @@ impl Load {
     fn read(&self, name: &str, text: &str, chunk: usize) {
         let mut out = sink();
         let mut reader =
-            CallReader::new(DialectSelection::from_name(name).unwrap_or(DialectSelection::AUTO), &self.tools);
+            CallReader::new(DialectSet::built_in().select(name).unwrap_or(DialectSet::built_in().all()), &self.tools);
         chunks(text, chunk).for_each(|piece| reader.push(piece, &mut out));
         reader.finish(Truncation::Ended, &mut out);
     }

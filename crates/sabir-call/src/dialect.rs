@@ -17,18 +17,18 @@ mod introspection;
 mod json;
 pub(crate) mod python;
 mod render;
+mod set;
 mod tagged;
 mod untagged;
-
-use std::sync::RwLock;
 
 use serde_json::{Map, Value};
 
 use crate::message::Call;
 use crate::tool::{ToolSet, ToolSpec};
 
-pub use define::{DefineError, DialectTable, JsonTable, ParserKind, TagTable, define_dialect};
+pub use define::{DefineError, DialectTable, JsonTable, ParserKind, TagTable};
 use grammar::Grammar;
+pub use set::{DialectSelection, DialectSet};
 
 /// The name of the dialect of Cline and Roo, in which each tool and each argument has a tag of its
 /// own name.
@@ -37,7 +37,7 @@ pub const CLINE: &str = "cline";
 pub const INVOKE: &str = "invoke";
 
 /// A notation for calls.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dialect {
     /// The name on the command line, in events and in histories.
     pub name: &'static str,
@@ -48,65 +48,13 @@ pub struct Dialect {
     /// The spec in Markdown, whose examples are the tests. Empty for a dialect defined by a table.
     pub spec: &'static str,
     /// The markers of the dialect, and the parser that reads it.
-    pub(crate) grammar: Grammar,
     /// Special tokens without a meaning of their own; servers leave them in the text.
+    pub(crate) grammar: &'static Grammar,
     pub(crate) tokens: &'static [&'static str],
     /// The markers around a thought, if the dialect has its own.
     pub(crate) thought: Option<(&'static str, &'static str)>,
     /// The instructions for the syntax; an example follows them.
     pub(crate) instructions: &'static str,
-}
-
-/// The dialects that a reader reads: all, or a single one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DialectSelection(Option<&'static str>);
-
-/// The rows that came from outside. A definition is no state: it is made once, before it is used, and never changes.
-static DEFINED: RwLock<Vec<&'static Dialect>> = RwLock::new(Vec::new());
-
-/// All dialects: those that are built in, then those that were [defined](define_dialect()), in that order.
-pub fn all_dialects() -> Vec<&'static Dialect> {
-    let mut all: Vec<&'static Dialect> = built_in_dialects().collect();
-    all.extend(DEFINED.read().unwrap_or_else(std::sync::PoisonError::into_inner).iter());
-    all
-}
-
-/// The dialect of that name or alias.
-pub fn find_dialect(name: &str) -> Option<&'static Dialect> {
-    all_dialects().into_iter().find(|dialect| dialect.name == name || dialect.aliases.contains(&name))
-}
-
-fn built_in_dialects() -> impl Iterator<Item = &'static Dialect> {
-    [tagged::ROWS, json::ROWS, untagged::ROWS].into_iter().flatten()
-}
-
-impl DialectSelection {
-    /// Selects all dialects at once; the text after a marker decides between those that share it.
-    pub const AUTO: Self = Self(None);
-
-    /// Parses `auto`, or the name or alias of a dialect. Returns `None` for an unknown name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "auto" => Some(Self::AUTO),
-            _ => find_dialect(name).map(Self::from),
-        }
-    }
-
-    /// Returns true if that dialect is selected.
-    pub fn includes(self, name: &str) -> bool {
-        self.0.is_none_or(|only| only == name)
-    }
-
-    /// Returns true if a single dialect was chosen.
-    pub(crate) fn is_chosen(self) -> bool {
-        self.0.is_some()
-    }
-}
-
-impl From<&'static Dialect> for DialectSelection {
-    fn from(dialect: &'static Dialect) -> Self {
-        Self(Some(dialect.name))
-    }
 }
 
 impl Dialect {
@@ -129,7 +77,7 @@ impl Dialect {
 
     /// Returns the rule for escaping values.
     pub(crate) fn escaping_rule(&self) -> &'static str {
-        match self.grammar {
+        match *self.grammar {
             Grammar::Tagged(_) | Grammar::Gemma(_) => {
                 "Values are taken as they stand: do not escape `<`, `&` or quotes"
             }
@@ -147,7 +95,7 @@ impl Dialect {
         let one = |name: &str, value: Value| (name.to_owned(), value);
         let read = Map::from_iter([one("path", "src/main.rs".into())]);
         let write = Map::from_iter([one("path", "notes.md".into()), one("content", "# Notes\n\nFirst line.".into())]);
-        let lines = match self.grammar {
+        let lines = match *self.grammar {
             Grammar::Tagged(_) => "A text of several lines may stand on lines of its own",
             Grammar::Gemma(_) => "A text of several lines",
             _ => "A text of several lines, escaped",

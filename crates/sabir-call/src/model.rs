@@ -9,6 +9,7 @@ use std::pin::Pin;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::dialect::DialectSet;
 use crate::event::EventSink;
 use crate::history::History;
 use crate::message::OpaqueState;
@@ -72,6 +73,7 @@ pub struct Request {
     pub protocol: ToolProtocol,
     /// The maximum number of output tokens; `None` means the provider's default, or the wire's
     /// where the API requires a number.
+    pub dialects: DialectSet,
     pub max_output_tokens: Option<u64>,
     /// Sampling parameters and stop sequences.
     pub sampling: SamplingParams,

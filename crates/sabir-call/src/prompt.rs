@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::dialect::{Dialect, find_dialect};
+use crate::dialect::{Dialect, DialectSet};
 use crate::model::{McpServerInfo, ParallelCalls, Request, ToolChoice, ToolProtocol};
 use crate::tool::{ArgumentSpec, ToolSet, ToolSpec};
 
@@ -147,9 +147,9 @@ fn describe_type(argument: ArgumentSpec<'_>) -> String {
 }
 
 /// Renders a minimal correct call of the tool in the protocol's notation.
-pub fn render_example(protocol: &ToolProtocol, tool: &ToolSpec) -> String {
+pub fn render_example(dialects: &DialectSet, protocol: &ToolProtocol, tool: &ToolSpec) -> String {
     match protocol {
-        ToolProtocol::Prompted(name) if let Some(dialect) = find_dialect(name) => dialect.render_example(tool),
+        ToolProtocol::Prompted(name) if let Some(dialect) = dialects.find(name) => dialect.render_example(tool),
         _ => Value::Object(crate::dialect::example_arguments(tool)).to_string(),
     }
 }

@@ -36,7 +36,7 @@ pub fn render_request(request: &Request, dialect: &Dialect) -> Request {
         protocol: ToolProtocol::Native,
         model: request.model.clone(),
         sampling: request.sampling.clone(),
-        // Strict schemas and provider-defined tools need native tool calling.
+        dialects: request.dialects.clone(),
         options: RequestOptions { strict: Vec::new(), native: Vec::new(), ..request.options.clone() },
         ..*request
     }
@@ -125,8 +125,7 @@ pub fn render_result(result: &CallResult) -> String {
 /// Puts assistant text into a code fence if it would parse as a call.
 fn fence_if_call(text: &str, dialect: &Dialect, tools: &ToolSet) -> String {
     let mut draft = DraftResponse::default();
-    let mut reader =
-        CallReader::new(DialectSelection::from_name(dialect.name).unwrap_or(DialectSelection::AUTO), tools);
+    let mut reader = CallReader::new(DialectSelection::from(dialect), tools);
     reader.push(text, &mut draft);
     reader.finish(Truncation::Ended, &mut draft);
     if draft.calls().next().is_none() {
@@ -163,7 +162,7 @@ struct RenumberingSink<S> {
 
 impl<S: EventSink> PromptedSink<S> {
     /// Creates a sink that parses the dialects of `selection`.
-    pub fn new(selection: DialectSelection, tools: &ToolSet, out: S) -> Self {
+    pub fn new(selection: DialectSelection<'_>, tools: &ToolSet, out: S) -> Self {
         let out = RenumberingSink { out, next: 0, text: Vec::new(), thoughts: Vec::new(), native: Vec::new() };
         let reader = CallReader::new(selection, tools);
         Self { thoughts: reader.reasoning_reader(), reader, out, stop: Truncation::Ended }

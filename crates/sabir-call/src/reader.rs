@@ -153,7 +153,7 @@ enum ReaderStep {
 impl CallReader {
     /// Creates a reader for the dialects of `selection` and these tools. Without tools nothing is a
     /// call.
-    pub fn new(selection: DialectSelection, tools: &ToolSet) -> Self {
+    pub fn new(selection: DialectSelection<'_>, tools: &ToolSet) -> Self {
         Self::with_vocabulary(Arc::new(Vocabulary::new(selection, tools)), ReaderState::Prose)
     }
 
@@ -176,7 +176,7 @@ impl CallReader {
 
     /// Creates a reader for reasoning that a wire delivers separately. All of it is a thought; only
     /// calls in special tokens, which are never written by accident, are read out of it.
-    pub fn for_reasoning(selection: DialectSelection, tools: &ToolSet) -> Self {
+    pub fn for_reasoning(selection: DialectSelection<'_>, tools: &ToolSet) -> Self {
         Self::with_vocabulary(
             Arc::new(Vocabulary::new(selection, tools)),
             ReaderState::Thought(Box::new(ThoughtBlock::whole_text())),

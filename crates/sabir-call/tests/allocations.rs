@@ -11,7 +11,7 @@
     reason = "a test that fails by panicking is doing its work"
 )]
 
-use sabir_call::dialect::{Dialect, DialectSelection, all_dialects};
+use sabir_call::dialect::{Dialect, DialectSelection, DialectSet};
 use sabir_call::json::ArgumentScanner;
 use sabir_call::{Call, CallId, CallReader, Event, ToolSet};
 
@@ -42,7 +42,7 @@ fn values_between_tags() {
     let opening =
         ["<write>\n<path>a</path>\n<content>\n", "<function_calls><invoke name=\"write\"><parameter name=\"content\">"];
     for (opening, size) in opening.into_iter().flat_map(|opening| [1, 4, 16, 64, 256].map(|size| (opening, size))) {
-        let mut reader = CallReader::new(DialectSelection::AUTO, &tools);
+        let mut reader = CallReader::new(DialectSet::built_in().all(), &tools);
         let text = format!("{opening}{}", CODE.repeat(400));
         let mut deltas = 0;
         let count = pushes_that_allocate(&text, size, &mut |chunk| {
@@ -64,7 +64,7 @@ fn values_in_json() {
         "<tool_call>\n{\"name\": \"write\", \"thought\": ",
     ];
     for (opening, size) in openings.into_iter().flat_map(|opening| [1, 4, 16, 64, 256].map(|size| (opening, size))) {
-        let mut reader = CallReader::new(DialectSelection::AUTO, &tools);
+        let mut reader = CallReader::new(DialectSet::built_in().all(), &tools);
         let mut events = 0;
         let count = pushes_that_allocate(&format!("{opening}{value}"), size, &mut |chunk| {
             reader.push(chunk, &mut |_: Event<'_>| events += 1);
@@ -78,7 +78,7 @@ fn values_in_json() {
 fn prose() {
     let tools = ToolSet::from_json(r#"[{"name": "read", "parameters": {}}]"#).unwrap();
     for size in [1, 4, 16, 64] {
-        let mut reader = CallReader::new(DialectSelection::AUTO, &tools);
+        let mut reader = CallReader::new(DialectSet::built_in().all(), &tools);
         let count =
             pushes_that_allocate(&CODE.repeat(400), size, &mut |chunk| reader.push(chunk, &mut |_: Event<'_>| {}));
         assert_eq!(count, 0, "in chunks of {size}");
@@ -122,12 +122,11 @@ fn state(dialect: &Dialect, selection: DialectSelection, size: usize) -> usize {
 #[test]
 fn state_is_small() {
     let mut too_large = String::new();
-    for dialect in all_dialects() {
+    for dialect in DialectSet::built_in().iter() {
         for size in [4, 16, 64] {
-            let own = state(dialect, DialectSelection::from_name(dialect.name).unwrap(), size);
-            // The buffers for decoded escapes and for undecided text are at most as long as a
-            // chunk, and empty between most
-            // pushes.
+            let own = state(dialect, DialectSet::built_in().select(dialect.name).unwrap(), size);
+            // What is put together from escapes, and what is read again with its rest, is at most as long as a chunk, and
+            // empty between most pushes.
             if own > 512 + if size > 16 { 2 * size } else { 0 } {
                 too_large += &format!("{}: {own} bytes in chunks of {size}\n", dialect.name);
             }

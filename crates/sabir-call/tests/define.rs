@@ -9,17 +9,10 @@
     reason = "a test that fails by panicking is doing its work"
 )]
 
-use std::sync::Mutex;
-
 use proptest::prelude::*;
-use sabir_call::dialect::{
-    DefineError, Dialect, DialectSelection, DialectTable, all_dialects, define_dialect, find_dialect,
-};
+use sabir_call::dialect::{DefineError, DialectSelection, DialectSet, DialectTable};
 use sabir_call::{Call, CallId, CallReader, DraftResponse, DraftState, ToolSet, Truncation};
 use serde_json::{Map, Value, json};
-
-/// A lock for the tests, because a dialect defined by one test is active in all.
-static TURNS: Mutex<()> = Mutex::new(());
 
 fn table(mut table: Value, name: &str) -> DialectTable {
     table["name"] = json!(name);
@@ -47,7 +40,7 @@ fn calls(contents: &[&str]) -> Vec<Call> {
     contents.iter().map(one).collect()
 }
 
-fn read(selection: DialectSelection, text: &str, size: usize) -> DraftResponse {
+fn read(selection: DialectSelection<'_>, text: &str, size: usize) -> DraftResponse {
     let tools = tools();
     let mut draft = DraftResponse::default();
     let mut reader = CallReader::new(selection, &tools);
@@ -60,10 +53,11 @@ fn read(selection: DialectSelection, text: &str, size: usize) -> DraftResponse {
 
 /// Checks that every call is read back as it was written, in any chunks, and that a truncated text
 /// never closes the last call.
-fn round_trip(made: &'static Dialect, contents: &[&str]) {
+fn there_and_back(dialects: &DialectSet, name: &str, contents: &[&str]) {
+    let made = dialects.find(name).unwrap();
     let written = made.render_calls(&calls(contents), &tools());
     let text = format!("Words.\n\n{written}");
-    for selection in [DialectSelection::from(made), DialectSelection::AUTO] {
+    for selection in [dialects.only(made), dialects.all(), DialectSelection::from(made)] {
         let whole = read(selection, &text, text.len());
         for size in [1, 2, 3, 7] {
             assert_eq!(read(selection, &text, size), whole, "chunks of {size}: {text}");
@@ -119,28 +113,32 @@ fn rows() -> Vec<(&'static str, Value)> {
 }
 
 #[test]
-fn every_parser_and_key() {
-    let _turn = TURNS.lock();
+fn every_machine_and_key() {
+    let mut dialects = DialectSet::default();
     for (name, row) in rows() {
         let row = table(row, name);
-        let made = define_dialect(&row).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(made.is_defined() && find_dialect(name).is_some());
-        assert_eq!(define_dialect(&row).unwrap().name, name, "the same table is the same dialect");
-        round_trip(made, &["plain"]);
-        round_trip(made, &["a < b && \"c\"\n", "</acme></do></with></py>\n</g>"]);
-        round_trip(made, &["\n\n", "{\"name\": 1}]", "x</act>\r\n<act>"]);
+        dialects.define(&row).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let before = dialects.clone();
+        dialects.define(&row).unwrap();
+        assert_eq!(dialects, before, "the same table is the same dialect");
+        let made = dialects.find(name).unwrap();
+        assert!(made.is_defined());
+        there_and_back(&dialects, name, &["plain"]);
+        there_and_back(&dialects, name, &["a < b && \"c\"\n", "</acme></do></with></py>\n</g>"]);
+        there_and_back(&dialects, name, &["\n\n", "{\"name\": 1}]", "x</act>\r\n<act>"]);
         assert!(made.render_example(tools().get("write_to_file").unwrap()).contains("write_to_file"), "{name}");
     }
 }
 
 fn refused(row: Value) -> DefineError {
-    define_dialect(&serde_json::from_value(row.clone()).unwrap()).expect_err(&row.to_string())
+    let mut dialects = DialectSet::default();
+    let error = dialects.define(&serde_json::from_value(row.clone()).unwrap()).expect_err(&row.to_string());
+    assert_eq!(&dialects, DialectSet::built_in(), "what is refused leaves nothing behind");
+    error
 }
 
 #[test]
-fn invalid_tables_are_rejected() {
-    let _turn = TURNS.lock();
-    let before = all_dialects().len();
+fn what_cannot_be_a_dialect() {
     for name in ["", "auto", "native", "Acme", "a b", "a-b", "é"] {
         let error = refused(json!({"name": name, "machine": "json", "open": "<acme>"}));
         assert!(matches!(error, DefineError::Name(_)), "{name}: {error}");
@@ -178,12 +176,10 @@ fn invalid_tables_are_rejected() {
     for unknown in [json!({"machine": "json", "opens": "<a>"}), json!({"machine": "harmony"}), json!({"open": "<a>"})] {
         assert!(serde_json::from_value::<DialectTable>(unknown.clone()).is_err(), "{unknown}");
     }
-    assert_eq!(all_dialects().len(), before, "what is refused leaves nothing behind");
 }
 
 #[test]
-fn errors_name_the_wrong_key() {
-    let _turn = TURNS.lock();
+fn the_key_that_is_wrong_is_named() {
     for (key, row) in [
         ("close", json!({"machine": "json", "open": "<a>", "close": "}"})),
         ("close", json!({"machine": "json", "open": "<a>", "close": "end"})),
@@ -217,27 +213,72 @@ fn errors_name_the_wrong_key() {
 }
 
 #[test]
-fn shadowed_dialects_are_rejected() {
-    let _turn = TURNS.lock();
-    define_dialect(&table(json!({"machine": "tagged", "tags": {"call": "sing", "argument": "with"}}), "t_first"))
+fn a_dialect_that_would_never_be_heard() {
+    let mut dialects = DialectSet::default();
+    dialects
+        .define(&table(json!({"machine": "tagged", "tags": {"call": "sing", "argument": "with"}}), "t_first"))
         .unwrap();
     let row =
         table(json!({"machine": "tagged", "tags": {"call": "sing", "argument": "with", "name_in": "="}}), "t_second");
-    let error = define_dialect(&row).unwrap_err();
+    let error = dialects.define(&row).unwrap_err();
     assert!(matches!(&error, DefineError::Unheard { .. }), "{error}");
 }
 
 #[test]
 fn no_dialect_takes_calls_from_another() {
-    let _turn = TURNS.lock();
     let row = table(
         json!({"machine": "json", "open": "<|tool_call_begin|>functions.", "close": "<|tool_call_end|>",
                            "json": {"head_end": "<|tool_call_argument_begin|>"}}),
         "t_thief",
     );
-    let error = define_dialect(&row).unwrap_err();
+    let mut dialects = DialectSet::default();
+    let error = dialects.define(&row).unwrap_err();
     assert!(matches!(&error, DefineError::Clash { other, .. } if other == "kimi"), "{error}");
-    assert!(find_dialect("t_thief").is_none());
+    assert!(dialects.find("t_thief").is_none());
+}
+
+/// Two sets give one name to different tables, and threads that read with either at the same time never mix them up.
+#[test]
+fn sets_do_not_share_names() {
+    let row = |open: &str, close: &str| {
+        let row = json!({"machine": "json", "open": open, "close": close});
+        let mut dialects = DialectSet::default();
+        dialects.define(&table(row, "acme")).unwrap();
+        dialects
+    };
+    let sets = [row("<one>", "</one>"), row("@@two", "@@end")];
+    let texts = sets.each_ref().map(|set| set.find("acme").unwrap().render_calls(&calls(&["x"]), &tools()));
+    std::thread::scope(|scope| {
+        for (set, own, other) in [(&sets[0], &texts[0], &texts[1]), (&sets[1], &texts[1], &texts[0])] {
+            scope.spawn(move || {
+                for size in (1..own.len()).cycle().take(500) {
+                    for selection in [set.select("acme").unwrap(), set.all()] {
+                        let draft = read(selection, own, size);
+                        let call = draft.call_by_index(0).unwrap();
+                        assert_eq!((call.state, call.dialect.as_deref()), (DraftState::Closed, Some("acme")), "{own}");
+                        assert_eq!(read(selection, other, size).calls().count(), 0, "{other}");
+                    }
+                }
+            });
+        }
+    });
+    assert!(DialectSet::built_in().find("acme").is_none());
+    let mut taken = sets[0].clone();
+    let error = taken.define(&table(json!({"machine": "json", "open": "<three>"}), "acme")).unwrap_err();
+    assert!(matches!(&error, DefineError::Taken(name) if name == "acme"), "{error}");
+}
+
+/// A change of one clone leaves the others as they are.
+#[test]
+fn clones_are_independent() {
+    let root = DialectSet::with_shared_rows();
+    let row = table(json!({"machine": "json", "open": "<acme>"}), "acme");
+    let mut sets = [root.clone(), root.clone()];
+    sets[0].define(&row).unwrap();
+    assert_eq!((&root, &sets[1]), (DialectSet::built_in(), DialectSet::built_in()));
+    sets[1].define(&row).unwrap();
+    let name = |set: &DialectSet| set.find("acme").unwrap().name.as_ptr();
+    assert_eq!(name(&sets[0]), name(&sets[1]), "equal tables of related sets are kept once");
 }
 
 proptest! {
@@ -246,16 +287,15 @@ proptest! {
     /// Checks that every accepted table reads what it writes, and that nothing panics or hangs.
     #[test]
     fn any_marker(open in "[<\\[{(@#!|:a-c =>\\]}]{0,6}", close in "[</|>a-c\\]}@#]{0,5}", end in "[=>:<|a(\\[]{1,3}", machine in 0..4) {
-        let _turn = TURNS.lock();
-        let row = match machine {
+            let row = match machine {
             0 => json!({"machine": "json", "open": open, "close": close}),
             1 => json!({"machine": "json", "open": open, "close": close, "json": {"head_end": end}}),
             2 => json!({"machine": "python", "open": open, "close": close}),
             _ => json!({"machine": "gemma", "open": open, "close": close, "quote": end}),
         };
-        let name = format!("p{}", all_dialects().len());
-        if let Ok(made) = define_dialect(&table(row, &name)) {
-            round_trip(made, &["plain", &format!("{open}x{close}{end}\n\"'\\")]);
+        let mut dialects = DialectSet::default();
+        if dialects.define(&table(row, "p")).is_ok() {
+            there_and_back(&dialects, "p", &["plain", &format!("{open}x{close}{end}\n\"'\\")]);
         }
     }
 }

@@ -10,10 +10,11 @@
 //! | second time | the same, and the model's own call in its correct form, with its own short values |
 //! | third time and later | one line for each fault, and another way to reach the goal of the call |
 
+use sabir_call::dialect::DialectSet;
 use sabir_call::{Fault, FaultKind, Severity, SpanOrigin, ToolProtocol, ToolSet, ToolSpec};
 
 use crate::gate::{CallState, CheckedCall};
-use crate::hints::{alternative_hints, render_corrected_call, render_example_call};
+use crate::hints::{CallSpelling, alternative_hints, render_corrected_call, render_example_call};
 use crate::repetition::RepeatTracker;
 
 /// The longest feedback in bytes.
@@ -34,6 +35,7 @@ pub struct FeedbackContext<'a> {
     /// The protocol in which the model writes calls.
     pub protocol: &'a ToolProtocol,
     /// The tools on offer.
+    pub dialects: &'a DialectSet,
     pub tools: &'a ToolSet,
     /// The mistakes that were reported before.
     pub repetition: &'a RepeatTracker,
@@ -85,8 +87,10 @@ fn text_section(faults: &[&Fault], source: &str, audience: &FeedbackContext<'_>)
     let mut pieces = vec![format!("Your message holds something like a call that could not be read{again}:\n")];
     pieces.extend(render_faults(faults, source, if times < 2 { MAX_CARETS } else { 0 }));
     let tool = mentioned_tool(faults, audience.tools).or_else(|| audience.tools.iter().next());
-    let protocol = guess_dialect(faults, source).filter(|_| *audience.protocol == ToolProtocol::Native);
-    pieces.extend(tool.and_then(|tool| render_example_call(protocol.as_ref().unwrap_or(audience.protocol), tool)));
+    let guessed = guess_dialect(faults, source).filter(|_| *audience.protocol == ToolProtocol::Native);
+    let spelling =
+        CallSpelling { protocol: guessed.as_ref().unwrap_or(audience.protocol), dialects: audience.dialects };
+    pieces.extend(tool.and_then(|tool| render_example_call(spelling, tool)));
     pieces
 }
 
@@ -123,7 +127,8 @@ fn strip_hint_pattern(fault: &Fault) -> Fault {
 
 /// Renders one call: heading, faults, and an example or an alternative.
 fn call_section(call: &CheckedCall, source: &str, audience: &FeedbackContext<'_>) -> Vec<String> {
-    let FeedbackContext { protocol, tools, .. } = *audience;
+    let FeedbackContext { protocol, dialects, tools, .. } = *audience;
+    let spelling = CallSpelling { protocol, dialects };
     let name: String = call.name.chars().take(60).collect();
     let number = u64::from(call.index) + 1;
     let which = if name.is_empty() { format!("call {number}") } else { format!("call {number} (`{name}`)") };
@@ -138,15 +143,15 @@ fn call_section(call: &CheckedCall, source: &str, audience: &FeedbackContext<'_>
     let mut pieces = vec![format!("Your {which} {what}{again}.\n")];
     pieces.extend(render_faults(&errors, source, if times < 2 { MAX_CARETS } else { 0 }));
     if times >= 2 {
-        pieces.extend(alternative_hints(protocol, tools, call));
+        pieces.extend(alternative_hints(spelling, tools, call));
         return pieces;
     }
     // The syntax of a cut call was right; an example would suggest otherwise.
     if call.state != CallState::Cut {
         let meant = tools.get(&call.name).or_else(|| tools.nearest_name(&call.name).and_then(|near| tools.get(near)));
         pieces.extend(match meant {
-            Some(tool) if times > 0 => render_corrected_call(protocol, tool, call),
-            tool => tool.or_else(|| tools.iter().next()).and_then(|tool| render_example_call(protocol, tool)),
+            Some(tool) if times > 0 => render_corrected_call(spelling, tool, call),
+            tool => tool.or_else(|| tools.iter().next()).and_then(|tool| render_example_call(spelling, tool)),
         });
     }
     pieces

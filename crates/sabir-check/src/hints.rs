@@ -2,6 +2,7 @@
 //!
 //! An example is always in the active protocol, and always one that the gates would accept, because models imitate it.
 
+use sabir_call::dialect::DialectSet;
 use sabir_call::{Fault, FaultKind, ToolProtocol, ToolSet, ToolSpec, render_example};
 use serde_json::{Map, Value};
 
@@ -15,17 +16,27 @@ const MAX_VALUE_BYTES: usize = 80;
 /// The longest example in bytes. A longer one costs more tokens than it is worth.
 const MAX_EXAMPLE_BYTES: usize = 600;
 
-/// Renders a minimal correct call of the tool; `None` if even that is too long.
-pub(crate) fn render_example_call(protocol: &ToolProtocol, tool: &ToolSpec) -> Option<String> {
-    let text = render_example(protocol, tool);
-    let what = if *protocol == ToolProtocol::Native { "Correct arguments" } else { "A correct call" };
+/// How the model is to spell calls.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallSpelling<'a> {
+    /// Native, or the name of a dialect.
+    pub(crate) protocol: &'a ToolProtocol,
+    /// The dialects among which that name is looked up.
+    pub(crate) dialects: &'a DialectSet,
+}
+
+/// A minimal correct call of the tool; `None` where even that is long.
+pub(crate) fn render_example_call(spelling: CallSpelling<'_>, tool: &ToolSpec) -> Option<String> {
+    let text = render_example(spelling.dialects, spelling.protocol, tool);
+    let what = if *spelling.protocol == ToolProtocol::Native { "Correct arguments" } else { "A correct call" };
     (text.len() <= MAX_EXAMPLE_BYTES).then(|| format!("{what} of `{}`:\n{text}\n", tool.name))
 }
 
-/// Renders the model's call in its correct form: its own values where they were right and short, the tool's example values
-/// for the other required arguments. Falls back to the plain example if the result would not be valid.
-pub(crate) fn render_corrected_call(protocol: &ToolProtocol, tool: &ToolSpec, call: &CheckedCall) -> Option<String> {
-    let usual = serde_json::from_str(&render_example(&ToolProtocol::Native, tool)).unwrap_or_else(|_| Map::new());
+/// The call as it should be: what was right and short in it as it was, everything else that the tool needs from its
+/// example. The plain example where that would not be right.
+pub(crate) fn render_corrected_call(spelling: CallSpelling<'_>, tool: &ToolSpec, call: &CheckedCall) -> Option<String> {
+    let usual = serde_json::from_str(&render_example(spelling.dialects, &ToolProtocol::Native, tool))
+        .unwrap_or_else(|_| Map::new());
     let mut arguments = Map::new();
     for argument in tool.declared_arguments() {
         let own = call.arguments.get(argument.name).filter(|value| is_reusable(value, argument.name, &call.faults));
@@ -37,7 +48,7 @@ pub(crate) fn render_corrected_call(protocol: &ToolProtocol, tool: &ToolSpec, ca
     let valid = compiled.validator().is_some_and(|validator| validator.is_valid(&Value::Object(arguments.clone())));
     // The renderer takes a tool's first example, so the corrected arguments become that example.
     let filled = ToolSpec { examples: vec![arguments], ..tool.clone() };
-    if valid { render_example_call(protocol, &filled) } else { None }.or_else(|| render_example_call(protocol, tool))
+    if valid { render_example_call(spelling, &filled) } else { None }.or_else(|| render_example_call(spelling, tool))
 }
 
 /// Returns true if a value may be used in an example. Values with markup are not, because they could be confused with the example's own markup.
@@ -93,7 +104,7 @@ const TOOL_ALTERNATIVES: [ToolAlternative; 9] = [
 ];
 
 /// Renders other ways to reach the goal of a call, and an example of the first one.
-pub(crate) fn alternative_hints(protocol: &ToolProtocol, tools: &ToolSet, call: &CheckedCall) -> Vec<String> {
+pub(crate) fn alternative_hints(spelling: CallSpelling<'_>, tools: &ToolSet, call: &CheckedCall) -> Vec<String> {
     const ASK: &str = "ask_followup_question";
     let is = |kind: FaultKind| call.faults.iter().any(|fault| fault.kind == kind);
     let known = tools.get(&call.name);
@@ -123,6 +134,6 @@ pub(crate) fn alternative_hints(protocol: &ToolProtocol, tools: &ToolSet, call: 
     let shown = detour.and_then(|detour| tools.get(detour.other)).or(known).or_else(|| tools.get(ASK));
     let mut pieces = vec!["Do not write this call again in the same way. Instead:\n".to_owned()];
     pieces.extend(ways.iter().map(|way| format!("- {way}\n")));
-    pieces.extend(shown.and_then(|tool| render_example_call(protocol, tool)));
+    pieces.extend(shown.and_then(|tool| render_example_call(spelling, tool)));
     pieces
 }

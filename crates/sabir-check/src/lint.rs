@@ -17,7 +17,7 @@ mod prompting;
 mod round_trip;
 mod schemas;
 
-use sabir_call::dialect::{Dialect, all_dialects};
+use sabir_call::dialect::{Dialect, DialectSet};
 use sabir_call::{Severity, ToolSet, ToolSpec};
 use serde::Serialize;
 use serde_json::Value;
@@ -54,7 +54,10 @@ pub struct LintFinding {
 /// The dialects and providers for which tools are checked.
 #[derive(Debug, Clone)]
 pub struct LintScope {
-    dialects: Vec<&'static Dialect>,
+    /// Everything that a task listens for.
+    known: DialectSet,
+    /// The dialects in which the tools are taught.
+    dialects: Vec<Dialect>,
     wires: bool,
 }
 
@@ -170,14 +173,14 @@ pub fn lint_tools(tools: &Value, scope: &LintScope) -> Vec<LintFinding> {
 }
 
 impl LintScope {
-    /// Returns the scope of all dialects and all providers.
-    pub fn all() -> Self {
-        Self { dialects: all_dialects(), wires: true }
+    /// Every dialect of the set, and every wire.
+    pub fn all(known: &DialectSet) -> Self {
+        Self { known: known.clone(), dialects: known.iter().copied().collect(), wires: true }
     }
 
-    /// Returns the scope of one dialect, and no native provider.
-    pub fn for_dialect(dialect: &'static Dialect) -> Self {
-        Self { dialects: vec![dialect], wires: false }
+    /// One dialect of the set, and no wire.
+    pub fn for_dialect(known: &DialectSet, dialect: &Dialect) -> Self {
+        Self { known: known.clone(), dialects: vec![*dialect], wires: false }
     }
 
     /// Returns the names of the dialects for which the predicate holds.

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which may panic like the tests")]
 
-use sabir_call::dialect::{DialectSelection, all_dialects};
+use sabir_call::dialect::DialectSet;
 use sabir_call::{ArgForm, CallReader, DraftResponse, Event, EventSink, ToolProtocol, ToolSet, Truncation};
 use sabir_check::{
     CallChecker, CallState, CheckedCall, CheckedOutcome, FEEDBACK_CAP, FeedbackContext, RepeatTracker, render_feedback,
@@ -51,9 +51,13 @@ fn times(protocol: &ToolProtocol, name: &str, arguments: &[(&str, &str)], end: O
     let checked = CallChecker::new(tools.clone()).check_all(&draft(name, arguments, end));
     let mut told = RepeatTracker::default();
     [(); 3].map(|()| {
-        let words =
-            render_feedback(&checked, &[], "<call>", &FeedbackContext { protocol, tools: &tools, repetition: &told })
-                .unwrap();
+        let words = render_feedback(
+            &checked,
+            &[],
+            "<call>",
+            &FeedbackContext { protocol, dialects: DialectSet::built_in(), tools: &tools, repetition: &told },
+        )
+        .unwrap();
         assert!(words.len() <= FEEDBACK_CAP);
         note(&mut told, &checked);
         words
@@ -151,7 +155,12 @@ fn a_call_that_passes_ends_the_count() {
             &bad,
             &[],
             "",
-            &FeedbackContext { protocol: &ToolProtocol::Native, tools: &tools, repetition: &told },
+            &FeedbackContext {
+                protocol: &ToolProtocol::Native,
+                dialects: DialectSet::built_in(),
+                tools: &tools,
+                repetition: &told,
+            },
         )
         .unwrap();
         let head = words.lines().next().unwrap();
@@ -163,7 +172,7 @@ fn a_call_that_passes_ends_the_count() {
 #[test]
 fn what_is_shown_is_right_in_the_dialect_that_is_spoken() {
     let tools = ToolSet::from_json(TOOLS).unwrap();
-    for dialect in all_dialects() {
+    for dialect in DialectSet::built_in().iter() {
         let protocol = ToolProtocol::Prompted(dialect.name.to_owned());
         let calls: [(&str, &[(&str, &str)]); 3] = [
             ("plan", &[("title", "a & b \"c\" > d"), ("items", "[\"x\", \"y's\"]"), ("done", "no")]),
@@ -175,7 +184,7 @@ fn what_is_shown_is_right_in_the_dialect_that_is_spoken() {
                 let (_, shown) = words.split_once("A correct call of ").unwrap();
                 let (tool, shown) = shown.split_once(":\n").unwrap();
                 let mut draft = DraftResponse::default();
-                let mut reader = CallReader::new(DialectSelection::from_name(dialect.name).unwrap(), &tools);
+                let mut reader = CallReader::new(DialectSet::built_in().select(dialect.name).unwrap(), &tools);
                 reader.push(shown, &mut draft);
                 reader.finish(Truncation::Ended, &mut draft);
                 let checked = CallChecker::new(tools.clone()).check_all(&draft);

@@ -7,6 +7,7 @@
     reason = "helpers of tests, which may panic like the tests"
 )]
 
+use sabir_call::dialect::DialectSet;
 use sabir_call::{
     ArgForm, DraftResponse, Event, EventSink, Fault, FaultKind, ParallelCalls, Span, StopReason, ToolProtocol, ToolSet,
     Truncation,
@@ -735,7 +736,12 @@ fn words(source: &str, draft: &DraftResponse, protocol: &ToolProtocol) -> Option
         &CallChecker::new(tools.clone()).check_all(draft),
         &draft.faults,
         source,
-        &FeedbackContext { protocol, tools: &tools, repetition: &RepeatTracker::default() },
+        &FeedbackContext {
+            protocol,
+            dialects: DialectSet::built_in(),
+            tools: &tools,
+            repetition: &RepeatTracker::default(),
+        },
     )
 }
 

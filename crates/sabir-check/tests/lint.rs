@@ -7,7 +7,7 @@
 )]
 
 use sabir_call::Severity;
-use sabir_call::dialect::find_dialect;
+use sabir_call::dialect::DialectSet;
 use sabir_check::lint::{LINTS, LintScope, lint_tools};
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ fn lines(tools: &Value, scope: &LintScope) -> Vec<String> {
 }
 
 fn check(tools: Value, expected: &[&str]) {
-    assert_eq!(lines(&tools, &LintScope::all()), expected, "{tools}");
+    assert_eq!(lines(&tools, &LintScope::all(DialectSet::built_in())), expected, "{tools}");
 }
 
 #[test]
@@ -76,13 +76,19 @@ fn names() {
 #[test]
 fn reserved_names() {
     for name in ["invoke", "tool_call", "function_calls"] {
-        let found = lines(&json!([good(name)]), &LintScope::all());
+        let found = lines(&json!([good(name)]), &LintScope::all(DialectSet::built_in()));
         assert!(found.contains(&"warning reserved_name /0/name".to_owned()), "{name}: {found:?}");
     }
-    let found = lines(&json!([good("thinking")]), &LintScope::all());
+    let found = lines(&json!([good("thinking")]), &LintScope::all(DialectSet::built_in()));
     assert!(found.contains(&"error reserved_name /0/name".to_owned()), "{found:?}");
     // Where no name is a tag, none collides with one.
-    assert_eq!(lines(&json!([good("thinking")]), &LintScope::for_dialect(find_dialect("kimi").unwrap())), [""; 0]);
+    assert_eq!(
+        lines(
+            &json!([good("thinking")]),
+            &LintScope::for_dialect(DialectSet::built_in(), DialectSet::built_in().find("kimi").unwrap())
+        ),
+        [""; 0]
+    );
 }
 
 #[test]
@@ -164,22 +170,27 @@ fn arguments_that_no_dialect_holds() {
         json!([{"name": "f", "description": "F.", "examples": [{}], "parameters": {
             "type": "object", "properties": {argument: {"type": "string", "description": "x"}}}}])
     };
-    let found = lint_tools(&tool("a b<"), &LintScope::all());
+    let found = lint_tools(&tool("a b<"), &LintScope::all(DialectSet::built_in()));
     let unread = found.iter().find(|finding| finding.lint == "unreadable_call").unwrap();
     assert_eq!(unread.pointer, "/0/parameters/properties/a b<");
     assert!(unread.dialects.contains(&"cline") && !unread.dialects.contains(&"hermes"), "{:?}", unread.dialects);
-    let found = lines(&tool(""), &LintScope::all());
+    let found = lines(&tool(""), &LintScope::all(DialectSet::built_in()));
     assert!(found.contains(&"error empty_argument /0/parameters/properties".to_owned()), "{found:?}");
-    assert!(lines(&tool("a/b~c"), &LintScope::all()).iter().any(|line| line.ends_with("/a~1b~0c")));
+    assert!(
+        lines(&tool("a/b~c"), &LintScope::all(DialectSet::built_in())).iter().any(|line| line.ends_with("/a~1b~0c"))
+    );
 }
 
 #[test]
 fn one_dialect_alone() {
-    let hermes = LintScope::for_dialect(find_dialect("hermes").unwrap());
+    let hermes = LintScope::for_dialect(DialectSet::built_in(), DialectSet::built_in().find("hermes").unwrap());
     assert_eq!(lines(&json!([good("a-b")]), &hermes), [""; 0]);
     assert_eq!(lines(&json!([good(&"a".repeat(65))]), &hermes), [""; 0]);
     assert_eq!(
-        lines(&json!([good("class")]), &LintScope::for_dialect(find_dialect("pythonic").unwrap())),
+        lines(
+            &json!([good("class")]),
+            &LintScope::for_dialect(DialectSet::built_in(), DialectSet::built_in().find("pythonic").unwrap())
+        ),
         ["warning python_keyword /0/name"]
     );
 }

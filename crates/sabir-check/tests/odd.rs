@@ -1,6 +1,7 @@
 //! Tests odd schemas and odd texts, since tools come from untrusted servers and texts from models.
 
 use proptest::prelude::*;
+use sabir_call::dialect::DialectSet;
 use sabir_call::{ArgForm, DraftResponse, Event, EventSink, ToolProtocol, ToolSet, ToolSpec};
 use sabir_check::{CallChecker, CallState, FEEDBACK_CAP, FeedbackContext, RepeatTracker, render_feedback};
 use serde_json::{Value, json};
@@ -53,7 +54,7 @@ proptest! {
         }
         draft.push_event(Event::CallEnd { index: 0, at: 0 });
         let checked = CallChecker::new(tools.clone()).check_all(&draft);
-        let words = render_feedback(&checked, &draft.faults, "<t>", &FeedbackContext { protocol: &ToolProtocol::Native, tools: &tools, repetition: &RepeatTracker::default() });
+        let words = render_feedback(&checked, &draft.faults, "<t>", &FeedbackContext { protocol: &ToolProtocol::Native, dialects: DialectSet::built_in(), tools: &tools, repetition: &RepeatTracker::default() });
         prop_assert_eq!(words.is_none(), checked[0].state == CallState::Complete);
         prop_assert!(words.is_none_or(|words| words.len() <= FEEDBACK_CAP));
         // What runs has its required argument, and none twice.

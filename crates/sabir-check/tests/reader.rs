@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which may panic like the tests")]
 
-use sabir_call::dialect::DialectSelection;
+use sabir_call::dialect::DialectSet;
 use sabir_call::{CallReader, DraftResponse, ToolProtocol, ToolSet, Truncation};
 use sabir_check::{CallChecker, CallState, FeedbackContext, RepairSet, RepeatTracker, render_feedback};
 
@@ -19,7 +19,7 @@ const TOOLS: &str = r#"[
 fn gated(dialect: &str, text: &str) -> String {
     let tools = ToolSet::from_json(TOOLS).unwrap();
     let mut draft = DraftResponse::default();
-    let mut reader = CallReader::new(DialectSelection::from_name(dialect).unwrap(), &tools);
+    let mut reader = CallReader::new(DialectSet::built_in().select(dialect).unwrap(), &tools);
     reader.push(text, &mut draft);
     reader.finish(Truncation::Ended, &mut draft);
     let checked = CallChecker::new(tools.clone()).check_all(&draft);
@@ -28,7 +28,12 @@ fn gated(dialect: &str, text: &str) -> String {
         &checked,
         &draft.faults,
         text,
-        &FeedbackContext { protocol: &protocol, tools: &tools, repetition: &RepeatTracker::default() },
+        &FeedbackContext {
+            protocol: &protocol,
+            dialects: DialectSet::built_in(),
+            tools: &tools,
+            repetition: &RepeatTracker::default(),
+        },
     ) {
         return words.lines().take(2).collect::<Vec<_>>().join(" ");
     }
@@ -81,7 +86,7 @@ fn calls_through_reader_and_gates() {
 fn diagnosed(dialect: &str, text: &str) -> String {
     let tools = ToolSet::from_json(TOOLS).unwrap();
     let mut draft = DraftResponse::default();
-    let mut reader = CallReader::new(DialectSelection::from_name(dialect).unwrap(), &tools);
+    let mut reader = CallReader::new(DialectSet::built_in().select(dialect).unwrap(), &tools);
     reader.push(text, &mut draft);
     reader.finish(Truncation::Ended, &mut draft);
     draft.source = text.to_owned();
@@ -131,7 +136,7 @@ fn every_mistake_is_told_at_once_with_what_was_meant() {
     let tools = ToolSet::from_json(TOOLS).unwrap();
     let text = "<read_file>\n<pth>x</pth>\n<start_line>ten</start_line>\n</read_file>\nDone.";
     let mut draft = DraftResponse::default();
-    let mut reader = CallReader::new(DialectSelection::from_name("cline").unwrap(), &tools);
+    let mut reader = CallReader::new(DialectSet::built_in().select("cline").unwrap(), &tools);
     reader.push(text, &mut draft);
     reader.finish(Truncation::Ended, &mut draft);
     draft.source = text.to_owned();
@@ -158,7 +163,7 @@ fn every_mistake_is_told_at_once_with_what_was_meant() {
 fn judged(dialect: &str, text: &str, repairs: RepairSet) -> String {
     let tools = ToolSet::from_json(TOOLS).unwrap();
     let mut draft = DraftResponse::default();
-    let mut reader = CallReader::new(DialectSelection::from_name(dialect).unwrap(), &tools);
+    let mut reader = CallReader::new(DialectSet::built_in().select(dialect).unwrap(), &tools);
     reader.push(text, &mut draft);
     reader.finish(Truncation::Ended, &mut draft);
     draft.source = text.to_owned();
@@ -250,13 +255,18 @@ fn feedback_holds_no_pattern_and_shows_the_dialect_that_was_tried() {
             other => (other, ToolProtocol::Prompted(other.to_owned())),
         };
         let mut draft = DraftResponse::default();
-        let mut reader = CallReader::new(DialectSelection::from_name(read).unwrap(), &tools);
+        let mut reader = CallReader::new(DialectSet::built_in().select(read).unwrap(), &tools);
         reader.push(&text, &mut draft);
         reader.finish(Truncation::Ended, &mut draft);
         draft.source.clone_from(&text);
         let checker = CallChecker::new(tools.clone());
         let (checked, loose) = (checker.check_all(&draft), checker.unattached_faults(&draft));
-        let audience = FeedbackContext { protocol: &protocol, tools: &tools, repetition: &RepeatTracker::default() };
+        let audience = FeedbackContext {
+            protocol: &protocol,
+            dialects: DialectSet::built_in(),
+            tools: &tools,
+            repetition: &RepeatTracker::default(),
+        };
         let words = render_feedback(&checked, &loose, &text, &audience).unwrap_or_default();
         assert!(words.contains(expected), "{dialect} {text}\n{words}");
         assert!(!words.contains("…>") && !words.contains("=\"…\"") && !words.contains("=\"value\""), "{words}");

@@ -122,7 +122,15 @@ async fn gateway(provider: &TcpListener) -> io::Result<SocketAddr> {
     let (id, protocol) = ("behind".to_owned(), ToolProtocol::Native);
     let route = ModelRoute { model: Arc::new(model), id, protocol, repair_mode: RepairMode::Heal, provider_wire: None };
     let (token, hosts, origins, limits) = (None, Vec::new(), Vec::new(), GatewayLimits::default());
-    let settings = GatewaySettings { token, hosts, origins, limits, seed: 1, clock: || UNIX_EPOCH };
+    let settings = GatewaySettings {
+        token,
+        hosts,
+        origins,
+        limits,
+        dialects: sabir_call::dialect::DialectSet::default(),
+        seed: 1,
+        clock: || UNIX_EPOCH,
+    };
     let gateway = Gateway::new(RouteTable::default().with_route("model", route), settings, NullObserver);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

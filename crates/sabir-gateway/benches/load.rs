@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sabir_call::ToolProtocol;
+use sabir_call::dialect::DialectSet;
 use sabir_gateway::{
     Gateway, GatewayLimits, GatewaySettings, ModelRoute, NullObserver, ProviderWire, RepairMode, RouteTable,
 };
@@ -124,6 +125,7 @@ async fn serve_gateway(back: &str) {
         hosts: Vec::new(),
         origins: Vec::new(),
         limits: GatewayLimits::default(),
+        dialects: DialectSet::default(),
         seed: 1,
         clock: std::time::SystemTime::now,
     };

@@ -9,7 +9,6 @@ use std::time::{Duration, UNIX_EPOCH};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
-use sabir_call::dialect::find_dialect;
 use sabir_call::{
     DraftResponse, Event, EventSink, ModelError, Request, ResponseFuture as ModelAnswer, ToolProtocol, render_request,
 };
@@ -66,6 +65,7 @@ impl Exchange {
         }
         request.model.clone_from(&route.id);
         request.protocol = route.protocol.clone();
+        request.dialects = self.gateway.settings().dialects.clone();
         self.report_prompt(&request);
         self.check_support(&request, &route)?;
         Ok((ResolvedRequest { request, route, head }, streamed))
@@ -74,7 +74,7 @@ impl Exchange {
     /// Reports the system prompt if it teaches the tools to the model.
     fn report_prompt(&self, request: &Request) {
         if let ToolProtocol::Prompted(name) = &request.protocol
-            && let Some(dialect) = find_dialect(name)
+            && let Some(dialect) = request.dialects.find(name)
         {
             let prompt = render_request(&Request { messages: Vec::new().into(), ..request.clone() }, dialect).system;
             // Without tools the prompt is unchanged.
@@ -88,7 +88,7 @@ impl Exchange {
     fn check_support(&self, request: &Request, route: &ModelRoute) -> Result<(), Refusal> {
         let Some(ProviderWire { wire, form }) = &route.provider_wire else { return Ok(()) };
         let rendered = match &request.protocol {
-            ToolProtocol::Prompted(name) => find_dialect(name).map(|dialect| render_request(request, dialect)),
+            ToolProtocol::Prompted(name) => request.dialects.find(name).map(|dialect| render_request(request, dialect)),
             ToolProtocol::Native => None,
         };
         let notes = wire.check_support(rendered.as_ref().unwrap_or(request), form).map_err(Refusal::Request)?;

@@ -233,6 +233,7 @@ pub(crate) fn test_settings() -> GatewaySettings {
         hosts: Vec::new(),
         origins: Vec::new(),
         limits: crate::settings::GatewayLimits::default(),
+        dialects: sabir_call::dialect::DialectSet::default(),
         seed: 1,
         clock: || UNIX_EPOCH,
     }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use sabir_call::dialect::DialectSet;
 use sabir_model::Secret;
 
 /// The settings of a gateway. They apply to connections and requests that begin after they were set.
@@ -17,6 +18,7 @@ pub struct GatewaySettings {
     /// The limits.
     pub limits: GatewayLimits,
     /// A number that is unique to this process, for the ids of responses.
+    pub dialects: DialectSet,
     pub seed: u64,
     /// The clock, for the creation times in responses.
     pub clock: fn() -> SystemTime,

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use sabir_call::dialect::{CLINE, find_dialect};
+use sabir_call::dialect::{CLINE, DialectSet};
 use sabir_call::{
     ArgForm, Call, CallId, CallResult, DraftCall, DraftResponse, DraftState, Event, EventSink, Message, MessagePart,
     Model, ModelError, ModelErrorKind, Request, Role, StopReason, ToolProtocol, ToolResultStatus, ToolSet, ToolSpec,
@@ -62,6 +62,7 @@ pub enum CapabilityVerdict {
 struct CapabilityProbe<'a> {
     model: &'a dyn Model,
     name: &'a str,
+    dialects: &'a DialectSet,
     clock: &'a (dyn Fn() -> Duration + Sync),
     on_finding: &'a mut (dyn FnMut(&CapabilityFinding) + Send),
     findings: Vec<CapabilityFinding>,
@@ -98,10 +99,12 @@ impl EventSink for ProbeAnswer<'_> {
 pub async fn probe_capabilities(
     model: &dyn Model,
     name: &str,
+    dialects: &DialectSet,
     clock: &(dyn Fn() -> Duration + Sync),
     on_finding: &mut (dyn FnMut(&CapabilityFinding) + Send),
 ) -> CapabilityReport {
-    let mut probe = CapabilityProbe { model, name, clock, on_finding, findings: Vec::new(), leaked_dialect: None };
+    let findings = Vec::new();
+    let mut probe = CapabilityProbe { model, name, dialects, clock, on_finding, findings, leaked_dialect: None };
     if !probe.probe_text().await {
         let why = "the model does not answer".to_owned();
         return CapabilityReport { findings: probe.findings, protocol: None, why };
@@ -141,7 +144,12 @@ impl<'a> CapabilityProbe<'a> {
             clock: self.clock,
             first_event: None,
         };
-        let request = Request { model: self.name.to_owned(), max_output_tokens: Some(MAX_ANSWER_TOKENS), ..request };
+        let request = Request {
+            model: self.name.to_owned(),
+            dialects: self.dialects.clone(),
+            max_output_tokens: Some(MAX_ANSWER_TOKENS),
+            ..request
+        };
         let start = (self.clock)();
         self.model.stream_response(&request, &mut answer).await?;
         let leaked = answer.draft.calls().find_map(|call| call.dialect.clone());
@@ -311,7 +319,7 @@ impl<'a> CapabilityProbe<'a> {
         names.extend(
             FALLBACK_DIALECTS.map(str::to_owned).into_iter().filter(|name| self.leaked_dialect.as_ref() != Some(name)),
         );
-        for name in names.into_iter().filter(|name| find_dialect(name).is_some()) {
+        for name in names.into_iter().filter(|name| self.dialects.find(name).is_some()) {
             let words = format!("Use the tool `note` once, with exactly this text: {NOTE_TEXT}");
             let protocol = ToolProtocol::Prompted(name.clone());
             let row = format!("dialect {name}");
@@ -410,7 +418,7 @@ mod tests {
         let clock = || Duration::ZERO;
         let mut tell = |finding: &CapabilityFinding| told.push(finding.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let found = runtime.block_on(probe_capabilities(&model, "m", &clock, &mut tell));
+        let found = runtime.block_on(probe_capabilities(&model, "m", DialectSet::built_in(), &clock, &mut tell));
         assert_eq!(found.protocol.as_deref(), protocol, "{found:#?}");
         assert_eq!(told, found.findings);
         for (name, verdict) in expected {

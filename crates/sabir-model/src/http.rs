@@ -8,7 +8,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use sabir_call::dialect::{all_dialects, find_dialect};
 use sabir_call::{
     Event, EventSink, Model, ModelError, ModelErrorKind, Request, ResponseFuture, ToolProtocol, Truncation,
     render_request,
@@ -273,8 +272,8 @@ impl HttpModel {
         let rendered = match &request.protocol {
             ToolProtocol::Native => None,
             ToolProtocol::Prompted(name) => {
-                let dialect = find_dialect(name).ok_or_else(|| {
-                    let known: Vec<_> = all_dialects().iter().map(|dialect| dialect.name).collect();
+                let dialect = request.dialects.find(name).ok_or_else(|| {
+                    let known: Vec<_> = request.dialects.iter().map(|dialect| dialect.name).collect();
                     let message = format!("there is no dialect `{name}`; known are native, {}", known.join(", "));
                     asked.new_error(ModelErrorKind::Rejected, message)
                 })?;

@@ -5,7 +5,6 @@
 //! * If tools were offered, text is parsed for calls in all dialects: prompted models write calls there, and native ones
 //!   leak them.
 
-use sabir_call::dialect::DialectSelection;
 use sabir_call::{Event, EventSink, Fault, PromptedSink, Request, ToolChoice, ToolProtocol, Truncation, Usage};
 
 use crate::http::TextParsing;
@@ -34,7 +33,7 @@ impl<'a> ResponsePipeline<'a> {
         if untouched || request.tools.is_empty() || request.tool_choice == ToolChoice::None {
             Self::Plain(opening)
         } else {
-            Self::Reading(Box::new(PromptedSink::new(DialectSelection::AUTO, &request.tools, opening)))
+            Self::Reading(Box::new(PromptedSink::new(request.dialects.all(), &request.tools, opening)))
         }
     }
 

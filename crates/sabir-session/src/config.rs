@@ -68,6 +68,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_call::TokenPrices;
+use sabir_call::dialect::DialectSet;
 use sabir_model::{HttpModel, KeyRefreshingModel, ModelCatalogue, ModelEntry, ProbeTarget, Provider, Secret};
 use sabir_policy::{Mode, PolicyRules};
 use sabir_tools::EditTool;
@@ -120,6 +121,9 @@ pub struct Config {
     /// Variables, folders and the clock.
     #[serde(skip)]
     pub(crate) environment: Arc<Environment>,
+    /// The dialects that sessions with this configuration know.
+    #[serde(skip)]
+    pub(crate) dialects: DialectSet,
     /// Gets what the user should know.
     #[serde(skip)]
     pub(crate) notices: NoticeSink,
@@ -177,12 +181,13 @@ impl Config {
 
     fn load_file(environment: &Environment, named: Option<&Path>) -> Result<Self, SessionError> {
         // Without a home there is no usual place, and nothing to read.
-        let Some(path) = environment.config_file(named) else { return Ok(Self::default()) };
+        let dialects = environment.dialects.clone();
+        let Some(path) = environment.config_file(named) else { return Ok(Self { dialects, ..Self::default() }) };
         if named.is_none() && !path.exists() {
-            return Ok(Self::default());
+            return Ok(Self { dialects, ..Self::default() });
         }
         let (text, mode) = text::read_regular_file(&path)?;
-        let mut config = Self::parse_file(&path, &text)?;
+        let mut config = Self { dialects, ..Self::parse_file(&path, &text)? };
         let OwnKeys { providers, gateway, telemetry, .. } = &config.own;
         if (providers.has_key() || gateway.has_token() || telemetry.has_key()) && mode & 0o077 != 0 {
             let shown = path.display();
@@ -211,7 +216,7 @@ impl Config {
         // Said of the file, by whatever command reads it first.
         repairs::without_rules(&config.repairs_off)
             .map_err(|failure| wrong(format!("repairs_off: {}", failure.to_string())))?;
-        dialect_tables::define_all((&path, &text), std::mem::take(&mut config.own.dialects))?;
+        dialect_tables::define_all((&path, &text), std::mem::take(&mut config.own.dialects), &mut config.dialects)?;
         Ok(config)
     }
 
@@ -293,6 +298,11 @@ impl Config {
     /// The mode of tasks that name none, where the configuration sets it.
     pub fn usual_mode(&self) -> Option<&str> {
         self.rules.mode.as_deref()
+    }
+
+    /// The dialects: those of the environment, and those of the file.
+    pub fn dialects(&self) -> &DialectSet {
+        &self.dialects
     }
 
     /// The names of the repairs that are switched off.

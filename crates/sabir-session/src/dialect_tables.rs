@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use sabir_call::dialect::{DialectTable, all_dialects as all, define_dialect};
+use sabir_call::dialect::{DialectSet, DialectTable};
 use sabir_call::nearest_candidate;
 use serde::Deserialize;
 use toml::de::DeTable;
@@ -25,12 +25,15 @@ struct DialectFile {
     dialects: Tables,
 }
 
-/// Defines the dialects of the files.
-pub fn load_dialect_files(files: &[PathBuf]) -> Result<(), SessionError> {
-    files.iter().try_for_each(|file| load_file(file))
+/// Defines the dialects of the files in a set.
+///
+/// # Errors
+/// When a file cannot be read, or holds a table that cannot be a dialect beside the others.
+pub fn load_dialect_files(files: &[PathBuf], dialects: &mut DialectSet) -> Result<(), SessionError> {
+    files.iter().try_for_each(|file| load_file(file, dialects))
 }
 
-fn load_file(path: &Path) -> Result<(), SessionError> {
+fn load_file(path: &Path, dialects: &mut DialectSet) -> Result<(), SessionError> {
     let text = config::read_text(path)?;
     let unusable = |error: toml::de::Error| {
         let (shown, error) = (path.display(), error.to_string());
@@ -42,7 +45,7 @@ fn load_file(path: &Path) -> Result<(), SessionError> {
     let alone = DeTable::parse(&text).map_err(unusable)?.get_ref().iter().any(|(key, _)| *key.get_ref() != "dialects");
     if alone {
         let table: DialectTable = toml::from_str(&text).map_err(unusable)?;
-        return define_one((path, &text), None, &table);
+        return define_one((path, &text), None, &table, dialects);
     }
     let tables = toml::from_str::<DialectFile>(&text).map_err(unusable)?.dialects;
     if tables.is_empty() {
@@ -51,11 +54,11 @@ fn load_file(path: &Path) -> Result<(), SessionError> {
             path.display()
         )));
     }
-    define_all((path, &text), tables)
+    define_all((path, &text), tables, dialects)
 }
 
 /// Defines the tables under `[dialects]` of a file.
-pub(crate) fn define_all(file: (&Path, &str), tables: Tables) -> Result<(), SessionError> {
+pub(crate) fn define_all(file: (&Path, &str), tables: Tables, dialects: &mut DialectSet) -> Result<(), SessionError> {
     for (name, mut table) in tables {
         if !table.name.is_empty() && table.name != name {
             let place = keys::locate_key(file, &["dialects", &name, "name"]);
@@ -64,14 +67,19 @@ pub(crate) fn define_all(file: (&Path, &str), tables: Tables) -> Result<(), Sess
             )));
         }
         table.name.clone_from(&name);
-        define_one(file, Some(&name), &table)?;
+        define_one(file, Some(&name), &table, dialects)?;
     }
     Ok(())
 }
 
 /// Defines one table, which stands under that name or at the top.
-fn define_one(file: (&Path, &str), under: Option<&str>, table: &DialectTable) -> Result<(), SessionError> {
-    define_dialect(table).map(drop).map_err(|error| {
+fn define_one(
+    file: (&Path, &str),
+    under: Option<&str>,
+    table: &DialectTable,
+    dialects: &mut DialectSet,
+) -> Result<(), SessionError> {
+    dialects.define(table).map_err(|error| {
         let mut path: Vec<&str> = under.map_or(Vec::new(), |name| vec!["dialects", name]);
         path.extend(error.table_key().into_iter().flat_map(|key| key.split('.')));
         SessionError::invalid(format!(
@@ -81,14 +89,81 @@ fn define_one(file: (&Path, &str), under: Option<&str>, table: &DialectTable) ->
     })
 }
 
-/// The failure of a name that no dialect has. `also` is what else might stand there.
-pub fn unknown(name: &str, also: &str) -> SessionError {
-    let all = all();
-    let names = all.iter().flat_map(|dialect| std::iter::once(dialect.name).chain(dialect.aliases.iter().copied()));
+/// The failure of a name that no dialect of the set has. `also` is what else might stand there.
+pub fn unknown(dialects: &DialectSet, name: &str, also: &str) -> SessionError {
+    let names =
+        dialects.iter().flat_map(|dialect| std::iter::once(dialect.name).chain(dialect.aliases.iter().copied()));
     let hint = match nearest_candidate(name, names) {
         Some(near) => format!("did you mean `{near}`? "),
         None => String::new(),
     };
-    let names: Vec<_> = all.iter().map(|dialect| dialect.name).collect();
+    let names: Vec<_> = dialects.iter().map(|dialect| dialect.name).collect();
     SessionError::invalid(format!("`{name}` is no dialect: {hint}use {also}{}", names.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sabir_call::dialect::DialectSelection;
+    use sabir_call::{CallReader, DraftResponse, ToolSet, Truncation};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::environment::Environment;
+    use crate::notice::NoticeSink;
+
+    /// The names of the calls in a text.
+    fn call_names(selection: DialectSelection<'_>, text: &str) -> Vec<String> {
+        let tools = ToolSet::from_json(r#"[{"name": "look"}, {"name": "wait"}]"#).unwrap();
+        let mut draft = DraftResponse::default();
+        let mut reader = CallReader::new(selection, &tools);
+        reader.push(text, &mut draft);
+        reader.finish(Truncation::Ended, &mut draft);
+        draft.calls().map(|call| call.name.clone()).collect()
+    }
+
+    /// Sessions of one process give the same name to different tables, at the same time.
+    #[test]
+    fn sessions_keep_their_tables_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let environment = Arc::new(Environment::default());
+        let text = "<one>{\"name\": \"look\", \"arguments\": {}}</one>\n\n@@two look=>{}\n\n<one>{\"name\": \"wait\", \"arguments\": {}}</one>";
+        let tables = [
+            ("machine = \"json\"\nopen = \"<one>\"\nclose = \"</one>\"", vec!["look", "wait"]),
+            ("machine = \"json\"\nopen = \"@@two\"\njson = { head_end = \"=>\" }", vec!["look"]),
+        ];
+        std::thread::scope(|scope| {
+            for (number, (table, expected)) in tables.iter().enumerate() {
+                let path = folder.path().join(format!("{number}.toml"));
+                std::fs::write(&path, format!("[dialects.mine]\n{table}\n")).unwrap();
+                let environment = &environment;
+                scope.spawn(move || {
+                    for _ in 0..20 {
+                        let config = Config::load(environment, Some(&path), &NoticeSink::default()).unwrap();
+                        let mine = config.dialects().select("mine").unwrap();
+                        assert_eq!(call_names(mine, text), *expected);
+                    }
+                });
+            }
+        });
+        assert_eq!(&environment.dialects, DialectSet::built_in());
+    }
+
+    /// The files of a session come on top of its configuration, and neither reaches another session.
+    #[test]
+    fn files_come_on_top_of_the_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.toml");
+        std::fs::write(&path, "name = \"mine\"\nmachine = \"json\"\nopen = \"<one>\"\n").unwrap();
+        let environment = Environment::default();
+        let mut dialects = environment.dialects.clone();
+        load_dialect_files(std::slice::from_ref(&path), &mut dialects).unwrap();
+        load_dialect_files(std::slice::from_ref(&path), &mut dialects).unwrap();
+        assert!(dialects.find("mine").is_some() && environment.dialects.find("mine").is_none());
+        std::fs::write(&path, "name = \"mine\"\nmachine = \"json\"\nopen = \"<two>\"\n").unwrap();
+        let error = load_dialect_files(&[path], &mut dialects).unwrap_err().to_string();
+        assert!(error.contains("there is a dialect `mine` already"), "{error}");
+        assert!(unknown(&dialects, "mien", "").to_string().contains("did you mean `mine`"));
+    }
 }

@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use sabir_call::dialect::DialectSet;
+
 use crate::error::SessionError;
 use crate::key_command::PrintedKeys;
 
@@ -55,6 +57,8 @@ pub struct Environment {
     pub helper_program: PathBuf,
     /// The wall clock.
     pub clock: fn() -> SystemTime,
+    /// The dialects that every session knows. Each adds those of its configuration for itself.
+    pub dialects: DialectSet,
     /// Keys that commands have printed so far.
     pub(crate) printed_keys: PrintedKeys,
 }
@@ -93,6 +97,7 @@ impl Environment {
             temporary_folder: PathBuf::from("/tmp"),
             helper_program: helper_program.into(),
             clock,
+            dialects: DialectSet::with_shared_rows(),
             printed_keys: PrintedKeys::default(),
         }
     }

@@ -161,7 +161,8 @@ impl Host {
     fn forked_start(&self, start: TaskStart, spec: &SessionSpec) -> Result<TaskStart, SessionError> {
         let config = self.load_config(spec.config.as_deref())?;
         let chosen = config.resolve_model(spec.model.as_deref().or(Some(&start.model)))?;
-        let protocol = locked::task_protocol(spec.protocol.as_deref(), Some(start.protocol), &chosen)?;
+        let protocol =
+            locked::task_protocol(&config.dialects, spec.protocol.as_deref(), Some(start.protocol), &chosen)?;
         let edit_tool = match &spec.edit_tool {
             Some(wanted) => Some(locked::resolve_edit_tool(Some(wanted), &chosen)?.name().to_owned()),
             None => start.edit_tool,

@@ -92,8 +92,8 @@ impl SubtaskRequest<'_> {
 
 /// Loads the configuration and the dialect files of a spec; notices go to the hub.
 fn load_config(host: &Host, spec: &SessionSpec, hub: &EventHub) -> Result<Arc<Config>, SessionError> {
-    let config = Config::load(host.environment(), spec.config.as_deref(), &hub.notice_sink())?;
-    dialect_tables::load_dialect_files(&spec.dialect_files)?;
+    let mut config = Config::load(host.environment(), spec.config.as_deref(), &hub.notice_sink())?;
+    dialect_tables::load_dialect_files(&spec.dialect_files, &mut config.dialects)?;
     // A time that cannot be read is told before anything begins.
     config.answer_limit()?;
     Ok(Arc::new(config))
@@ -150,7 +150,7 @@ pub(crate) fn create(
     let setup = TaskSetup::new(spec, &config, None, resources)?.with_prices(&chosen)?;
     let setup = setup.at_depth(0, cancel).for_recording(is_recorded);
     let explicit = spec.protocol.as_deref().or(config.protocol.as_deref());
-    let protocol = locked::task_protocol(explicit, None, &chosen)?;
+    let protocol = locked::task_protocol(&config.dialects, explicit, None, &chosen)?;
     let begun = InitialMode { mode: &mode, model: &chosen.name, protocol: &protocol };
     let setup = setup.with_modes(&config, spec, begun, &chosen, is_recorded)?.with_current_mode(now);
     let attended = spec.interactivity.attended();
@@ -210,7 +210,7 @@ fn load(
     let journals = host.environment().tasks_folder()?;
     let (journal, records) = open_journal(host, &journals, id, &config)?;
     let start = first_start(id, &records)?;
-    check_protocol(start, spec)?;
+    check_protocol(&config, start, spec)?;
     let spec = &setup::with_kept_mode(&records, spec);
     let mode = setup::initial_mode(spec, &config).to_owned();
     let begun = InitialMode { mode: setup::start_mode(start), model: &start.model, protocol: &start.protocol };
@@ -304,14 +304,14 @@ pub(crate) fn first_start<'r>(id: &TaskId, records: &'r [Record]) -> Result<&'r 
 }
 
 /// Checks that a task's protocol is known and is not to be changed: a resumed task is locked to it.
-fn check_protocol(start: &TaskStart, spec: &SessionSpec) -> Result<(), SessionError> {
+fn check_protocol(config: &Config, start: &TaskStart, spec: &SessionSpec) -> Result<(), SessionError> {
     let locked = start.protocol.name();
-    if locked != "native" && sabir_call::dialect::find_dialect(locked).is_none() {
+    if locked != "native" && config.dialects.find(locked).is_none() {
         return Err(SessionError::invalid(format!(
             "this task is locked to the dialect `{locked}`, which is not defined here: give its table with --dialects FILE"
         )));
     }
-    let wanted = spec.protocol.as_deref().map(locked::parse_protocol).transpose()?;
+    let wanted = spec.protocol.as_deref().map(|name| locked::parse_protocol(&config.dialects, name)).transpose()?;
     if wanted.is_some_and(|protocol| protocol != start.protocol) {
         return Err(SessionError::invalid(format!(
             "this task is locked to the protocol `{locked}`; a new task may use another"
@@ -423,12 +423,11 @@ fn replay(
     if spec.model.as_ref().is_some_and(|model| model != recorded) {
         return Err(SessionError::invalid(format!("the cassette was recorded with the model `{recorded}`")));
     }
-    dialect_tables::load_dialect_files(&spec.dialect_files)?;
-    check_protocol(&told.start, spec)?;
+    let config = load_config(host, spec, hub)?;
+    check_protocol(&config, &told.start, spec)?;
     let all_records = std::iter::once(Record::Started(told.start.clone())).chain(told.records.iter().cloned());
     let all_records: Vec<_> = all_records.collect();
     let spec = &setup::with_kept_mode(&all_records, spec);
-    let config = load_config(host, spec, hub)?;
     let setup = TaskSetup::for_replay(spec, &config, &told, cassette.results.clone())?;
     let begun = setup::start_mode(&told.start);
     let setup = setup.with_recorded_modes(&config, begun, &told.model, &told.modes)?;

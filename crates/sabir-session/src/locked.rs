@@ -2,7 +2,7 @@
 
 use sabir_agent::TaskStart;
 use sabir_call::ToolProtocol;
-use sabir_call::dialect::find_dialect;
+use sabir_call::dialect::DialectSet;
 use sabir_model::resolve_protocol;
 use sabir_tools::{EditTool, EditToolError};
 
@@ -13,13 +13,14 @@ use crate::spec::SessionSpec;
 
 /// The protocol of a task: explicit, else the journal's, else the catalogue's, else native.
 pub fn task_protocol(
+    dialects: &DialectSet,
     explicit: Option<&str>,
     journal: Option<ToolProtocol>,
     chosen: &ResolvedModel,
 ) -> Result<ToolProtocol, SessionError> {
-    let explicit = explicit.map(parse_protocol);
+    let explicit = explicit.map(|name| parse_protocol(dialects, name));
     match resolve_protocol(explicit.transpose()?, journal, chosen.entry.as_ref()).0 {
-        ToolProtocol::Prompted(name) => parse_protocol(&name),
+        ToolProtocol::Prompted(name) => parse_protocol(dialects, &name),
         ToolProtocol::Native => Ok(ToolProtocol::Native),
     }
 }
@@ -49,12 +50,12 @@ fn parse_edit_tool(name: Option<&str>) -> Result<EditTool, SessionError> {
 }
 
 /// The protocol of that name; of a dialect's alias, the dialect's.
-pub fn parse_protocol(name: &str) -> Result<ToolProtocol, SessionError> {
-    match (name, find_dialect(name)) {
+pub fn parse_protocol(dialects: &DialectSet, name: &str) -> Result<ToolProtocol, SessionError> {
+    match (name, dialects.find(name)) {
         ("native", _) => Ok(ToolProtocol::Native),
         (_, Some(dialect)) => Ok(ToolProtocol::Prompted(dialect.name.to_owned())),
         _ => {
-            let message = dialect_tables::unknown(name, "").to_string();
+            let message = dialect_tables::unknown(dialects, name, "").to_string();
             Err(SessionError::invalid(message.replacen(
                 "is no dialect",
                 "is no protocol, neither `native` nor a dialect",

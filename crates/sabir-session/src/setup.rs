@@ -9,6 +9,7 @@ use sabir_agent::{
     OpenTodos, Record, RecordStore, RequestContext, SubtaskSpawner, Task, TaskId, TaskLimits, TaskOrigin, TaskOutcome,
     TaskSettings, TaskStart, Tool, ToolRegistry, UsageTotals,
 };
+use sabir_call::dialect::DialectSet;
 use sabir_call::{TokenPrices, ToolProtocol, ToolSet};
 use sabir_check::RepairSet;
 use sabir_journal::Journal;
@@ -36,6 +37,8 @@ pub struct TaskSetup {
     pub(crate) limits: TaskLimits,
     pub(crate) completion: CompletionConditions,
     pub(crate) repairs: RepairSet,
+    /// The dialects that the session knows.
+    pub(crate) dialects: DialectSet,
     pub(crate) max_time: Option<Duration>,
     pub(crate) prices: TokenPrices,
     /// Interrupts the task.
@@ -151,6 +154,7 @@ impl TaskSetup {
         let registry = setup.registry.clone().with_context_source(Some(watch));
         Ok(Self {
             repairs: repairs::without_rules(&config.repairs_off)?,
+            dialects: config.dialects.clone(),
             max_time: spec.limits.max_seconds.map(Duration::from_secs),
             completion: ends::completion_conditions(&spec.completion, &config.limits),
             context,
@@ -216,6 +220,7 @@ impl TaskSetup {
         setup.notify_of_folder(config);
         Ok(Self {
             repairs: repairs::without_rules(&told.repairs_off)?,
+            dialects: config.dialects.clone(),
             max_time: spec.limits.max_seconds.map(Duration::from_secs),
             prices: told.prices,
             completion: ends::completion_conditions(&spec.completion, &recorded),
@@ -261,6 +266,7 @@ impl TaskSetup {
             limits,
             completion: CompletionConditions::default(),
             repairs: RepairSet::all(),
+            dialects: environment.dialects.clone(),
             max_time: None,
             prices: TokenPrices::default(),
             cancel: CancelToken::default(),
@@ -312,6 +318,7 @@ impl TaskSetup {
             limits: self.limits,
             completion: self.completion.clone(),
             repairs: self.repairs,
+            dialects: self.dialects.clone(),
             max_output: None,
             prices: self.prices,
         }

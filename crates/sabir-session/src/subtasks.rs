@@ -186,7 +186,7 @@ impl SessionSubtaskSpawner {
             let edit_tool = locked::resolve_edit_tool(named, &chosen)?;
             let setup = self.setup(id, &spec, left, self.resources(id, edit_tool, mode, left))?.with_prices(&chosen)?;
             let explicit = spec.protocol.as_deref().or(config.protocol.as_deref());
-            let protocol = locked::task_protocol(explicit, None, &chosen)?;
+            let protocol = locked::task_protocol(&config.dialects, explicit, None, &chosen)?;
             Ok((chosen, setup, protocol))
         };
         let (chosen, setup, protocol) = made().map_err(|error| format!("{error}."))?;

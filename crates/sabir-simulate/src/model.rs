@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use sabir_agent::{Task, ToolRegistry};
-use sabir_call::dialect::DialectSelection;
 use sabir_call::{
     ArgForm, Event, EventSink, Model, ModelError, ModelErrorKind, PromptedSink, Request, ResponseFuture, StopReason,
     Truncation, Usage,
@@ -57,7 +56,7 @@ impl Model for SimulatedModel {
                 return Err(simulated_error(kind));
             }
             if self.simulation.with_state(|state| state.plan.model.prompted) {
-                let mut reading = PromptedSink::new(DialectSelection::AUTO, self.registry.tool_set(), &mut pass);
+                let mut reading = PromptedSink::new(request.dialects.all(), self.registry.tool_set(), &mut pass);
                 for chunk in random_chunks(&self.simulation, &render_text(&reply)) {
                     self.wait_random().await;
                     reading.push_event(Event::Text { text: &chunk });

@@ -127,6 +127,7 @@ impl TaskPlan {
             interactivity: self.user.attended,
             limits: if sabotage == Some(Sabotage::RaiseLimits) { endless } else { limits },
             completion: self.terms.completion_conditions(sabotage),
+            dialects: sabir_call::dialect::DialectSet::default(),
             repairs: sabir_check::RepairSet::all(),
             max_output: None,
             prices: TokenPrices { input: price(1_000_000), output: price(5_000_000), ..TokenPrices::default() },

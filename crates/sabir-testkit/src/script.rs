@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sabir_call::dialect::{Dialect, find_dialect};
+use sabir_call::dialect::{Dialect, DialectSet};
 use sabir_call::{
     ArgForm, Call, CallId, DraftResponse, Event, EventSink, OpaqueState, StopReason, ToolSet, ToolSpec, Usage,
     json_type_name,
@@ -257,8 +257,11 @@ impl ProviderReply {
     pub fn to_draft(&self) -> DraftResponse {
         let mut draft = DraftResponse::default();
         let mut index = 0;
-        let spelled =
-            self.dialect.as_deref().and_then(find_dialect).map(|dialect| render_calls_as_text(dialect, &self.say));
+        let spelled = self
+            .dialect
+            .as_deref()
+            .and_then(|name| DialectSet::built_in().find(name))
+            .map(|dialect| render_calls_as_text(dialect, &self.say));
         for say in spelled.as_ref().unwrap_or(&self.say) {
             match say {
                 ReplyPart::Text { text } => draft.push_event(Event::Text { text }),

@@ -87,7 +87,7 @@ impl From<sabir_session::SessionError> for CommandError {
 
 /// The failure of a name that no dialect has. `also` is what else could be given.
 pub(crate) fn unknown_dialect(name: &str, also: &str) -> CommandError {
-    sabir_session::dialect_tables::unknown(name, also).into()
+    sabir_session::dialect_tables::unknown(crate::surroundings::dialects(), name, also).into()
 }
 
 impl CommandError {

@@ -44,12 +44,9 @@ fn dispatch() -> Result<ExitStatus, CommandError> {
     let (mut files, arguments) = dialects::split_leading_options(std::env::args_os());
     let cli = Cli::parse_arguments(&arguments)?;
     files.extend(cli.dialects.iter().cloned());
-    match &cli.command {
-        // What is wrong with the configuration is what it tells.
-        Some(Command::Doctor(_)) => {}
-        _ => drop(surroundings::load_config(cli.config_path())?),
-    }
-    sabir_session::dialect_tables::load_dialect_files(&files)?;
+    // What is wrong with the configuration is what the doctor tells.
+    let configured = !matches!(cli.command, Some(Command::Doctor(_)));
+    surroundings::start_host(cli.config_path(), configured, &files)?;
     match &cli.command {
         None => run::run_interactive(&cli.task, &cli.pictures.image, &cli.words),
         Some(Command::Run(arguments)) => run::run_headless(arguments),

@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use etcetera::BaseStrategy;
+use sabir_call::dialect::DialectSet;
 use sabir_session::config::Config;
+use sabir_session::dialect_tables::load_dialect_files;
 use sabir_session::{Environment, Host, Notice, NoticeSink};
 use tokio::runtime::Runtime;
 
@@ -16,9 +18,34 @@ use crate::output::print;
 const FILES: usize = 16;
 
 /// The host of all sessions of this process.
+static HOST: OnceLock<Host> = OnceLock::new();
+
+/// The host of all sessions of this process.
 pub(crate) fn host() -> &'static Host {
-    static HOST: OnceLock<Host> = OnceLock::new();
     HOST.get_or_init(|| Host::new(read_environment()).with_notices(notice_sink()))
+}
+
+/// Sets up the host, whose sessions know the dialects of the files besides those of the configuration. Each file is read
+/// once, here: it may be a pipe.
+///
+/// `configured` is false for a command that reports itself what is wrong with the configuration.
+pub(crate) fn start_host(named: Option<&Path>, configured: bool, files: &[PathBuf]) -> Result<(), CommandError> {
+    let environment = Arc::new(read_environment());
+    let mut dialects = environment.dialects.clone();
+    if configured {
+        dialects = Config::load(&environment, named, &notice_sink())?.dialects().clone();
+    }
+    load_dialect_files(files, &mut dialects)?;
+    let mut environment = Arc::unwrap_or_clone(environment);
+    environment.dialects = dialects;
+    // Nothing has asked for the host before.
+    let _ = HOST.set(Host::new(environment).with_notices(notice_sink()));
+    Ok(())
+}
+
+/// The dialects that every session of this process knows.
+pub(crate) fn dialects() -> &'static DialectSet {
+    &environment().dialects
 }
 
 /// What the process was started with.

@@ -12,7 +12,7 @@
 use std::process::ExitCode;
 
 use allocation_counter::measure;
-use sabir_call::dialect::{Dialect, DialectSelection, all_dialects};
+use sabir_call::dialect::{Dialect, DialectSelection, DialectSet};
 use sabir_call::{Call, CallId, Truncation, Event, CallReader, ToolSet};
 
 const SIZE: usize = 100_000;
@@ -39,11 +39,11 @@ fn main() -> ExitCode {
     println!("| dialect | state, bytes | at the most | among all dialects | at the most | allocations a push |");
     println!("| --- | --- | --- | --- | --- | --- |");
     let mut held = true;
-    for dialect in all_dialects() {
+    for dialect in DialectSet::built_in().iter() {
         let text = render(dialect, &tools);
-        let own = DialectSelection::from_name(dialect.name).unwrap_or(DialectSelection::AUTO);
+        let own = DialectSet::built_in().select(dialect.name).unwrap_or(DialectSet::built_in().all());
         let all = |selection| CHUNKS.map(|chunk| pass(&text, selection, chunk, &tools));
-        let (alone, among) = (all(own), all(DialectSelection::AUTO));
+        let (alone, among) = (all(own), all(DialectSet::built_in().all()));
         let both = || alone.iter().chain(&among);
         let most = |seen: &[Seen], of: fn(&Seen) -> usize| seen.iter().map(of).max().unwrap_or_default();
         #[expect(clippy::cast_precision_loss, reason = "counts are small")]

@@ -57,6 +57,7 @@ fn settings(attended: Interactivity) -> TaskSettings {
         interactivity: attended,
         limits: TaskLimits::default(),
         completion: CompletionConditions { open_todos: OpenTodos::Refused, check: Some(("run".to_owned(), arguments)) },
+        dialects: sabir_call::dialect::DialectSet::default(),
         repairs: RepairSet::all(),
         max_output: None,
         prices: TokenPrices::default(),

@@ -22,12 +22,16 @@ impl Task {
         let mut taken = |id: &CallId| self.transcript.has_call(id) || !used.insert(id.clone());
         let loose: Vec<_> = draft.faults.iter().filter(|fault| fault.call.is_none()).cloned().collect();
         let say = |checked: &[CheckedCall], loose: &[_]| {
-            let (protocol, tools) = (&self.start.protocol, self.checker.tools());
             render_feedback(
                 checked,
                 loose,
                 &draft.source,
-                &FeedbackContext { protocol, tools, repetition: &self.counters.reported_mistakes },
+                &FeedbackContext {
+                    protocol: &self.start.protocol,
+                    dialects: &self.settings.dialects,
+                    tools: self.checker.tools(),
+                    repetition: &self.counters.reported_mistakes,
+                },
             )
         };
         let mut parts = Vec::new();

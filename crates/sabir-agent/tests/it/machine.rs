@@ -4,7 +4,7 @@ use sabir_agent::{
     AssistantTurn, CallPermit, CompletionConditions, Interactivity, Preconditions, Record, Task, TaskEffect, TaskId,
     TaskInput, TaskLimits, TaskOutcome, TaskSettings, TaskStart, ToolOutput, UserQuestion, UserReply, control,
 };
-use sabir_call::dialect::{CLINE, DialectSelection};
+use sabir_call::dialect::{CLINE, DialectSet};
 use sabir_call::{
     CallId, CallResult, Event, EventSink, MessagePart, ModelError, ModelErrorKind, PromptedSink, Role, TokenPrices,
     ToolProtocol, ToolSet, ToolSpec,
@@ -34,6 +34,7 @@ pub(crate) fn settings(attended: Interactivity) -> TaskSettings {
         interactivity: attended,
         limits: TaskLimits::default(),
         completion: CompletionConditions::default(),
+        dialects: sabir_call::dialect::DialectSet::default(),
         repairs: sabir_check::RepairSet::all(),
         max_output: None,
         prices: TokenPrices::default(),
@@ -96,7 +97,7 @@ impl Machine {
 
     pub(crate) fn stream(&mut self, text: &str) {
         let task = &mut self.task;
-        let mut reading = PromptedSink::new(DialectSelection::AUTO, &tools(), |event: Event<'_>| {
+        let mut reading = PromptedSink::new(DialectSet::built_in().all(), &tools(), |event: Event<'_>| {
             assert!(task.step(TaskInput::ModelEvent(event)).is_empty())
         });
         reading.push_event(Event::Text { text });

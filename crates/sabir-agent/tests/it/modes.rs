@@ -54,12 +54,12 @@ fn switch(name: &str) -> String {
 
 /// The model writes it, where the tools are those of the modes.
 fn answer(machine: &mut Machine, text: &str) {
-    use sabir_call::dialect::DialectSelection;
+    use sabir_call::dialect::DialectSet;
     use sabir_call::{EventSink, PromptedSink};
     assert_eq!(machine.open, [TaskEffect::RequestModel]);
     machine.open.clear();
     let task = &mut machine.task;
-    let mut reading = PromptedSink::new(DialectSelection::AUTO, &known(), |event: Event<'_>| {
+    let mut reading = PromptedSink::new(DialectSet::built_in().all(), &known(), |event: Event<'_>| {
         assert!(task.step(TaskInput::ModelEvent(event)).is_empty())
     });
     reading.push_event(Event::Text { text });

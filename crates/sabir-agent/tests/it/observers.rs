@@ -7,7 +7,7 @@ use sabir_agent::{
     PreparedCall, ProgressSink, Record, Task, TaskDriver, Tool, ToolOutput, ToolRefusal, ToolRegistry, ToolWork,
     TransientEvent,
 };
-use sabir_call::dialect::DialectSelection;
+use sabir_call::dialect::DialectSet;
 use sabir_call::{Event, EventSink, MessagePart, Model, PromptedSink, Request, ResponseFuture, ToolSpec, Truncation};
 use sabir_policy::Access;
 use serde_json::json;
@@ -100,7 +100,7 @@ impl Model for Looking {
             _ => "<attempt_completion>\n<result>r</result>\n</attempt_completion>".to_owned(),
         };
         let pass = |event: Event<'_>| sink.push_event(event);
-        let mut prompted = PromptedSink::new(DialectSelection::AUTO, &request.tools, pass);
+        let mut prompted = PromptedSink::new(DialectSet::built_in().all(), &request.tools, pass);
         prompted.push_event(Event::Text { text: &text });
         let _ = prompted.finish(Truncation::Ended);
         Box::pin(std::future::ready(Ok(())))

@@ -6,7 +6,7 @@ use sabir_agent::{
     CallArguments, CancelToken, Interactivity, PreparedCall, ProgressSink, Task, TaskDriver, TaskOutcome, Tool,
     ToolOutput, ToolRegistry, ToolWork,
 };
-use sabir_call::dialect::DialectSelection;
+use sabir_call::dialect::DialectSet;
 use sabir_call::{
     Event, EventSink, MessagePart, Model, PromptedSink, Request, ResponseFuture, ToolResultStatus, ToolSpec, Truncation,
 };
@@ -61,7 +61,7 @@ impl Model for Looking {
         let done = || "<attempt_completion>\n<result>r</result>\n</attempt_completion>".to_owned();
         let text = if first { ["now", "fine", "later"].map(look).concat() } else { done() };
         let pass = |event: Event<'_>| sink.push_event(event);
-        let mut prompted = PromptedSink::new(DialectSelection::AUTO, &request.tools, pass);
+        let mut prompted = PromptedSink::new(DialectSet::built_in().all(), &request.tools, pass);
         prompted.push_event(Event::Text { text: &text });
         let _ = prompted.finish(Truncation::Ended);
         Box::pin(std::future::ready(Ok(())))

@@ -57,11 +57,10 @@
 mod round_trip;
 mod table_check;
 
-use std::sync::{Mutex, PoisonError};
-
 use serde::Deserialize;
 
-use super::{DEFINED, Dialect, find_dialect};
+pub(super) use round_trip::check_round_trip;
+pub(super) use table_check::build_dialect;
 
 /// A dialect in table form; see the [module](self) for the keys.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -196,37 +195,6 @@ pub enum DefineError {
         /// The other dialect.
         other: String,
     },
-}
-
-/// One definition at a time: each is tried out against those before it.
-static DEFINING: Mutex<()> = Mutex::new(());
-
-/// Adds a dialect to [`all_dialects`](super::all_dialects), for the whole process and for good. The same table twice is the same
-/// dialect.
-///
-/// # Errors
-/// The first rule that the table breaks; nothing is added then.
-pub fn define_dialect(table: &DialectTable) -> Result<&'static Dialect, DefineError> {
-    let _one = DEFINING.lock().unwrap_or_else(PoisonError::into_inner);
-    let made = table_check::build_dialect(table)?;
-    if let Some(known) = find_dialect(made.name) {
-        let same = known.name == made.name
-            && (known.aliases, known.summary, known.instructions) == (made.aliases, made.summary, made.instructions)
-            && known.is_defined()
-            && known.grammar == made.grammar;
-        return if same { Ok(known) } else { Err(DefineError::Taken(table.name.clone())) };
-    }
-    if let Some(taken) = made.aliases.iter().find(|alias| find_dialect(alias).is_some()) {
-        return Err(DefineError::Taken((*taken).to_owned()));
-    }
-    let before = round_trip::read_all_dialects();
-    let made: &'static Dialect = Box::leak(Box::new(made));
-    DEFINED.write().unwrap_or_else(PoisonError::into_inner).push(made);
-    let tried = round_trip::check_round_trip(made, &before);
-    if tried.is_err() {
-        DEFINED.write().unwrap_or_else(PoisonError::into_inner).retain(|known| !std::ptr::eq(*known, made));
-    }
-    tried.map(|()| made)
 }
 
 impl DefineError {

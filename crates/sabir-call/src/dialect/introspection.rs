@@ -7,7 +7,7 @@ use super::grammar::{Grammar, TagScheme};
 impl Dialect {
     /// Returns the parser that reads the dialect.
     pub fn parser_kind(&self) -> ParserKind {
-        match self.grammar {
+        match *self.grammar {
             Grammar::Tagged(_) => ParserKind::Tagged,
             Grammar::Json(_) => ParserKind::Json,
             Grammar::Python(_) => ParserKind::Python,
@@ -24,7 +24,7 @@ impl Dialect {
     /// Returns the names of the dialect's tags, without prefixes and without tags named after tools
     /// or arguments.
     pub fn tag_names(&self) -> Vec<&'static str> {
-        let Grammar::Tagged(tagged) = self.grammar else { return Vec::new() };
+        let Grammar::Tagged(tagged) = *self.grammar else { return Vec::new() };
         let names: &[&'static str] = match tagged.tags {
             TagScheme::Own => &[],
             TagScheme::Fixed { call, argument, .. } => &[call, argument],
@@ -39,7 +39,7 @@ impl Dialect {
     /// written.
     pub fn marker_texts(&self) -> Vec<&'static str> {
         let mut markers: Vec<&'static str> = Vec::new();
-        match self.grammar {
+        match *self.grammar {
             Grammar::Tagged(tagged) => markers.extend(tagged.sections.iter().flat_map(|(open, close)| [open, close])),
             Grammar::Json(table) => {
                 markers.extend(table.section.map(|(open, _)| open));

@@ -7,13 +7,13 @@ use super::grammar::{Grammar, HeaderFormat, JsonCalls, JsonForm};
 const KEYS: (&str, &str, Option<&str>) = ("name", "arguments", None);
 const LESSON: &str = "Write a call as JSON with the tool's name and its arguments, between the markers.";
 
-pub(super) const ROWS: &[Dialect] = &[
+pub(super) static ROWS: &[Dialect] = &[
     Dialect {
         name: "hermes",
         aliases: &["qwen", "qwen25", "qwen3"],
         summary: "A JSON object with name and arguments in a <tool_call> block (Hermes, Qwen 2.5 and 3).",
         spec: include_str!("../specs/hermes.md"),
-        grammar: json_grammar(JsonCalls { forms: &[named_form("<tool_call>", "</tool_call>")], ..PLAIN }),
+        grammar: &json_grammar(JsonCalls { forms: &[named_form("<tool_call>", "</tool_call>")], ..PLAIN }),
         tokens: &["<|im_end|>"],
         thought: None,
         instructions: "Write each call as a JSON object with the tool's `name` and its `arguments`, in a `tool_call` block of its own.",
@@ -24,7 +24,7 @@ pub(super) const ROWS: &[Dialect] = &[
         summary: "functions.NAME:INDEX and JSON arguments between special tokens (Kimi K2).",
         // The section markers occur with singular names too, so those are among the tokens.
         spec: include_str!("../specs/kimi.md"),
-        grammar: json_grammar(JsonCalls {
+        grammar: &json_grammar(JsonCalls {
             section: Some(("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")),
             forms: &[JsonForm {
                 open: "<|tool_call_begin|>",
@@ -49,7 +49,7 @@ call's number from 0, then the arguments as a JSON object.",
         aliases: &["deepseek_v3", "deepseek_v31", "deepseek_r1"],
         summary: "A name and JSON arguments between special tokens (DeepSeek V3, R1 and V3.1).",
         spec: include_str!("../specs/deepseek.md"),
-        grammar: json_grammar(JsonCalls {
+        grammar: &json_grammar(JsonCalls {
             section: Some(("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")),
             forms: &[
                 JsonForm {
@@ -86,7 +86,7 @@ object in a fence.",
         summary: "[TOOL_CALLS] before a JSON array of calls, or before NAME[ARGS] and JSON arguments (Mistral).",
         // The first form is that of tokenizers up to v7, the second one that of v11 and later.
         spec: include_str!("../specs/mistral.md"),
-        grammar: json_grammar(JsonCalls {
+        grammar: &json_grammar(JsonCalls {
             forms: &[
                 named_form("[TOOL_CALLS]", ""),
                 JsonForm {
@@ -111,7 +111,7 @@ and its `arguments`.",
         summary: "A JSON object with name and parameters behind <|python_tag|>, or bare (Llama 3).",
         // The second form is the one that Meta's prompt for custom tools asks for.
         spec: include_str!("../specs/llama.md"),
-        grammar: json_grammar(JsonCalls {
+        grammar: &json_grammar(JsonCalls {
             forms: &[
                 named_form("<|python_tag|>", ""),
                 JsonForm {
@@ -137,7 +137,7 @@ separated by `; `.",
         summary: "A JSON array of calls behind <|tool_call|> (Granite 3).",
         // The second form is that of Granite 3.1, which writes ordinary text instead of a token.
         spec: include_str!("../specs/granite.md"),
-        grammar: json_grammar(JsonCalls {
+        grammar: &json_grammar(JsonCalls {
             forms: &[named_form("<|tool_call|>", ""), named_form("<tool_call>", "")],
             list: true,
             ..PLAIN
@@ -152,7 +152,7 @@ and its `arguments`.",
         aliases: &["granite_20b_fc"],
         summary: "<function_call> before each JSON object with name and arguments (Granite 20B).",
         spec: include_str!("../specs/granite_20b.md"),
-        grammar: json_grammar(JsonCalls { forms: &[named_form("<function_call>", "")], ..PLAIN }),
+        grammar: &json_grammar(JsonCalls { forms: &[named_form("<function_call>", "")], ..PLAIN }),
         tokens: &[],
         thought: None,
         instructions: "Write each call as a JSON object with the tool's `name` and its `arguments` behind the marker.",
@@ -162,7 +162,7 @@ and its `arguments`.",
         aliases: &["phi4_mini", "phi4_mini_json"],
         summary: "A JSON array of calls right behind the word functools (Phi 4 mini).",
         spec: include_str!("../specs/phi.md"),
-        grammar: json_grammar(JsonCalls { forms: &[named_form("functools", "")], list: true, ..PLAIN }),
+        grammar: &json_grammar(JsonCalls { forms: &[named_form("functools", "")], list: true, ..PLAIN }),
         tokens: &[],
         thought: None,
         instructions: "Write all calls of a message as one JSON array right behind the word `functools`: for each an object with the \
@@ -173,7 +173,7 @@ tool's `name` and its `arguments`.",
         aliases: &["command_r", "command_a"],
         summary: "A JSON array of tool_call_id, tool_name and parameters between special tokens (Command R7B and A).",
         spec: include_str!("../specs/cohere.md"),
-        grammar: json_grammar(JsonCalls {
+        grammar: &json_grammar(JsonCalls {
             forms: &[named_form("<|START_ACTION|>", "<|END_ACTION|>")],
             keys: ("tool_name", "parameters", Some("tool_call_id")),
             list: true,
@@ -189,7 +189,11 @@ tool's `name` and its `arguments`.",
         aliases: &[],
         summary: "A JSON array of calls in a <tool_calls> block (Jamba).",
         spec: include_str!("../specs/jamba.md"),
-        grammar: json_grammar(JsonCalls { forms: &[named_form("<tool_calls>", "</tool_calls>")], list: true, ..PLAIN }),
+        grammar: &json_grammar(JsonCalls {
+            forms: &[named_form("<tool_calls>", "</tool_calls>")],
+            list: true,
+            ..PLAIN
+        }),
         tokens: &[],
         thought: None,
         instructions: LESSON,
@@ -199,7 +203,7 @@ tool's `name` and its `arguments`.",
         aliases: &["nemotron_deci"],
         summary: "A JSON array of calls in a <TOOLCALL> block (Nemotron, DeciLM).",
         spec: include_str!("../specs/deci.md"),
-        grammar: json_grammar(JsonCalls { forms: &[named_form("<TOOLCALL>", "</TOOLCALL>")], list: true, ..PLAIN }),
+        grammar: &json_grammar(JsonCalls { forms: &[named_form("<TOOLCALL>", "</TOOLCALL>")], list: true, ..PLAIN }),
         tokens: &[],
         thought: None,
         instructions: LESSON,
@@ -210,7 +214,7 @@ tool's `name` and its `arguments`.",
         summary: "A JSON object or array of calls at the end of a message, bare or in a fence (xLAM, and models without a form).",
         // No markers at all: `reader/bare_call_guess.rs` finds such calls by shape and position.
         spec: include_str!("../specs/json.md"),
-        grammar: json_grammar(JsonCalls { list: true, bare: true, ..PLAIN }),
+        grammar: &json_grammar(JsonCalls { list: true, bare: true, ..PLAIN }),
         tokens: &[],
         thought: None,
         instructions: "Write all calls of a message as one JSON array at its end: for each an object with the tool's `name` and its \
@@ -221,7 +225,7 @@ tool's `name` and its `arguments`.",
         aliases: &[],
         summary: "Action: NAME, then Action Input: and JSON arguments (ReAct prompts).",
         spec: include_str!("../specs/react.md"),
-        grammar: json_grammar(JsonCalls {
+        grammar: &json_grammar(JsonCalls {
             forms: &[JsonForm {
                 open: "Action:",
                 head: Some(HeaderFormat { end: "Action Input:", prefix: "", id: None, fenced: false }),

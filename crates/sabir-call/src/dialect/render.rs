@@ -14,7 +14,7 @@ type NamedCall<'c> = (&'c str, &'c Map<String, Value>);
 
 /// Renders a run of calls with everything around it.
 pub(super) fn render_calls(dialect: &Dialect, calls: &[NamedCall<'_>], tools: &ToolSet) -> String {
-    if let Grammar::Tagged(tagged) = dialect.grammar {
+    if let Grammar::Tagged(tagged) = *dialect.grammar {
         let calls: Vec<_> = calls
             .iter()
             .enumerate()
@@ -27,7 +27,7 @@ pub(super) fn render_calls(dialect: &Dialect, calls: &[NamedCall<'_>], tools: &T
 
 /// Renders one call without the wrapper around a run of calls.
 pub(super) fn render_call(dialect: &Dialect, name: &str, arguments: &Map<String, Value>, tools: &ToolSet) -> String {
-    match dialect.grammar {
+    match *dialect.grammar {
         Grammar::Tagged(tagged) => tags::render_tagged_call(dialect, &tagged, 0, (name, arguments), tools),
         _ => render_untagged(dialect, &[(name, arguments)]),
     }
@@ -35,7 +35,7 @@ pub(super) fn render_call(dialect: &Dialect, name: &str, arguments: &Map<String,
 
 /// Renders an example call in the simplest style, without verifying that it parses back.
 pub(super) fn render_example(dialect: &Dialect, name: &str, arguments: &Map<String, Value>) -> String {
-    match dialect.grammar {
+    match *dialect.grammar {
         Grammar::Tagged(tagged) => tags::wrap_calls(&tagged, &[tags::render_tagged_example(&tagged, name, arguments)]),
         _ => render_untagged(dialect, &[(name, arguments)]),
     }
@@ -43,7 +43,7 @@ pub(super) fn render_example(dialect: &Dialect, name: &str, arguments: &Map<Stri
 
 /// Renders calls of dialects without tags, in which no value can contain the end of its call.
 fn render_untagged(dialect: &Dialect, calls: &[NamedCall<'_>]) -> String {
-    match dialect.grammar {
+    match *dialect.grammar {
         Grammar::Tagged(_) => String::new(),
         Grammar::Json(table) => render_json_calls(&table, calls),
         Grammar::Python(PythonCalls { open, close }) => {

@@ -21,14 +21,14 @@ const FUNCTION_TAGS: TagScheme = TagScheme::Fixed {
     typed: None,
 };
 
-pub(super) const ROWS: &[Dialect] = &[
+pub(super) static ROWS: &[Dialect] = &[
     Dialect {
         name: CLINE,
         aliases: &["roo", "xml"],
         summary: "The tool's name is the tag, each argument is a tag of its own inside it (Cline, Roo Code).",
         // No prefix: the tags are the names of tools and arguments themselves.
         spec: include_str!("../specs/cline.md"),
-        grammar: tagged_grammar(TagScheme::Own, &[], &[""]),
+        grammar: &tagged_grammar(TagScheme::Own, &[], &[""]),
         tokens: &[],
         thought: None,
         instructions: "Write a call as XML-style tags: the tool's name is the tag, and each argument is a tag of its own inside it, \
@@ -39,7 +39,7 @@ named exactly as declared.",
         aliases: &["claude", "function_calls"],
         summary: "Calls are <invoke name=\"…\"> tags in a <function_calls> block, arguments <parameter name=\"…\"> tags.",
         spec: include_str!("../specs/invoke.md"),
-        grammar: tagged_grammar(INVOKE_TAGS, &["function_calls"], &["", ":"]),
+        grammar: &tagged_grammar(INVOKE_TAGS, &["function_calls"], &["", ":"]),
         tokens: &[],
         thought: None,
         instructions: "Write calls in a `function_calls` block: one `invoke` tag with the tool's name for each call, and in it one \
@@ -51,7 +51,7 @@ named exactly as declared.",
         summary: "The tags of invoke behind a sentinel: <｜DSML｜invoke name=\"…\"> (DeepSeek V3.2, V4).",
         // The block was renamed with V4; the first name is the one that is written.
         spec: include_str!("../specs/dsml.md"),
-        grammar: tagged_grammar(
+        grammar: &tagged_grammar(
             TagScheme::Fixed {
                 call: "invoke",
                 argument: "parameter",
@@ -72,7 +72,7 @@ named exactly as declared.",
         aliases: &["minimax_m2"],
         summary: "The tags of invoke in a <minimax:tool_call> block (MiniMax M2).",
         spec: include_str!("../specs/minimax.md"),
-        grammar: tagged_grammar(INVOKE_TAGS, &["minimax:tool_call"], &["", ":"]),
+        grammar: &tagged_grammar(INVOKE_TAGS, &["minimax:tool_call"], &["", ":"]),
         tokens: &[],
         thought: None,
         instructions: "Write calls in a `minimax:tool_call` block: one `invoke` tag with the tool's name for each call, and in it \
@@ -84,7 +84,7 @@ one `parameter` tag with the argument's name for each argument.",
         summary: "Every tag stands behind ]<]minimax[>[, arguments are tags of their own names (MiniMax M3).",
         // An empty argument tag means that each argument is a tag of its own name.
         spec: include_str!("../specs/minimax_m3.md"),
-        grammar: Grammar::Tagged(TaggedCalls {
+        grammar: &Grammar::Tagged(TaggedCalls {
             notation: TagNotation::Marked("]<]minimax[>["),
             tags: TagScheme::Fixed {
                 call: "invoke",
@@ -110,7 +110,7 @@ it one tag for each argument, named as the argument.",
         summary: "<function=f> tags with <parameter=k> tags in a <tool_call> block (Qwen3-Coder, Nemotron, Step 3.5, MiMo).",
         // The block is shared with hermes and glm, so only its content selects this dialect.
         spec: include_str!("../specs/qwen_coder.md"),
-        grammar: grammar_wrapping_each(FUNCTION_TAGS, &["tool_call"]),
+        grammar: &grammar_wrapping_each(FUNCTION_TAGS, &["tool_call"]),
         tokens: &[],
         thought: None,
         instructions: "Write each call in a `tool_call` block: one `function` tag with the tool's name, and in it one `parameter` \
@@ -121,7 +121,7 @@ tag for each argument, its value on lines of its own.",
         aliases: &["seed"],
         summary: "The tags of qwen_coder in a <seed:tool_call> block (Seed-OSS).",
         spec: include_str!("../specs/seed_oss.md"),
-        grammar: grammar_wrapping_each(FUNCTION_TAGS, &["seed:tool_call"]),
+        grammar: &grammar_wrapping_each(FUNCTION_TAGS, &["seed:tool_call"]),
         tokens: &[],
         thought: None,
         instructions: "Write each call in a `seed:tool_call` block: one `function` tag with the tool's name, and in it one \
@@ -132,7 +132,11 @@ tag for each argument, its value on lines of its own.",
         aliases: &["glm45", "glm47"],
         summary: "The tool's name, then <arg_key> and <arg_value> pairs, in a <tool_call> block (GLM 4.5 and later).",
         spec: include_str!("../specs/glm.md"),
-        grammar: tagged_grammar(TagScheme::Keyed { call: "tool_call", key: "arg_key", value: "arg_value" }, &[], &[""]),
+        grammar: &tagged_grammar(
+            TagScheme::Keyed { call: "tool_call", key: "arg_key", value: "arg_value" },
+            &[],
+            &[""],
+        ),
         tokens: &[],
         thought: None,
         instructions: "Write each call in a `tool_call` block: the tool's name, then for each argument an `arg_key` and an \
@@ -144,7 +148,7 @@ tag for each argument, its value on lines of its own.",
         summary: "Tags between <|open|>, <|close|> and <|sep|> (Kimi K3).",
         // Values carry a JSON type name, of which `string` is raw text.
         spec: include_str!("../specs/kimi_k3.md"),
-        grammar: Grammar::Tagged(TaggedCalls {
+        grammar: &Grammar::Tagged(TaggedCalls {
             notation: TagNotation::Delimited { open: "<|open|>", close: "<|close|>", end: "<|sep|>" },
             tags: TagScheme::Fixed {
                 call: "call",
@@ -169,7 +173,7 @@ tag for each argument, its value on lines of its own.",
         aliases: &[],
         summary: "The tags of invoke with the prefix steptml: between DeepSeek's markers (Step 3).",
         spec: include_str!("../specs/step3.md"),
-        grammar: Grammar::Tagged(TaggedCalls {
+        grammar: &Grammar::Tagged(TaggedCalls {
             notation: TagNotation::Angle,
             tags: INVOKE_TAGS,
             wrappers: &[],

@@ -9,13 +9,13 @@ arguments only. Strings stand in quotes, with Python's escapes.";
 const GEMMA_LESSON: &str = "Write each call between the markers: `call:`, the tool's name, and its arguments in braces. Every \
 string stands between two quote markers, as it is.";
 
-pub(super) const ROWS: &[Dialect] = &[
+pub(super) static ROWS: &[Dialect] = &[
     Dialect {
         name: "pythonic",
         aliases: &["llama4", "llama4_pythonic"],
         summary: "A Python list of calls: [f(a=\"x\", b=1), g()] (Llama 4 and others).",
         spec: include_str!("../specs/pythonic.md"),
-        grammar: Grammar::Python(PythonCalls { open: "", close: "" }),
+        grammar: &Grammar::Python(PythonCalls { open: "", close: "" }),
         tokens: &["<|python_end|>", "<|eom|>", "<|eot|>"],
         thought: None,
         instructions: PYTHON_LESSON,
@@ -25,7 +25,7 @@ pub(super) const ROWS: &[Dialect] = &[
         aliases: &[],
         summary: "A Python list of calls between special tokens (LFM2).",
         spec: include_str!("../specs/lfm2.md"),
-        grammar: Grammar::Python(PythonCalls { open: "<|tool_call_start|>", close: "<|tool_call_end|>" }),
+        grammar: &Grammar::Python(PythonCalls { open: "<|tool_call_start|>", close: "<|tool_call_end|>" }),
         tokens: &["<|im_end|>"],
         thought: None,
         instructions: PYTHON_LESSON,
@@ -35,7 +35,7 @@ pub(super) const ROWS: &[Dialect] = &[
         aliases: &[],
         summary: "Python calls in a <function_calls> block (OLMo 3).",
         spec: include_str!("../specs/olmo3.md"),
-        grammar: Grammar::Python(PythonCalls { open: "<function_calls>", close: "</function_calls>" }),
+        grammar: &Grammar::Python(PythonCalls { open: "<function_calls>", close: "</function_calls>" }),
         tokens: &[],
         thought: None,
         instructions: PYTHON_LESSON,
@@ -45,7 +45,7 @@ pub(super) const ROWS: &[Dialect] = &[
         aliases: &["gemma4"],
         summary: "call:f{k:v} between special tokens, strings between quote tokens (Gemma 4).",
         spec: include_str!("../specs/gemma.md"),
-        grammar: Grammar::Gemma(GemmaCalls { open: "<|tool_call>", close: "<tool_call|>", quote: "<|\"|>" }),
+        grammar: &Grammar::Gemma(GemmaCalls { open: "<|tool_call>", close: "<tool_call|>", quote: "<|\"|>" }),
         tokens: &["<turn|>"],
         // The channel name is part of the opening marker.
         thought: Some(("<|channel>thought", "<channel|>")),
@@ -56,7 +56,7 @@ pub(super) const ROWS: &[Dialect] = &[
         aliases: &[],
         summary: "call:f{k:v} between tags, strings between <escape> tags (FunctionGemma).",
         spec: include_str!("../specs/functiongemma.md"),
-        grammar: Grammar::Gemma(GemmaCalls {
+        grammar: &Grammar::Gemma(GemmaCalls {
             open: "<start_function_call>",
             close: "<end_function_call>",
             quote: "<escape>",
@@ -70,7 +70,7 @@ pub(super) const ROWS: &[Dialect] = &[
         aliases: &["gpt_oss", "openai"],
         summary: "Channels: a message on the commentary channel to functions.NAME is a call (gpt-oss).",
         spec: include_str!("../specs/harmony.md"),
-        grammar: Grammar::Harmony,
+        grammar: &Grammar::Harmony,
         tokens: &["<|end|>", "<|return|>", "<|call|>"],
         thought: None,
         instructions: "Write each call as a message of its own on the commentary channel, addressed to `functions.` and the tool's \

@@ -106,7 +106,7 @@ impl BareCallGuess {
     /// Begins a guess at the start of `rest`, which has that offset. `first` tells whether a line
     /// or a message starts here; inside a line only a chosen dialect is guessed.
     pub(super) fn try_begin(rest: &str, offset: usize, first: bool, vocabulary: &Vocabulary) -> Option<Self> {
-        let chosen = vocabulary.selection.is_chosen();
+        let chosen = vocabulary.chosen;
         let place = first || chosen;
         let json = vocabulary.bare_json.filter(|_| place);
         let python = vocabulary.bare_python.filter(|_| place);

@@ -253,7 +253,7 @@ impl CallReader {
 
     /// Returns the certainty that a marker gives.
     fn marker_certainty(&self, marker: &str) -> Certainty {
-        let certain = self.vocabulary.selection.is_chosen() || is_special(marker);
+        let certain = self.vocabulary.chosen || is_special(marker);
         if certain { Certainty::Certain } else { Certainty::Likely }
     }
 

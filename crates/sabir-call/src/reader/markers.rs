@@ -74,9 +74,8 @@ impl MarkerTable {
     /// Adds the markers of a dialect, and the bytes at which prose must stop for them.
     pub(crate) fn add_dialect(
         &mut self,
-        dialect: &'static Dialect,
-        listened: bool,
-        chosen: bool,
+        dialect: &Dialect,
+        (listened, chosen): (bool, bool),
         triggers: &mut TriggerTable,
     ) {
         for (text, kind) in dialect_markers(dialect, listened, chosen) {
@@ -157,10 +156,10 @@ impl MarkerTable {
 }
 
 /// Returns the markers of a dialect with their meanings.
-fn dialect_markers(dialect: &'static Dialect, listened: bool, chosen: bool) -> Vec<(&'static str, MarkerKind)> {
+fn dialect_markers(dialect: &Dialect, listened: bool, chosen: bool) -> Vec<(&'static str, MarkerKind)> {
     let section = |text: &'static str| (text, MarkerKind::Section);
     let mut markers: Vec<(&'static str, MarkerKind)> = Vec::new();
-    match dialect.grammar {
+    match *dialect.grammar {
         Grammar::Tagged(tagged) => {
             markers.extend(tagged.sections.iter().flat_map(|(open, close)| [section(open), section(close)]));
         }

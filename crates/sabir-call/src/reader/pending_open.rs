@@ -362,7 +362,7 @@ impl CallReader {
         self.prose.clear_fresh();
         let PendingOpen { name, name_at, at, len, .. } = opening;
         let dialect = opening.tag_dialect().map(|spelling| spelling.dialect);
-        let chosen = self.vocabulary.selection.is_chosen();
+        let chosen = self.vocabulary.chosen;
         let sure = if chosen { Certainty::Certain } else { Certainty::Likely };
         let rule = match opening.kind {
             OpenKind::Tool(..) => "a tool's tag, with an argument's tag or its close behind it",

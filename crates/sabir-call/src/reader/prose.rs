@@ -424,7 +424,7 @@ fn to_u32(length: usize) -> u32 {
 mod tests {
     use super::ProseTracker;
     use crate::ToolSet;
-    use crate::dialect::DialectSelection;
+    use crate::dialect::DialectSet;
     use crate::reader::vocabulary::Vocabulary;
 
     /// Returns one letter for each `<` of the text: `m` for a mention, `c` for a place where it
@@ -439,9 +439,8 @@ mod tests {
             prose.push_byte(byte);
         }
         let mut skipping = ProseTracker::default();
-        let triggers = Vocabulary::new(DialectSelection::AUTO, &ToolSet::default()).triggers;
-        let mut again = String::new();
-        let mut at = 0;
+        let triggers = Vocabulary::new(DialectSet::built_in().all(), &ToolSet::default()).triggers;
+        let (mut again, mut at) = (String::new(), 0);
         loop {
             at += skipping.skip_to_trigger(text.get(at..).unwrap_or_default(), &triggers);
             if at == text.len() {

@@ -2,7 +2,7 @@
 //! own.
 
 use crate::dialect::grammar::{Grammar, NamePosition, PythonCalls, TagNotation, TagScheme, TaggedCalls};
-use crate::dialect::{Dialect, DialectSelection, all_dialects};
+use crate::dialect::{Dialect, DialectSelection};
 use crate::tool::{ToolSet, nearest_candidate};
 
 use super::markers::MarkerTable;
@@ -19,7 +19,8 @@ pub(crate) const SHOWN: [(&str, &str); 2] = [("code", "in a code element"), ("pr
 /// The names and markers that a reader recognizes.
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
-    pub(crate) selection: DialectSelection,
+    /// One dialect was chosen.
+    pub(crate) chosen: bool,
     tools: Vec<KnownTool>,
     /// All dialects with tags, active or not.
     tagged: Vec<TagDialect>,
@@ -58,7 +59,7 @@ pub(crate) struct TagDialect {
 }
 
 impl Vocabulary {
-    pub(crate) fn new(selection: DialectSelection, tools: &ToolSet) -> Self {
+    pub(crate) fn new(selection: DialectSelection<'_>, tools: &ToolSet) -> Self {
         let tool = |spec: &crate::ToolSpec| KnownTool {
             name: spec.name.clone(),
             arguments: spec.declared_arguments().map(|argument| argument.name.to_owned()).collect(),
@@ -69,7 +70,7 @@ impl Vocabulary {
                 .collect(),
         };
         let mut made = Self {
-            selection,
+            chosen: selection.is_chosen(),
             tools: tools.all_tools().map(tool).collect(),
             tagged: Vec::new(),
             others: Vec::new(),
@@ -87,16 +88,16 @@ impl Vocabulary {
         names.for_each(|name| made.names.add_first_letter(name));
         // Without tools nothing can be a call, so no dialect is needed.
         if !made.is_empty() {
-            for dialect in all_dialects() {
-                made.add_dialect(dialect, selection.includes(dialect.name));
+            for (dialect, listened) in selection.recognised_dialects() {
+                made.add_dialect(dialect, listened);
             }
         }
         made
     }
 
-    fn add_dialect(&mut self, dialect: &'static Dialect, listened: bool) {
+    fn add_dialect(&mut self, dialect: &Dialect, listened: bool) {
         let name = dialect.name;
-        if let Grammar::Tagged(tagged) = &dialect.grammar {
+        if let Grammar::Tagged(tagged) = dialect.grammar {
             let spelling = TagDialect { dialect: name, tagged, listened };
             self.tagged.push(spelling);
             if listened && tagged.notation != TagNotation::Angle {
@@ -111,17 +112,16 @@ impl Vocabulary {
         if listened {
             self.add_bare_dialect(dialect);
         }
-        self.markers.add_dialect(dialect, listened, self.selection.is_chosen(), &mut self.triggers);
+        self.markers.add_dialect(dialect, (listened, self.chosen), &mut self.triggers);
     }
 
-    /// Adds the triggers of a dialect that allows calls without a marker.
-    fn add_bare_dialect(&mut self, dialect: &'static Dialect) {
-        match dialect.grammar {
+    /// Calls without any marker.
+    fn add_bare_dialect(&mut self, dialect: &Dialect) {
+        match *dialect.grammar {
             Grammar::Json(table) if table.bare => {
                 self.bare_json = Some(dialect.name);
                 b"{[`".iter().for_each(|byte| self.triggers.add_at_line_start(*byte));
-                // Prose is full of brackets, so only a chosen dialect looks at those inside a line.
-                if self.selection.is_chosen() {
+                if self.chosen {
                     b"{[".iter().for_each(|byte| self.triggers.add_byte(*byte));
                 }
             }
@@ -287,9 +287,7 @@ impl Vocabulary {
     pub(crate) fn is_tool_name(&self, name: &str) -> bool {
         // The namespace of functions at OpenAI and Kimi, which models also write elsewhere.
         let name = name.strip_prefix("functions.").unwrap_or(name);
-        self.resolve_tool(name).is_some()
-            || self.is_near_tool(name)
-            || (self.selection.is_chosen() && name.contains('_'))
+        self.resolve_tool(name).is_some() || self.is_near_tool(name) || (self.chosen && name.contains('_'))
     }
 
     /// Returns true if some tool has nearly this name.

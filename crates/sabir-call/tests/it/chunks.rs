@@ -1,7 +1,7 @@
 //! Checks that chunk boundaries never change the result, on any text and any bytes.
 
 use proptest::prelude::*;
-use sabir_call::dialect::DialectSelection;
+use sabir_call::dialect::{DialectSelection, DialectSet};
 use sabir_call::{CallReader, Event, ToolSet, Truncation};
 
 use crate::notation::{lines, read_chunks};
@@ -73,9 +73,9 @@ pub(crate) fn text() -> impl Strategy<Value = String> {
     proptest::collection::vec(piece(), 0..40).prop_map(|pieces| pieces.concat())
 }
 
-pub(crate) fn selections() -> impl Strategy<Value = DialectSelection> {
+pub(crate) fn selections() -> impl Strategy<Value = DialectSelection<'static>> {
     proptest::sample::select(&["auto", "cline", "invoke"][..])
-        .prop_map(|name| DialectSelection::from_name(name).unwrap())
+        .prop_map(|name| DialectSet::built_in().select(name).unwrap())
 }
 
 /// The sequence of events, with adjacent deltas merged.
@@ -123,6 +123,6 @@ proptest! {
 
     #[test]
     fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..60), size in 1usize..5) {
-        prop_assert_eq!(read_in(DialectSelection::AUTO, &bytes, size), read_in(DialectSelection::AUTO, &bytes, usize::MAX));
+        prop_assert_eq!(read_in(DialectSet::built_in().all(), &bytes, size), read_in(DialectSet::built_in().all(), &bytes, usize::MAX));
     }
 }

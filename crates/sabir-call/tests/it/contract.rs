@@ -2,7 +2,7 @@
 //! and that a truncated call never ends.
 
 use proptest::prelude::*;
-use sabir_call::dialect::DialectSelection;
+use sabir_call::dialect::{DialectSelection, DialectSet};
 use sabir_call::{CallReader, DraftState, Event, EventSink, Truncation, json::ArgumentScanner};
 
 use crate::chunks::{selections, text, tools};
@@ -215,7 +215,7 @@ fn a_call_whose_end_was_not_seen_never_ends() {
                 || part.starts_with("<get")
                 || part.starts_with("<invoke")
         };
-        assert_eq!(read(DialectSelection::from_name(dialect).unwrap(), &tools(), &text).calls().count(), 3);
+        assert_eq!(read(DialectSet::built_in().select(dialect).unwrap(), &tools(), &text).calls().count(), 3);
         for at in 0..=text.len() {
             let mut before = 0;
             let whole = parts.iter().filter(|part| {
@@ -224,7 +224,7 @@ fn a_call_whose_end_was_not_seen_never_ends() {
             });
             let whole = whole.count();
             for name in [dialect, "auto"] {
-                let draft = read(DialectSelection::from_name(name).unwrap(), &tools(), &text[..at]);
+                let draft = read(DialectSet::built_in().select(name).unwrap(), &tools(), &text[..at]);
                 let closed = draft.calls().filter(|call| call.state == DraftState::Closed).count();
                 assert_eq!(closed, whole, "{name}: {}", &text[..at]);
                 assert!(draft.calls().all(|call| call.state != DraftState::Open));

@@ -2,7 +2,7 @@
 //! matter, and prose stays prose.
 
 use proptest::prelude::*;
-use sabir_call::dialect::{DialectSelection, find_dialect};
+use sabir_call::dialect::{DialectSelection, DialectSet};
 use sabir_call::{ArgForm, Call, CallId, DraftResponse, DraftState, ToolSet, Truncation};
 use serde_json::{Map, Value};
 
@@ -273,9 +273,9 @@ fn markup() -> impl Strategy<Value = String> {
     proptest::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
 }
 
-fn selections() -> impl Strategy<Value = DialectSelection> {
+fn selections() -> impl Strategy<Value = DialectSelection<'static>> {
     let names: Vec<&str> = NAMES.into_iter().chain(["auto"; 12]).collect();
-    proptest::sample::select(names).prop_map(|name| DialectSelection::from_name(name).unwrap())
+    proptest::sample::select(names).prop_map(|name| DialectSet::built_in().select(name).unwrap())
 }
 
 proptest! {
@@ -285,8 +285,8 @@ proptest! {
     fn calls_read_back(calls in calls(), size in 1usize..40) {
         let expected: Vec<_> = calls.iter().map(|call| (call.name.clone(), Value::from(call.arguments.clone()))).collect();
         for name in NAMES {
-            let text = find_dialect(name).unwrap().render_calls(&calls, &tools());
-            let selection = DialectSelection::from_name(name).unwrap();
+            let text = DialectSet::built_in().find(name).unwrap().render_calls(&calls, &tools());
+            let selection = DialectSet::built_in().select(name).unwrap();
             let draft = read_chunks(selection, &tools(), text.as_bytes().chunks(size));
             prop_assert_eq!(&made(&draft), &expected, "{}: {} {:?}", name, &text, &draft.faults);
             prop_assert!(draft.text().trim().is_empty(), "{}: {}", name, &text);
@@ -299,7 +299,7 @@ proptest! {
 
     #[test]
     fn prose_without_a_tool_makes_no_call(text in prose(), size in 1usize..9) {
-        let draft = read_chunks(DialectSelection::AUTO, &tools(), text.as_bytes().chunks(size));
+        let draft = read_chunks(DialectSet::built_in().all(), &tools(), text.as_bytes().chunks(size));
         let run: Vec<_> = made(&draft).into_iter().filter(|(name, _)| tools().iter().any(|tool| tool.name == *name)).collect();
         prop_assert_eq!(run, Vec::new(), "{}", text);
     }
@@ -320,8 +320,8 @@ proptest! {
 #[test]
 fn without_tools_nothing_is_a_call() {
     for name in NAMES {
-        let text = find_dialect(name).unwrap().render_call("get_time", &Map::new(), &ToolSet::default());
-        let draft = read(DialectSelection::from_name(name).unwrap(), &ToolSet::default(), &text);
+        let text = DialectSet::built_in().find(name).unwrap().render_call("get_time", &Map::new(), &ToolSet::default());
+        let draft = read(DialectSet::built_in().select(name).unwrap(), &ToolSet::default(), &text);
         assert_eq!((draft.calls().count(), draft.text().as_str()), (0, text.as_str()), "{name}");
     }
 }

@@ -1,6 +1,6 @@
 //! Tests of the tool instructions in every dialect.
 
-use sabir_call::dialect::{DialectSelection, all_dialects};
+use sabir_call::dialect::DialectSet;
 use sabir_call::{McpServerInfo, ParallelCalls, ToolChoice, ToolInstructions, ToolSet, ToolSpec};
 use serde_json::json;
 
@@ -31,9 +31,8 @@ fn server() -> McpServerInfo {
 
 #[test]
 fn every_section_is_there() {
-    let tools = tools();
-    let servers = [server()];
-    for dialect in all_dialects() {
+    let (tools, servers) = (tools(), [server()]);
+    for dialect in DialectSet::built_in().iter() {
         let lesson = ToolInstructions {
             tools: &tools,
             servers: &servers,
@@ -71,10 +70,10 @@ fn every_section_is_there() {
 #[test]
 fn every_usage_is_a_call() {
     let tools = tools();
-    for dialect in all_dialects() {
+    for dialect in DialectSet::built_in().iter() {
         for tool in &tools {
             let example = dialect.render_example(tool);
-            let draft = read(DialectSelection::from_name(dialect.name).unwrap(), &tools, &example);
+            let draft = read(DialectSet::built_in().select(dialect.name).unwrap(), &tools, &example);
             let names: Vec<_> = draft.calls().map(|call| call.name.as_str()).collect();
             assert_eq!(names, [tool.name.as_str()], "{example}");
             assert!(draft.faults.is_empty(), "{example}: {:?}", draft.faults);

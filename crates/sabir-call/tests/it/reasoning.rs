@@ -1,13 +1,13 @@
 //! Tests of calls in reasoning from its own wire: special tokens make calls, words stay thoughts.
 
-use sabir_call::dialect::DialectSelection;
+use sabir_call::dialect::DialectSet;
 use sabir_call::{DraftResponse, DraftState, Event, EventSink, PromptedSink, Truncation};
 
 use crate::chunks::tools;
 
 /// Reads thoughts and text as a wire delivers them, in pieces of that size.
 fn read(thoughts: &str, text: &str, size: usize) -> DraftResponse {
-    let mut prompted = PromptedSink::new(DialectSelection::AUTO, &tools(), DraftResponse::default());
+    let mut prompted = PromptedSink::new(DialectSet::built_in().all(), &tools(), DraftResponse::default());
     let pieces = |text: &str| -> Vec<String> {
         let all: Vec<char> = text.chars().collect();
         all.chunks(size).map(|piece| piece.iter().collect()).collect()

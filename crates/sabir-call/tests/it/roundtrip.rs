@@ -2,7 +2,7 @@
 //! cannot close it.
 
 use proptest::prelude::*;
-use sabir_call::dialect::{CLINE, DialectSelection, INVOKE, find_dialect};
+use sabir_call::dialect::{CLINE, DialectSet, INVOKE};
 use sabir_call::{
     ArgForm, Call, CallId, CallResult, DraftArgument, DraftState, Image, Message, MessagePart, Role, ToolResultStatus,
     render_message, render_result,
@@ -28,9 +28,9 @@ fn round_trip(name: &str, content: impl Into<Value>) -> Value {
     let call = call(content);
     let raw = call.arguments["content"].is_string();
     let message = Message { role: Role::Assistant, parts: vec![MessagePart::text("Words."), MessagePart::Call(call)] };
-    let rendered = render_message(&message, find_dialect(name).unwrap(), &tools());
+    let rendered = render_message(&message, DialectSet::built_in().find(name).unwrap(), &tools());
     let [MessagePart::Text { text }] = &rendered.parts[..] else { panic!("{rendered:?}") };
-    let draft = read(DialectSelection::from_name(name).unwrap(), &tools(), text);
+    let draft = read(DialectSet::built_in().select(name).unwrap(), &tools(), text);
     let calls: Vec<_> = draft.calls().collect();
     assert_eq!(calls.len(), 1, "{text}");
     assert_eq!(calls[0].state, DraftState::Closed, "{text}");
@@ -54,8 +54,8 @@ fn value(argument: &DraftArgument, raw: bool) -> Value {
 fn round_trip_all(name: &str, contents: &[String]) -> (String, Vec<(String, Option<Value>)>) {
     let mut calls: Vec<Call> = contents.iter().map(|content| call(content.as_str())).collect();
     calls.push(Call { name: "get_time".to_owned(), arguments: Map::new(), ..call("") });
-    let text = find_dialect(name).unwrap().render_calls(&calls, &tools());
-    let draft = read(DialectSelection::from_name(name).unwrap(), &tools(), &text);
+    let text = DialectSet::built_in().find(name).unwrap().render_calls(&calls, &tools());
+    let draft = read(DialectSet::built_in().select(name).unwrap(), &tools(), &text);
     assert!(draft.faults.is_empty(), "{name}: {text}: {:?}", draft.faults);
     assert!(draft.calls().all(|call| call.state == DraftState::Closed), "{name}: {text}");
     let content = |call: &sabir_call::DraftCall| {
@@ -111,10 +111,10 @@ fn text_that_reads_as_a_call_is_fenced() {
         (CLINE, "<get_time></get_time>"),
         (INVOKE, "<function_calls><invoke name=\"get_time\"></invoke></function_calls>\n```"),
     ] {
-        let rendered = render_message(&Message::assistant(words), find_dialect(name).unwrap(), &tools());
+        let rendered = render_message(&Message::assistant(words), DialectSet::built_in().find(name).unwrap(), &tools());
         let [MessagePart::Text { text }] = &rendered.parts[..] else { panic!() };
         assert!(text.contains(words));
-        assert_eq!(read(DialectSelection::AUTO, &tools(), text).calls().count(), 0, "{text}");
+        assert_eq!(read(DialectSet::built_in().all(), &tools(), text).calls().count(), 0, "{text}");
     }
 }
 
@@ -163,7 +163,7 @@ fn images_follow_the_text_of_their_result() {
         image(1),
         MessagePart::text("Go on."),
     ];
-    assert_eq!(render_message(&message, find_dialect(CLINE).unwrap(), &tools()).parts, expected);
+    assert_eq!(render_message(&message, DialectSet::built_in().find(CLINE).unwrap(), &tools()).parts, expected);
 }
 
 /// Generates pieces of values that are difficult for some dialect.

@@ -2,7 +2,7 @@
 //! chunks.
 
 use sabir_call::ToolSet;
-use sabir_call::dialect::{DialectSelection, all_dialects};
+use sabir_call::dialect::DialectSet;
 
 use crate::notation::{lines, read, read_chunks};
 
@@ -47,8 +47,8 @@ fn check_spec(name: &str, spec: &str) -> usize {
         let Some(selection) = input.info.strip_prefix("input") else { continue };
         assert_eq!(parts.info, "parts", "{name}, line {}: no expectation", input.line);
         let selection =
-            DialectSelection::from_name(if selection.is_empty() { name } else { selection.trim() }).unwrap();
-        // The last line feed belongs to the code fence.
+            DialectSet::built_in().select(if selection.is_empty() { name } else { selection.trim() }).unwrap();
+        // The last line feed belongs to the fence.
         let text = input.text.strip_suffix('\n').unwrap_or_default();
         let text = &text.replace("\\r", "\r");
         assert_eq!(lines(&read(selection, &tools, text), text), parts.text, "{name}, line {}", input.line);
@@ -56,7 +56,7 @@ fn check_spec(name: &str, spec: &str) -> usize {
             let draft = read_chunks(selection, &tools, text.as_bytes().chunks(size));
             assert_eq!(lines(&draft, text), parts.text, "{name}, line {}, in chunks of {size}", input.line);
         }
-        for selection in [selection, DialectSelection::AUTO] {
+        for selection in [selection, DialectSet::built_in().all()] {
             let whole = lines(&read(selection, &tools, text), text);
             for at in 0..=text.len() {
                 let (head, tail) = text.as_bytes().split_at(at);
@@ -84,7 +84,7 @@ fn least(name: &str) -> usize {
 
 #[test]
 fn every_example_of_every_spec() {
-    for dialect in all_dialects() {
+    for dialect in DialectSet::built_in().iter() {
         let examples = check_spec(dialect.name, dialect.spec);
         assert!(examples >= least(dialect.name), "{} has only {examples} examples", dialect.name);
     }

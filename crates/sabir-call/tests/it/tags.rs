@@ -2,7 +2,7 @@
 //! only its own close closes a call.
 
 use proptest::prelude::*;
-use sabir_call::dialect::DialectSelection;
+use sabir_call::dialect::{DialectSelection, DialectSet};
 
 use crate::chunks::sequence;
 
@@ -111,7 +111,7 @@ fn piece() -> impl Strategy<Value = String> {
     prop_oneof![30 => proptest::sample::select(FIXED).prop_map(str::to_owned), 1 => "\\PC{0,6}"]
 }
 
-fn selections() -> impl Strategy<Value = DialectSelection> {
+fn selections() -> impl Strategy<Value = DialectSelection<'static>> {
     const NAMES: &[&str] = &[
         "auto",
         "qwen_coder",
@@ -125,7 +125,7 @@ fn selections() -> impl Strategy<Value = DialectSelection> {
         "harmony",
         "auto",
     ];
-    proptest::sample::select(NAMES).prop_map(|name| DialectSelection::from_name(name).unwrap())
+    proptest::sample::select(NAMES).prop_map(|name| DialectSet::built_in().select(name).unwrap())
 }
 
 proptest! {
@@ -174,7 +174,7 @@ fn a_call_without_its_close_never_ends() {
     for (dialect, open, close) in CALLS {
         for name in [dialect, "auto"] {
             let ends = |text: &str| {
-                let events = sequence(DialectSelection::from_name(name).unwrap(), text.as_bytes(), usize::MAX);
+                let events = sequence(DialectSet::built_in().select(name).unwrap(), text.as_bytes(), usize::MAX);
                 events.iter().filter(|event| event.contains("CallEnd")).count()
             };
             for at in (0..open.len()).filter(|at| open.is_char_boundary(*at)) {
@@ -190,8 +190,8 @@ fn a_call_without_its_close_never_ends() {
 }
 
 #[test]
-fn keys_at_the_lexer_limit() {
-    let glm = DialectSelection::from_name("glm").unwrap();
+fn a_key_as_long_as_the_lexer_waits_for() {
+    let glm = DialectSet::built_in().select("glm").unwrap();
     for length in [100, 255, 256, 257, 300, 480, 520] {
         let key = "k".repeat(length);
         let blank = " ".repeat(length % 7 * 40);
@@ -215,9 +215,13 @@ fn what_the_lexer_gives_up_early_is_given_up_by_all() {
         "so <steptml:invoke get_time <b> on",
     ];
     for text in texts {
-        let whole = sequence(DialectSelection::AUTO, text.as_bytes(), usize::MAX);
+        let whole = sequence(DialectSet::built_in().all(), text.as_bytes(), usize::MAX);
         for size in [1, 2, 5] {
-            assert_eq!(sequence(DialectSelection::AUTO, text.as_bytes(), size), whole, "{text} in chunks of {size}");
+            assert_eq!(
+                sequence(DialectSet::built_in().all(), text.as_bytes(), size),
+                whole,
+                "{text} in chunks of {size}"
+            );
         }
     }
 }

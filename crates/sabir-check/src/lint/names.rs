@@ -1,6 +1,6 @@
 //! Rules about names: those that a dialect or a provider cannot express, that have another meaning, or that are easily confused.
 
-use sabir_call::dialect::{ParserKind, all_dialects};
+use sabir_call::dialect::ParserKind;
 use sabir_call::{ToolError, ToolSet};
 
 use super::{FindingDetails, LintFindings, LintInput, argument_path};
@@ -78,7 +78,7 @@ pub(super) fn reserved_name(tools: &LintInput<'_>, found: &mut LintFindings) {
         let has = |dialect: &&sabir_call::dialect::Dialect| {
             dialect.tag_names().contains(&name) || dialect.marker_texts().contains(&marker.as_str())
         };
-        all_dialects().iter().filter(|dialect| has(dialect)).map(|dialect| dialect.name).collect()
+        tools.scope.known.iter().filter(|dialect| has(dialect)).map(|dialect| dialect.name).collect()
     };
     for (at, spec) in tools.tool_specs() {
         let name = spec.name.as_str();

@@ -1,6 +1,6 @@
 //! Renders a call of each tool in each dialect and parses it back, which finds problems that no other rule foresees.
 
-use sabir_call::dialect::{Dialect, DialectSelection};
+use sabir_call::dialect::Dialect;
 use sabir_call::{Call, CallId, CallReader, DraftCall, DraftResponse, DraftState, ToolSpec, Truncation};
 use serde_json::{Map, Value, json};
 
@@ -49,9 +49,10 @@ pub(super) fn unreadable_call(tools: &LintInput<'_>, found: &mut LintFindings) {
 }
 
 /// Returns true if the calls are parsed as they were rendered, by the dialect alone and among all dialects.
-fn round_trips(tools: &LintInput<'_>, dialect: &'static Dialect, calls: &[Call]) -> bool {
+fn round_trips(tools: &LintInput<'_>, dialect: &Dialect, calls: &[Call]) -> bool {
     let text = dialect.render_calls(calls, &tools.set);
-    [DialectSelection::from(dialect), DialectSelection::AUTO].into_iter().all(|selection| {
+    let known = &tools.scope.known;
+    [known.only(dialect), known.all()].into_iter().all(|selection| {
         let mut draft = DraftResponse::default();
         let mut reader = CallReader::new(selection, &tools.set);
         reader.push(&text, &mut draft);

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sabir_call::dialect::find_dialect;
+use sabir_call::dialect::DialectSet;
 use sabir_call::{ArgForm, Event, StopReason, ToolSet, Usage};
 use sabir_wire::{ResponseEncoder, ResponseMetadata, Wire};
 use serde_json::json;
@@ -146,7 +146,7 @@ struct Writer {
 
 impl Writer {
     fn new(wire: Wire, model: &str) -> Self {
-        let words = model.strip_prefix("as-").and_then(find_dialect).map(|dialect| {
+        let words = model.strip_prefix("as-").and_then(|name| DialectSet::built_in().find(name)).map(|dialect| {
             let schema = json!({"type": "object", "properties": {ARGUMENT: {"type": "string"}}});
             let tools = ToolSet::new(vec![sabir_call::ToolSpec::new(TOOL, "", schema)]).unwrap();
             let arguments = json!({ARGUMENT: "@@"}).as_object().cloned().unwrap();

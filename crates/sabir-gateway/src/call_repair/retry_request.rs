@@ -75,7 +75,12 @@ pub(crate) fn build_retry_request(
 
 /// Renders the feedback for the model.
 fn build_feedback(request: &Request, attempt: &Attempt, problem: &CallProblem, told: &RepeatTracker) -> String {
-    let audience = FeedbackContext { protocol: &request.protocol, tools: &request.tools, repetition: told };
+    let audience = FeedbackContext {
+        protocol: &request.protocol,
+        dialects: &request.dialects,
+        tools: &request.tools,
+        repetition: told,
+    };
     let loose =
         |fault: &&Fault| fault.call.is_none() && fault.severity == Severity::Error && fault.kind != FaultKind::Provider;
     let loose: Vec<Fault> = attempt.draft.faults.iter().filter(loose).cloned().collect();

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use sabir_call::dialect::{DialectSelection, all_dialects};
+use sabir_call::dialect::DialectSet;
 use sabir_call::{ArgForm, Call, CallId, Usage};
 use sabir_call::{
     DraftCall, DraftResponse, DraftState, Event, EventSink, Message, MessagePart, ModelError, ModelErrorKind,
@@ -101,7 +101,8 @@ fn taken(taken: CallDelivery, request: &Request, mending: RepairMode, answers: &
 fn read<'t>(pieces: &[&'t str], why: Truncation) -> impl Fn(&mut dyn EventSink) + use<'t> {
     let pieces = pieces.to_vec();
     move |sink| {
-        let mut reader = PromptedSink::new(DialectSelection::AUTO, &tools(), |event: Event<'_>| sink.push_event(event));
+        let mut reader =
+            PromptedSink::new(DialectSet::built_in().all(), &tools(), |event: Event<'_>| sink.push_event(event));
         pieces.iter().filter(|text| !text.is_empty()).for_each(|text| reader.push_event(Event::Text { text }));
         if why == Truncation::Limit {
             reader.push_event(Event::Stop { reason: StopReason::Length, raw: "" });
@@ -134,7 +135,7 @@ fn heal_in(pieces: &[&str]) -> Outcome {
 }
 
 fn spelled(dialect: &str, calls: &[(&str, Value)]) -> String {
-    let dialect = sabir_call::dialect::find_dialect(dialect).unwrap();
+    let dialect = sabir_call::dialect::DialectSet::built_in().find(dialect).unwrap();
     let call = |(name, arguments): &(&str, Value)| {
         let (id, name, arguments) = (CallId::new("c"), (*name).to_owned(), arguments.as_object().unwrap().clone());
         Call { id, name, arguments, dialect: None }

@@ -120,6 +120,7 @@ pub(crate) fn settings() -> GatewaySettings {
         hosts: Vec::new(),
         origins: Vec::new(),
         limits: GatewayLimits::default(),
+        dialects: sabir_call::dialect::DialectSet::default(),
         seed: 7,
         clock: || UNIX_EPOCH,
     }

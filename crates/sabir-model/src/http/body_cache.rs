@@ -165,7 +165,7 @@ fn to_json_bytes(value: &Value) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use sabir_call::dialect::find_dialect;
+    use sabir_call::dialect::DialectSet;
     use sabir_call::{
         Call, CallId, CallResult, Image, MessagePart, OpaqueState, ToolProtocol, ToolResultStatus, ToolSet, ToolSpec,
         render_request,
@@ -224,7 +224,7 @@ mod tests {
         match &request.protocol {
             ToolProtocol::Native => wire.encode_request(request, form),
             ToolProtocol::Prompted(name) => {
-                wire.encode_request(&render_request(request, find_dialect(name).unwrap()), form)
+                wire.encode_request(&render_request(request, DialectSet::built_in().find(name).unwrap()), form)
             }
         }
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sabir_agent::ModeConfig;
+use sabir_call::dialect::DialectSet;
 use sabir_call::{TokenPrices, ToolProtocol};
 use sabir_policy::Mode;
 use sabir_workspace::{Bounds, Workspace};
@@ -90,7 +91,7 @@ pub(crate) fn resolve_mode_model(
     let wanted = wanted_model(Mode::canonical_name(mode), begun, config);
     if wanted != begun.model {
         let why = match config.resolve_model(Some(wanted)) {
-            Ok(chosen) => match protocol_conflict(&chosen, begun.protocol)? {
+            Ok(chosen) => match protocol_conflict(&config.dialects, &chosen, begun.protocol)? {
                 None => return Ok((chosen, None)),
                 Some(why) => why,
             },
@@ -113,8 +114,12 @@ fn wanted_model<'a>(mode: &str, begun: InitialMode<'a>, config: &'a Config) -> &
 }
 
 /// Why a model cannot be asked in a task of that protocol.
-fn protocol_conflict(chosen: &ResolvedModel, protocol: &ToolProtocol) -> Result<Option<String>, SessionError> {
-    let own = locked::task_protocol(None, None, chosen)?;
+fn protocol_conflict(
+    dialects: &DialectSet,
+    chosen: &ResolvedModel,
+    protocol: &ToolProtocol,
+) -> Result<Option<String>, SessionError> {
+    let own = locked::task_protocol(dialects, None, None, chosen)?;
     let out = *protocol == ToolProtocol::Native && own != ToolProtocol::Native;
     Ok(out.then(|| format!("it has to be asked in the dialect {}, and the task is locked to native calls", own.name())))
 }

@@ -78,6 +78,7 @@ fn asked(place: &Place, call: (&'static str, Value), meanwhile: impl FnMut() + S
         limits: TaskLimits::default(),
         completion: sabir_agent::CompletionConditions::default(),
         polling_tools: place.registry.polling_names(),
+        dialects: sabir_call::dialect::DialectSet::default(),
         repairs: sabir_check::RepairSet::all(),
         max_output: None,
         prices: TokenPrices::default(),

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use sabir_call::dialect::all_dialects;
+use sabir_call::dialect::DialectSet;
 use sabir_call::{ParallelCalls, ToolChoice, ToolInstructions};
 use sabir_policy::Access;
 use sabir_tools::EditTool;
@@ -25,7 +25,7 @@ fn the_offer_is_small() {
         let edit_tools: Vec<_> = EditTool::ALL.into_iter().filter(|tool| set.is_tool_offered(tool.name())).collect();
         assert_eq!(edit_tools, [edit_tool]);
         assert!(native / 4 <= 2000, "{edit_tool:?}: {} tokens", native / 4);
-        for dialect in all_dialects() {
+        for dialect in DialectSet::built_in().iter() {
             let choice = ToolChoice::default();
             let lesson = ToolInstructions {
                 tools: set,

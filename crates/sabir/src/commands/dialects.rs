@@ -6,12 +6,13 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use sabir_call::dialect::{Dialect, all_dialects as all, find_dialect};
+use sabir_call::dialect::Dialect;
 use serde_json::{Map, Value, json};
 
 use crate::cli::OutputFormat;
 use crate::exit::{CommandError, ExitStatus, unknown_dialect};
 use crate::output::print;
+use crate::surroundings;
 
 /// The `--dialects` options that stand before the command, and the other arguments. Options of the task may not stand
 /// there, so that words cannot be taken for a command; these may.
@@ -39,13 +40,17 @@ pub(crate) fn split_leading_options(arguments: impl Iterator<Item = OsString>) -
 pub(crate) fn run_dialects(name: Option<&str>, output: OutputFormat) -> Result<ExitStatus, CommandError> {
     let Some(name) = name else {
         match output {
-            OutputFormat::Json => print::print_json(&all().iter().map(|dialect| to_json(dialect)).collect::<Vec<_>>()),
-            OutputFormat::Events => all().iter().for_each(|dialect| print::print_json(&to_json(dialect))),
+            OutputFormat::Json => {
+                print::print_json(&surroundings::dialects().iter().map(|dialect| to_json(dialect)).collect::<Vec<_>>())
+            }
+            OutputFormat::Events => {
+                surroundings::dialects().iter().for_each(|dialect| print::print_json(&to_json(dialect)))
+            }
             OutputFormat::Text => print::write_stdout(&print::sanitize_text(&list_dialects())),
         }
         return Ok(ExitStatus::Completed);
     };
-    let dialect = find_dialect(name).ok_or_else(|| unknown_dialect(name, ""))?;
+    let dialect = surroundings::dialects().find(name).ok_or_else(|| unknown_dialect(name, ""))?;
     match output {
         OutputFormat::Text => print::write_stdout(&print::sanitize_text(&render_spec(dialect))),
         _ => {
@@ -58,7 +63,7 @@ pub(crate) fn run_dialects(name: Option<&str>, output: OutputFormat) -> Result<E
 }
 
 fn list_dialects() -> String {
-    let named: Vec<_> = all()
+    let named: Vec<_> = surroundings::dialects()
         .iter()
         .map(|dialect| {
             let aliases =

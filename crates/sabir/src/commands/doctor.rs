@@ -117,7 +117,8 @@ fn examine_model(model: &str, arguments: &DoctorArguments) -> Result<ExitStatus,
         }
     };
     let asked = chosen.build_model(|model| model);
-    let found = surroundings::runtime()?.block_on(probe_capabilities(&asked, &chosen.id, &clock, &mut tell));
+    let found =
+        surroundings::runtime()?.block_on(probe_capabilities(&asked, &chosen.id, config.dialects(), &clock, &mut tell));
     let stored = match (&found.protocol, arguments.store) {
         (Some(protocol), true) => Some(remember::store_protocol(
             surroundings::environment(),

@@ -17,7 +17,7 @@ use crate::cli::GatewayArguments;
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
 use crate::surroundings;
-use sabir_session::config::GatewayKeys;
+use sabir_session::config::{Config, GatewayKeys};
 
 mod client_settings;
 mod log;
@@ -47,7 +47,7 @@ pub(crate) fn run_gateway(arguments: &GatewayArguments) -> Result<ExitStatus, Co
     let keys = config.gateway_keys();
     let token = resolve_token(arguments, keys)?;
     let listen = listen_address(arguments, keys);
-    let settings = gateway_settings(arguments, keys, token.secret(), u64::from_le_bytes(random_bytes()?));
+    let settings = gateway_settings(arguments, &config, token.secret(), u64::from_le_bytes(random_bytes()?));
     let names: Vec<String> = routes.model_names().map(str::to_owned).collect();
     let dial = log::SharedLogOptions::default();
     dial.set(log::LogOptions::from_flags(arguments, keys));
@@ -92,15 +92,17 @@ fn listen_address<'a>(arguments: &'a GatewayArguments, keys: &'a GatewayKeys) ->
 /// Who may ask, and how much.
 fn gateway_settings(
     arguments: &GatewayArguments,
-    keys: &GatewayKeys,
+    config: &Config,
     token: Option<&Secret>,
     seed: u64,
 ) -> GatewaySettings {
+    let keys = config.gateway_keys();
     GatewaySettings {
         token: token.cloned(),
         hosts: keys.hosts.iter().chain(&arguments.allow_host).cloned().collect(),
         origins: keys.origins.clone(),
         limits: keys.gateway_limits(),
+        dialects: config.dialects().clone(),
         seed,
         clock: SystemTime::now,
     }

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use sabir_call::dialect::{Dialect, all_dialects as all, find_dialect};
+use sabir_call::dialect::Dialect;
 use sabir_call::{ParallelCalls, Severity, ToolChoice, ToolInstructions, ToolSet};
 use sabir_check::lint::{LintFinding, LintScope, lint_tools as find};
 use serde_json::{Map, Value, json};
@@ -11,15 +11,17 @@ use crate::cli::{DenyLevel, LintArguments, OutputFormat};
 use crate::exit::unknown_dialect;
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
+use crate::surroundings;
 use sabir_session::config;
 
 /// `sabir lint`.
 pub(crate) fn run_lint(arguments: &LintArguments) -> Result<ExitStatus, CommandError> {
-    let (scope, taught) = match arguments.dialect.as_str() {
-        "auto" => (LintScope::all(), all()),
+    let known = surroundings::dialects();
+    let (scope, taught): (_, Vec<&Dialect>) = match arguments.dialect.as_str() {
+        "auto" => (LintScope::all(known), known.iter().collect()),
         name => {
-            let dialect = find_dialect(name).ok_or_else(|| unknown_dialect(name, "auto, "))?;
-            (LintScope::for_dialect(dialect), vec![dialect])
+            let dialect = known.find(name).ok_or_else(|| unknown_dialect(name, "auto, "))?;
+            (LintScope::for_dialect(known, dialect), vec![dialect])
         }
     };
     let (shown, text) = read_tools(arguments)?;
@@ -66,7 +68,7 @@ pub(crate) fn run_lint(arguments: &LintArguments) -> Result<ExitStatus, CommandE
 
 /// What the prompt costs in each dialect, in tokens (bytes / 4), as `sabir prompt` counts them; `None` where the tools
 /// cannot be offered together.
-fn prompt_sizes(tools: &str, taught: &[&'static Dialect]) -> Option<Vec<(&'static str, usize)>> {
+fn prompt_sizes(tools: &str, taught: &[&Dialect]) -> Option<Vec<(&'static str, usize)>> {
     let tools = ToolSet::from_json(tools).ok()?;
     let lesson = ToolInstructions {
         tools: &tools,

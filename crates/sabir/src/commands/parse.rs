@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
-use sabir_call::dialect::{DialectSelection, find_dialect};
 use sabir_call::{
     CallReader, Certainty, DraftPart, DraftResponse, Event, EventSink, Fault, FaultKind, MarkupRole, MarkupSpan,
     ParallelCalls, Severity, ToolProtocol, ToolSet, Truncation,
@@ -178,9 +177,10 @@ pub(crate) fn read_input(
     prints: bool,
     also: &mut dyn FnMut(Event<'_>),
 ) -> Result<ParsedText, CommandError> {
-    let (name, selection) = match (options.dialect.as_str(), find_dialect(&options.dialect)) {
-        ("auto", _) => ("auto", DialectSelection::AUTO),
-        (_, Some(dialect)) => (dialect.name, DialectSelection::from(dialect)),
+    let dialects = surroundings::dialects();
+    let (name, selection) = match (options.dialect.as_str(), dialects.find(&options.dialect)) {
+        ("auto", _) => ("auto", dialects.all()),
+        (_, Some(dialect)) => (dialect.name, dialects.only(dialect)),
         (unknown, None) => return Err(unknown_dialect(unknown, "auto, ")),
     };
     let tools = load_tools(options.reading.tools.as_deref())?;
@@ -226,11 +226,17 @@ impl ParsedText {
         let protocol =
             match self.checked.iter().find_map(|checked| self.draft.call_by_index(checked.index)?.dialect.clone()) {
                 Some(dialect) => ToolProtocol::Prompted(dialect),
-                None if find_dialect(self.selection).is_some() => ToolProtocol::Prompted(self.selection.to_owned()),
+                None if surroundings::dialects().find(self.selection).is_some() => {
+                    ToolProtocol::Prompted(self.selection.to_owned())
+                }
                 None => ToolProtocol::Native,
             };
-        let audience =
-            FeedbackContext { protocol: &protocol, tools: &self.tools, repetition: &RepeatTracker::default() };
+        let audience = FeedbackContext {
+            protocol: &protocol,
+            dialects: surroundings::dialects(),
+            tools: &self.tools,
+            repetition: &RepeatTracker::default(),
+        };
         render_feedback(&self.checked, &self.loose_faults, &self.source, &audience)
     }
 

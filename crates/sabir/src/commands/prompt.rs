@@ -1,6 +1,5 @@
 //! `prompt`: the system prompt that teaches the tools, as it would be sent.
 
-use sabir_call::dialect::find_dialect;
 use sabir_call::{McpServerInfo, ParallelCalls, ToolChoice, ToolInstructions};
 use serde_json::json;
 
@@ -9,11 +8,13 @@ use crate::commands::parse;
 use crate::exit::unknown_dialect;
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
+use crate::surroundings;
 use sabir_session::config;
 
 /// `sabir prompt`.
 pub(crate) fn run_prompt(arguments: &PromptArguments) -> Result<ExitStatus, CommandError> {
-    let dialect = find_dialect(&arguments.dialect).ok_or_else(|| unknown_dialect(&arguments.dialect, ""))?;
+    let dialect =
+        surroundings::dialects().find(&arguments.dialect).ok_or_else(|| unknown_dialect(&arguments.dialect, ""))?;
     let tools = parse::load_tools(arguments.tools.as_deref())?;
     let servers: Vec<McpServerInfo> = match &arguments.servers {
         None => Vec::new(),

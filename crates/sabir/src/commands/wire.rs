@@ -1,6 +1,5 @@
 //! `wire decode` and `wire encode`: what a recorded body says, and what would be sent.
 
-use sabir_call::dialect::find_dialect;
 use sabir_call::{
     DraftResponse, McpServerInfo, Message, MessagePart, ParallelCalls, ReasoningConfig, Request, Role, SamplingParams,
     ToolChoice, ToolProtocol, ToolSet, ToolSpec, Usage, render_request,
@@ -15,6 +14,7 @@ use crate::commands::parse::{DraftCollector, ParsedText, load_tools, read_stdin,
 use crate::exit::unknown_dialect;
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
+use crate::surroundings;
 
 /// What a recorded body says beyond its calls.
 #[derive(Debug, Serialize)]
@@ -128,7 +128,7 @@ pub(crate) fn run_encode(arguments: &EncodeArguments) -> Result<ExitStatus, Comm
     let protocol = arguments.protocol.as_deref().unwrap_or("native");
     let prompted = match protocol {
         "native" => None,
-        name => Some(find_dialect(name).ok_or_else(|| unknown_dialect(name, "native, "))?),
+        name => Some(surroundings::dialects().find(name).ok_or_else(|| unknown_dialect(name, "native, "))?),
     };
     if prompted.is_some() {
         request.protocol = ToolProtocol::Prompted(protocol.to_owned());

@@ -279,6 +279,7 @@ fn cancel_at(at: usize, cassette: &Cassette, runtime: &tokio::runtime::Runtime) 
         completion: sabir_agent::CompletionConditions::default(),
         polling_tools: registry.polling_names(),
         limits: TaskLimits::default(),
+        dialects: sabir_call::dialect::DialectSet::default(),
         repairs: sabir_check::RepairSet::all(),
         max_output: None,
         prices: sabir_call::TokenPrices::default(),

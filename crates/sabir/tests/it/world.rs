@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use sabir_call::dialect::find_dialect;
+use sabir_call::dialect::DialectSet;
 use sabir_call::{Call, CallId, ToolSet};
 use sabir_testkit::{ProviderReply, ReplyScript, ScriptedProvider};
 use sabir_wire::Wire;
@@ -57,7 +57,7 @@ impl Way {
 
     /// The turn as this way spells it; `number` counts from 1.
     pub(crate) fn reply(self, turn: &Turn, number: usize) -> ProviderReply {
-        let Some(dialect) = find_dialect(self.protocol) else {
+        let Some(dialect) = DialectSet::built_in().find(self.protocol) else {
             let calls = turn.calls.iter().enumerate();
             return calls.fold(ProviderReply::text(turn.words), |reply, (index, (name, arguments))| {
                 reply.with_call(&format!("call_{number}_{index}"), name, arguments.clone())

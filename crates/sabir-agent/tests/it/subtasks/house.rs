@@ -12,7 +12,7 @@ use sabir_agent::{
     TaskDriver, TaskEvent, TaskId, TaskLimits, TaskOrigin, TaskOutcome, TaskSettings, TaskStart, Tool, ToolOutput,
     ToolRegistry, ToolWork, UserCommand, UserQuestion, UserReply,
 };
-use sabir_call::dialect::DialectSelection;
+use sabir_call::dialect::DialectSet;
 use sabir_call::{
     CallId, Event, EventSink, Message, MessagePart, Model, ModelError, ModelErrorKind, PromptedSink, Request,
     ResponseFuture, ToolSpec, Truncation,
@@ -243,7 +243,7 @@ impl Model for Scripted {
                 Say::Fail(kind) => Err(ModelError { kind, message: "no".to_owned() }),
                 Say::Text(text) => {
                     let pass = |event: Event<'_>| sink.push_event(event);
-                    let mut prompted = PromptedSink::new(DialectSelection::AUTO, &request.tools, pass);
+                    let mut prompted = PromptedSink::new(DialectSet::built_in().all(), &request.tools, pass);
                     prompted.push_event(Event::Text { text: &text });
                     let _ = prompted.finish(Truncation::Ended);
                     Ok(())

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, json};
 
 use super::DefineError;
-use crate::dialect::{Dialect, DialectSelection, all_dialects};
+use crate::dialect::{Dialect, DialectSelection, DialectSet};
 use crate::draft::{DraftResponse, DraftState};
 use crate::event::Truncation;
 use crate::reader::CallReader;
@@ -22,17 +22,20 @@ static TOOLS: LazyLock<ToolSet> = LazyLock::new(|| {
     ToolSet::new(vec![tool]).unwrap_or_default()
 });
 
-/// Reads a sample of each dialect with all dialects active, and returns the results by name.
-pub(super) fn read_all_dialects() -> Vec<(&'static str, String)> {
-    let of = |dialect: &'static Dialect| {
-        (dialect.name, describe_draft(&read_draft(DialectSelection::AUTO, &render_sample(dialect))))
-    };
-    all_dialects().into_iter().map(of).collect()
+/// How each dialect's call is read where all of the set are listened for.
+fn read_all_dialects(dialects: &DialectSet) -> impl Iterator<Item = (&'static str, String)> {
+    dialects.iter().map(|dialect| (dialect.name, describe_draft(&read_draft(dialects.all(), &render_sample(dialect)))))
 }
 
-/// Checks that the dialect, which has already been added, may stay. `before` holds the results of
-/// the other dialects without it.
-pub(super) fn check_round_trip(made: &'static Dialect, before: &[(&'static str, String)]) -> Result<(), DefineError> {
+/// Checks that a dialect reads what it writes in `after`, which is `before` with it, and that the others read what they did.
+///
+/// # Errors
+/// What the dialect fails at.
+pub(in crate::dialect) fn check_round_trip(
+    made: &Dialect,
+    before: &DialectSet,
+    after: &DialectSet,
+) -> Result<(), DefineError> {
     let text = render_sample(made);
     let works = |selection| {
         // The dialect must not find calls or mistakes in ordinary prose.
@@ -40,16 +43,14 @@ pub(super) fn check_round_trip(made: &'static Dialect, before: &[(&'static str, 
         let prose = words.calls().next().is_none() && words.faults.is_empty() && words.text() == PROSE;
         prose && is_round_trip(&read_draft(selection, &text))
     };
-    if !works(DialectSelection::from(made)) {
+    if !works(after.only(made)) {
         return Err(DefineError::Unreadable { dialect: made.name.to_owned(), written: text });
     }
-    if !works(DialectSelection::AUTO) {
+    if !works(after.all()) {
         return Err(DefineError::Unheard(made.name.to_owned()));
     }
-    // The list only grows at its end, so the earlier results line up with the new ones.
-    let after = read_all_dialects();
-    match before.iter().zip(&after).find(|(before, after)| before != after) {
-        Some(((other, _), _)) => Err(DefineError::Clash { dialect: made.name.to_owned(), other: (*other).to_owned() }),
+    match read_all_dialects(before).zip(read_all_dialects(after)).find(|(before, after)| before != after) {
+        Some(((other, _), _)) => Err(DefineError::Clash { dialect: made.name.to_owned(), other: other.to_owned() }),
         None => Ok(()),
     }
 }
@@ -66,7 +67,7 @@ fn sample_arguments(path: &str, content: &str) -> Map<String, serde_json::Value>
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-fn read_draft(selection: DialectSelection, text: &str) -> DraftResponse {
+fn read_draft(selection: DialectSelection<'_>, text: &str) -> DraftResponse {
     let mut draft = DraftResponse::default();
     let mut reader = CallReader::new(selection, &TOOLS);
     reader.push(text, &mut draft);

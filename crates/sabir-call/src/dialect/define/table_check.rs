@@ -28,7 +28,7 @@ const KEY: &str = "1 to 64 letters, digits or `_`";
 const UNUSED: &str = "left out, since this machine does not read it";
 
 /// Builds the dialect from a table.
-pub(super) fn build_dialect(table: &DialectTable) -> Result<Dialect, DefineError> {
+pub(in crate::dialect) fn build_dialect(table: &DialectTable) -> Result<Dialect, DefineError> {
     for name in std::iter::once(&table.name).chain(&table.aliases) {
         let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let reserved = matches!(name.as_str(), "auto" | "native");
@@ -41,7 +41,7 @@ pub(super) fn build_dialect(table: &DialectTable) -> Result<Dialect, DefineError
     Ok(Dialect {
         tokens: &[],
         thought: None,
-        grammar: build_grammar(table)?,
+        grammar: Box::leak(Box::new(build_grammar(table)?)),
         name: leak_str(&table.name),
         aliases: aliases.leak(),
         summary: leak_str(&table.summary),

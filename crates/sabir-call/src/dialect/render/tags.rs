@@ -177,7 +177,7 @@ impl StringStyle {
 fn reads_back(dialect: &Dialect, text: &str, call: NamedCall<'_>, tools: &ToolSet) -> bool {
     let (name, arguments) = call;
     let mut draft = DraftResponse::default();
-    let mut reader = CallReader::new(DialectSelection(Some(dialect.name)), tools);
+    let mut reader = CallReader::new(DialectSelection::from(dialect), tools);
     reader.push(text, &mut draft);
     reader.finish(Truncation::Ended, &mut draft);
     // Anything but exactly one call means that part of a value was taken for markup.

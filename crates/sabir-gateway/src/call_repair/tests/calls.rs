@@ -8,7 +8,8 @@ fn special_tokens_in_thoughts_are_calls() {
     let thought = format!("I edit. {}", spelled("kimi", &[("edit_file", arguments.clone())]));
     let tools = tools();
     let answer = |sink: &mut dyn EventSink| {
-        let mut reader = PromptedSink::new(DialectSelection::AUTO, &tools, |event: Event<'_>| sink.push_event(event));
+        let mut reader =
+            PromptedSink::new(DialectSet::built_in().all(), &tools, |event: Event<'_>| sink.push_event(event));
         for text in sabir_wire::split_text(&thought, 5) {
             reader.push_event(Event::Thought { text });
         }
@@ -33,7 +34,7 @@ fn a_call_told_twice_goes_out_once() {
     let both = |text_first: bool, other: &Value| {
         let answer = |sink: &mut dyn EventSink| {
             let mut reader =
-                PromptedSink::new(DialectSelection::AUTO, &tools, |event: Event<'_>| sink.push_event(event));
+                PromptedSink::new(DialectSet::built_in().all(), &tools, |event: Event<'_>| sink.push_event(event));
             if text_first {
                 reader.push_event(Event::Text { text: &as_text });
                 call(&mut reader, 0, "c1", "edit_file", other);
@@ -155,7 +156,7 @@ fn stop_reasons_follow_the_calls() {
 
 #[test]
 fn a_cut_call_ends_in_an_error_wherever_it_is_cut() {
-    for dialect in all_dialects() {
+    for dialect in DialectSet::built_in().iter() {
         let text = spelled(dialect.name, &[("edit_file", json!({"path": "a.rs", "content": "fn main() {}\n"}))]);
         for (at, _) in text.char_indices() {
             let (text, _) = text.split_at(at);

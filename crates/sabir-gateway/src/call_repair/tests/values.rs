@@ -7,7 +7,7 @@ use super::*;
 
 #[test]
 fn calls_of_every_dialect_are_typed_however_they_are_split() {
-    for dialect in all_dialects() {
+    for dialect in DialectSet::built_in().iter() {
         for content in ["", "x", "\n", "\nline\n", "a < b && \"c\"\n\tü😀 {}", "</content>\n<path>evil</path>"] {
             let arguments = example(content);
             let text = format!("I edit.\n{}", spelled(dialect.name, &[("edit_file", arguments.clone())]));
@@ -32,7 +32,7 @@ fn calls_of_every_dialect_are_typed_however_they_are_split() {
 #[test]
 fn long_values_go_out_before_their_end() {
     let content = "line\n".repeat(MAX_HELD_START);
-    for dialect in all_dialects() {
+    for dialect in DialectSet::built_in().iter() {
         let text = spelled(dialect.name, &[("edit_file", json!({"path": "a", "content": content}))]);
         let half = text.len() / 2;
         let seen = Mutex::new((0_usize, 0_usize));
@@ -46,8 +46,9 @@ fn long_values_go_out_before_their_end() {
         let request = native();
         let mut mender =
             CallRepairer::new(&request, RepairMode::Heal, CallDelivery::InPieces, RepairLog::new(&tell), out);
-        let mut reader =
-            PromptedSink::new(DialectSelection::AUTO, &request.tools, |event: Event<'_>| mender.push_event(event));
+        let mut reader = PromptedSink::new(DialectSet::built_in().all(), &request.tools, |event: Event<'_>| {
+            mender.push_event(event)
+        });
         for text in sabir_wire::split_text(&text, 100) {
             reader.push_event(Event::Text { text });
             given += text.len();
@@ -100,8 +101,9 @@ fn a_value_without_a_line_feed_at_its_start_does_not_wait() {
         let request = native();
         let mut mender =
             CallRepairer::new(&request, RepairMode::Heal, CallDelivery::InPieces, RepairLog::new(&tell), out);
-        let mut reader =
-            PromptedSink::new(DialectSelection::AUTO, &request.tools, |event: Event<'_>| mender.push_event(event));
+        let mut reader = PromptedSink::new(DialectSet::built_in().all(), &request.tools, |event: Event<'_>| {
+            mender.push_event(event)
+        });
         pieces.iter().for_each(|text| reader.push_event(Event::Text { text }));
         assert_eq!(deltas.lock().unwrap().as_slice(), expected, "{pieces:?}");
     };
@@ -227,9 +229,9 @@ proptest! {
 
     #[test]
     fn splits_change_nothing(
-        content in contents(), dialect in 0..all_dialects().len(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        content in contents(), dialect in 0..DialectSet::built_in().iter().count(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {
-        let dialect = all_dialects()[dialect];
+        let dialect = DialectSet::built_in().iter().nth(dialect).unwrap();
         let arguments = example(&content);
         let calls = [("edit_file", arguments.clone()), ("stop", json!({}))];
         let text = format!("Words <b>.\n{}", spelled(dialect.name, &calls));

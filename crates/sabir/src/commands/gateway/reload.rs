@@ -71,7 +71,7 @@ impl RunningGateway {
             }
             (token, _) => token.secret().cloned(),
         };
-        let settings = gateway_settings(arguments, keys, token.as_ref(), 0);
+        let settings = gateway_settings(arguments, &config, token.as_ref(), 0);
         let mut kept = Vec::new();
         let listen = listen_address(arguments, keys);
         if listen != self.listen {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sabir_call::dialect::DialectSet;
 use sabir_gateway::{ModelRoute, ProviderWire, RepairMode, RouteTable};
 use sabir_model::{CallerScope, RetryPolicy, Secret, TextParsing};
 use sabir_wire::Wire;
@@ -23,6 +24,7 @@ const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration
 
 /// How a model is asked, and what is done about its calls.
 struct RouteOptions<'a> {
+    dialects: &'a DialectSet,
     protocol: Option<&'a str>,
     repair_mode: RepairMode,
     retries: Option<u32>,
@@ -46,7 +48,12 @@ pub(super) fn build_routes(arguments: &GatewayArguments, config: &Config) -> Res
     }
     let mut routes = RouteTable::default();
     for (at, name) in arguments.models.iter().enumerate() {
-        let ways = RouteOptions { protocol: arguments.protocol.as_deref(), repair_mode: arguments.mend, retries: None };
+        let ways = RouteOptions {
+            dialects: config.dialects(),
+            protocol: arguments.protocol.as_deref(),
+            repair_mode: arguments.mend,
+            retries: None,
+        };
         let route = build_route(&model_from_flags(arguments, config, name)?, &ways)?;
         if at == 0 && arguments.any_model {
             routes = routes.with_fallback(route.clone());
@@ -57,8 +64,12 @@ pub(super) fn build_routes(arguments: &GatewayArguments, config: &Config) -> Res
         for (name, keys) in kept {
             let wrong =
                 |failure: CommandError| CommandError::usage(format!("[gateway.models.{name}]: {}", failure.message));
-            let ways =
-                RouteOptions { protocol: keys.protocol.as_deref(), repair_mode: keys.mend.0, retries: keys.retries };
+            let ways = RouteOptions {
+                dialects: config.dialects(),
+                protocol: keys.protocol.as_deref(),
+                repair_mode: keys.mend.0,
+                retries: keys.retries,
+            };
             let route =
                 model_from_config(config, name, keys).and_then(|chosen| build_route(&chosen, &ways)).map_err(wrong)?;
             for alias in &keys.aliases {
@@ -131,7 +142,7 @@ fn with_api_version(url: &str, wire: Wire) -> String {
 
 fn build_route(chosen: &ResolvedModel, ways: &RouteOptions<'_>) -> Result<ModelRoute, CommandError> {
     let mending = ways.repair_mode;
-    let protocol = sabir_session::locked::task_protocol(ways.protocol, None, chosen)?;
+    let protocol = sabir_session::locked::task_protocol(ways.dialects, ways.protocol, None, chosen)?;
     let limit = ways.retries.unwrap_or(DEFAULT_RETRIES.min(chosen.retry_limit()));
     let (base, longest_asked) = RETRY_PAUSES;
     let retries = RetryPolicy { limit, base, longest_asked, longest: longest_asked, ..RetryPolicy::default() };

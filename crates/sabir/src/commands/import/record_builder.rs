@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashSet};
 
 use sabir_agent::{AssistantTurn, CallCheck, Delivery, MessageAuthor, Record, TaskOutcome};
-use sabir_call::dialect::DialectSelection;
 use sabir_call::{
     Call, CallId, CallReader, CallResult, Cost, DraftPart, DraftResponse, Event, EventSink, Fault, Image, MessagePart,
     OpaqueState, ToolResultStatus, Truncation, Usage,
@@ -14,6 +13,7 @@ use serde_json::Value;
 
 use super::blocks::ContentBlock;
 use super::tools;
+use crate::surroundings;
 
 /// What stands in place of a result that the history lacks.
 const MISSING_RESULT: &str = "The history holds no result of this call.";
@@ -235,7 +235,7 @@ impl RecordBuilder {
         faults: &mut Vec<Fault>,
     ) {
         let mut draft = DraftResponse::default();
-        let mut reader = CallReader::new(DialectSelection::AUTO, self.checker.tools());
+        let mut reader = CallReader::new(surroundings::dialects().all(), self.checker.tools());
         let mut sink = |event: Event<'_>| draft.push_event(event);
         reader.push(text, &mut sink);
         reader.finish(Truncation::Ended, &mut sink);
@@ -352,6 +352,7 @@ mod tests {
             interactivity: Interactivity::Headless,
             limits: TaskLimits::default(),
             completion: CompletionConditions::default(),
+            dialects: sabir_call::dialect::DialectSet::default(),
             repairs: RepairSet::all(),
             max_output: None,
             prices: TokenPrices::default(),

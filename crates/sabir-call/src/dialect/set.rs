@@ -1,0 +1,184 @@
+//! Sets of dialects: the built-in rows, and those that a session defines on top of them.
+//!
+//! A set is a value. Whatever resolves the name of a dialect, or listens for calls, takes the set of its session, so two sessions
+//! of one process can give the same name to different tables.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::define::{self, DefineError, DialectTable};
+use super::{Dialect, json, tagged, untagged};
+
+/// The set that holds no defined dialect.
+static BUILT_IN: DialectSet = DialectSet { defined: None };
+
+/// The dialects that a session knows. Cheap to clone; a change of one clone leaves the others as they are.
+///
+/// ```
+/// use sabir_call::dialect::{DialectSet, DialectTable};
+///
+/// let table: DialectTable = serde_json::from_str(r#"{"name": "acme", "machine": "json", "open": "<acme>"}"#)?;
+/// let mut dialects = DialectSet::default();
+/// dialects.define(&table)?;
+/// assert!(dialects.find("acme").is_some());
+/// assert!(DialectSet::built_in().find("acme").is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct DialectSet {
+    /// `None` as long as nothing was defined, so that the usual set needs no allocation.
+    defined: Option<Arc<DefinedDialects>>,
+}
+
+/// The part of a set that was defined by tables.
+#[derive(Clone, Default)]
+struct DefinedDialects {
+    /// In the order of their definition.
+    rows: Vec<Dialect>,
+    pool: Arc<RowPool>,
+}
+
+/// The rows that tables were built into, by their tables.
+///
+/// The reader borrows markers for `'static`, so the texts of a row are never freed. The pool bounds what that costs: within the sets that
+/// share it, equal tables are one row, however often they are defined. A table that breaks a rule is remembered too, because its
+/// first values may have been kept before the rule was reached.
+#[derive(Default)]
+struct RowPool(Mutex<Vec<PooledRow>>);
+
+/// A table, and the row that it is or the rule that it breaks.
+type PooledRow = (DialectTable, Result<Dialect, DefineError>);
+
+/// Which dialects of a set a reader listens for.
+#[derive(Debug, Clone, Copy)]
+pub struct DialectSelection<'d> {
+    dialects: &'d DialectSet,
+    only: Option<&'d Dialect>,
+}
+
+impl DialectSet {
+    /// The set of the dialects that are built in, and no others.
+    pub fn built_in() -> &'static Self {
+        &BUILT_IN
+    }
+
+    /// A set to derive the sets of many sessions from: equal tables that its clones define share one row, which bounds
+    /// the memory of a process that loads the same tables for every session.
+    pub fn with_shared_rows() -> Self {
+        Self { defined: Some(Arc::default()) }
+    }
+
+    /// The dialects: those that are built in, then those that were [defined](Self::define), in that order.
+    pub fn iter(&self) -> impl Iterator<Item = &Dialect> + Clone {
+        let built_in = [tagged::ROWS, json::ROWS, untagged::ROWS].into_iter().flatten();
+        built_in.chain(self.defined_rows())
+    }
+
+    fn defined_rows(&self) -> &[Dialect] {
+        self.defined.as_ref().map_or(&[], |defined| &defined.rows)
+    }
+
+    /// The dialect of that name or alias.
+    pub fn find(&self, name: &str) -> Option<&Dialect> {
+        self.iter().find(|dialect| dialect.name == name || dialect.aliases.contains(&name))
+    }
+
+    /// Adds a dialect. A table that the set holds already changes nothing.
+    ///
+    /// The dialect is tried out first: it must read what it writes, both where it was chosen and among the other dialects
+    /// of the set, and must not take calls away from them.
+    ///
+    /// # Errors
+    /// The first rule that the table breaks; the set is as it was then.
+    pub fn define(&mut self, table: &DialectTable) -> Result<(), DefineError> {
+        let defined = self.defined.clone().unwrap_or_default();
+        let made = defined.pool.intern_row(table)?;
+        if let Some(known) = self.find(made.name) {
+            // The same table once more is no second dialect.
+            return if *known == made { Ok(()) } else { Err(DefineError::Taken(table.name.clone())) };
+        }
+        if let Some(taken) = made.aliases.iter().find(|alias| self.find(alias).is_some()) {
+            return Err(DefineError::Taken((*taken).to_owned()));
+        }
+        let mut grown = DefinedDialects::clone(&defined);
+        grown.rows.push(made);
+        let grown = Self { defined: Some(Arc::new(grown)) };
+        define::check_round_trip(&made, self, &grown)?;
+        *self = grown;
+        Ok(())
+    }
+
+    /// All dialects at once; what follows a marker decides between those that share it.
+    pub fn all(&self) -> DialectSelection<'_> {
+        DialectSelection { dialects: self, only: None }
+    }
+
+    /// The selection of that name: `auto` for all dialects, or the name or alias of one.
+    pub fn select(&self, name: &str) -> Option<DialectSelection<'_>> {
+        match name {
+            "auto" => Some(self.all()),
+            _ => self.find(name).map(|dialect| self.only(dialect)),
+        }
+    }
+
+    /// One dialect alone. The others of the set are still recognised, so that a fault can name them.
+    pub fn only<'d>(&'d self, dialect: &'d Dialect) -> DialectSelection<'d> {
+        DialectSelection { dialects: self, only: Some(dialect) }
+    }
+}
+
+impl fmt::Debug for DialectSet {
+    /// The names of the defined dialects: everything else is the same in every set.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DialectSet ")?;
+        f.debug_list().entries(self.defined_rows().iter().map(|dialect| dialect.name)).finish()
+    }
+}
+
+impl PartialEq for DialectSet {
+    /// Whether both hold the same dialects in the same order.
+    fn eq(&self, other: &Self) -> bool {
+        self.defined_rows() == other.defined_rows()
+    }
+}
+
+impl RowPool {
+    /// The row of a table, which is built at most once.
+    fn intern_row(&self, table: &DialectTable) -> Result<Dialect, DefineError> {
+        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = rows.iter().find(|(known, _)| known == table) {
+            return known.clone();
+        }
+        let made = define::build_dialect(table);
+        rows.push((table.clone(), made.clone()));
+        made
+    }
+}
+
+impl<'d> DialectSelection<'d> {
+    /// Reports whether calls in that dialect are read.
+    pub fn includes(self, name: &str) -> bool {
+        self.only.is_none_or(|only| only.name == name)
+    }
+
+    /// Reports whether one dialect was chosen.
+    pub(crate) fn is_chosen(self) -> bool {
+        self.only.is_some()
+    }
+
+    /// Every dialect that can be recognised, and whether it is listened for.
+    pub(crate) fn recognised_dialects(self) -> impl Iterator<Item = (&'d Dialect, bool)> {
+        // A dialect may be chosen that its set does not hold: it replaces one of its name.
+        let chosen = self.only.filter(|only| !self.dialects.iter().any(|dialect| std::ptr::eq(dialect, *only)));
+        let others =
+            self.dialects.iter().filter(move |dialect| chosen.is_none_or(|chosen| chosen.name != dialect.name));
+        others.chain(chosen).map(move |dialect| (dialect, self.includes(dialect.name)))
+    }
+}
+
+impl<'d> From<&'d Dialect> for DialectSelection<'d> {
+    /// One dialect alone, next to the built-in ones.
+    fn from(dialect: &'d Dialect) -> Self {
+        BUILT_IN.only(dialect)
+    }
+}

@@ -179,6 +179,12 @@ pub(crate) fn events(output: &Output) -> Vec<Value> {
     stdout(output).lines().map(crate::events::checked).collect()
 }
 
+/// Says that a machine lacks what a test needs, also where the output of tests is captured.
+pub(crate) fn skipped(why: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
 /// Processes that still carry `mark` in their command line or environment.
 pub(crate) fn processes_with(mark: &str) -> Vec<String> {
     let mut found = Vec::new();

@@ -1,24 +1,18 @@
 //! Repositories whose index makes git fetch what it lacks, with a program that they name: nothing of it runs for a judgement.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::world::{WAYS, World, code, events, stderr, stdout, turn};
+use crate::world::{WAYS, World, code, events, skipped, stderr, stdout, turn};
 
 /// Lays the repositories out; one text, so that what is tried by hand is what is tested.
 const SCRIPT: &str = include_str!("lazy.sh");
 /// The first git that can lay them out.
 const OLDEST: [u32; 2] = [2, 37];
-
-/// Says that a machine lacks what a test needs, also where the output of tests is captured.
-fn skipped(why: &str) {
-    _ = writeln!(std::io::stderr(), "skipped: {why}");
-}
 
 /// The version of git, if there is one.
 fn version() -> Option<[u32; 2]> {

@@ -84,7 +84,8 @@ fn call(name: &str, arguments: &Value) -> Call {
 impl World {
     pub(crate) fn new() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        Self { home: TempDir::new().unwrap(), work: TempDir::new().unwrap(), runtime }
+        let [home, work] = [(); 2].map(|()| TempDir::new_in(sabir_testkit::find_temp_base()).unwrap());
+        Self { home, work, runtime }
     }
 
     pub(crate) fn provider(&self, script: ReplyScript) -> ScriptedProvider {

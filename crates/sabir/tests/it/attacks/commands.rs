@@ -195,7 +195,7 @@ fn attacks_are_attacks() {
             continue;
         }
         tried += 1;
-        let copy = TempDir::new().unwrap();
+        let copy = TempDir::new_in(sabir_testkit::find_temp_base()).unwrap();
         let from = folders.project(&case.folder);
         let copied = Command::new("cp").arg("-a").arg(&from).arg(copy.path()).status().unwrap();
         assert!(copied.success());

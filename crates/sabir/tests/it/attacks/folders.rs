@@ -43,7 +43,7 @@ pub(crate) struct Folders(TempDir);
 impl Folders {
     /// None where there is no git to make them; that is said.
     pub(crate) fn new() -> Option<Self> {
-        let base = TempDir::new().unwrap();
+        let base = TempDir::new_in(sabir_testkit::find_temp_base()).unwrap();
         if !has("git") || !has("sh") {
             crate::world::skipped("there is no git to lay out the folders with");
             return None;

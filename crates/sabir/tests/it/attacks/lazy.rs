@@ -32,7 +32,7 @@ impl Lazy {
             skipped("there is no git, or it is too old for a sparse index");
             return None;
         }
-        let lazy = Self(TempDir::new().unwrap());
+        let lazy = Self(TempDir::new_in(sabir_testkit::find_temp_base()).unwrap());
         let mut shell = Command::new("sh");
         shell.args(["-c", SCRIPT, "sh"]).arg(lazy.0.path()).arg(lazy.mark()).stdin(Stdio::null());
         let made = shell.output().unwrap();
@@ -40,7 +40,7 @@ impl Lazy {
         assert!(!lazy.mark().exists(), "laying out runs what it lays out");
         for name in ["sparse", "clone/docs"] {
             // In a copy: what git writes while it falls for it is not to change what is tested.
-            let copy = TempDir::new().unwrap();
+            let copy = TempDir::new_in(sabir_testkit::find_temp_base()).unwrap();
             let copied = Command::new("cp").arg("-r").arg(lazy.folder(name)).arg(copy.path()).status().unwrap();
             assert!(copied.success());
             let folder = copy.path().join(Path::new(name).file_name().unwrap());

@@ -97,7 +97,7 @@ fn a_silent_server_delays_nobody_for_long() {
     let good = PageServer::start(vec![page("/v1/models", r#"{"data":[{"id":"a"}]}"#)]).unwrap();
     let servers = [silent(), silent(), good, silent()];
     let start = Instant::now();
-    let found = look(&servers, 400);
+    let found = look(&servers, 3000);
     assert_eq!(found.iter().map(|server| server.provider.as_str()).collect::<Vec<_>>(), ["p2"]);
-    assert!(start.elapsed() < Duration::from_millis(1200), "one deadline for all, not one after the other");
+    assert!(start.elapsed() < Duration::from_millis(8500), "one deadline for all, not one after the other");
 }

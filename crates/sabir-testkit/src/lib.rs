@@ -7,9 +7,11 @@
 mod page_server;
 mod script;
 mod scripted_provider;
+mod temp_base;
 mod untrusted;
 
 pub use page_server::{PageServer, StaticPage};
 pub use script::{ChunkSplit, ProviderReply, ReplyPart, ReplyScript, ScriptedFault};
 pub use scripted_provider::{ReceivedRequest, ScriptedProvider};
+pub use temp_base::find_temp_base;
 pub use untrusted::UntrustedServer;

@@ -188,7 +188,7 @@ fn a_full_disk() {
     match ran {
         Ok(ran) if ran.status.success() => {}
         Ok(ran) if ran.status.code() == Some(101) => panic!("{}", String::from_utf8_lossy(&ran.stderr)),
-        Ok(ran) => println!("skipped, no disk can be mounted: {}", String::from_utf8_lossy(&ran.stderr)),
-        Err(error) => println!("skipped, `unshare` cannot be started: {error}"),
+        Ok(ran) => crate::skipped(&format!("no disk can be mounted: {}", String::from_utf8_lossy(&ran.stderr))),
+        Err(error) => crate::skipped(&format!("`unshare` cannot be started: {error}")),
     }
 }

@@ -9,13 +9,22 @@ use sabir_journal::{Journal, JournalError};
 use crate::record::record;
 use crate::{clock, records_of};
 
-const ROUNDS: usize = 100;
+#[test]
+fn acknowledged_records_survive_some_kills() {
+    kill_and_reopen(15);
+}
 
 #[test]
-fn acknowledged_records_survive() {
+#[ignore = "slow: .ci/slow-tests runs it"]
+fn acknowledged_records_survive_many_kills() {
+    kill_and_reopen(100);
+}
+
+/// Kills a process that appends so many times, each time at another moment, and reads what it left.
+fn kill_and_reopen(rounds: usize) {
     let mut torn = 0;
     let mut folder = tempfile::tempdir().unwrap();
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         if round % 10 == 0 {
             folder = tempfile::tempdir().unwrap();
         }
@@ -44,5 +53,5 @@ fn acknowledged_records_survive() {
         assert!(found.len() > last, "round {round}: record {last} was acknowledged, {} are there", found.len());
         assert!(found.iter().enumerate().all(|(number, found)| *found == record(number)), "round {round}");
     }
-    println!("{ROUNDS} kills, {torn} torn ends");
+    println!("{rounds} kills, {torn} torn ends");
 }

@@ -19,6 +19,12 @@ use sabir_call::ToolProtocol;
 use sabir_journal::{Journal, JournalEntry, JournalError, RecoveryReport};
 use tempfile::TempDir;
 
+/// Says that a machine lacks what a test needs, also where the output of tests is captured.
+fn skipped(why: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
 /// A folder for journals, and the task in it.
 struct Place {
     folder: TempDir,

@@ -74,7 +74,7 @@ fn whoever_works_on_a_task_is_named() {
             drop(journal);
             assert_eq!(tail.lock_owner(), None);
         }
-        None => eprintln!("skipped: this system does not tell who holds a lock"),
+        None => crate::skipped("this system does not tell who holds a lock"),
     }
     drop(sabir_journal::Journal::open(place.path(), &place.task, clock()).unwrap());
 }

@@ -11,6 +11,9 @@ mod hidden;
 mod offer;
 mod paths;
 mod races;
+#[allow(unreachable_pub, reason = "one file, shared by the tests of several crates")]
+#[path = "../../../sabir-testkit/src/temp_base.rs"]
+mod temp_base;
 mod walls;
 
 use std::path::PathBuf;
@@ -60,7 +63,7 @@ impl Place {
     }
 
     fn set_up(edit_tool: EditTool, reach: NetworkScope, bounds: Bounds, sandbox: Sandbox) -> Self {
-        let (root, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let [root, outside] = [(); 2].map(|()| TempDir::new_in(temp_base::find_temp_base()).unwrap());
         let registry = ToolRegistry::new(builtin_tools(ToolSettings {
             workspace: Arc::new(Workspace::open(root.path()).unwrap().with_bounds(bounds)),
             helper: PathBuf::from(env!("CARGO_BIN_EXE_tools-probe")),

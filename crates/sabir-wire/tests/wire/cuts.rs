@@ -36,8 +36,7 @@ struct Whole<'a> {
 #[test]
 fn no_cut_of_a_recording_completes_a_call() {
     let Some(recordings) = recordings() else {
-        eprintln!("skipped: no recordings beside the workspace");
-        return;
+        return crate::skipped("no recordings beside the workspace");
     };
     let begin = Instant::now();
     let chosen = chosen(&recordings);

@@ -29,3 +29,9 @@ mod responses;
 mod rules;
 mod splits;
 mod translated;
+
+/// Says that a machine lacks what a test needs, also where the output of tests is captured.
+fn skipped(why: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}

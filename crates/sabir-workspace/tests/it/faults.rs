@@ -295,7 +295,19 @@ fn content_is_safe_before_its_name() {
 }
 
 #[test]
+fn killed_at_some_moments() {
+    kill_writers(60);
+}
+
+#[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn killed_at_any_moment() {
+    // So many kills come in the middle of a change for certain; a few may all miss it on a busy machine.
+    assert!(kill_writers(400) > 0, "no kill came in the middle of a change");
+}
+
+/// Kills a process that changes files so many times, and checks what it left. Returns how many kills came in the middle of a change.
+fn kill_writers(rounds: usize) -> usize {
     let place = Place::quick();
     let root = place.root.path();
     let left_over = || -> Vec<PathBuf> {
@@ -306,7 +318,7 @@ fn killed_at_any_moment() {
     };
     let mut met = 0;
     let mut seed = 1_u64;
-    for _ in 0..400 {
+    for _ in 0..rounds {
         let mut storm =
             Command::new(PROBE).args(["storm", root.to_str().unwrap()]).stdin(Stdio::null()).spawn().unwrap();
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -321,10 +333,10 @@ fn killed_at_any_moment() {
         }
         met += usize::from(!left_over().is_empty());
     }
-    assert!(met > 0, "no kill came in the middle of a change");
     let fresh = Workspace::open(root).unwrap();
     for name in ["a", "deep/b"] {
         fresh.write_file(&fresh.parse_path(name).unwrap(), b"last", WritePrecondition::Any).unwrap();
     }
     assert_eq!(left_over(), Vec::<PathBuf>::new());
+    met
 }

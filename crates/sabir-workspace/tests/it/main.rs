@@ -11,6 +11,9 @@ mod jobs;
 mod looks;
 mod sandbox;
 mod search;
+#[allow(unreachable_pub, reason = "one file, shared by the tests of several crates")]
+#[path = "../../../sabir-testkit/src/temp_base.rs"]
+mod temp_base;
 mod trees;
 mod walks;
 
@@ -34,8 +37,8 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let root = TempDir::new().unwrap();
-        let outside = TempDir::new().unwrap();
+        let root = TempDir::new_in(temp_base::find_temp_base()).unwrap();
+        let outside = TempDir::new_in(temp_base::find_temp_base()).unwrap();
         std::fs::write(outside.path().join("secret"), "secret\n").unwrap();
         Self { workspace: Workspace::open(root.path()).unwrap(), root, outside }
     }

@@ -145,14 +145,13 @@ impl Scene {
 }
 
 /// Returns every combination of tier and user that is available here; the others are reported once.
-#[expect(clippy::print_stdout, reason = "a skip tells its reason")]
 fn worlds() -> &'static [(&'static str, Who)] {
     static WORLDS: OnceLock<Vec<(&'static str, Who)>> = OnceLock::new();
     WORLDS.get_or_init(|| {
         let root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
         let users: &[Who] = if root { &[Who::Me, Who::Stranger] } else { &[Who::Me] };
         if !root {
-            println!("skipped: another user (only root can become one)");
+            crate::skipped("another user (only root can become one)");
         }
         let mut worlds = Vec::new();
         for &who in users {
@@ -160,7 +159,7 @@ fn worlds() -> &'static [(&'static str, Who)] {
                 let told = Scene::new(who).run(level, "true");
                 match told.end == "Exited(0) 0" {
                     true => worlds.push((level, who)),
-                    false => println!("skipped: level {level} as {who:?} ({told})"),
+                    false => crate::skipped(&format!("level {level} as {who:?} ({told})")),
                 }
             }
         }

@@ -116,7 +116,7 @@ fn a_background_process_with_the_pipe_does_not_delay_the_result() {
     let start = Instant::now();
     let outcome = run(&place, command("sleep 1000 & echo done"));
     assert_eq!((outcome.end, outcome.output.text().as_str()), (CommandExit::Exited(0), "done\n"));
-    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(600), "{:?}", start.elapsed());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A stream that is cut at every byte: nothing runs, nothing panics, the end is honest, and the task can be resumed.
+//! A stream that is cut at some bytes, and by `.ci/slow-tests` at every byte: nothing runs, nothing panics, the end is honest, and the task can be resumed.
 
 use sabir_testkit::{ProviderReply, ReplyScript, ScriptedFault};
 use serde_json::json;
@@ -74,22 +74,36 @@ impl World {
     }
 }
 
+/// A prime, so that the four ways are cut at different places within their events.
+const STEP: usize = 43;
+
 #[test]
+fn some_bytes() {
+    for (start, way) in WAYS.into_iter().enumerate() {
+        cut_at(way, (start * 11..length(way)).step_by(STEP));
+    }
+}
+
+#[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn every_byte_anthropic() {
     cut_at(WAYS[0], 0..length(WAYS[0]));
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn every_byte_openai() {
     cut_at(WAYS[1], 0..length(WAYS[1]));
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn every_byte_cline() {
     cut_at(WAYS[2], 0..length(WAYS[2]));
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn every_byte_invoke() {
     cut_at(WAYS[3], 0..length(WAYS[3]));
 }

@@ -1,11 +1,11 @@
 //! The examples of `docs/gateway.md`: the configuration, the unit and the compose file are what they claim to be.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::world::World;
+use crate::world::{World, skipped};
 
 /// The first block of that language.
 fn block(language: &str) -> String {
@@ -25,10 +25,6 @@ fn said_by(program: &str, arguments: &[&str]) -> Option<(bool, String, String)> 
     };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Some((output.status.success(), text(&output.stdout), text(&output.stderr)))
-}
-
-fn skipped(why: &str) {
-    _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
 /// Starts the gateway by that line of an example, with its configuration, at a free address; it must listen.

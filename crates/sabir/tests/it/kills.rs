@@ -1,5 +1,6 @@
 //! `kill -9` at random moments of a task of twenty turns, in which everything happens that a task can do: it is resumed to its end,
-//! nothing is done twice, nothing that was acknowledged is lost, no process is left. `SABIR_KILLS` says how often.
+//! nothing is done twice, nothing that was acknowledged is lost, no process is left. `.ci/slow-tests` does more of it, and `SABIR_KILLS` says how
+//! often.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -176,8 +177,18 @@ pub(crate) fn durable(lines: &[Value]) -> Vec<Value> {
 }
 
 #[test]
+fn killed_at_some_moments() {
+    kill_and_resume(10);
+}
+
+#[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn killed_at_any_moment() {
-    let most: usize = std::env::var("SABIR_KILLS").map_or(60, |count| count.parse().unwrap());
+    kill_and_resume(std::env::var("SABIR_KILLS").map_or(60, |count| count.parse().unwrap()));
+}
+
+/// Kills and resumes tasks until so many kills were met, and checks what each task left.
+fn kill_and_resume(most: usize) {
     let (way, mark) = (WAYS[1], "31");
     let mut seed = 0x5ab1_2026_u64;
     let mut figures = Figures::default();
@@ -271,7 +282,7 @@ pub(crate) fn left_behind(mark: &str) -> Vec<String> {
     let name = format!("sleep\u{0}7{mark}");
     loop {
         let left = processes_with(&name);
-        if left.is_empty() || begun.elapsed() > Duration::from_secs(20) {
+        if left.is_empty() || begun.elapsed() > Duration::from_secs(120) {
             return left;
         }
         std::thread::sleep(Duration::from_millis(50));

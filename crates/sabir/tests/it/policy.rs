@@ -39,7 +39,7 @@ fn git(folder: &Path, arguments: &[&str]) {
 
 #[test]
 fn explain_tells_the_parts() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir_in(sabir_testkit::find_temp_base()).unwrap();
     let folder = folder.path();
     let value = check(folder, &[], "ls && touch x", "ask");
     assert_eq!(value["segments"][0]["verdict"], "allow");
@@ -61,7 +61,7 @@ fn explain_tells_the_parts() {
 
 #[test]
 fn git_is_judged_by_what_the_repository_runs() {
-    let place = tempfile::tempdir().unwrap();
+    let place = tempfile::tempdir_in(sabir_testkit::find_temp_base()).unwrap();
     let folder = place.path();
     check(folder, &[], "git --version", "allow");
     git(folder, &["init", "-q", "-b", "main"]);
@@ -93,7 +93,7 @@ fn git_is_judged_by_what_the_repository_runs() {
 
 #[test]
 fn simulate_needs_a_task() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir_in(sabir_testkit::find_temp_base()).unwrap();
     let output = sabir(folder.path(), &["policy", "simulate", "nothing"]);
     assert_eq!(output.status.code(), Some(2));
 }

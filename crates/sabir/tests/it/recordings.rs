@@ -283,7 +283,7 @@ fn kill_9_leaves_a_recording_that_can_be_read() {
     let mut child = command.spawn().unwrap();
     let begun = std::time::Instant::now();
     while !std::fs::read_to_string(tape(&world)).unwrap_or_default().contains("\"kind\":\"chunk\"") {
-        assert!(begun.elapsed().as_secs() < 20, "nothing is recorded");
+        assert!(begun.elapsed().as_secs() < 120, "nothing is recorded");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     child.kill().unwrap();

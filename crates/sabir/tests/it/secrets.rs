@@ -213,7 +213,7 @@ fn sec_001_and_002_commands_see_no_keys() {
     // As a user like any other, since root reads everything.
     let (world, user) = (World::new(), 65_534);
     if chown(world.home.path(), Some(user), Some(user)).is_err() {
-        eprintln!("skipped: not root, so no other user can be tried; this one is");
+        crate::world::skipped("not root, so no other user can be tried; this one is");
     }
     let _ = chown(world.work.path(), Some(user), Some(user));
     let owned = std::fs::metadata(world.home.path()).unwrap().uid();

@@ -195,7 +195,7 @@ fn a_long_preview_ends_with_what_is_left_alone() {
 fn messages_say_what_to_do() {
     let (world, _) = played(&[]);
     let task = world.only_task();
-    let other = tempfile::TempDir::new().unwrap();
+    let other = tempfile::TempDir::new_in(sabir_testkit::find_temp_base()).unwrap();
     let elsewhere = other.path().to_str().unwrap();
     let check = |arguments: &[&str], expected: &str| {
         let output = sabir(&world, arguments);

@@ -84,7 +84,8 @@ fn call(name: &str, arguments: &Value) -> Call {
 impl World {
     pub(crate) fn new() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        Self { home: TempDir::new().unwrap(), work: TempDir::new().unwrap(), runtime }
+        let [home, work] = [(); 2].map(|()| TempDir::new_in(sabir_testkit::find_temp_base()).unwrap());
+        Self { home, work, runtime }
     }
 
     pub(crate) fn provider(&self, script: ReplyScript) -> ScriptedProvider {
@@ -177,6 +178,12 @@ pub(crate) fn code(output: &Output) -> i32 {
 /// The JSON lines of an `--output events` run, each held against the schema.
 pub(crate) fn events(output: &Output) -> Vec<Value> {
     stdout(output).lines().map(crate::events::checked).collect()
+}
+
+/// Says that a machine lacks what a test needs, also where the output of tests is captured.
+pub(crate) fn skipped(why: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
 /// Processes that still carry `mark` in their command line or environment.

@@ -42,11 +42,10 @@ pub(crate) struct Folders(TempDir);
 
 impl Folders {
     /// None where there is no git to make them; that is said.
-    #[expect(clippy::print_stderr, reason = "why a test is skipped is told")]
     pub(crate) fn new() -> Option<Self> {
-        let base = TempDir::new().unwrap();
+        let base = TempDir::new_in(sabir_testkit::find_temp_base()).unwrap();
         if !has("git") || !has("sh") {
-            eprintln!("skipped: there is no git to lay out the folders with");
+            crate::world::skipped("there is no git to lay out the folders with");
             return None;
         }
         let made =

@@ -1,24 +1,18 @@
 //! Repositories whose index makes git fetch what it lacks, with a program that they name: nothing of it runs for a judgement.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::world::{WAYS, World, code, events, stderr, stdout, turn};
+use crate::world::{WAYS, World, code, events, skipped, stderr, stdout, turn};
 
 /// Lays the repositories out; one text, so that what is tried by hand is what is tested.
 const SCRIPT: &str = include_str!("lazy.sh");
 /// The first git that can lay them out.
 const OLDEST: [u32; 2] = [2, 37];
-
-/// Says that a machine lacks what a test needs, also where the output of tests is captured.
-fn skipped(why: &str) {
-    _ = writeln!(std::io::stderr(), "skipped: {why}");
-}
 
 /// The version of git, if there is one.
 fn version() -> Option<[u32; 2]> {
@@ -38,7 +32,7 @@ impl Lazy {
             skipped("there is no git, or it is too old for a sparse index");
             return None;
         }
-        let lazy = Self(TempDir::new().unwrap());
+        let lazy = Self(TempDir::new_in(sabir_testkit::find_temp_base()).unwrap());
         let mut shell = Command::new("sh");
         shell.args(["-c", SCRIPT, "sh"]).arg(lazy.0.path()).arg(lazy.mark()).stdin(Stdio::null());
         let made = shell.output().unwrap();
@@ -46,7 +40,7 @@ impl Lazy {
         assert!(!lazy.mark().exists(), "laying out runs what it lays out");
         for name in ["sparse", "clone/docs"] {
             // In a copy: what git writes while it falls for it is not to change what is tested.
-            let copy = TempDir::new().unwrap();
+            let copy = TempDir::new_in(sabir_testkit::find_temp_base()).unwrap();
             let copied = Command::new("cp").arg("-r").arg(lazy.folder(name)).arg(copy.path()).status().unwrap();
             assert!(copied.success());
             let folder = copy.path().join(Path::new(name).file_name().unwrap());

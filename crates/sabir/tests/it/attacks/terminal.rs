@@ -100,8 +100,7 @@ fn play(world: &World, deltas: Option<usize>) -> ScriptedProvider {
 #[test]
 fn nothing_foreign_steers_the_terminal() {
     if !has("script") {
-        eprintln!("skipped: there is no script(1) to make a terminal with");
-        return;
+        return crate::world::skipped("there is no script(1) to make a terminal with");
     }
     for deltas in [None, Some(1)] {
         let world = World::new();

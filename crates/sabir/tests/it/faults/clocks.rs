@@ -6,8 +6,8 @@ use sabir_testkit::{ProviderReply, ReplyScript, ScriptedFault};
 use serde_json::Value;
 use serde_json::json;
 
-use super::preload::{self, skipped};
-use crate::world::{Turn, WAYS, Way, World, code, events, stderr, stdout, turn};
+use super::preload;
+use crate::world::{Turn, WAYS, Way, World, code, events, skipped, stderr, stdout, turn};
 
 const NATIVE: Way = WAYS[1];
 const RUN: [&str; 8] = ["--model", "openai/scripted", "--sandbox", "off", "--approve", "all", "--output", "events"];

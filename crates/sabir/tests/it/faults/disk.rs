@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use sabir_testkit::{ReplyScript, ScriptedProvider};
 use serde_json::{Value, json};
 
-use super::preload::{self, skipped};
-use crate::world::{Turn, WAYS, Way, World, code, events, stderr, stdout, turn};
+use super::preload;
+use crate::world::{Turn, WAYS, Way, World, code, events, skipped, stderr, stdout, turn};
 
 const NATIVE: Way = WAYS[1];
 const RUN: [&str; 9] =

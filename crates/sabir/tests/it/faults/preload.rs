@@ -1,6 +1,5 @@
 //! A library between the binary and the C library: calls that fail, are slow or short, and clocks that are wrong (`preload.c`).
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -21,14 +20,9 @@ pub(super) fn library() -> Option<&'static Path> {
         compiled.then_some(library)
     });
     if library.is_none() {
-        skipped("no C compiler, or another C library than GNU's");
+        crate::world::skipped("no C compiler, or another C library than GNU's");
     }
     library.as_deref()
-}
-
-/// Says that a machine lacks what a test needs, also where the output of tests is captured.
-pub(super) fn skipped(why: &str) {
-    _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
 /// The command with the library in front of it, which is to do that.

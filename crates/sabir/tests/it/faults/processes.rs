@@ -5,8 +5,8 @@ use std::process::{Command, Output};
 use sabir_testkit::ReplyScript;
 use serde_json::{Value, json};
 
-use super::preload::{self, skipped};
-use crate::world::{Turn, WAYS, Way, World, code, events, stderr, turn};
+use super::preload;
+use crate::world::{Turn, WAYS, Way, World, code, events, skipped, stderr, turn};
 
 const NATIVE: Way = WAYS[1];
 const RUN: [&str; 9] =
@@ -93,10 +93,20 @@ fn few_files_may_be_open() {
     assert!(failed > 0 && completed > 0, "{failed} failed, {completed} completed");
 }
 
-/// What many commands leave: nothing. `SABIR_COMMANDS` says how many.
 #[test]
+fn some_commands_leave_nothing_behind() {
+    run_commands(12);
+}
+
+/// `SABIR_COMMANDS` says how many.
+#[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn many_commands_leave_nothing_behind() {
-    let most: usize = std::env::var("SABIR_COMMANDS").map_or(60, |count| count.parse().unwrap());
+    run_commands(std::env::var("SABIR_COMMANDS").map_or(60, |count| count.parse().unwrap()));
+}
+
+/// What so many commands leave: nothing.
+fn run_commands(most: usize) {
     let world = World::new();
     // The shell's parent is the supervisor, and the supervisor's is Sabir.
     let count = "agent=$(ps -o ppid= -p $PPID | tr -d ' '); \

@@ -76,5 +76,5 @@ fn a_configuration_of_50_mb_is_refused_and_not_taken_apart() {
     let begun = Instant::now();
     let (verdict, said) = judged(&world, &[]);
     assert!(verdict.is_none() && said.contains("MiB"), "{verdict:?}: {said}");
-    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(300), "{:?}", begun.elapsed());
 }

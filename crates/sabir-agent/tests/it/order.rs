@@ -47,7 +47,7 @@ impl PreparedCall for LookCall {
         let path = self.0;
         Box::pin(async move {
             // Nobody passes before all are here.
-            let together = tokio::time::timeout(Duration::from_secs(120), self.all_here.wait()).await;
+            let together = tokio::time::timeout(Duration::from_secs(120), self.0.all_here.wait()).await;
             assert!(together.is_ok(), "they do not run at once");
             tokio::time::sleep(Duration::from_millis(path.parse().unwrap())).await;
             ToolOutput::done(path)

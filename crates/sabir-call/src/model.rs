@@ -71,9 +71,10 @@ pub struct Request {
     pub parallel_calls: ParallelCalls,
     /// The way in which the model is asked to call tools.
     pub protocol: ToolProtocol,
+    /// The dialects that the session knows. The protocol names one of them, and the response may hold calls in any.
+    pub dialects: DialectSet,
     /// The maximum number of output tokens; `None` means the provider's default, or the wire's
     /// where the API requires a number.
-    pub dialects: DialectSet,
     pub max_output_tokens: Option<u64>,
     /// Sampling parameters and stop sequences.
     pub sampling: SamplingParams,

@@ -18,7 +18,7 @@ use crate::machine::{settings, start};
 
 /// Reads for as many milliseconds as its path says.
 struct Look {
-    all_here: tokio::sync::Barrier,
+    all_here: Arc<tokio::sync::Barrier>,
 }
 
 impl Tool for Look {
@@ -32,11 +32,15 @@ impl Tool for Look {
     }
 
     fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall> {
-        Box::new(LookCall(arguments["path"].as_str().unwrap().to_owned()))
+        let path = arguments["path"].as_str().unwrap().to_owned();
+        Box::new(LookCall { path, all_here: Arc::clone(&self.all_here) })
     }
 }
 
-struct LookCall(String);
+struct LookCall {
+    path: String,
+    all_here: Arc<tokio::sync::Barrier>,
+}
 
 impl PreparedCall for LookCall {
     fn access(&self) -> Access {
@@ -44,10 +48,10 @@ impl PreparedCall for LookCall {
     }
 
     fn run<'a>(self: Box<Self>, _: &'a sabir_agent::CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
-        let path = self.0;
+        let Self { path, all_here } = *self;
         Box::pin(async move {
             // Nobody passes before all are here.
-            let together = tokio::time::timeout(Duration::from_secs(120), self.0.all_here.wait()).await;
+            let together = tokio::time::timeout(Duration::from_secs(120), all_here.wait()).await;
             assert!(together.is_ok(), "they do not run at once");
             tokio::time::sleep(Duration::from_millis(path.parse().unwrap())).await;
             ToolOutput::done(path)
@@ -92,7 +96,7 @@ impl RecordStore for Lost {
 
 #[test]
 fn results_come_in_the_order_of_their_calls() {
-    let registry = ToolRegistry::new(vec![Arc::new(Look { all_here: tokio::sync::Barrier::new(3) })]).unwrap();
+    let registry = ToolRegistry::new(vec![Arc::new(Look { all_here: Arc::new(tokio::sync::Barrier::new(3)) })]).unwrap();
     let settings =
         sabir_agent::TaskSettings { tools: registry.tool_set().clone(), ..settings(Interactivity::Headless) };
     let (mut task, first) = Task::new(start(), settings);

@@ -34,8 +34,9 @@ const MAX_FAULTS: usize = 8;
 pub struct FeedbackContext<'a> {
     /// The protocol in which the model writes calls.
     pub protocol: &'a ToolProtocol,
-    /// The tools on offer.
+    /// The dialects that the session knows, among which a prompted protocol names its own.
     pub dialects: &'a DialectSet,
+    /// The tools on offer.
     pub tools: &'a ToolSet,
     /// The mistakes that were reported before.
     pub repetition: &'a RepeatTracker,

@@ -59,7 +59,7 @@ fn special(text: &str) -> bool {
     text.contains(['|', '｜']) || text.starts_with("[TOOL_CALLS]") || text.starts_with("]<]")
 }
 
-fn both(dialect: &'static Dialect) -> [DialectSelection; 2] {
+fn both(dialect: &'static Dialect) -> [DialectSelection<'static>; 2] {
     [DialectSelection::from(dialect), DialectSet::built_in().all()]
 }
 

@@ -669,7 +669,7 @@ fn kill_workers(rounds: u32) {
         }
     }
     assert_eq!(killed, started, "the helper ended by itself");
-    let first = usable(&ground, "task").expect("something was kept");
+    let first = usable(&ground, "task").unwrap();
     let before = ground.seen();
     let checkpoints = ground.checkpoints();
     let back = ground.back(&checkpoints, &RestorePoint::Before(first, Vec::new()), true);

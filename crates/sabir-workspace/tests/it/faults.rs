@@ -327,7 +327,8 @@ fn kill_writers(rounds: usize) -> usize {
         storm.wait().unwrap();
         for name in ["a", "deep/b", "deep/c", "deep/now and then", "alone"] {
             let Ok(content) = std::fs::read_to_string(root.join(name)) else { continue };
-            let numbers = content.strip_suffix("end").unwrap_or_else(|| panic!("{name} has {} bytes", content.len()));
+            assert!(content.ends_with("end"), "{name} has {} bytes", content.len());
+            let numbers = content.strip_suffix("end").unwrap();
             let first = numbers.split_inclusive(' ').next().unwrap();
             assert_eq!(numbers, first.repeat(numbers.len() / first.len()), "{name}");
         }

@@ -10,7 +10,7 @@ use sabir_agent::{
     CallArguments, CallPermit, CancelToken, CommandQueue, CompletedSubtask, FrontEnd, Interactivity, NewTaskTool,
     PreparedCall, ProgressSink, Record, RecordStore, StoreError, SubtaskHandle, SubtaskRun, SubtaskSpawner, Task,
     TaskDriver, TaskEvent, TaskId, TaskLimits, TaskOrigin, TaskOutcome, TaskSettings, TaskStart, Tool, ToolOutput,
-    ToolRegistry, ToolWork, UserCommand, UserQuestion, UserReply,
+    ToolRegistry, ToolWork, UserQuestion, UserReply,
 };
 use sabir_call::dialect::DialectSet;
 use sabir_call::{

@@ -1,8 +1,8 @@
-//! What a task works with in each mode: its tools, its bounds, its model.
+//! Prepares the tools, the file bounds and the model of a task for each of its modes.
 //!
-//! A mode's own model is used by tasks that are begun in it and after a switch to it, unless `--model` says otherwise. A task is locked to
-//! its protocol: a model that could only be asked in a dialect does not come into a native task. Then, and where a model
-//! cannot be reached at all, the task goes on with the model that it was begun with, and the user is told why.
+//! A mode's own model is used by tasks that begin in the mode and after a switch to it, unless `--model` names another. A task is
+//! locked to its protocol, so a native task cannot use a model that needs a dialect. In that case, and where the provider of a
+//! model cannot be used, the task keeps the model that it began with, and a notice says why.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,17 +20,17 @@ use crate::setup::TaskSetup;
 use crate::spec::SessionSpec;
 use crate::telemetry::AskedModel;
 
-/// How a task was begun, as far as its models depend on it.
+/// The mode, model and protocol that a task began with. The models of its other modes depend on them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InitialMode<'a> {
     /// The name of the mode.
     pub(crate) mode: &'a str,
-    /// The model, as the user names it.
+    /// The model's name as the user gave it.
     pub(crate) model: &'a str,
     pub(crate) protocol: &'a ToolProtocol,
 }
 
-/// What is recorded of a mode whose model is another than the task's.
+/// The part of a recording about a mode that has another model than the task.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RecordedMode {
     model: String,
@@ -40,44 +40,45 @@ pub(crate) struct RecordedMode {
     window: Option<u64>,
 }
 
-/// The name of the mode that holds, wherever it is looked at.
+/// The name of the current mode, shared by everything that depends on it.
 pub(crate) type CurrentMode = Arc<Mutex<String>>;
 
-/// One that nobody has switched.
+/// Creates the shared name of a mode that was not switched yet.
 pub(crate) fn shared_mode(mode: &str) -> CurrentMode {
     Arc::new(Mutex::new(Mode::canonical_name(mode).to_owned()))
 }
 
-/// What it says.
+/// Returns a copy of the current mode's name.
 pub(crate) fn mode_name(now: &CurrentMode) -> String {
     now.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// The modes of a task.
+/// The modes that a task can switch to, and the current one.
 #[derive(Debug, Default)]
 pub(crate) struct SessionModes {
-    /// What the instructions say of the mode that the task was begun in; none: of the present one.
+    /// The text of the system prompt about the mode that the task began in; `None` stands for the mode of the rules.
     pub(super) prompt_text: Option<String>,
     pub(super) runtimes: Vec<ModeRuntime>,
-    /// The name of the one that holds.
+    /// The name of the current mode.
     pub(super) current_mode: CurrentMode,
 }
 
-/// A mode with all that belongs to it.
+/// A mode with its bounds and its model.
 #[derive(Debug)]
 pub(super) struct ModeRuntime {
     pub(super) config: ModeConfig,
     pub(super) bounds: Bounds,
-    /// The model, as the user names it, and who has it.
+    /// The model's name as the user gave it.
     pub(super) model: String,
+    /// The name of the model's provider.
     provider: String,
-    /// The model, where it is on another server than the task's.
+    /// The model, if its server is not the server of the task's model.
     pub(super) other_server: Option<ResolvedModel>,
-    /// Why its own model is not used.
+    /// The reason why the mode is limited here, for example why its own model is not used.
     pub(super) note: Option<String>,
 }
 
-/// The model for a mode, and why it is not the mode's own where that cannot be used.
+/// Returns the model for a mode. Where the mode's own model cannot be used, it returns the task's model and the reason.
 pub(crate) fn resolve_mode_model(
     mode: &str,
     begun: InitialMode<'_>,
@@ -102,17 +103,17 @@ pub(crate) fn resolve_mode_model(
     Ok((config.resolve_model(Some(begun.model))?, None))
 }
 
-/// The name of the model that a mode wants.
+/// Returns the name of the model that a mode should use, whether or not it can be used.
 fn wanted_model<'a>(mode: &str, begun: InitialMode<'a>, config: &'a Config) -> &'a str {
     if mode == begun.mode {
         return begun.model;
     }
-    // The model of another mode is not that of all.
+    // A task that began with the model of its first mode does not carry it into other modes: they use the configured one.
     let usual = config.model.as_deref().filter(|_| super::model_of(config, begun.mode) == Some(begun.model));
     super::model_of(config, mode).or(usual).unwrap_or(begun.model)
 }
 
-/// Why a model cannot be asked in a task of that protocol.
+/// Returns the reason why a model cannot be used in a task with this protocol, or `None` if it can.
 fn protocol_conflict(chosen: &ResolvedModel, protocol: &ToolProtocol) -> Result<Option<String>, SessionError> {
     let own = locked::task_protocol(None, None, chosen)?;
     let out = *protocol == ToolProtocol::Native && own != ToolProtocol::Native;
@@ -120,22 +121,22 @@ fn protocol_conflict(chosen: &ResolvedModel, protocol: &ToolProtocol) -> Result<
 }
 
 impl SessionModes {
-    /// The names, for whoever asks for one.
+    /// Returns the names of all modes.
     pub(crate) fn mode_names(&self) -> Vec<String> {
         self.runtimes.iter().map(|station| station.config.mode.name.clone()).collect()
     }
 
-    /// What the task may switch to.
+    /// Returns the modes in the form that the task machine takes.
     pub(crate) fn mode_configs(&self) -> Vec<ModeConfig> {
         self.runtimes.iter().map(|station| station.config.clone()).collect()
     }
 
-    /// What the instructions say of the mode.
+    /// Returns the text of the system prompt about the mode that the task began in.
     pub(crate) fn mode_prompt(&self) -> Option<&str> {
         self.prompt_text.as_deref()
     }
 
-    /// Whom the modes ask.
+    /// Returns the model of each mode, by the mode's name.
     pub(crate) fn asked_models(&self) -> BTreeMap<String, AskedModel> {
         let asked = self.runtimes.iter().map(|station| {
             let (provider, model) = (station.provider.clone(), station.config.model.clone());
@@ -144,7 +145,7 @@ impl SessionModes {
         asked.collect()
     }
 
-    /// What a recording must hold of them, where that is their model.
+    /// Returns the modes whose model is not `model`, for the header of a recording.
     pub(crate) fn recorded_modes(&self, model: &str) -> BTreeMap<String, RecordedMode> {
         let other = self.runtimes.iter().filter(|station| station.config.model != model);
         let told = other.map(|ModeRuntime { config: ModeConfig { mode, model, prices, window, .. }, .. }| {
@@ -155,8 +156,8 @@ impl SessionModes {
 }
 
 impl TaskSetup {
-    /// Lets tasks on this bench switch modes. `present`: the model of the mode that they are in. `taped`: what is asked is recorded,
-    /// and a recording holds one server.
+    /// Adds the modes that the task can switch to. `present` is the model of its current mode. `taped` says that requests are
+    /// recorded: since a recording holds one server, no mode can then use a model on another.
     pub(crate) fn with_modes(
         mut self,
         config: &Config,
@@ -205,13 +206,13 @@ impl TaskSetup {
         Ok(self)
     }
 
-    /// Has the name of the mode told there.
+    /// Shares the name of the current mode with its other holders, such as the spawner of subtasks.
     pub(crate) fn with_current_mode(mut self, now: CurrentMode) -> Self {
         self.modes.current_mode = now;
         self
     }
 
-    /// The same for a replay, with the models of the recording.
+    /// Adds the modes to a replayed task, with the models of the recording.
     pub(crate) fn with_recorded_modes(
         mut self,
         config: &Config,
@@ -253,7 +254,7 @@ impl TaskSetup {
 }
 
 impl ResolvedModel {
-    /// Whether both are asked at the same place with the same key.
+    /// Reports whether both models are on the same server. The provider's name decides about the key, so it must be equal too.
     fn shares_server(&self, other: &Self) -> bool {
         let place = |chosen: &Self| {
             let provider = &chosen.reached.provider;
@@ -263,7 +264,7 @@ impl ResolvedModel {
     }
 }
 
-/// All modes, each with whether it is the folder's.
+/// Returns all modes, each with a flag that is true for a mode of the repository.
 fn modes_with_origin(config: &Config, workspace: &Workspace) -> Vec<(Mode, bool)> {
     let (all, _) = super::all_modes(config, workspace);
     all.into_iter()
@@ -273,7 +274,7 @@ fn modes_with_origin(config: &Config, workspace: &Workspace) -> Vec<(Mode, bool)
 }
 
 impl SessionModes {
-    /// The name of the mode that holds.
+    /// Returns the name of the current mode.
     pub(super) fn current_name(&self) -> String {
         mode_name(&self.current_mode)
     }

@@ -1,7 +1,7 @@
-//! A switch, done: what holds outside of the machine changes with the record of it.
+//! Carries out a switch of modes outside the task machine, when its record is appended.
 //!
-//! The machine judges by the new mode as soon as its record is kept, so the bounds of the workspace and the model's server change in the
-//! moment of the keeping, before anything that follows is done.
+//! The machine judges calls by the new mode as soon as the record is appended. So the bounds of the workspace and the server of the
+//! model change at the same moment, before any later effect is carried out.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,17 +14,17 @@ use super::mode_runtime::ModeRuntime;
 use crate::config::ResolvedModel;
 use crate::notice::{NoticeSink, NoticeTopic};
 
-/// Keeps records, and has what they say of the mode done.
+/// A record store that also applies every switch of modes it sees.
 pub(crate) struct ModeSwitcher<'a> {
     pub(crate) store: &'a mut dyn RecordStore,
-    /// The mode so far.
+    /// The modes of the task so far.
     pub(crate) history: ModeHistory,
     pub(crate) modes: &'a SessionModes,
     pub(crate) workspace: &'a Workspace,
     pub(crate) notices: &'a NoticeSink,
 }
 
-/// The models of a task, of which the mode's is asked.
+/// A model that passes each request to the model of the current mode.
 pub(crate) struct ModeRoutedModel<M> {
     default_model: M,
     other_models: Vec<(String, M)>,
@@ -33,6 +33,7 @@ pub(crate) struct ModeRoutedModel<M> {
 
 impl RecordStore for ModeSwitcher<'_> {
     fn append(&mut self, record: &Record) -> Result<(), StoreError> {
+        // First the record: a switch that could not be recorded does not happen.
         self.store.append(record)?;
         if self.history.apply_record(record) {
             self.modes.apply_mode(self.history.current_mode(), self.workspace, self.notices);
@@ -42,7 +43,7 @@ impl RecordStore for ModeSwitcher<'_> {
 }
 
 impl SessionModes {
-    /// The mode holds from now on. One that is not known changes nothing; the machine does not switch to such a one.
+    /// Makes a mode the current one. An unknown name changes nothing; the machine never switches to one.
     fn apply_mode(&self, name: &str, workspace: &Workspace, notices: &NoticeSink) {
         let before = self.current_name();
         let Some(station) = self.find_runtime(name) else { return };
@@ -58,7 +59,8 @@ impl SessionModes {
         }
     }
 
-    /// The model of the task with those of its modes that are on other servers.
+    /// Combines the task's usual model with those of modes on other servers. Modes on the same server need no client of
+    /// their own, since the request names the model.
     pub(crate) fn route_models<M>(&self, usual: M, make: impl Fn(&ResolvedModel) -> M) -> ModeRoutedModel<M> {
         let other =
             |station: &ModeRuntime| Some((station.config.mode.name.clone(), make(station.other_server.as_ref()?)));

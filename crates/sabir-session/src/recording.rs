@@ -1,8 +1,8 @@
-//! Tasks on tape: `--record` and `--replay`.
+//! Records tasks into cassettes and replays them: `--record` and `--replay`.
 //!
-//! What a provider sees and says is kept by `sabir-model`. Here is the rest of what a replay needs to come to the same task
-//! events: how the task began, in which folder, under which limits, and for a resumed one what had happened before. What may be
-//! done is not among it: a cassette can approve nothing.
+//! `sabir-model` records the traffic with the provider. This module adds the rest that a replay needs to produce the same task
+//! events: how the task began, its folder and limits, the output of commands, and for a resumed task its earlier records. It adds no
+//! permissions: a cassette cannot approve anything.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fs::File;
@@ -23,69 +23,69 @@ use crate::error::SessionError;
 use crate::modes::RecordedMode;
 use crate::notice::{NoticeSink, NoticeTopic};
 
-/// What a replay needs beyond what was asked and answered.
+/// The description of a task at the beginning of a cassette.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CassetteHeader {
-    /// How the task began.
+    /// The start of the task.
     pub(crate) start: TaskStart,
-    /// The provider's name of its model.
+    /// The model's name at its provider.
     pub(crate) model: String,
-    /// The operating system, as the model was told.
+    /// The operating system that the system prompt named.
     pub(crate) system: String,
     pub(crate) max_turns: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) max_tokens: Option<u64>,
-    /// Whether todos had to be done.
+    /// True if the task could not complete with open todos.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) require_todos: bool,
     #[serde(default)]
     pub(crate) max_cost: Option<Dollars>,
-    /// What the model cost.
+    /// The prices of the model.
     #[serde(default)]
     pub(crate) prices: TokenPrices,
-    /// Whether a key that was refused was fetched anew.
+    /// True if a refused key was fetched again.
     #[serde(default)]
     pub(crate) renews: bool,
     #[serde(default)]
     pub(crate) repairs_off: Vec<String>,
-    /// What it was told of its place, and the room there was.
+    /// The context fragments that the model got, and the size of its window.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub(crate) context: RequestContext,
-    /// The modes whose model is another.
+    /// The modes with a model other than the task's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) modes: BTreeMap<String, RecordedMode>,
-    /// Of a resumed task: what had happened before.
+    /// The earlier records of a resumed task; empty for a new one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) records: Vec<Record>,
-    /// What the user said to a resumed task.
+    /// The message that a resumed task continued with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) words: Option<String>,
 }
 
-/// What becomes of a task's events beside being shown.
+/// The state of recording or replaying a task.
 pub(crate) enum RecordingState {
-    /// Nothing.
+    /// Neither recording nor replaying.
     Off,
-    /// They are recorded, as far as they cannot be had again; with the calls that have printed something.
+    /// Recording, with the running calls that have printed something.
     Record(CassetteRecorder, HashSet<CallId>),
-    /// They come from a recording, as far as they cannot be had again.
+    /// Replaying, with the recorded outputs that are still to come, each with its call.
     Replay(CassettePlayer, VecDeque<(String, String)>),
 }
 
-/// Shows a task's events, and records or plays what commands print.
+/// A front end that passes events on, and records or replays the output of commands.
 pub(crate) struct RecordingObserver<'a> {
     pub(crate) inner: &'a mut dyn FrontEnd,
     pub(crate) mode: &'a mut RecordingState,
 }
 
-/// Keeps nothing: a replay can be had again at any time.
+/// A store that discards records: a replay can be repeated at any time.
 pub(crate) struct NullStore;
 
 fn is_usual(context: &RequestContext) -> bool {
     *context == RequestContext::default()
 }
 
-/// Reads a cassette.
+/// Reads a cassette file.
 pub(crate) fn read_cassette(path: &Path) -> Result<(Cassette, CassetteHeader), SessionError> {
     let shown = path.display();
     let bytes =
@@ -93,7 +93,7 @@ pub(crate) fn read_cassette(path: &Path) -> Result<(Cassette, CassetteHeader), S
     parse_cassette(&bytes).map_err(|failure| SessionError::invalid(format!("{shown} cannot be played: {failure}")))
 }
 
-/// Reads a cassette's bytes.
+/// Parses the bytes of a cassette.
 pub(crate) fn parse_cassette(bytes: &[u8]) -> Result<(Cassette, CassetteHeader), SessionError> {
     let cassette = Cassette::parse(bytes).map_err(|error| SessionError::invalid(error.to_string()))?;
     let told = CassetteHeader::deserialize(&cassette.task).map_err(|error| {
@@ -102,7 +102,8 @@ pub(crate) fn parse_cassette(bytes: &[u8]) -> Result<(Cassette, CassetteHeader),
     Ok((cassette, told))
 }
 
-/// The model of a cassette, and the tape to watch it with. `renews`: where the key was renewed, it is so once more.
+/// Returns a model that answers from a cassette, and the state to replay with. `renews` repeats the renewals of a refused key,
+/// so that the requests come in the recorded order.
 pub(crate) fn replay_model(
     cassette: Cassette,
     renews: bool,
@@ -117,7 +118,7 @@ pub(crate) fn replay_model(
     Ok((if renews { model.with_renewal(key) } else { model }, tape))
 }
 
-/// Begins a cassette of what that model will be asked, in a new file that only its owner can read.
+/// Starts a cassette of the requests to a model, in a new file that only its owner can read.
 pub(crate) fn start_recording(
     model: &HttpModel,
     path: &Path,
@@ -127,6 +128,7 @@ pub(crate) fn start_recording(
     let shown = path.display();
     let fail = |error: std::io::Error| SessionError::invalid(format!("{shown} cannot be written: {error}"));
     let file = File::options().append(true).create(true).mode(0o600).open(path).map_err(fail)?;
+    // An empty file is accepted, such as one from `mktemp`.
     if file.metadata().map_err(fail)?.len() > 0 {
         return Err(SessionError::invalid(format!(
             "{shown} is there already; a recording is not written behind another"
@@ -143,12 +145,13 @@ pub(crate) fn start_recording(
 }
 
 impl RecordingState {
-    /// A tape for what that recorder is to hold.
+    /// Creates the state for a recorder.
     pub(crate) fn for_recorder(recorder: CassetteRecorder) -> Self {
         Self::Record(recorder, HashSet::new())
     }
 
-    /// What is wrong with the tape in the end.
+    /// Returns the error at the end of a session: a recording that could not be written, or recorded requests that the replay
+    /// did not make.
     pub(crate) fn final_error(&self) -> Option<SessionError> {
         match self {
             Self::Off => None,
@@ -178,7 +181,8 @@ impl FrontEnd for RecordingObserver<'_> {
                 printed.remove(&result.id);
                 recorder.record_result(result.id.as_str(), &result.content);
             }
-            // How output is cut into pieces, and what of two streams comes first, is different each time.
+            // Each run cuts output into other pieces, and mixes the two streams in another order. So the recorded output is
+            // shown instead, before the result of its call.
             (RecordingState::Replay(..), TaskEvent::Moment(TransientEvent::Output { .. })) => return,
             (RecordingState::Replay(_, outputs), TaskEvent::Record(Record::Result(result))) => {
                 while outputs.front().is_some_and(|(call, _)| call == result.id.as_str())

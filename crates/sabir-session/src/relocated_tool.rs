@@ -1,10 +1,10 @@
-//! Tools in a replay: in another folder than the one that the recording speaks of, and at another time.
+//! Runs the tools of a replay in another folder than the recorded one.
 //!
-//! A model names files by the folder that it was told. In a replay that is the recorded one, while the tools work in the present
-//! one: what a call says is put into the terms of here, and what a tool says into the terms of there.
+//! The recorded model names files by the recorded folder, while the tools work in the actual one. So the paths in the arguments of a
+//! call are mapped to the actual folder, and the paths in its results back to the recorded one.
 //!
-//! A command that prints on both of its streams prints its lines in another order each time. Where a result has the lines of a
-//! recorded one, it has them in the recorded order.
+//! A command that prints on both streams prints its lines in another order each time. A result with the same lines as a recorded one
+//! gets the recorded order, since the next request must equal the recorded request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,16 +13,18 @@ use sabir_call::{CallId, ToolSpec};
 use sabir_policy::Access;
 use serde_json::Value;
 
-/// A tool that is spoken to as if it worked in another folder.
+/// A tool that seems to work in another folder than it does.
 pub(crate) struct RelocatedTool {
     tool: Arc<dyn Tool>,
     recorded_folder: String,
     actual_folder: String,
+    /// The recorded results that were not used yet, shared by all tools.
     recorded_results: Arc<Mutex<Vec<String>>>,
 }
 
 impl RelocatedTool {
-    /// The tools, spoken to as if they worked `there`, while they work `here`, and as if commands had printed what was recorded.
+    /// Wraps all tools. They work in the folder `here` and seem to work in `there`. `recorded` holds the results of commands
+    /// whose order of lines is kept.
     pub(crate) fn wrap_all(
         tools: Vec<Arc<dyn Tool>>,
         there: &str,
@@ -31,14 +33,17 @@ impl RelocatedTool {
     ) -> Vec<Arc<dyn Tool>> {
         let recorded = Arc::new(Mutex::new(recorded));
         let moved = |tool| {
-            let (there, here, recorded) = (there.to_owned(), here.to_owned(), Arc::clone(&recorded));
-            Arc::new(Self { tool, recorded_folder: there, actual_folder: here, recorded_results: recorded })
-                as Arc<dyn Tool>
+            Arc::new(Self {
+                tool,
+                recorded_folder: there.to_owned(),
+                actual_folder: here.to_owned(),
+                recorded_results: Arc::clone(&recorded),
+            }) as Arc<dyn Tool>
         };
         tools.into_iter().map(moved).collect()
     }
 
-    /// The first recorded result of the same lines, else the content as it is.
+    /// Returns the first unused recorded result with the same lines, else the content as it is.
     fn in_recorded_order(&self, content: String) -> String {
         let mut recorded = self.recorded_results.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = sorted_lines(&content);
@@ -132,7 +137,7 @@ fn sorted_lines(text: &str) -> Vec<&str> {
     lines
 }
 
-/// Replaces a path where it stands for itself or begins a longer one: not `/a` in `/ab` or in `x/a`.
+/// Replaces a path where it is a whole path or the beginning of a longer one: not `/a` in `/ab` or in `x/a`.
 fn replace_path(text: &str, from: &str, to: &str) -> String {
     if from == to {
         return text.to_owned();
@@ -142,6 +147,7 @@ fn replace_path(text: &str, from: &str, to: &str) -> String {
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once(from) {
         result.push_str(before);
+        // A dot may end a sentence (`/a.`) or begin an extension (`/a.txt`), which is part of another name.
         let dotted = behind.strip_prefix('.').is_some_and(|behind| behind.starts_with(name));
         let part = before.ends_with(|c| name(c) || c == '.') || behind.starts_with(name) || dotted;
         result.push_str(if part { from } else { to });

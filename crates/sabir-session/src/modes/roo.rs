@@ -85,7 +85,7 @@ impl RooModes {
         let file: RooFile = match serde_saphyr::from_str(text) {
             Ok(file) => file,
             Err(error) => {
-                // Further lines of the message quote the file.
+                // Only the first line: the others may quote the file.
                 let why = error.to_string();
                 let fault = ModeFault { name: String::new(), why: why.lines().next().unwrap_or_default().to_owned() };
                 return Self { modes: Vec::new(), faults: vec![fault] };
@@ -162,7 +162,7 @@ fn convert_mode(value: Value) -> Result<Mode, String> {
     if groups.is_empty() {
         return Err("it has no `groups`: nothing may be done in it".to_owned());
     }
-    // `edit` was named once with a limit and once without: the wider one holds, as in Roo Code.
+    // `edit` was named once with a limit and once without: the entry without a limit holds.
     if free {
         write.clear();
     }

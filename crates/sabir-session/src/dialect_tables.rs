@@ -1,7 +1,7 @@
-//! Dialects of the user's own: tables in the configuration and in files.
+//! Defines dialects from tables in the configuration and in separate files.
 //!
-//! A table stands in `config.toml` as `[dialects.NAME]`, or in a file of its own: there either likewise, or alone with its keys at the
-//! top and a `name` among them. The keys are those of [`sabir_call::dialect::DialectTable`].
+//! In `config.toml` a dialect is a table `[dialects.NAME]`. A separate file has such tables too, or one dialect with its keys at the top
+//! of the file and a `name` among them. The keys are those of [`sabir_call::dialect::DialectTable`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use toml::de::DeTable;
 use crate::config::{self, keys};
 use crate::error::SessionError;
 
-/// Tables by name.
+/// The tables of dialects, by name.
 pub(crate) type Tables = BTreeMap<String, DialectTable>;
 
 /// A file with several tables.
@@ -25,7 +25,10 @@ struct DialectFile {
     dialects: Tables,
 }
 
-/// Defines the dialects of the files.
+/// Defines the dialects of files.
+///
+/// # Errors
+/// When a file cannot be read, has no dialect, or has one that cannot be defined.
 pub fn load_dialect_files(files: &[PathBuf]) -> Result<(), SessionError> {
     files.iter().try_for_each(|file| load_file(file))
 }
@@ -39,6 +42,7 @@ fn load_file(path: &Path) -> Result<(), SessionError> {
             error.trim_end()
         ))
     };
+    // Any other key than `dialects` at the top means that the whole file is one dialect.
     let alone = DeTable::parse(&text).map_err(unusable)?.get_ref().iter().any(|(key, _)| *key.get_ref() != "dialects");
     if alone {
         let table: DialectTable = toml::from_str(&text).map_err(unusable)?;
@@ -69,7 +73,7 @@ pub(crate) fn define_all(file: (&Path, &str), tables: Tables) -> Result<(), Sess
     Ok(())
 }
 
-/// Defines one table, which stands under that name or at the top.
+/// Defines one table, which is `[dialects.UNDER]` or the whole file.
 fn define_one(file: (&Path, &str), under: Option<&str>, table: &DialectTable) -> Result<(), SessionError> {
     define_dialect(table).map(drop).map_err(|error| {
         let mut path: Vec<&str> = under.map_or(Vec::new(), |name| vec!["dialects", name]);
@@ -81,7 +85,7 @@ fn define_one(file: (&Path, &str), under: Option<&str>, table: &DialectTable) ->
     })
 }
 
-/// The failure of a name that no dialect has. `also` is what else might stand there.
+/// Returns the error for an unknown dialect. It lists the known names; `also` is put before them, for further valid words.
 pub fn unknown(name: &str, also: &str) -> SessionError {
     let all = all();
     let names = all.iter().flat_map(|dialect| std::iter::once(dialect.name).chain(dialect.aliases.iter().copied()));

@@ -276,7 +276,7 @@ impl Host {
 
     fn spawn(&self, loaded: LoadedSession, hub: EventHub) -> Session {
         if loaded.setup.resources.checkpointer.is_none() {
-            let text = "checkpoints are off: `sabir undo` cannot undo the changes of this task";
+            let text = "checkpoints are off: `sabir undo` cannot go back on what this task changes";
             loaded.config.notices.send(NoticeTopic::Checkpoints, text);
         }
         Session::spawn(self.clone(), loaded, hub)

@@ -199,12 +199,12 @@ impl Checkpointer {
 
 impl CheckpointedTool {
     /// Wraps the tools that do more than read.
-    pub(crate) fn wrap_all(tools: Vec<Arc<dyn Tool>>, keeper: &Arc<Checkpointer>) -> Vec<Arc<dyn Tool>> {
+    pub(crate) fn wrap_all(tools: Vec<Arc<dyn Tool>>, checkpointer: &Arc<Checkpointer>) -> Vec<Arc<dyn Tool>> {
         let kept = |tool: Arc<dyn Tool>| -> Arc<dyn Tool> {
             if tool.is_read_only() {
                 return tool;
             }
-            Arc::new(Self { tool, checkpointer: Arc::clone(keeper), assessed: Mutex::default() })
+            Arc::new(Self { tool, checkpointer: Arc::clone(checkpointer), assessed: Mutex::default() })
         };
         tools.into_iter().map(kept).collect()
     }

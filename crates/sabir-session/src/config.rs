@@ -234,7 +234,9 @@ impl Config {
         fn group<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, SessionError> {
             toml::from_str(text).map_err(|error| unusable_file(path, text, &error))
         }
-        let groups = (group::<LimitKeys>(path, text)?, group::<RuleKeys>(path, text)?, group::<OwnKeys>(path, text)?);
+        let limits = group::<LimitKeys>(path, text)?;
+        let rules = group::<RuleKeys>(path, text)?;
+        let own = group::<OwnKeys>(path, text)?;
         let config: Self = group(path, text)?;
         let known = [
             keys::field_names::<Self>(),
@@ -244,13 +246,13 @@ impl Config {
         ]
         .concat();
         if let Some((start, key)) = keys::first_unknown_key(text, &known) {
-            let ((line, column), known) = (line_and_column(text, start), known.join("`, `"));
+            let (line, column) = line_and_column(text, start);
+            let known = known.join("`, `");
             return Err(SessionError::invalid(format!(
                 "{} cannot be used: line {line}, column {column}: unknown field `{key}`, expected one of `{known}`",
                 path.display()
             )));
         }
-        let (limits, rules, own) = groups;
         Ok(Self { limits, rules, own, ..config })
     }
 

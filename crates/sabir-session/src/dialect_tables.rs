@@ -36,7 +36,8 @@ pub fn load_dialect_files(files: &[PathBuf]) -> Result<(), SessionError> {
 fn load_file(path: &Path) -> Result<(), SessionError> {
     let text = config::read_text(path)?;
     let unusable = |error: toml::de::Error| {
-        let (shown, error) = (path.display(), error.to_string());
+        let shown = path.display();
+        let error = error.to_string();
         SessionError::invalid(format!(
             "{shown} cannot be used: {}\n`sabir help dialects` shows the keys",
             error.trim_end()

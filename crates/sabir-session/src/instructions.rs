@@ -115,7 +115,8 @@ impl ContextSettings {
         }
         let InstructionCollector { mut fragments, mut paths, .. } = found;
         if self.place {
-            let (shell, branch) = (default_shell().display().to_string(), current_branch(&self.workspace));
+            let shell = default_shell().display().to_string();
+            let branch = current_branch(&self.workspace);
             fragments.push(EnvironmentFacts { date, shell: &shell, branch: branch.as_deref() }.to_fragment());
             paths.push(self.workspace.root().join(".git/HEAD"));
         }

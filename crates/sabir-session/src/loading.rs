@@ -104,14 +104,14 @@ fn plain_resources(
     edit_tool: EditTool,
     journals: &Path,
     task: &TaskId,
-    household: Option<Arc<dyn SubtaskSpawner>>,
+    spawner: Option<Arc<dyn SubtaskSpawner>>,
 ) -> ToolResources {
     ToolResources {
         edit_tool,
         jobs: setup::lasting_jobs(journals, task),
         checkpointer: None,
         sandbox: Sandbox::new(SandboxLevel::Off),
-        subtask_spawner: household,
+        subtask_spawner: spawner,
     }
 }
 

@@ -68,7 +68,7 @@ pub enum KeySource {
     Environment {
         /// Their names.
         names: Vec<String>,
-        /// The one that is set, if any is.
+        /// The first name that is set, if any is.
         present: Option<String>,
     },
 }

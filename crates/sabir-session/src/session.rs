@@ -347,8 +347,8 @@ impl SessionWorker {
     async fn drive(&mut self) -> TaskEnd {
         let LoadedSession { setup, opened, model, recording, config, words, images, .. } = &mut self.loaded;
         let task_id = opened.task.start_record().task.clone();
-        if let Some(keeper) = &setup.resources.checkpointer {
-            keeper.set_task(&task_id);
+        if let Some(checkpointer) = &setup.resources.checkpointer {
+            checkpointer.set_task(&task_id);
         }
         let answer_limit = config.answer_limit().ok().flatten();
         let mut front_end = self.hub.front_end(&task_id, None, answer_limit);
@@ -470,11 +470,11 @@ impl SessionWorker {
 
     /// Undoes the last changing calls, and sends a notice with the result. Nothing is undone if the files were changed since.
     fn undo(&self, calls: usize) {
-        let Some(keeper) = &self.loaded.setup.resources.checkpointer else {
+        let Some(checkpointer) = &self.loaded.setup.resources.checkpointer else {
             let text = "checkpoints are off: nothing can be undone";
             return self.loaded.config.notices.send(NoticeTopic::Checkpoints, text);
         };
-        let text = match keeper.undo(calls) {
+        let text = match checkpointer.undo(calls) {
             Ok(done) => format!("{done} {} brought back", if done == 1 { "path was" } else { "paths were" }),
             Err(error) => format!("nothing was undone: {error}"),
         };

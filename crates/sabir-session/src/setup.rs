@@ -140,11 +140,11 @@ impl TaskSetup {
         let (workspace, rules) = open_folder(folder, spec, config)?;
         let limits = ends::task_limits(&spec.limits, &config.limits);
         let workspace = Arc::new(workspace);
-        let keeper = Checkpointer::from_options(spec, config, &workspace)?;
+        let checkpointer = Checkpointer::from_options(spec, config, &workspace)?;
         let sandbox = sandbox::of_task(&spec.sandbox, config)?;
         let mode = rules.mode().map(|mode| mode.name.as_str());
         let (context, watch) = instructions::task_context(&workspace, config, mode);
-        let resources = ToolResources { checkpointer: keeper, sandbox, ..resources };
+        let resources = ToolResources { checkpointer, sandbox, ..resources };
         let setup = Self::with_resources(&config.environment, workspace, resources, rules, limits, None)?;
         let registry = setup.registry.clone().with_context_source(Some(watch));
         Ok(Self {
@@ -244,14 +244,14 @@ impl TaskSetup {
         let here = workspace.root().display().to_string();
         let mut tools = sabir_tools::builtin_tools(settings);
         // Checkpoints are inside the relocation: they need the actual paths.
-        if let Some(keeper) = &resources.checkpointer {
-            tools = CheckpointedTool::wrap_all(tools, keeper);
+        if let Some(checkpointer) = &resources.checkpointer {
+            tools = CheckpointedTool::wrap_all(tools, checkpointer);
         }
         if let Some(place) = &place {
             tools = RelocatedTool::wrap_all(tools, &place.folder, &here, place.results.clone());
         }
-        let household = resources.subtask_spawner.clone();
-        tools.extend(household.map(|household| Arc::new(NewTaskTool::new(household)) as Arc<dyn Tool>));
+        let spawner = resources.subtask_spawner.clone();
+        tools.extend(spawner.map(|spawner| Arc::new(NewTaskTool::new(spawner)) as Arc<dyn Tool>));
         let system = std::env::consts::OS.to_owned();
         let place = place.unwrap_or(PromptPlace { folder: here, system, results: Vec::new() });
         let fits = |name: &str| modes::is_offered(rules.mode(), name);

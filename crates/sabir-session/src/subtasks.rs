@@ -198,8 +198,14 @@ impl SessionSubtaskSpawner {
         let todos = delegation.todos.as_ref().map(|todos| todos.text().to_owned());
         let from =
             TaskOrigin::Subtask { task: self.parent.clone(), call: call.clone(), depth: self.parent_depth + 1, todos };
-        let (id, prompt, from) = (id.clone(), delegation.message.clone(), Some(from));
-        let plan = NewTaskPlan { id, prompt, model: &chosen.name, model_id: &chosen.id, protocol, from };
+        let plan = NewTaskPlan {
+            id: id.clone(),
+            prompt: delegation.message.clone(),
+            model: &chosen.name,
+            model_id: &chosen.id,
+            protocol,
+            from: Some(from),
+        };
         let (task, first) = setup::begin_task(&setup, plan, self.context.attended());
         Ok(self.to_handle(&setup, &chosen, (task, Some(first)), journal))
     }
@@ -235,7 +241,7 @@ impl SessionSubtaskSpawner {
 
     /// Returns the resources for the tools of a subtask. It gets a spawner of its own while the limit allows deeper levels.
     fn resources(&self, id: &TaskId, edit_tool: sabir_tools::EditTool, mode: &Mode, left: TaskLimits) -> ToolResources {
-        let household = (left.subtasks.depth > 0)
+        let spawner = (left.subtasks.depth > 0)
             .then(|| self.context.spawner_for(id, &modes::shared_mode(&mode.name), self.parent_depth + 1));
         let jobs = setup::lasting_jobs(&self.context.tasks_folder, id);
         ToolResources {
@@ -243,7 +249,7 @@ impl SessionSubtaskSpawner {
             jobs,
             checkpointer: None,
             sandbox: Sandbox::new(SandboxLevel::Off),
-            subtask_spawner: household,
+            subtask_spawner: spawner,
         }
     }
 
@@ -260,8 +266,8 @@ impl SessionSubtaskSpawner {
         setup.limits = left;
         setup.registry =
             setup.registry.without_tool(SWITCH_MODE_TOOL).map_err(|error| SessionError::internal(error.to_string()))?;
-        if let Some(keeper) = &setup.resources.checkpointer {
-            keeper.set_task(id);
+        if let Some(checkpointer) = &setup.resources.checkpointer {
+            checkpointer.set_task(id);
         }
         Ok(setup)
     }
@@ -281,7 +287,8 @@ impl SessionSubtaskSpawner {
         let hub = self.context.hub.clone();
         let label = Arc::new(label);
         let model = chosen.build_model(move |model| {
-            let (hub, label) = (hub.clone(), Arc::clone(&label));
+            let hub = hub.clone();
+            let label = Arc::clone(&label);
             model.on_retry(move |retry| publish_retry(&hub, Some(&label), retry))
         });
         SubtaskHandle::Working(Box::new(SubtaskRun {

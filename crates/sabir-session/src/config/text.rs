@@ -23,13 +23,16 @@ pub(super) fn read_regular_file(path: &Path) -> Result<(String, u32), SessionErr
     let fail = |error| unreadable_file(path, &error);
     let found = std::fs::metadata(path).map_err(fail)?;
     if !found.is_file() && path != Path::new("/dev/null") {
-        let (shown, is) = (path.display(), if found.is_dir() { "a folder" } else { "not a regular file" });
+        let shown = path.display();
+        let is = if found.is_dir() { "a folder" } else { "not a regular file" };
         return Err(SessionError::invalid(format!(
             "{shown} cannot be read: it is {is}, and the configuration stands in a file; write it into one and name that"
         )));
     }
     if found.len() > MAX_BYTES {
-        let (shown, size, most) = (path.display(), found.len() >> 20, MAX_BYTES >> 20);
+        let shown = path.display();
+        let size = found.len() >> 20;
+        let most = MAX_BYTES >> 20;
         return Err(SessionError::invalid(format!(
             "{shown} cannot be used: it has {size} MiB, and a configuration at most {most} MiB; name another"
         )));

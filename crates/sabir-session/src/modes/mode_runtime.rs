@@ -123,12 +123,12 @@ fn protocol_conflict(chosen: &ResolvedModel, protocol: &ToolProtocol) -> Result<
 impl SessionModes {
     /// Returns the names of all modes.
     pub(crate) fn mode_names(&self) -> Vec<String> {
-        self.runtimes.iter().map(|station| station.config.mode.name.clone()).collect()
+        self.runtimes.iter().map(|runtime| runtime.config.mode.name.clone()).collect()
     }
 
     /// Returns the modes in the form that the task machine takes.
     pub(crate) fn mode_configs(&self) -> Vec<ModeConfig> {
-        self.runtimes.iter().map(|station| station.config.clone()).collect()
+        self.runtimes.iter().map(|runtime| runtime.config.clone()).collect()
     }
 
     /// Returns the text of the system prompt about the mode that the task began in.
@@ -138,16 +138,16 @@ impl SessionModes {
 
     /// Returns the model of each mode, by the mode's name.
     pub(crate) fn asked_models(&self) -> BTreeMap<String, AskedModel> {
-        let asked = self.runtimes.iter().map(|station| {
-            let (provider, model) = (station.provider.clone(), station.config.model.clone());
-            (station.config.mode.name.clone(), AskedModel { provider, model })
+        let asked = self.runtimes.iter().map(|runtime| {
+            let asked = AskedModel { provider: runtime.provider.clone(), model: runtime.config.model.clone() };
+            (runtime.config.mode.name.clone(), asked)
         });
         asked.collect()
     }
 
     /// Returns the modes whose model is not `model`, for the header of a recording.
     pub(crate) fn recorded_modes(&self, model: &str) -> BTreeMap<String, RecordedMode> {
-        let other = self.runtimes.iter().filter(|station| station.config.model != model);
+        let other = self.runtimes.iter().filter(|runtime| runtime.config.model != model);
         let told = other.map(|ModeRuntime { config: ModeConfig { mode, model, prices, window, .. }, .. }| {
             (mode.name.clone(), RecordedMode { model: model.clone(), prices: *prices, window: *window })
         });
@@ -166,7 +166,7 @@ impl TaskSetup {
         present: &ResolvedModel,
         taped: bool,
     ) -> Result<Self, SessionError> {
-        let mut stations = Vec::new();
+        let mut runtimes = Vec::new();
         for (mode, foreign) in modes_with_origin(config, &self.workspace) {
             let (mut model, mut note) = resolve_mode_model(&mode.name, begun, config, options)?;
             let mut elsewhere = !present.shares_server(&model);
@@ -183,7 +183,7 @@ impl TaskSetup {
                     Some("this task has no subtasks: begin or resume it in this mode, or with --subtasks".to_owned());
             }
             let known = model.entry.as_ref().and_then(|entry| entry.context);
-            let outfit = ModeConfig {
+            let mode_config = ModeConfig {
                 from_repository: foreign,
                 model: model.id.clone(),
                 prices: model.prices,
@@ -191,10 +191,11 @@ impl TaskSetup {
                 tools: self.offered_tools(&mode)?,
                 mode,
             };
-            let bounds = super::bounds_of(&self.rules.clone().with_mode(outfit.mode.clone()), config)?;
-            let (name, provider) = (model.name.clone(), model.reached.provider.name.clone());
-            stations.push(ModeRuntime {
-                config: outfit,
+            let bounds = super::bounds_of(&self.rules.clone().with_mode(mode_config.mode.clone()), config)?;
+            let name = model.name.clone();
+            let provider = model.reached.provider.name.clone();
+            runtimes.push(ModeRuntime {
+                config: mode_config,
                 bounds,
                 model: name,
                 provider,
@@ -202,7 +203,7 @@ impl TaskSetup {
                 note,
             });
         }
-        self.modes = self.build_modes(stations, begun.mode);
+        self.modes = self.build_modes(runtimes, begun.mode);
         Ok(self)
     }
 
@@ -220,15 +221,16 @@ impl TaskSetup {
         model: &str,
         told: &BTreeMap<String, RecordedMode>,
     ) -> Result<Self, SessionError> {
-        let mut stations = Vec::new();
+        let mut runtimes = Vec::new();
         for (mode, foreign) in modes_with_origin(config, &self.workspace) {
             let usual = || RecordedMode { model: model.to_owned(), prices: self.prices, window: self.context.window };
             let RecordedMode { model, prices, window } = told.get(&mode.name).cloned().unwrap_or_else(usual);
             let bounds = super::bounds_of(&self.rules.clone().with_mode(mode.clone()), config)?;
-            let (name, tools) = (model.clone(), self.offered_tools(&mode)?);
-            let outfit = ModeConfig { mode, from_repository: foreign, model, prices, window, tools };
-            stations.push(ModeRuntime {
-                config: outfit,
+            let name = model.clone();
+            let tools = self.offered_tools(&mode)?;
+            let mode_config = ModeConfig { mode, from_repository: foreign, model, prices, window, tools };
+            runtimes.push(ModeRuntime {
+                config: mode_config,
                 bounds,
                 model: name,
                 provider: String::new(),
@@ -236,15 +238,15 @@ impl TaskSetup {
                 note: None,
             });
         }
-        self.modes = self.build_modes(stations, begun);
+        self.modes = self.build_modes(runtimes, begun);
         Ok(self)
     }
 
-    fn build_modes(&self, stations: Vec<ModeRuntime>, begun: &str) -> SessionModes {
-        let first = stations.iter().find(|station| station.config.mode.name == begun);
-        let words = first.map(|station| station.config.mode.prompt_text());
+    fn build_modes(&self, runtimes: Vec<ModeRuntime>, begun: &str) -> SessionModes {
+        let first = runtimes.iter().find(|runtime| runtime.config.mode.name == begun);
+        let words = first.map(|runtime| runtime.config.mode.prompt_text());
         let now = self.rules.mode().map(|mode| mode.name.clone()).unwrap_or_default();
-        SessionModes { prompt_text: words, runtimes: stations, current_mode: Arc::new(Mutex::new(now)) }
+        SessionModes { prompt_text: words, runtimes, current_mode: Arc::new(Mutex::new(now)) }
     }
 
     fn offered_tools(&self, mode: &Mode) -> Result<sabir_call::ToolSet, SessionError> {
@@ -280,6 +282,6 @@ impl SessionModes {
     }
 
     pub(super) fn find_runtime(&self, name: &str) -> Option<&ModeRuntime> {
-        self.runtimes.iter().find(|station| station.config.mode.name == name)
+        self.runtimes.iter().find(|runtime| runtime.config.mode.name == name)
     }
 }

@@ -46,13 +46,13 @@ impl SessionModes {
     /// Makes a mode the current one. An unknown name changes nothing; the machine never switches to one.
     fn apply_mode(&self, name: &str, workspace: &Workspace, notices: &NoticeSink) {
         let before = self.current_name();
-        let Some(station) = self.find_runtime(name) else { return };
-        workspace.set_bounds(station.bounds.clone());
+        let Some(runtime) = self.find_runtime(name) else { return };
+        workspace.set_bounds(runtime.bounds.clone());
         name.clone_into(&mut self.current_mode.lock().unwrap_or_else(PoisonError::into_inner));
-        let said = match &station.note {
+        let said = match &runtime.note {
             Some(note) => Some(note.clone()),
-            None if self.find_runtime(&before).is_some_and(|before| before.model == station.model) => None,
-            None => Some(format!("the model is now {}", station.model)),
+            None if self.find_runtime(&before).is_some_and(|before| before.model == runtime.model) => None,
+            None => Some(format!("the model is now {}", runtime.model)),
         };
         if let Some(said) = said {
             notices.send(NoticeTopic::Mode, format!("mode {name}: {said}"));
@@ -63,7 +63,7 @@ impl SessionModes {
     /// their own, since the request names the model.
     pub(crate) fn route_models<M>(&self, usual: M, make: impl Fn(&ResolvedModel) -> M) -> ModeRoutedModel<M> {
         let other =
-            |station: &ModeRuntime| Some((station.config.mode.name.clone(), make(station.other_server.as_ref()?)));
+            |runtime: &ModeRuntime| Some((runtime.config.mode.name.clone(), make(runtime.other_server.as_ref()?)));
         ModeRoutedModel {
             default_model: usual,
             other_models: self.runtimes.iter().filter_map(other).collect(),

@@ -312,6 +312,7 @@ impl FrontEnd for HubFrontEnd {
             state.publish(None, SessionEventKind::Record(record));
             return;
         }
+        // Nobody listens: the event is only counted. A question is kept, for the snapshot of a later subscriber.
         if state.subscribers.is_empty() && !is_question {
             state.sequence += 1;
             return;

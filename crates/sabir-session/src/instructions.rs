@@ -118,6 +118,7 @@ impl ContextSettings {
             let shell = default_shell().display().to_string();
             let branch = current_branch(&self.workspace);
             fragments.push(EnvironmentFacts { date, shell: &shell, branch: branch.as_deref() }.to_fragment());
+            // Watched like a file of instructions: a checkout changes it.
             paths.push(self.workspace.root().join(".git/HEAD"));
         }
         (fragments, paths)

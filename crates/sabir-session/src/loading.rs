@@ -122,6 +122,7 @@ pub(crate) fn create(
     first: UserMessage,
     hub: &EventHub,
 ) -> Result<LoadedSession, SessionError> {
+    // Checked before a journal is created, so that a mistake leaves no empty task behind.
     if first.text.trim().is_empty() {
         return Err(SessionError::invalid("there is nothing to do: say what"));
     }
@@ -307,6 +308,7 @@ pub(crate) fn first_start<'r>(id: &TaskId, records: &'r [Record]) -> Result<&'r 
 /// Checks that a task's protocol is known and is not to be changed: a resumed task is locked to it.
 fn check_protocol(start: &TaskStart, spec: &SessionSpec) -> Result<(), SessionError> {
     let locked = start.protocol.name();
+    // A dialect from a file is not in the journal; its table must be given again.
     if locked != "native" && sabir_call::dialect::find_dialect(locked).is_none() {
         return Err(SessionError::invalid(format!(
             "this task is locked to the dialect `{locked}`, which is not defined here: give its table with --dialects FILE"
@@ -436,6 +438,7 @@ fn replay(
     let retries_hub = hub.clone();
     let set_up = move |model| observe_retries(model, &retries_hub);
     let (model, recording) = recording::replay_model(cassette, told.renews, set_up)?;
+    // Where the recorded task was interrupted, the replay is cancelled at the same place.
     if let RecordingState::Replay(player, _) = &recording
         && setup.max_time.is_none()
     {

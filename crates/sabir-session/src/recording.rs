@@ -114,6 +114,7 @@ pub(crate) fn replay_model(
     })?;
     let tape = RecordingState::Replay(player.clone(), cassette.outputs.clone().into());
     let model = KeyRefreshingModel::with_key(None, move |_| set_up(model.replayed_by(&player)));
+    // The recorded server decides which keys are refused, so any key will do.
     let key = || Box::pin(std::future::ready(Ok(Secret::new("replayed")))) as KeyFuture;
     Ok((if renews { model.with_renewal(key) } else { model }, tape))
 }

@@ -254,6 +254,7 @@ impl TaskSetup {
         tools.extend(spawner.map(|spawner| Arc::new(NewTaskTool::new(spawner)) as Arc<dyn Tool>));
         let system = std::env::consts::OS.to_owned();
         let place = place.unwrap_or(PromptPlace { folder: here, system, results: Vec::new() });
+        // Tools that the mode does not offer stay registered: the mode may change later.
         let fits = |name: &str| modes::is_offered(rules.mode(), name);
         let registry =
             ToolRegistry::with_filter(tools, &fits).map_err(|error| SessionError::internal(error.to_string()))?;
@@ -355,10 +356,12 @@ fn open_folder(folder: &Path, spec: &SessionSpec, config: &Config) -> Result<(Wo
     let home = config.environment.home_folder.as_deref();
     let mut rules = config.rules.build_rules(&spec.rules, workspace.root(), home)?;
     rules = rules.with_mode(modes::find_mode(initial_mode(spec, config), config, &workspace)?);
+    // In a home or at the root, an approval such as `edits` would cover far more than a project.
     if let Some(why) = modes::wide_folder_warning(workspace.root(), home) {
         rules = rules.ask_before_writes(why);
     }
     let bounds = modes::bounds_of(&rules, config)?;
+    // Trust is read from the user's data folder, never from the repository that it is about.
     let trust = trust::load_trust(&config.environment, &config.notices);
     Ok((workspace.with_bounds(bounds).with_trust(trust), rules))
 }

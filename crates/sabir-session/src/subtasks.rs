@@ -103,6 +103,7 @@ impl SubtaskSpawner for SessionSubtaskSpawner {
     fn spawn(&self, call: &CallId, delegation: &SubtaskRequest, left: TaskLimits) -> Result<SubtaskHandle, String> {
         let id = self.parent.child_id(call);
         let mode = self.resolve_mode(delegation).map_err(|failure| failure.to_string());
+        // A subtask that has already begun goes on in its recorded mode, so a bad mode matters for a new one only.
         if mode.is_err() && !self.has_journal(&id) {
             return Err(mode.err().unwrap_or_default());
         }
@@ -266,6 +267,7 @@ impl SessionSubtaskSpawner {
         setup.limits = left;
         setup.registry =
             setup.registry.without_tool(SWITCH_MODE_TOOL).map_err(|error| SessionError::internal(error.to_string()))?;
+        // Checkpoints belong to the subtask, so that undoing the parent's calls does not touch them.
         if let Some(checkpointer) = &setup.resources.checkpointer {
             checkpointer.set_task(id);
         }

@@ -76,6 +76,7 @@ pub fn read_trust_file(environment: &Environment) -> Result<TrustFile, SessionEr
 pub fn write_trust_file(environment: &Environment, file: &TrustFile) -> Result<(), SessionError> {
     let path = trust_path(environment)?;
     let text = serde_json::to_string_pretty(file).map_err(|error| SessionError::internal(error.to_string()))?;
+    // Replaced atomically: a torn file would end the trust in all repositories.
     let replaced = remember::replace_file(environment, &path, &format!("{text}\n"));
     replaced.map_err(|error| SessionError::internal(format!("{} cannot be written: {error}", path.display())))
 }

@@ -80,7 +80,7 @@ pub enum Decision {
         #[serde(default)]
         reason: String,
     },
-    /// The text of an answer, or what is missing in a result.
+    /// The text of an answer, or a description of the missing part of a result.
     Text {
         /// The text.
         text: String,

@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watch_reads_again_what_may_be_different() {
+    fn changed_files_are_read_again() {
         let folder = tempfile::TempDir::new().unwrap();
         let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
         write("AGENTS.md", "one");
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn days_have_their_dates() {
+    fn dates_are_formatted_in_utc() {
         let check = |seconds: u64, expected: &str| {
             let date = format_date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
             assert_eq!(date, format!("{expected} (UTC)"));

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_program_gives_is_a_file_or_its_bytes() {
+    fn images_are_decoded_from_files_or_base64() {
         let check = |json: &str, expected: Result<&str, &str>| {
             let given: ImageInput = serde_json::from_str(json).unwrap();
             let image = given.decode_image();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_cannot_read_is_not_shown() {
+    fn unsupported_and_oversized_images_are_rejected() {
         let image = Image { media_type: "image/png".to_owned(), data: "A".repeat(15 << 20) };
         assert!(ImageSupport::Supported.check_images(vec![image.clone()]).is_ok());
         assert!(

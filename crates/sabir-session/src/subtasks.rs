@@ -103,7 +103,7 @@ impl SubtaskSpawner for SessionSubtaskSpawner {
     fn spawn(&self, call: &CallId, delegation: &SubtaskRequest, left: TaskLimits) -> Result<SubtaskHandle, String> {
         let id = self.parent.child_id(call);
         let mode = self.resolve_mode(delegation).map_err(|failure| failure.to_string());
-        // A subtask that has already begun goes on in its recorded mode, so a bad mode matters for a new one only.
+        // A subtask that has already begun continues in its recorded mode, so an unusable mode matters for a new one only.
         if mode.is_err() && !self.has_journal(&id) {
             return Err(mode.err().unwrap_or_default());
         }

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_programs_understand() {
+    fn foreign_spellings_are_rejected() {
         for rule in ["path=[a", "path=a]", "path=[ab].txt", "path=?.txt", "path=*.{pem,key}", "path=a\\*", " path= x[ "]
         {
             check(rule, Some("has no meaning in"));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_what_it_says() {
+    fn usable_patterns_are_accepted() {
         for rule in [
             "path=~",
             "path=~/.aws/",

@@ -231,7 +231,7 @@ customModes:
     }
 
     #[test]
-    fn modes_as_they_are_written() {
+    fn valid_modes_are_parsed() {
         let words = "\"You write documents.\\n\\nShort sentences.\"";
         check(GOOD, &[&format!("docs-writer [read edit fetch] /\\.(md|mdx)$/ (For documents.) {words}")]);
         check(

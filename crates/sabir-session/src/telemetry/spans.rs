@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_told_only_by_leave() {
+    fn text_is_sent_only_with_content() {
         assert!(!format!("{:?}", spans(false)).contains("secret words"));
         let told = spans(true);
         for (at, name) in [(1, "gen_ai.output.messages"), (2, "gen_ai.tool.call.result"), (5, "gen_ai.input.messages")]

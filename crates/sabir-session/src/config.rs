@@ -186,7 +186,6 @@ impl Config {
         if named.is_none() && !path.exists() {
             return Ok(Self::default());
         }
-        // The mode bits are those of the file that was read.
         let (text, mode) = text::read_regular_file(&path)?;
         let mut config = Self::parse_file(&path, &text)?;
         let OwnKeys { providers, gateway, telemetry, .. } = &config.own;

@@ -17,8 +17,9 @@ pub struct GatewaySettings {
     pub origins: Vec<String>,
     /// The limits.
     pub limits: GatewayLimits,
-    /// A number that is unique to this process, for the ids of responses.
+    /// The dialects that answers are read in.
     pub dialects: DialectSet,
+    /// A number that is unique to this process, for the ids of responses.
     pub seed: u64,
     /// The clock, for the creation times in responses.
     pub clock: fn() -> SystemTime,

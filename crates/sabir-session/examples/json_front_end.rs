@@ -29,7 +29,7 @@ struct InputLine {
 }
 
 fn main() -> ExitCode {
-    // Commands of the model run under a copy of this program, which ends them when it dies.
+    // The model's commands run under a copy of this program, which ends them when this process dies.
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == sabir_workspace::supervise::ARGUMENT) {
         return sabir_workspace::supervise::main(arguments);
@@ -91,11 +91,11 @@ async fn print_session(number: u32, session: Session) {
 
 fn print_line(line: &Value) {
     use std::io::Write;
-    // Whoever does not read any more needs no answer.
+    // A closed output means that nobody reads any more.
     _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
-/// The environment of the process, with the home in `SABIR_EXAMPLE_HOME`.
+/// Returns the environment of the process, with the folder in `SABIR_EXAMPLE_HOME` as the home.
 fn environment() -> Environment {
     let helper = std::env::current_exe().unwrap_or_default();
     let mut environment = Environment::new(std::env::vars_os(), helper, SystemTime::now);

@@ -1,17 +1,19 @@
-//! What Amazon's own tools take from the environment: keys that sign, and the region.
+//! Reads the region and the signing keys for Amazon Bedrock from the environment, by the names that Amazon's own tools use.
 
 use std::time::SystemTime;
 
 use sabir_model::{Provider, Secret, SigningCredentials};
 
-/// What stands before and behind the region in the host of an endpoint.
+/// The text before and after the region in the host of an endpoint.
 const HOST_PARTS: (&str, &str) = ("bedrock-runtime.", ".amazonaws.com");
 
-/// The region of an endpoint whose address names none.
+/// The region of an endpoint whose address and environment name none.
 const DEFAULT_REGION: &str = "us-east-1";
 
-/// Gives a provider of the bedrock wire its region, and keys that sign where it has no other. `usual`: its address is the
-/// one that everybody knows, so that the environment's region moves it. Keys in files of Amazon's are not looked for.
+/// Sets the region of a Bedrock provider, and its signing credentials if it has no other key.
+///
+/// `usual` says that the provider has its well-known address, which is then moved to the region of the environment. Amazon's
+/// credential files are not read.
 pub(crate) fn apply_aws_environment(
     provider: &mut Provider,
     usual: bool,
@@ -27,7 +29,9 @@ pub(crate) fn apply_aws_environment(
     if provider.key.is_none()
         && let (Some(access_key), Some(secret)) = (variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY"))
     {
-        let (secret_key, token) = (Secret::new(secret), variable("AWS_SESSION_TOKEN").map(Secret::new));
+        let secret_key = Secret::new(secret);
+        // Temporary credentials come with a session token, which must be sent with each request.
+        let token = variable("AWS_SESSION_TOKEN").map(Secret::new);
         provider.signing = Some(SigningCredentials { access_key, secret_key, token, region, clock });
     }
 }

@@ -1,4 +1,4 @@
-//! Takes checkpoints around tool calls: a snapshot of what a call may change before it runs, sealed with what it left afterwards.
+//! Takes checkpoints around tool calls: a snapshot of what a call may change before it runs, and of the result afterwards.
 //!
 //! A call whose checkpoint cannot be taken does not run: it could not be undone, and nobody would know.
 
@@ -21,9 +21,9 @@ use crate::environment::Environment;
 use crate::error::SessionError;
 use crate::spec::SessionSpec;
 
-/// A smaller store could hold no checkpoint worth the name.
+/// The smallest size of a store. A smaller one could not hold a checkpoint of most folders.
 const LEAST_MIB: u64 = 16;
-/// All stores together take at most so many times what one may.
+/// The size of all stores together, as a multiple of the size of one.
 const STORES: u64 = 4;
 const MAX_LABEL_CHARS: usize = 160;
 
@@ -32,11 +32,11 @@ const MAX_LABEL_CHARS: usize = 160;
 pub(crate) struct Checkpointer {
     checkpoints: Arc<CheckpointStore>,
     workspace: Arc<Workspace>,
-    /// The folder of all stores, the one of this workspace, and how much all may take in bytes.
+    /// The folder of all stores, the store of this workspace, and the size limit of all stores in bytes.
     stores: (PathBuf, PathBuf, u64),
-    /// Whether this keeper has taken a checkpoint.
+    /// True once a checkpoint was taken.
     begun: AtomicBool,
-    /// Known only when the task is driven.
+    /// The task, which is known only when it is driven; the tools exist before that.
     task: OnceLock<TaskId>,
     /// The snapshots of the calls that run now, which are not sealed. One of a call that was dropped stays unsealed; the store seals
     /// it before the next snapshot.
@@ -47,7 +47,10 @@ pub(crate) struct Checkpointer {
 /// Stops the work that its future no longer waits for.
 struct StopGuard(Arc<AtomicBool>);
 
-/// The store for a workspace, in its usual place, which depends on the folder's path.
+/// Opens the checkpoint store of a workspace. Its place in the data folder depends on the path of the workspace.
+///
+/// # Errors
+/// When there is no data folder.
 pub fn open_store(
     workspace: &Arc<Workspace>,
     caps: StoreLimits,
@@ -63,7 +66,10 @@ fn store_folder(data: &Path, workspace: &Path) -> PathBuf {
     data.join("checkpoints").join(name.get(..32).unwrap_or(&name))
 }
 
-/// How much is kept, by the configuration.
+/// Returns the size limits of a store, by the configuration.
+///
+/// # Errors
+/// When `checkpoints_mib` is too small.
 pub fn store_caps(config: &Config) -> Result<StoreLimits, SessionError> {
     let caps = StoreLimits::default();
     match config.checkpoints_mib {
@@ -76,7 +82,7 @@ pub fn store_caps(config: &Config) -> Result<StoreLimits, SessionError> {
 }
 
 impl Checkpointer {
-    /// A keeper by options and configuration; none where checkpoints are off. Nothing is touched.
+    /// Creates the checkpointer of a task, or `None` where checkpoints are off. It does not write anything yet.
     pub(crate) fn from_options(
         options: &SessionSpec,
         config: &Config,
@@ -111,8 +117,8 @@ impl Checkpointer {
         _ = self.task.set(task.clone());
     }
 
-    /// Undoes the last changing calls of the task: all of it, or nothing where something was changed since. Gives the number of paths
-    /// that were brought back.
+    /// Undoes the last changing calls of the task, and returns the number of restored paths. It restores nothing if one of the
+    /// paths was changed since.
     pub(crate) fn undo(&self, calls: usize) -> Result<usize, SessionError> {
         let failed = |error: CheckpointError| SessionError::invalid(error.to_string());
         let Some(task) = self.task.get() else { return Ok(0) };
@@ -133,11 +139,11 @@ impl Checkpointer {
         Ok(restored.restored)
     }
 
-    /// What a call may change; `None`: nothing.
+    /// Returns the paths that a call may change; `None` means none.
     fn checkpoint_scope(&self, access: &Access) -> Option<SnapshotScope> {
         match access {
             Access::Nothing | Access::Read { .. } | Access::Fetch { .. } | Access::Invalid { .. } => None,
-            // A path that cannot be read back from what is shown of it says only that something is written.
+            // A shown path with a replacement character is not the real one: all that is known is that something is written.
             Access::Write { path, .. } => Some(match self.workspace.parse_path(path) {
                 Ok(real) if !path.contains('\u{fffd}') => SnapshotScope::Files(vec![real]),
                 _ => SnapshotScope::All,
@@ -150,19 +156,21 @@ impl Checkpointer {
                     _ => SnapshotScope::All,
                 })
             }
-            // What may run unasked by default only reads: a walk through the whole tree would cost more than the command.
+            // A command that the default rules allow only reads. A snapshot of the whole tree would cost more than the command.
             command if PolicyRules::default().decide(command).verdict == Verdict::Allow => None,
             _ => Some(SnapshotScope::All),
         }
     }
 
     async fn take_checkpoint(&self, mark: CheckpointCall, scope: SnapshotScope) -> Result<u64, String> {
-        let (checkpoints, stop) = (Arc::clone(&self.checkpoints), Arc::new(AtomicBool::new(false)));
+        let checkpoints = Arc::clone(&self.checkpoints);
+        let stop = Arc::new(AtomicBool::new(false));
         let watch = StopGuard(Arc::clone(&stop));
+        // Old stores are pruned once, before the first checkpoint, so that a task which changes nothing does not pay for it.
         let first = (!self.begun.swap(true, Ordering::Relaxed)).then(|| self.stores.clone());
         let work = move || -> Result<u64, CheckpointError> {
             if let Some((all, own, most)) = first {
-                // Stores of other folders that cannot be removed are no reason not to work in this one.
+                // A failure is ignored: other folders' stores that cannot be removed must not stop the work in this one.
                 _ = prune_stores(&all, &own, most);
             }
             checkpoints.take_snapshot(mark, &scope, &stop)
@@ -176,9 +184,11 @@ impl Checkpointer {
         }
     }
 
-    /// What was not sealed is sealed before the task's next call, or taken as it is by whoever goes back.
+    /// Records the state after a call. A failure is ignored: the next call of the task seals the checkpoint, and an undo can use
+    /// an unsealed one.
     async fn seal_checkpoint(&self, id: u64) {
-        let (checkpoints, stop) = (Arc::clone(&self.checkpoints), Arc::new(AtomicBool::new(false)));
+        let checkpoints = Arc::clone(&self.checkpoints);
+        let stop = Arc::new(AtomicBool::new(false));
         let watch = StopGuard(Arc::clone(&stop));
         let now = self.environment.now_milliseconds();
         _ = tokio::task::spawn_blocking(move || checkpoints.seal_checkpoint(id, now, &stop)).await;
@@ -228,7 +238,9 @@ impl Drop for StopGuard {
     }
 }
 
-/// What a call is about, on a line.
+/// Returns the key for a call's arguments. Equal calls have equal text, since `call_access` and `run` get the same map from the
+/// gates.
+/// Returns one line about a call, for the list of checkpoints.
 fn access_label(access: &Access) -> String {
     let text = match access {
         Access::Write { path, .. } => path.clone(),

@@ -1,4 +1,4 @@
-//! Commands: everything that a user or a program can say to a session.
+//! Commands to a session: everything that a user or a program can tell it to do.
 
 pub use sabir_agent::MessageDelivery as Delivery;
 use sabir_agent::{TaskId, UserMessage, UserReply};
@@ -11,43 +11,43 @@ use crate::event::RequestId;
 #[serde(tag = "command", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Command {
-    /// Says something to the model.
+    /// Sends a message to the model.
     Send {
-        /// What is said.
+        /// The message.
         message: UserMessage,
-        /// Whether it waits for its turn.
+        /// The time of its delivery.
         #[serde(default)]
         delivery: Delivery,
     },
     /// Answers an open question.
     Answer {
-        /// Which.
+        /// The id of the question.
         request: RequestId,
         /// The answer.
         decision: Decision,
     },
     /// Switches the mode at once.
     SetMode {
-        /// Its name.
+        /// The name of the mode.
         mode: String,
     },
-    /// Asks another model from the next turn on. Possible while the session is idle.
+    /// Uses another model from the next turn on. Possible only while the session is idle.
     SetModel {
-        /// Its name, as in [`SessionSpec::model`](crate::SessionSpec::model).
+        /// The name of the model, as in [`SessionSpec::model`](crate::SessionSpec::model).
         model: String,
     },
     /// Compacts the context.
     Compact,
-    /// Asks what fills the context; a [`ContextUsage`](crate::SessionEventKind::ContextUsage) event answers.
+    /// Asks for the contents of the context; a [`ContextUsage`](crate::SessionEventKind::ContextUsage) event answers.
     ContextUsage,
     /// Stops the turn or the running command. An interactive session stays open.
     Interrupt,
-    /// Undoes changes of files. Possible while the session is idle.
+    /// Undoes changes of files. Possible only while the session is idle.
     Undo {
-        /// How many changing calls, counted from the last one.
+        /// The number of changing calls to undo, counted back from the last one.
         calls: usize,
     },
-    /// Nobody can be asked from now on: questions are denied.
+    /// Says that nobody can be asked from now on: questions are denied.
     Detach,
     /// Ends the session.
     End,
@@ -70,7 +70,7 @@ pub enum Decision {
         #[serde(default)]
         reason: String,
     },
-    /// The text of an answer, or what is missing in a result.
+    /// The text of an answer, or a description of the missing part of a result.
     Text {
         /// The text.
         text: String,
@@ -79,14 +79,14 @@ pub enum Decision {
     Leave,
 }
 
-/// Why a command was not taken.
+/// The reason why a command was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejected {
     /// The session is over.
     #[error("the session is over")]
     Ended,
-    /// No such task is at work in this session.
+    /// No task with this id works in this session.
     #[error("no such task is at work")]
     NoSuchTask(TaskId),
     /// The question is not open.
@@ -95,7 +95,7 @@ pub enum Rejected {
     /// It is possible only while the session is idle.
     #[error("this is possible only while the task does not work: interrupt it first")]
     Busy,
-    /// It can mean nothing.
+    /// The command has no meaning here. The message says why.
     #[error("{0}")]
     Invalid(String),
 }

@@ -1,26 +1,26 @@
-//! Configuration: one TOML file, the flags, and a few environment variables with conventional names.
+//! Loads the configuration: one TOML file and a few environment variables with conventional names.
 //!
-//! `~/.config/sabir/config.toml` (or `$XDG_CONFIG_HOME/sabir/config.toml`, or `--config FILE`):
+//! The file is `~/.config/sabir/config.toml` (or `$XDG_CONFIG_HOME/sabir/config.toml`, or `--config FILE`):
 //!
 //! ```toml
 //! model = "openai/gpt-5"            # PROVIDER/NAME
 //! protocol = "native"               # or a dialect
-//! edit_tool = "edit_file"           # or "replace_in_file", "apply_patch"; without it the model decides
+//! edit_tool = "edit_file"           # or "replace_in_file", "apply_patch"; by default the model's usual one
 //! approve = ["edits"]               # as --approve; allow, ask and deny are lists too
 //! mode = "code"                     # as --mode
-//! ignore_files = [".sabirignore"]   # files that say what is hidden
-//! ask_timeout = "5m"                # an approval that nobody answers in that time is a no; without it the question waits
+//! ignore_files = [".sabirignore"]   # files that list the hidden paths
+//! ask_timeout = "5m"                # denies an approval that nobody answers in time; by default the question waits
 //! sandbox = "best"                  # as --sandbox
 //! network = false                   # true: as --network
 //! max_turns = 100
 //! max_tokens = 2_000_000            # as --max-tokens
-//! context_window = 128000           # tokens; without it the model's catalogue says it, if it does
+//! context_window = 128000           # in tokens; by default the size in the model catalogue, if it is known
 //! compact_at = 80                   # how full the context may get before it is compacted, in percent
-//! instructions = true               # false: no AGENTS.md and its like is told to models
-//! place = true                      # false: nor the date, the branch and what lies in the folder
-//! repairs_off = ["near_name"]       # slips that are rejected, not set right: names of rules, or "all"
-//! checkpoints = true                # false: what a task changes cannot be undone
-//! checkpoints_mib = 2048            # the most that the checkpoints of one folder take on disk
+//! instructions = true               # false: models do not get AGENTS.md and similar files
+//! place = true                      # false: models do not get the date, the branch and the file names of the folder
+//! repairs_off = ["near_name"]       # mistakes to reject instead of repairing: names of rules, or "all"
+//! checkpoints = true                # false: the changes of a task cannot be undone
+//! checkpoints_mib = 2048            # the most disk space for the checkpoints of one folder
 //!
 //! [completion]                      # what must hold before a task is completed
 //! check = "cargo test"              # as --check
@@ -28,40 +28,40 @@
 //!
 //! [subtasks]                        # docs/subtasks.md
 //! offered = true                    # as --subtasks
-//! at_once = 3                       # how many of a task work at the same time
-//! depth = 2                         # how many levels stand below a task
-//! most = 20                         # how many a task may begin
+//! at_once = 3                       # how many subtasks of a task work at the same time
+//! depth = 2                         # how many levels of subtasks a task may have
+//! most = 20                         # how many subtasks a task may start
 //!
 //! [providers.box]                   # a provider of your own: then use model = "box/NAME"
 //! wire = "openai-chat"
 //! base_url = "http://127.0.0.1:8000/v1"
 //! key_env = "BOX_KEY"               # or key = "…", or api_key_command = ["pass", "show", "box"]; none: no key
 //!
-//! [[models]]                        # what is known of a model; goes before the built-in catalogue
+//! [[models]]                        # facts about a model; they override the built-in catalogue
 //! pattern = "my-model"
 //! native = false
 //! dialect = "cline"
 //!
 //! [modes.review]                    # a mode of your own
-//! tools = ["read", "command"]       # docs/modes.md has all; `write = ["docs/**"]` limits edit
-//! instructions = "Review."          # and `about` for the list; `model = "box/NAME"` for what is done in it
+//! tools = ["read", "command"]       # docs/modes.md lists all groups; `write = ["docs/**"]` limits edits
+//! instructions = "Review."          # also `about` for the list, and `model = "box/NAME"` for work in this mode
 //!
 //! [gateway.models.qwen]             # a model that `sabir gateway` serves; docs/gateway.md has all keys
 //! to = "box/NAME"
 //! mend = "retry 2"
 //!
-//! [telemetry]                       # spans of tasks, to a collector of yours; docs/telemetry.md
+//! [telemetry]                       # sends spans of tasks to your collector; docs/telemetry.md
 //! endpoint = "http://127.0.0.1:4318"
 //!
-//! [dialects.mine]                   # a dialect of your own; the keys are those of `sabir help dialects`
+//! [dialects.mine]                   # a dialect of your own; `sabir help dialects` lists the keys
 //! machine = "json"
 //! open = "<mine>"
 //! close = "</mine>"
 //! ```
 //!
-//! All keys of providers and models stand in `docs/models.md`. A file that holds a key must be the user's alone to read.
+//! `docs/models.md` lists all keys of providers and models. A file that holds a key must be readable by its owner only.
 //!
-//! Nothing in a workspace is read here: a repository cannot move a base URL or approve anything.
+//! This module reads nothing from a workspace: a repository cannot move a base URL or approve anything.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ mod pattern_check;
 mod rules;
 mod text;
 
-/// The file.
+/// The user's configuration, with the environment and the notice sink that it was loaded with.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Config {
@@ -109,13 +109,14 @@ pub struct Config {
     pub(crate) repairs_off: Vec<String>,
     pub(crate) checkpoints: Option<bool>,
     pub(crate) checkpoints_mib: Option<u64>,
-    /// When to stop.
+    // The groups below are deserialized separately: see `keys` for the reason.
+    /// The limits of tasks, and the settings of their context.
     #[serde(skip)]
     pub(crate) limits: LimitKeys,
-    /// What may be done.
+    /// The policy rules and the settings of modes.
     #[serde(skip)]
     pub(crate) rules: RuleKeys,
-    /// Modes of the user's own.
+    /// The modes that the user defined.
     #[serde(skip)]
     pub(crate) modes: Vec<Mode>,
     /// Variables, folders and the clock.
@@ -127,12 +128,12 @@ pub struct Config {
     /// Gets what the user should know.
     #[serde(skip)]
     pub(crate) notices: NoticeSink,
-    /// What the user adds to what is built in.
+    /// The user's additions to the built-in tables.
     #[serde(skip)]
     own: OwnKeys,
 }
 
-/// Providers, models and dialects of the user's own.
+/// The tables for additions to the built-in providers, models and dialects, and for the gateway and telemetry.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct OwnKeys {
@@ -143,22 +144,23 @@ struct OwnKeys {
     telemetry: TelemetryKeys,
 }
 
-/// A model that can be asked.
+/// A model with the connection to its provider and the facts about it.
 #[derive(Debug)]
 pub struct ResolvedModel {
-    /// The name as the user gave it.
+    /// The model's name as the user gave it.
     pub name: String,
-    /// The provider's name of it.
+    /// The model's name as its provider knows it.
     pub id: String,
-    /// What is known of it.
+    /// The entry in the model catalogue; `None` for an unknown model.
     pub entry: Option<ModelEntry>,
-    /// What it costs there.
+    /// The prices of its tokens at this provider.
     pub prices: TokenPrices,
     catalogue: ModelCatalogue,
+    /// The provider, with its key and its time limits.
     pub reached: ProviderConnection,
 }
 
-/// Why the glob of a path in the workspace cannot mean what it says.
+/// Returns the reason why a glob of workspace paths cannot mean what it says, or `None` for a usable glob.
 pub fn glob_problem(glob: &str) -> Option<String> {
     let home =
         glob.starts_with("~/").then(|| format!("`{glob}` is not in the workspace: write a path seen from there"));
@@ -166,10 +168,13 @@ pub fn glob_problem(glob: &str) -> Option<String> {
 }
 
 impl Config {
-    /// Reads the named file, or the one in its usual place, which need not exist, and defines its dialects.
+    /// Reads the named file, or the one in the configuration folder, and defines its dialects.
+    ///
+    /// Without `named`, a missing file gives the default configuration. Notices are sent to `notices`.
     ///
     /// # Errors
-    /// When the file cannot be read, holds a key that others may read, or a value that cannot be used.
+    /// When the file cannot be read, has a value that cannot be used, or has a key or token that other users of the
+    /// machine can read.
     pub fn load(
         environment: &Arc<Environment>,
         named: Option<&Path>,
@@ -180,7 +185,7 @@ impl Config {
     }
 
     fn load_file(environment: &Environment, named: Option<&Path>) -> Result<Self, SessionError> {
-        // Without a home there is no usual place, and nothing to read.
+        // Without a home folder there is no default file.
         let dialects = environment.dialects.clone();
         let Some(path) = environment.config_file(named) else { return Ok(Self { dialects, ..Self::default() }) };
         if named.is_none() && !path.exists() {
@@ -213,25 +218,30 @@ impl Config {
         };
         config.rules.check_rules(environment.home_folder.as_deref()).map_err(at)?;
         config.modes = modes::own_modes(&config.rules).map_err(at)?;
-        // Said of the file, by whatever command reads it first.
+        // Checked here, so that every command reports the mistake, not only those that use repairs.
         repairs::without_rules(&config.repairs_off)
             .map_err(|failure| wrong(format!("repairs_off: {}", failure.to_string())))?;
         dialect_tables::define_all((&path, &text), std::mem::take(&mut config.own.dialects), &mut config.dialects)?;
         Ok(config)
     }
 
-    /// How long an approval waits for its answer; `None`: as long as it takes.
+    /// Returns how long an approval waits for its answer; `None` means without a limit.
+    ///
+    /// # Errors
+    /// When `ask_timeout` is not a duration.
     pub fn answer_limit(&self) -> Result<Option<Duration>, SessionError> {
         let limit = self.limits.ask_timeout.as_deref().map(parse_duration).transpose();
         limit.map_err(|error| SessionError::invalid(format!("ask_timeout: {error}")))
     }
 
-    /// Reads the text, once for each group of keys.
+    /// Parses the text, once for each group of keys, and rejects keys that no group knows.
     fn parse_file(path: &Path, text: &str) -> Result<Self, SessionError> {
         fn group<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, SessionError> {
             toml::from_str(text).map_err(|error| unusable_file(path, text, &error))
         }
-        let groups = (group::<LimitKeys>(path, text)?, group::<RuleKeys>(path, text)?, group::<OwnKeys>(path, text)?);
+        let limits = group::<LimitKeys>(path, text)?;
+        let rules = group::<RuleKeys>(path, text)?;
+        let own = group::<OwnKeys>(path, text)?;
         let config: Self = group(path, text)?;
         let known = [
             keys::field_names::<Self>(),
@@ -241,17 +251,20 @@ impl Config {
         ]
         .concat();
         if let Some((start, key)) = keys::first_unknown_key(text, &known) {
-            let ((line, column), known) = (line_and_column(text, start), known.join("`, `"));
+            let (line, column) = line_and_column(text, start);
+            let known = known.join("`, `");
             return Err(SessionError::invalid(format!(
                 "{} cannot be used: line {line}, column {column}: unknown field `{key}`, expected one of `{known}`",
                 path.display()
             )));
         }
-        let (limits, rules, own) = groups;
         Ok(Self { limits, rules, own, ..config })
     }
 
-    /// The model of that name, or the configured one.
+    /// Resolves the model with this name, or the configured one, and fetches the key of its provider.
+    ///
+    /// # Errors
+    /// When no model is chosen, its provider is unknown, or there is no key for it.
     pub fn resolve_model(&self, name: Option<&str>) -> Result<ResolvedModel, SessionError> {
         let name = name.or(self.model.as_deref()).ok_or_else(|| {
             SessionError::invalid(
@@ -274,7 +287,7 @@ impl Config {
         Ok(self.model_at(name, id, reached))
     }
 
-    /// The model of that id at that provider.
+    /// Returns the model with this id at a provider, with its catalogue entry and prices.
     pub fn model_at(&self, name: &str, id: String, reached: ProviderConnection) -> ResolvedModel {
         let catalogue = self.model_catalogue();
         let entry = catalogue.find_model(&id);
@@ -282,12 +295,12 @@ impl Config {
         ResolvedModel { name: name.to_owned(), id, entry, prices, catalogue, reached }
     }
 
-    /// What is known of models, the user's entries first.
+    /// Returns the catalogue of models. The user's entries override the built-in ones.
     pub fn model_catalogue(&self) -> ModelCatalogue {
         ModelCatalogue::new(self.own.models.clone())
     }
 
-    /// The rules of the configuration and of a spec, for a workspace in that folder.
+    /// Returns the rules of the configuration and of a spec, for the workspace at `root`.
     ///
     /// # Errors
     /// When a rule cannot be read.
@@ -295,7 +308,7 @@ impl Config {
         self.rules.build_rules(spec, root, self.environment.home_folder.as_deref())
     }
 
-    /// The mode of tasks that name none, where the configuration sets it.
+    /// Returns the mode that the configuration sets for tasks that name none.
     pub fn usual_mode(&self) -> Option<&str> {
         self.rules.mode.as_deref()
     }
@@ -310,28 +323,28 @@ impl Config {
         &self.repairs_off
     }
 
-    /// What a gateway is told.
+    /// Returns the settings of the gateway.
     pub fn gateway_keys(&self) -> &GatewayKeys {
         &self.own.gateway
     }
 
-    /// Where spans of tasks are sent.
+    /// Returns the settings of telemetry.
     pub(crate) fn telemetry_keys(&self) -> &TelemetryKeys {
         &self.own.telemetry
     }
 
-    /// All providers, for a list.
+    /// Lists all providers, the user's own first.
     pub fn provider_rows(&self) -> Vec<ProviderRow> {
         self.own.providers.provider_rows(&self.environment)
     }
 
-    /// Where servers of this machine may be.
+    /// Returns the addresses on this machine where model servers may run.
     pub fn local_places(&self) -> Vec<ProbeTarget> {
         self.own.providers.local_places(&self.environment)
     }
 
-    /// The provider's name and the model's. A bare name is given to the provider that its beginning speaks of, or to the
-    /// one whose base URL is set.
+    /// Splits a name into the provider's name and the model's. A bare name goes to the provider that its prefix implies, or
+    /// to the one whose base URL is set by a variable.
     fn split_model_name(&self, name: &str) -> Result<(String, String), SessionError> {
         const BEGINNINGS: [(&str, &[&str]); 6] = [
             ("anthropic", &["claude"]),
@@ -349,7 +362,7 @@ impl Config {
         }
         let speaks = |(_, starts): &&(_, &[&str])| starts.iter().any(|start| name.starts_with(start));
         let spoken = BEGINNINGS.iter().find(speaks).map(|(provider, _)| *provider);
-        // OpenAI's address is often moved to a server of other models.
+        // `OPENAI_BASE_URL` often points to a server with other models. So a prefix of another vendor does not win over it.
         let moved = ["openai", "anthropic"]
             .into_iter()
             .find(|provider| providers::base_url_of(provider, &self.environment).is_some());
@@ -365,14 +378,14 @@ impl Config {
 }
 
 impl ResolvedModel {
-    /// The model itself, which has opened nothing yet. `set_up` is applied to it, and to each that takes its place with a
-    /// new key.
+    /// Builds the client of the model, which connects only when it is asked. `set_up` is applied to the client, and again to
+    /// each client that replaces it after its key was renewed.
     pub fn build_model(
         &self,
         set_up: impl Fn(HttpModel) -> HttpModel + Send + Sync + 'static,
     ) -> KeyRefreshingModel<HttpModel> {
-        let (ProviderConnection { provider, deadlines, retries, command }, catalogue) =
-            (self.reached.clone(), self.catalogue.clone());
+        let ProviderConnection { provider, deadlines, retries, command } = self.reached.clone();
+        let catalogue = self.catalogue.clone();
         let make = move |key: Option<Secret>| {
             let model = HttpModel::new(Provider { key, ..provider.clone() });
             set_up(model.deadlines(deadlines).retries(retries).catalogue(catalogue.clone()))
@@ -384,40 +397,41 @@ impl ResolvedModel {
         }
     }
 
-    /// The model with the key at hand, which stays.
+    /// Builds a client that keeps its present key: a refused key is not renewed.
     pub fn fixed_key_model(&self) -> HttpModel {
         let ProviderConnection { provider, deadlines, retries, .. } = self.reached.clone();
         HttpModel::new(provider).deadlines(deadlines).retries(retries).catalogue(self.catalogue.clone())
     }
 
-    /// How often a request is sent again, at most.
+    /// Returns how often a failed request is sent again, at most.
     pub fn retry_limit(&self) -> u32 {
         self.reached.retries.limit
     }
 
-    /// What its provider speaks.
+    /// Returns the API that the provider speaks, with its options.
     pub fn wire_format(&self) -> (Wire, WireOptions) {
         (self.reached.provider.wire, self.reached.provider.form.clone())
     }
 
-    /// Whether a key that is refused is fetched anew.
+    /// Reports whether a refused key is fetched again, by running its command.
     pub fn renews_key(&self) -> bool {
         self.reached.command.is_some()
     }
 
-    /// The provider's name.
+    /// Returns the provider's name.
     pub fn provider_name(&self) -> &str {
         &self.reached.provider.name
     }
 }
 
-/// The names of edit tools in the file.
+/// Returns all names of edit tools in the file.
 fn edit_tools(config: &Config) -> impl Iterator<Item = &String> {
     config.own.models.iter().filter_map(|entry| entry.edit_tool.as_ref()).chain(&config.edit_tool)
 }
 
-/// Why a file cannot be used, without a line of it: the line may hold a key, in whatever place. Of values only plain words are said,
-/// such as `retry 0`, and those only where no secret belongs.
+/// Builds the error for a file that cannot be parsed. It never quotes a line, since a line may hold a key in any place.
+///
+/// The message of the parser can quote values. Only plain words stay in it, such as `retry 0`, and only where no secret belongs.
 fn unusable_file(path: &Path, text: &str, error: &toml::de::Error) -> SessionError {
     let (line, column) = line_and_column(text, error.span().map_or(0, |span| span.start));
     let values = toml::from_str::<toml::Table>(text).map(|table| secret_values(&toml::Value::Table(table), false));
@@ -429,15 +443,15 @@ fn unusable_file(path: &Path, text: &str, error: &toml::de::Error) -> SessionErr
     SessionError::invalid(format!("{} cannot be used: line {line}, column {column}: {message}", path.display()))
 }
 
-/// The line and the column of a byte, from 1.
+/// Returns the line and the column of a byte offset, both counted from 1.
 fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or_default();
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     (before.matches('\n').count() + 1, column)
 }
 
-/// The values that may be secrets, as text: all but plain words, and those too where the name of the key speaks of
-/// secrets. `inside`: that of a table around it does.
+/// Returns the values that may be secrets, as text: all but plain words, and under a key whose name suggests secrets those
+/// too. `inside` says that the name of a surrounding table suggests secrets.
 fn secret_values(value: &toml::Value, inside: bool) -> Vec<String> {
     const NAMES: [&str; 7] = ["providers", "key", "token", "secret", "password", "auth", "header"];
     let named = |name: &str| NAMES.iter().any(|part| name.to_ascii_lowercase().contains(part));
@@ -453,12 +467,16 @@ fn secret_values(value: &toml::Value, inside: bool) -> Vec<String> {
         }
         toml::Value::Array(items) => items.iter().flat_map(|item| secret_values(item, inside)).collect(),
         toml::Value::String(text) if said(text) => Vec::new(),
+        // The parser may quote a string with its escapes, so both forms are redacted.
         toml::Value::String(text) => vec![text.clone(), format!("{text:?}").trim_matches('"').to_owned()],
         other => vec![other.to_string()],
     }
 }
 
-/// `90`, `90s`, `15m` or `2h`.
+/// Parses a duration such as `90`, `90s`, `15m` or `2h`; a bare number means seconds.
+///
+/// # Errors
+/// When the text has another form, or the duration is 0 or more than 30 days.
 pub fn parse_duration(text: &str) -> Result<Duration, SessionError> {
     let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit()).and_then(|at| text.split_at_checked(at)) {
         Some((digits, "s")) => (digits, 1),

@@ -1,5 +1,5 @@
-//! Looks at what fills a task's context, and compacts it, without continuing the task: nothing runs, and but for a summary no model is
-//! asked.
+//! Shows, compacts and restores the context of a task without continuing the task. No tool runs, and a model is asked only for a
+//! summary.
 
 use std::sync::Arc;
 
@@ -23,10 +23,10 @@ use crate::spec::{SandboxSpec, SessionSpec};
 #[derive(Debug)]
 pub struct TaskContext {
     task: Task,
-    /// Open where the context may be changed.
+    /// The journal, if the context may be changed.
     journal: Option<Journal>,
     config: Arc<Config>,
-    /// The model that is asked instead of the task's own.
+    /// The name of a model to use instead of the task's own.
     model: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl TaskContext {
         let (entries, _) =
             sabir_journal::read_journal(&folder, id).map_err(|error| SessionError::invalid(error.to_string()))?;
         let mut records: Vec<_> = entries.into_iter().map(|entry| entry.record).collect();
-        // What fills a completed task can be looked at all the same.
+        // A completed task cannot be replayed to continue. Without its end, its context can still be shown.
         records.pop_if(|last| matches!(last, Record::Ended { outcome: TaskOutcome::Completed, .. }));
         let task = replayed(records, &config, model)?;
         Ok(Self { task, journal: None, config: Arc::new(config), model: model.map(str::to_owned) })
@@ -59,17 +59,17 @@ impl TaskContext {
         Ok(Self { task, journal: Some(journal), config: Arc::new(config), model: model.map(str::to_owned) })
     }
 
-    /// What fills the context.
+    /// Returns the contents of the context and their sizes.
     pub fn filling(&self) -> ContextUsage {
         self.task.context_usage()
     }
 
-    /// What a compaction would make of it; `None` where there is nothing to leave out.
+    /// Returns the result that a compaction would have; `None` if there is nothing to leave out.
     pub fn preview(&self) -> Option<CompactionPreview> {
         self.task.preview_compaction()
     }
 
-    /// Compacts the context; `None`: there was nothing to leave out.
+    /// Compacts the context; returns `None` if there was nothing to leave out.
     ///
     /// # Errors
     /// When the journal cannot be written, or the model cannot be chosen.
@@ -77,7 +77,7 @@ impl TaskContext {
         self.change(TaskInput::Compact(author)).await
     }
 
-    /// Undoes the last compaction; `None`: there was none.
+    /// Undoes the last compaction; returns `None` if there was none.
     ///
     /// # Errors
     /// When the journal cannot be written.
@@ -117,7 +117,7 @@ impl TaskContext {
     }
 }
 
-/// The task of these records, in the context that it would be resumed in.
+/// Replays a task from its records, with the context that it would be resumed in.
 fn replayed(records: Vec<Record>, config: &Config, model: Option<&str>) -> Result<Task, SessionError> {
     let Some(Record::Started(start)) = records.first() else {
         return Err(SessionError::invalid("the journal does not begin with the start of a task"));
@@ -134,7 +134,7 @@ fn replayed(records: Vec<Record>, config: &Config, model: Option<&str>) -> Resul
     };
     let folder = setup::workspace_of(start);
     let setup = TaskSetup::new(&spec, config, Some(&folder), resources)?;
-    // How much there is room for is good to know, and no more.
+    // The model is needed for the size of its window only, so a missing key or provider is no error here.
     let chosen = present_model(start, ModeHistory::from_records(&records).current_mode(), config, model).ok();
     let (setup, model_id) = match chosen {
         Some(chosen) => (setup.with_prices(&chosen)?, chosen.id),
@@ -146,7 +146,7 @@ fn replayed(records: Vec<Record>, config: &Config, model: Option<&str>) -> Resul
     Ok(task.with_context(setup.context))
 }
 
-/// The model of a task that is in that mode.
+/// Returns the model of a task in a mode; `model` overrides it.
 fn present_model(
     start: &TaskStart,
     mode: &str,

@@ -1,7 +1,7 @@
-//! Dialects of the user's own: tables in the configuration and in files.
+//! Defines dialects from tables in the configuration and in separate files.
 //!
-//! A table stands in `config.toml` as `[dialects.NAME]`, or in a file of its own: there either likewise, or alone with its keys at the
-//! top and a `name` among them. The keys are those of [`sabir_call::dialect::DialectTable`].
+//! In `config.toml` a dialect is a table `[dialects.NAME]`. A separate file has such tables too, or one dialect with its keys at the top
+//! of the file and a `name` among them. The keys are those of [`sabir_call::dialect::DialectTable`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use toml::de::DeTable;
 use crate::config::{self, keys};
 use crate::error::SessionError;
 
-/// Tables by name.
+/// The tables of dialects, by name.
 pub(crate) type Tables = BTreeMap<String, DialectTable>;
 
 /// A file with several tables.
@@ -25,10 +25,10 @@ struct DialectFile {
     dialects: Tables,
 }
 
-/// Defines the dialects of the files in a set.
+/// Defines the dialects of files.
 ///
 /// # Errors
-/// When a file cannot be read, or holds a table that cannot be a dialect beside the others.
+/// When a file cannot be read, has no dialect, or has one that cannot be defined.
 pub fn load_dialect_files(files: &[PathBuf], dialects: &mut DialectSet) -> Result<(), SessionError> {
     files.iter().try_for_each(|file| load_file(file, dialects))
 }
@@ -36,12 +36,14 @@ pub fn load_dialect_files(files: &[PathBuf], dialects: &mut DialectSet) -> Resul
 fn load_file(path: &Path, dialects: &mut DialectSet) -> Result<(), SessionError> {
     let text = config::read_text(path)?;
     let unusable = |error: toml::de::Error| {
-        let (shown, error) = (path.display(), error.to_string());
+        let shown = path.display();
+        let error = error.to_string();
         SessionError::invalid(format!(
             "{shown} cannot be used: {}\n`sabir help dialects` shows the keys",
             error.trim_end()
         ))
     };
+    // Any other key than `dialects` at the top means that the whole file is one dialect.
     let alone = DeTable::parse(&text).map_err(unusable)?.get_ref().iter().any(|(key, _)| *key.get_ref() != "dialects");
     if alone {
         let table: DialectTable = toml::from_str(&text).map_err(unusable)?;
@@ -89,7 +91,7 @@ fn define_one(
     })
 }
 
-/// The failure of a name that no dialect of the set has. `also` is what else might stand there.
+/// Returns the error for an unknown dialect. It lists the known names; `also` is put before them, for further valid words.
 pub fn unknown(dialects: &DialectSet, name: &str, also: &str) -> SessionError {
     let names =
         dialects.iter().flat_map(|dialect| std::iter::once(dialect.name).chain(dialect.aliases.iter().copied()));

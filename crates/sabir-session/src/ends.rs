@@ -1,4 +1,4 @@
-//! How a task ends, by options and configuration: its limits, and what must hold before it is completed.
+//! Combines the spec and the configuration into the limits of a task and the conditions of its completion.
 
 use sabir_agent::{CallArguments, CompletionConditions, OpenTodos, SubtaskLimits, TaskLimits};
 use serde_json::json;
@@ -6,11 +6,12 @@ use serde_json::json;
 use crate::config::{LimitKeys, SubtaskKeys};
 use crate::spec::{CompletionSpec, LimitSpec};
 
-/// The tool that runs the check, and how long it may take: what that tool gives a command at most.
+/// The tool that runs the check.
 const CHECK_TOOL: &str = "execute_command";
+/// The time limit of the check, in seconds: the longest that the tool allows.
 const CHECK_SECONDS: u64 = 600;
 
-/// The limits.
+/// Returns the limits of a task. The spec overrides the configuration.
 pub(crate) fn task_limits(flags: &LimitSpec, keys: &LimitKeys) -> TaskLimits {
     TaskLimits {
         turns: flags.max_turns.or(keys.max_turns),
@@ -30,7 +31,10 @@ fn subtask_limits(keys: &SubtaskKeys) -> SubtaskLimits {
     }
 }
 
-/// The conditions of a completion. The check is the user's own command: only he can give it, here or in his configuration.
+/// Returns the conditions of a completion.
+///
+/// The check runs without a question. That is safe because only the user can set it, in the spec or in their configuration; a
+/// repository or a recording cannot.
 pub(crate) fn completion_conditions(flags: &CompletionSpec, keys: &LimitKeys) -> CompletionConditions {
     let required = flags.require_todos || keys.completion.todos == Some(true);
     let check = flags.check.as_ref().or(keys.completion.check.as_ref()).filter(|check| !check.trim().is_empty());

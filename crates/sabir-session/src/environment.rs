@@ -1,4 +1,4 @@
-//! The process environment as a value, so that this crate never reads variables, folders or the clock by itself.
+//! Holds the process environment as a value, so that this crate never reads variables, folders or the clock by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use sabir_call::dialect::DialectSet;
 use crate::error::SessionError;
 use crate::key_command::PrintedKeys;
 
-/// Names of the variables that commands of a model may see. None of them usually holds a secret.
+/// The names of the variables that commands of a model may see. None of them usually holds a secret.
 const COMMAND_VARIABLES: [&str; 22] = [
     "PATH",
     "HOME",
@@ -71,7 +71,7 @@ impl Default for Environment {
 }
 
 impl Environment {
-    /// An environment of these variables, without home, configuration or data folders.
+    /// Creates an environment with these variables, and without home, configuration and data folders.
     ///
     /// `helper_program` supervises commands: see [`Environment::helper_program`].
     pub fn new(
@@ -102,39 +102,40 @@ impl Environment {
         }
     }
 
-    /// The value of a variable; `None` where it is not set or not UTF-8.
+    /// Returns the value of a variable; `None` if it is not set or not UTF-8.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
     }
 
-    /// Whether a variable is set to a value that is not UTF-8.
+    /// Reports whether a variable is set to a value that is not UTF-8.
     pub fn is_undecodable(&self, name: &str) -> bool {
         self.undecodable.contains(name)
     }
 
-    /// All variables with a UTF-8 name and value, for the user's own commands (such as one that prints a key).
+    /// Returns all variables with a UTF-8 name and value, for the user's own commands, such as one that prints a key.
     pub fn all_variables(&self) -> impl Iterator<Item = (String, String)> + '_ {
         self.variables.iter().map(|(name, value)| (name.clone(), value.clone()))
     }
 
-    /// The variables that commands of a model get: what programs need to work, and no secrets.
+    /// Returns the variables that commands of a model get: those that programs need to work, and no secrets.
     pub fn command_variables(&self) -> Vec<(String, String)> {
         let is_passed = |name: &str| COMMAND_VARIABLES.contains(&name) || name.starts_with("LC_");
         let mut passed: Vec<_> = self.all_variables().filter(|(name, _)| is_passed(name)).collect();
+        // Without a terminal, colours and progress bars would only fill the output.
         passed.push(("TERM".to_owned(), "dumb".to_owned()));
         passed
     }
 
-    /// The configuration file: `named`, else `sabir/config.toml` in the configuration folder, if there is one.
+    /// Returns the configuration file: `named`, else `sabir/config.toml` in the configuration folder, if there is one.
     pub fn config_file(&self, named: Option<&Path>) -> Option<PathBuf> {
         let usual = || Some(self.config_folder.as_ref()?.join("sabir").join("config.toml"));
         named.map(Path::to_owned).or_else(usual)
     }
 
-    /// Where Sabir keeps its own files: `sabir` in the data folder.
+    /// Returns the folder of Sabir's own files: `sabir` in the data folder.
     ///
     /// # Errors
-    /// Where there is no data folder, because the process has no home.
+    /// When there is no data folder, because the process has no home.
     pub fn sabir_data_folder(&self) -> Result<PathBuf, SessionError> {
         match &self.data_folder {
             Some(folder) => Ok(folder.join("sabir")),
@@ -144,21 +145,21 @@ impl Environment {
         }
     }
 
-    /// Where journals of tasks are kept: `sabir/tasks` in the data folder.
+    /// Returns the folder of journals: `sabir/tasks` in the data folder.
     ///
     /// # Errors
-    /// Where there is no data folder, because the process has no home.
+    /// When there is no data folder, because the process has no home.
     pub fn tasks_folder(&self) -> Result<PathBuf, SessionError> {
         Ok(self.sabir_data_folder()?.join("tasks"))
     }
 
-    /// Milliseconds since 1970 by the wall clock; 0 for a clock before that.
+    /// Returns the milliseconds since 1970 by the wall clock; 0 for a clock before that.
     pub fn now_milliseconds(&self) -> u64 {
         let since = (self.clock)().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// The journal's clock: milliseconds since 1970.
+    /// Returns the clock of journals, which counts milliseconds since 1970.
     pub fn journal_clock(&self) -> impl Fn() -> u64 + Send + 'static {
         let clock = self.clock;
         move || {
@@ -167,7 +168,8 @@ impl Environment {
         }
     }
 
-    /// A new unique id that sorts by time. A clock before 1970 gives no order, and is no reason to fail.
+    /// Returns a new unique id that sorts by time (UUID version 7). With a clock before 1970 the ids are still unique, but not in
+    /// order.
     pub fn unique_id(&self) -> uuid::Uuid {
         let since = (self.clock)().duration_since(UNIX_EPOCH).unwrap_or_default();
         let timestamp = uuid::Timestamp::from_unix(uuid::NoContext, since.as_secs(), since.subsec_nanos());

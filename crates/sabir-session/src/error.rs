@@ -2,22 +2,22 @@
 
 use sabir_agent::TaskId;
 
-/// Why a session cannot be started, loaded or carried out.
+/// An error that prevents a session from being started, loaded or carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
     /// The request or the configuration cannot be used; the message says what to change.
     #[error("{0}")]
     Invalid(String),
-    /// No task has this id, or begins with it.
+    /// No id of a task is this name or begins with it.
     #[error("there is no task `{0}`; `sabir tasks` lists them")]
     UnknownTask(String),
-    /// More than one task begins with this id.
+    /// The ids of several tasks begin with this name.
     #[error("`{name}` begins {count} tasks, among them {example}; give more of the name")]
     AmbiguousTask {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// How many tasks begin with it.
+        /// The number of tasks that begin with it.
         count: usize,
         /// One of them.
         example: TaskId,
@@ -28,17 +28,17 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// An error that the user can put right by changing the request or the configuration.
+    /// Creates an error that the user can fix by changing the request or the configuration.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid(message.into())
     }
 
-    /// An error of the machine or of the program.
+    /// Creates an error of the machine or of the program.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::Internal(message.into())
     }
 
-    /// Whether the machine or the program is at fault, not the request.
+    /// Reports whether the machine or the program is at fault, not the request.
     pub fn is_internal(&self) -> bool {
         matches!(self, Self::Internal(_))
     }

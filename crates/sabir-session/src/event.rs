@@ -1,4 +1,4 @@
-//! Session events: owned, serializable, in one order for the task and all its subtasks.
+//! Session events: owned and serializable, in one order for the task and all its subtasks.
 
 use std::sync::Arc;
 
@@ -22,22 +22,22 @@ pub struct SessionEvent {
     pub sequence: u64,
     /// The subtask that it comes from; `None` for the session's own task.
     pub subtask: Option<Arc<SubtaskLabel>>,
-    /// What happened.
+    /// The event itself.
     pub kind: SessionEventKind,
 }
 
-/// A subtask as it is shown.
+/// A subtask as a front end shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SubtaskLabel {
-    /// Its id.
+    /// The id of the subtask.
     pub task: TaskId,
-    /// The mode that it began in.
+    /// The mode of the subtask when it was started or resumed.
     pub mode: String,
-    /// How many tasks are above it; 1 for a subtask of the session's task.
+    /// The number of tasks above it; 1 for a subtask of the session's task.
     pub depth: u32,
 }
 
-/// What happened in a session.
+/// The kinds of session events, with their data.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum SessionEventKind {
@@ -47,7 +47,7 @@ pub enum SessionEventKind {
     Asking {
         /// The turn, counted from 1.
         turn: u32,
-        /// How full the context is, in percent, where its size is known.
+        /// The used part of the context window, in percent, if its size is known.
         full: Option<u64>,
     },
     /// A piece of the model's answer. Calls are not checked yet.
@@ -61,23 +61,23 @@ pub enum SessionEventKind {
     },
     /// The provider is asked again later, or something else comes first.
     Waiting(WaitingEvent),
-    /// The user is asked. [`Command::Answer`](crate::Command::Answer) with this request answers.
+    /// A question to the user. [`Command::Answer`](crate::Command::Answer) with this request answers it.
     Request {
-        /// Identifies the question.
+        /// The id of the question.
         request: RequestId,
         /// The question.
         question: UserQuestion,
     },
     /// A question needs no answer any more.
     RequestClosed {
-        /// Which.
+        /// The id of the question.
         request: RequestId,
-        /// Why.
+        /// The reason.
         reason: CloseReason,
     },
-    /// What fills the context, as asked for.
+    /// The contents of the context, as the answer to [`Command::ContextUsage`](crate::Command::ContextUsage).
     ContextUsage(ContextUsage),
-    /// What becomes of a compaction that was asked for.
+    /// The time at which a requested compaction happens, if at all.
     CompactionStatus(CompactionTiming),
     /// Something the user should know.
     Notice(Notice),
@@ -88,24 +88,24 @@ pub enum SessionEventKind {
 /// A pause before a provider is asked again, or before something else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingEvent {
-    /// Why.
+    /// The reason, for the user.
     pub reason: String,
-    /// For how long.
+    /// The length of the pause, in milliseconds.
     pub milliseconds: u64,
-    /// Which attempt failed, where a request is repeated.
+    /// The failed attempt, if a request is repeated.
     pub attempt: Option<RetryAttempt>,
 }
 
 /// The failed attempt of a request that is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryAttempt {
-    /// Which attempt failed, counted from 1.
+    /// The number of the failed attempt, counted from 1.
     pub number: u32,
-    /// How many attempts there are at most.
+    /// The most attempts.
     pub limit: u32,
 }
 
-/// What a session is doing.
+/// The activity of a session.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum SessionState {
@@ -127,23 +127,23 @@ pub struct RequestId {
     pub call: Option<CallId>,
 }
 
-/// Why a question is closed.
+/// The reason why a question is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CloseReason {
     /// It was answered.
     Answered,
-    /// What it was about is over, or was changed by something else.
+    /// Its subject is over, or was changed by something else.
     Withdrawn,
     /// Nobody answered in time: the answer is no.
     TimedOut,
 }
 
-/// A session as it is when somebody begins to watch it.
+/// The state of a session at the moment of a subscription.
 #[derive(Debug, Clone, Serialize)]
 pub struct SessionSnapshot {
-    /// How the task began.
+    /// The start of the task.
     pub start: TaskStart,
     /// Every record of the task so far, those before a resume included.
     pub records: Vec<Arc<Record>>,
@@ -152,7 +152,7 @@ pub struct SessionSnapshot {
     /// Questions that are open, the oldest first.
     #[serde(skip)]
     pub requests: Vec<(RequestId, UserQuestion)>,
-    /// What the session is doing.
+    /// The activity of the session.
     #[serde(skip)]
     pub state: SessionState,
     /// The sequence number of the last event that the snapshot contains.
@@ -211,7 +211,7 @@ impl From<Event<'_>> for StreamEvent {
 }
 
 impl StreamEvent {
-    /// The event, borrowed.
+    /// Borrows the event in the form of the parser.
     pub fn as_event(&self) -> Event<'_> {
         match self {
             Self::Source { text } => Event::Source { text },
@@ -242,7 +242,7 @@ impl StreamEvent {
 }
 
 impl SessionEventKind {
-    /// The kind of a task event.
+    /// Converts a task event; `None` for one that a session does not publish.
     pub(crate) fn of_task_event(event: TaskEvent<'_>, task: &TaskId) -> Option<Self> {
         Some(match event {
             TaskEvent::Record(record) => Self::Record(Arc::new(record.clone())),
@@ -262,7 +262,7 @@ impl SessionEventKind {
         })
     }
 
-    /// The same as a task event, where it is one.
+    /// Borrows the event as a task event; `None` for an event of the session itself.
     pub fn as_task_event(&self) -> Option<TaskEvent<'_>> {
         Some(match self {
             Self::Record(record) => TaskEvent::Record(record),

@@ -1,4 +1,4 @@
-//! The host: what the surroundings of sessions provide. One per process; it starts, loads, forks and lists tasks.
+//! The host: starts, loads, forks and lists tasks, with the environment, configuration and journals of one process.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use crate::session::Session;
 use crate::setup;
 use crate::spec::{RecordMode, SessionSpec};
 
-/// Starts, loads, forks and lists tasks. Clones share everything.
+/// Starts, loads, forks and lists tasks. A process needs one; clones share everything.
 #[derive(Debug, Clone)]
 pub struct Host {
     environment: Arc<Environment>,
-    /// Gets notices that belong to no session.
+    /// Receives notices that belong to no session.
     notices: NoticeSink,
 }
 
 /// Selects tasks for a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskFilter {
-    /// Only tasks of this folder.
+    /// The folder whose tasks are listed; `None` for all folders.
     pub workspace: Option<PathBuf>,
     /// Leaves out tasks that were completed.
     pub unfinished_only: bool,
@@ -39,23 +39,25 @@ pub struct TaskFilter {
 }
 
 impl Host {
-    /// A host in that environment.
+    /// Creates a host in an environment. It discards notices that belong to no session.
     pub fn new(environment: Environment) -> Self {
         Self { environment: Arc::new(environment), notices: NoticeSink::default() }
     }
 
-    /// The same host, which sends notices that belong to no session to that sink.
+    /// Sets the receiver of notices that belong to no session.
     #[must_use]
     pub fn with_notices(self, notices: NoticeSink) -> Self {
         Self { notices, ..self }
     }
 
-    /// The environment.
+    /// Returns the environment.
     pub fn environment(&self) -> &Arc<Environment> {
         &self.environment
     }
 
-    /// Starts a new task. Must be called within a tokio runtime, which drives it.
+    /// Starts a new task with `first` as its prompt. Must be called within a tokio runtime, which then drives the task.
+    ///
+    /// With [`RecordMode::Replay`] the task is replayed from a recording; an empty `first` keeps the recorded prompt.
     ///
     /// # Errors
     /// When the spec or the configuration cannot be used, or the journal cannot be made.
@@ -68,7 +70,8 @@ impl Host {
         Ok(self.spawn(loaded, hub))
     }
 
-    /// Loads a task to continue it; `message` is said to the model first. A completed task needs one.
+    /// Loads a task to continue it, with `message` for the model. A completed task needs a message. Must be called within a tokio
+    /// runtime.
     ///
     /// # Errors
     /// When there is no such task, another process works on it, or it cannot be continued.
@@ -83,7 +86,8 @@ impl Host {
         Ok(self.spawn(loaded, hub))
     }
 
-    /// Continues the task of a recording of a resumed task, from the recording alone.
+    /// Replays a recording of a resumed task. `task`, if given, must be the recorded task or the beginning of its id; `message`
+    /// replaces the recorded one.
     ///
     /// # Errors
     /// When the recording cannot be played.
@@ -99,7 +103,7 @@ impl Host {
         Ok(self.spawn(loaded, hub))
     }
 
-    /// The prompt of the task that a recording holds.
+    /// Returns the prompt of the task in a recording.
     ///
     /// # Errors
     /// When the recording cannot be played.
@@ -107,7 +111,7 @@ impl Host {
         Ok(crate::recording::parse_cassette(recording)?.1.start.prompt)
     }
 
-    /// Replays a recording as a new task that keeps a journal in that folder.
+    /// Replays a recording as a new task with a journal in the folder `journals`.
     ///
     /// # Errors
     /// When the recording cannot be played, or the journal cannot be made.
@@ -122,7 +126,8 @@ impl Host {
         Ok(Session::spawn(self.clone(), loaded, hub))
     }
 
-    /// Starts a new task with the first records of another, which stays as it is. `at` counts records from 1; without it all are taken.
+    /// Forks a task: creates a new one with the first `at` records of another, or with all of them. The other task does not change,
+    /// and the new one does not run until it is loaded.
     ///
     /// # Errors
     /// When there is no such task or record, or the new task cannot be made.
@@ -147,6 +152,7 @@ impl Host {
             from: Some(TaskOrigin::Fork { task: task.clone(), record: at as u64 }),
             ..self.forked_start(start.clone(), spec)?
         };
+        // Without its end, so that the new task can continue.
         if entries.last().is_some_and(|last| matches!(last.record, Record::Ended { .. })) {
             entries.pop();
         }
@@ -157,7 +163,7 @@ impl Host {
         Ok(id)
     }
 
-    /// The start of a fork: what the spec does not change stays.
+    /// Returns the start of a fork, with the changes of the spec.
     fn forked_start(&self, start: TaskStart, spec: &SessionSpec) -> Result<TaskStart, SessionError> {
         let config = self.load_config(spec.config.as_deref())?;
         let chosen = config.resolve_model(spec.model.as_deref().or(Some(&start.model)))?;
@@ -210,7 +216,7 @@ impl Host {
         setup::find_task(&self.environment.tasks_folder()?, name)
     }
 
-    /// The newest task of a folder that did not complete.
+    /// Finds the newest task of a folder that did not complete, other than subtasks and imported histories.
     ///
     /// # Errors
     /// When there is none.
@@ -225,12 +231,12 @@ impl Host {
         })
     }
 
-    /// A new id that no task has.
+    /// Returns a new id that no task has.
     pub fn new_task_id(&self) -> TaskId {
         TaskId::new(self.environment.unique_id().to_string())
     }
 
-    /// Whether the model can be shown pictures: that of a new task, or of a task that is resumed.
+    /// Reports whether the model can read images: the model of a new task, or of a task to resume.
     ///
     /// # Errors
     /// When the model or the task is not known.
@@ -259,7 +265,7 @@ impl Host {
         Config::load(&self.environment, named, &self.notices)
     }
 
-    /// Loads a task of a running session again, with another spec.
+    /// Loads the task of an idle session again, with another spec.
     pub(crate) fn reload(
         &self,
         task: &TaskId,

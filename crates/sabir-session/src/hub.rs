@@ -1,4 +1,4 @@
-//! The hub of a session: tasks publish events to it, front ends subscribe to it, and commands find their task through it.
+//! Connects a session's tasks with its front ends: tasks publish events, front ends subscribe, and commands reach their task.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use crate::event::{
 };
 use crate::notice::{Notice, NoticeSink};
 
-/// Connects the tasks of a session with those who watch and command it. Clones are the same hub.
+/// Connects the tasks of a session with its front ends. Clones share the hub.
 #[derive(Clone)]
 pub(crate) struct EventHub(Arc<Mutex<HubState>>);
 
@@ -31,7 +31,7 @@ struct HubState {
     inboxes: Vec<TaskInbox>,
     subscribers: Vec<UnboundedSender<Arc<SessionEvent>>>,
     state: SessionState,
-    /// Whether nobody can be asked any more.
+    /// True when nobody can be asked any more.
     is_detached: bool,
 }
 
@@ -43,20 +43,20 @@ struct OpenRequest {
     answer: Option<oneshot::Sender<UserReply>>,
 }
 
-/// Where a task at work hears what is said to it.
+/// The queue of commands for a working task.
 struct TaskInbox {
     task: TaskId,
     subtask: Option<Arc<SubtaskLabel>>,
     commands: CommandQueue,
 }
 
-/// The hub as one task sees it: the front end that the driver shows events to and asks.
+/// The front end of one task: the driver sends its events to it and asks it questions, and it passes both to the hub.
 pub(crate) struct HubFrontEnd {
     hub: EventHub,
     task: TaskId,
     subtask: Option<Arc<SubtaskLabel>>,
     commands: Option<CommandQueue>,
-    /// How long an approval waits for its answer.
+    /// The time after which an unanswered approval is denied; `None` for no limit.
     answer_limit: Option<Duration>,
 }
 
@@ -67,7 +67,7 @@ pub struct Subscription {
     events: UnboundedReceiver<Arc<SessionEvent>>,
 }
 
-/// What a subscriber gets.
+/// One item of a [`Subscription`].
 #[derive(Debug, Clone)]
 pub enum SessionUpdate {
     /// The session as it was when the subscription began; always the first update.
@@ -77,7 +77,8 @@ pub enum SessionUpdate {
 }
 
 impl Subscription {
-    /// The next update; `None` once the session is over and everything was delivered. Dropping the future loses nothing.
+    /// Waits for the next update; `None` means that the session is over and everything was delivered. Dropping the future loses
+    /// nothing.
     pub async fn next(&mut self) -> Option<SessionUpdate> {
         if let Some(snapshot) = self.snapshot.take() {
             return Some(SessionUpdate::Snapshot(snapshot));
@@ -85,7 +86,7 @@ impl Subscription {
         self.events.recv().await.map(SessionUpdate::Event)
     }
 
-    /// The next update if one has already happened.
+    /// Returns the next update, if there is one already.
     pub fn try_next(&mut self) -> Option<SessionUpdate> {
         if let Some(snapshot) = self.snapshot.take() {
             return Some(SessionUpdate::Snapshot(snapshot));
@@ -113,7 +114,7 @@ impl EventHub {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A sink whose notices become events of the session.
+    /// Creates a sink whose notices become events of the session.
     pub(crate) fn notice_sink(&self) -> NoticeSink {
         let hub = self.clone();
         NoticeSink::new(move |notice| {
@@ -123,7 +124,7 @@ impl EventHub {
         })
     }
 
-    /// Takes over how the task began and the records that it had before this session.
+    /// Sets the start of the task and its earlier records. Snapshots are available from now on.
     pub(crate) fn set_history(&self, start: TaskStart, records: Vec<Record>) {
         let mut state = self.lock();
         state.start = Some(start);
@@ -140,7 +141,7 @@ impl EventHub {
         state.publish(None, SessionEventKind::State(session_state));
     }
 
-    /// Ends all subscriptions after what was published.
+    /// Ends all subscriptions, after the events that were published.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.inboxes.clear();
@@ -149,6 +150,7 @@ impl EventHub {
 
     pub(crate) fn subscribe(&self) -> Subscription {
         let (sender, events) = unbounded_channel();
+        // Snapshot and registration under one lock, so that no event falls between them and none comes twice.
         let mut state = self.lock();
         let snapshot = state.start.clone().map(|start| {
             Box::new(SessionSnapshot {
@@ -167,7 +169,7 @@ impl EventHub {
         Subscription { snapshot, events }
     }
 
-    /// The front end of a task. `subtask` labels one; the session's own task has none.
+    /// Creates the front end of a task. `subtask` is `None` for the session's own task.
     pub(crate) fn front_end(
         &self,
         task: &TaskId,
@@ -182,7 +184,8 @@ impl EventHub {
         HubFrontEnd { hub: self.clone(), task: task.clone(), subtask, commands: Some(commands), answer_limit }
     }
 
-    /// The inbox of a task. It stays open between the runs of the session's own task, so that nothing said meanwhile is lost.
+    /// Returns the inbox of a task, and opens it first if necessary. The inbox of the session's own task stays open between its runs,
+    /// so that no message gets lost.
     pub(crate) fn open_inbox(&self, task: &TaskId, subtask: Option<SubtaskLabel>) -> CommandQueue {
         let mut state = self.lock();
         if let Some(inbox) = state.inboxes.iter().find(|inbox| inbox.task == *task) {
@@ -194,7 +197,7 @@ impl EventHub {
         commands
     }
 
-    /// Passes something on to a task at work.
+    /// Passes a command on to a working task.
     pub(crate) fn tell(&self, task: &TaskId, heard: UserCommand) -> Result<(), Rejected> {
         let state = self.lock();
         let inbox = state.inboxes.iter().find(|inbox| inbox.task == *task);
@@ -203,7 +206,7 @@ impl EventHub {
         Ok(())
     }
 
-    /// Tells every task, and those that are still to come, that nobody can be asked.
+    /// Tells all tasks, also those that start later, that nobody can be asked.
     pub(crate) fn detach(&self) {
         let mut state = self.lock();
         state.is_detached = true;
@@ -219,7 +222,7 @@ impl EventHub {
             let answer = open.answer.take().ok_or_else(unknown)?;
             return answer.send(reply).map_err(|_| unknown());
         };
-        // Through the inbox, so that an answer and what is said after it count in their order.
+        // Through the inbox, so that an answer and the messages after it keep their order.
         let inbox = state.inboxes.iter().find(|inbox| inbox.task == request.task).ok_or_else(unknown)?;
         inbox.commands.push(UserCommand::Answer(call, reply));
         let label = inbox.subtask.clone();
@@ -255,7 +258,7 @@ impl HubFrontEnd {
             match state.requests.iter_mut().find(|open| open.id == id) {
                 Some(open) => open.answer = Some(sender),
                 None => {
-                    // It was closed by what happened beside it, and is asked once more.
+                    // Another event closed the question before the driver began to wait, so it is published again.
                     let kind = SessionEventKind::Request { request: id.clone(), question: question.clone() };
                     state.requests.push(OpenRequest { id, question: question.clone(), answer: Some(sender) });
                     state.publish(self.subtask.clone(), kind);
@@ -266,7 +269,7 @@ impl HubFrontEnd {
         let answered = async {
             match receiver.await {
                 Ok(reply) => reply,
-                // The session is gone; nobody will answer.
+                // The hub dropped the question, so nobody will answer. The driver drops this future.
                 Err(_) => std::future::pending().await,
             }
         };
@@ -297,7 +300,7 @@ impl FrontEnd for HubFrontEnd {
         let mut state = self.hub.lock();
         let is_said = matches!(event, TaskEvent::Record(Record::Said { by: MessageAuthor::User, .. }));
         let is_question = matches!(event, TaskEvent::Moment(sabir_agent::TransientEvent::Question(_)));
-        // A message beside an open question leaves it open; anything else means that it is over.
+        // A user's message leaves the question open; any other event means that the task moved on.
         if !is_said {
             state.close_request(&self.task, self.subtask.clone(), CloseReason::Withdrawn);
         }
@@ -309,6 +312,7 @@ impl FrontEnd for HubFrontEnd {
             state.publish(None, SessionEventKind::Record(record));
             return;
         }
+        // Nobody listens: the event is only counted. A question is kept, for the snapshot of a later subscriber.
         if state.subscribers.is_empty() && !is_question {
             state.sequence += 1;
             return;

@@ -1,8 +1,8 @@
-//! What a model is told of the folder it works in: the files in which users say how to work, and facts of the place and the day.
+//! Collects the context of a task from its folder: instruction files, such as AGENTS.md, and facts about the place and the date.
 //!
-//! Read when a task begins or is resumed, through the workspace: a link that leaves it, a hidden file and a device are as
-//! unreadable as to the tools. While a task goes on, only what the system says of those files is looked at before a turn, and they are
-//! read again where that is different. Nothing here approves anything. Files that such a file imports (`@path`) are not read.
+//! The files are read when a task begins or is resumed. They are read through the workspace, so a link that leaves it, a hidden file
+//! and a device are as unreadable as for the tools. Before each later turn only the metadata of the files is compared, and the files
+//! are read again if it changed. Instructions cannot approve anything. Files that they import (`@path`) are not read.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -18,25 +18,25 @@ use crate::config::Config;
 use crate::environment::Environment;
 use crate::notice::{NoticeSink, NoticeTopic};
 
-/// The files and folders of instructions in a workspace, in the order in which they are told. Of a folder, its Markdown and text files.
+/// The instruction files and folders in a workspace, in the order of the prompt. A folder contributes its Markdown and text files.
 const INSTRUCTION_NAMES: [&str; 6] =
     ["AGENTS.md", "CLAUDE.md", ".clinerules", ".roo/rules", ".roorules", ".cursorrules"];
-/// The most files of one such folder.
+/// The most files that one folder of instructions contributes.
 const MAX_FOLDER_FILES: usize = 50;
-/// The most names of a listing.
+/// The most names in the listing of the workspace.
 const NAMES_LISTED: usize = 100;
 
-/// The instruction files that were found, with the bytes that there is still room for.
+/// Collects instruction files until the total size is reached.
 struct InstructionCollector<'a> {
     fragments: Vec<ContextFragment>,
     remaining_bytes: usize,
-    /// Gets what is left out, where the user should know.
+    /// Receives a notice about each file that is cut or unreadable; `None` for a repeated read.
     notices: Option<&'a NoticeSink>,
-    /// All that was looked for.
+    /// All paths that were looked for, also those that do not exist.
     paths: Vec<PathBuf>,
 }
 
-/// What is told of a workspace in a mode.
+/// The settings that decide what a model learns about a workspace.
 #[derive(Debug, Clone)]
 struct ContextSettings {
     workspace: Arc<Workspace>,
@@ -47,34 +47,36 @@ struct ContextSettings {
     notices: NoticeSink,
 }
 
-/// The files of instructions and the facts of a place, while a task goes on.
+/// Watches the instruction files and the facts about the place while a task works.
 #[derive(Debug)]
 pub(crate) struct InstructionWatcher {
     settings: ContextSettings,
     last_state: Mutex<WatchState>,
 }
 
-/// What there was at the last look.
+/// The state of the files at the last check.
 #[derive(Debug)]
 struct WatchState {
     date: String,
     files: Vec<(PathBuf, Option<FileStamp>)>,
-    /// What is at the top of the workspace is told once.
+    /// The listing from the beginning of the task. It is not refreshed: the task itself changes the files.
     listing: Vec<ContextFragment>,
 }
 
-/// What the system says of a file: where it lies, its size, and when it was last changed in any way.
+/// The metadata that changes with a file: its inode, its size, and the seconds and nanoseconds of its last status change.
 type FileStamp = (u64, u64, i64, i64);
 
-/// The context of a task in that workspace, in that mode, and who looks whether it changes.
+/// Returns the context of a task, and the watcher that looks for changes of it.
 pub(crate) fn task_context(
     workspace: &Arc<Workspace>,
     config: &Config,
     mode: Option<&str>,
 ) -> (RequestContext, Arc<InstructionWatcher>) {
     let keys = &config.limits;
-    let (workspace, mode) = (Arc::clone(workspace), mode.map(str::to_owned));
-    let (instructions, place) = (keys.instructions.unwrap_or(true), keys.place.unwrap_or(true));
+    let workspace = Arc::clone(workspace);
+    let mode = mode.map(str::to_owned);
+    let instructions = keys.instructions.unwrap_or(true);
+    let place = keys.place.unwrap_or(true);
     let environment = Arc::clone(&config.environment);
     let date = format_date((environment.clock)());
     let notices = config.notices.clone();
@@ -83,12 +85,14 @@ pub(crate) fn task_context(
     let listing = if place { workspace_listing(&wanted.workspace) } else { Vec::new() };
     fragments.extend(listing.iter().cloned());
     let watch = InstructionWatcher { settings: wanted, last_state: Mutex::new(WatchState { date, files, listing }) };
-    let (window, threshold) = (keys.context_window, keys.compact_at.unwrap_or(sabir_agent::DEFAULT_THRESHOLD_PERCENT));
+    let window = keys.context_window;
+    let threshold = keys.compact_at.unwrap_or(sabir_agent::DEFAULT_THRESHOLD_PERCENT);
     (RequestContext { fragments, window, threshold }, Arc::new(watch))
 }
 
 impl ContextSettings {
-    /// The files and the facts, and what the system said of the files before they were read: what changes meanwhile is seen later.
+    /// Returns the fragments, and the stamps of their files. The stamps are taken before the files are read, so a change in between
+    /// is noticed at the next check.
     fn read_stamped(&self, date: &str, tells: bool) -> (Vec<ContextFragment>, Vec<(PathBuf, Option<FileStamp>)>) {
         let (_, paths) = self.read_fragments(date, false);
         let files =
@@ -96,7 +100,7 @@ impl ContextSettings {
         (self.read_fragments(date, tells).0, files)
     }
 
-    /// The files and the facts, with all paths that were looked for.
+    /// Returns the fragments, and all paths that were looked for.
     fn read_fragments(&self, date: &str, tells: bool) -> (Vec<ContextFragment>, Vec<PathBuf>) {
         let room = InstructionFile::MAX_TOTAL_BYTES;
         let notices = tells.then_some(&self.notices);
@@ -111,8 +115,10 @@ impl ContextSettings {
         }
         let InstructionCollector { mut fragments, mut paths, .. } = found;
         if self.place {
-            let (shell, branch) = (default_shell().display().to_string(), current_branch(&self.workspace));
+            let shell = default_shell().display().to_string();
+            let branch = current_branch(&self.workspace);
             fragments.push(EnvironmentFacts { date, shell: &shell, branch: branch.as_deref() }.to_fragment());
+            // Watched like a file of instructions: a checkout changes it.
             paths.push(self.workspace.root().join(".git/HEAD"));
         }
         (fragments, paths)
@@ -120,7 +126,7 @@ impl ContextSettings {
 }
 
 impl InstructionWatcher {
-    /// As [`poll_fragments`](ContextSource::poll_fragments), on that day.
+    /// Does the same as [`poll_fragments`](ContextSource::poll_fragments), for the given date.
     fn poll_on(&self, date: String) -> Option<Vec<ContextFragment>> {
         let mut seen = self.last_state.lock().unwrap_or_else(PoisonError::into_inner);
         let same_day = seen.date == date || !self.settings.place;
@@ -147,7 +153,7 @@ fn file_stamp(path: &Path) -> Option<FileStamp> {
 }
 
 impl InstructionCollector<'_> {
-    /// The user's own file, beside the configuration.
+    /// Adds the user's own file, which is beside the configuration.
     fn add_user_file(&mut self, environment: &Environment) {
         let Some(path) = environment.config_file(None).map(|file| file.with_file_name("AGENTS.md")) else { return };
         self.paths.push(path.clone());
@@ -160,7 +166,7 @@ impl InstructionCollector<'_> {
         }
     }
 
-    /// A file of the workspace, or the files of a folder.
+    /// Adds a file of the workspace, or the files of a folder.
     fn add_workspace_entry(&mut self, workspace: &Workspace, name: &str) {
         self.paths.push(workspace.root().join(name));
         let paths = workspace.parse_path(name).and_then(|path| match workspace.metadata(&path)?.kind {
@@ -182,7 +188,7 @@ impl InstructionCollector<'_> {
         }
     }
 
-    /// Takes over what was read. What an earlier file says as well (a link to it, say) is not told twice.
+    /// Adds the text of a file. A file with the same text as an earlier one, such as a link to it, is skipped.
     fn add_text(&mut self, path: &str, bytes: &[u8], size: u64) {
         let text = String::from_utf8_lossy(bytes);
         let Some(fragment) = (InstructionFile { path, text: &text, size }).to_fragment(self.remaining_bytes) else {
@@ -214,7 +220,8 @@ impl InstructionCollector<'_> {
 fn read_beginning(path: &Path) -> std::io::Result<(Vec<u8>, u64)> {
     use std::io::Read;
     let file = std::fs::File::open(path)?;
-    let (size, mut bytes) = (file.metadata()?.len(), Vec::new());
+    let size = file.metadata()?.len();
+    let mut bytes = Vec::new();
     file.take(u64::try_from(InstructionFile::MAX_BYTES).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
     Ok((bytes, size))
 }
@@ -229,7 +236,7 @@ fn rule_files(workspace: &Workspace, folder: &WorkPath) -> Result<Vec<WorkPath>,
     Ok(entries.filter(|entry| entry.kind == EntryKind::File).map(|entry| entry.path).filter(is_text).collect())
 }
 
-/// What lies at the top of the workspace; nothing where that cannot be found out.
+/// Returns the listing of the top of the workspace, or nothing if it cannot be read.
 fn workspace_listing(workspace: &Workspace) -> Vec<ContextFragment> {
     let options = ListOptions { recursive: false, max_entries: NAMES_LISTED, stop: StopFlag::default() };
     let listing = workspace.parse_path(".").and_then(|top| workspace.list_folder(&top, &options));
@@ -242,7 +249,8 @@ fn workspace_listing(workspace: &Workspace) -> Vec<ContextFragment> {
     WorkspaceListing { names: &names }.to_fragment().into_iter().collect()
 }
 
-/// The branch that git would name, if the folder is the top of a repository.
+/// Returns the current git branch, if the folder is the top of a repository. Reading `HEAD` is faster than running git, which might
+/// also run programs that the repository names.
 fn current_branch(workspace: &Workspace) -> Option<String> {
     let path = workspace.parse_path(".git/HEAD").ok()?;
     let (bytes, _) = workspace.read_start(&path, 256).ok()?;
@@ -251,7 +259,7 @@ fn current_branch(workspace: &Workspace) -> Option<String> {
     (!name.chars().any(char::is_control)).then(|| name.to_owned())
 }
 
-/// The date in UTC, as `2026-11-22`.
+/// Formats the date in UTC, as `2026-11-22 (UTC)`.
 fn format_date(now: SystemTime) -> String {
     let seconds = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let moment = sabir_wire::format_timestamp(seconds);
@@ -268,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watch_reads_again_what_may_be_different() {
+    fn changed_files_are_read_again() {
         let folder = tempfile::TempDir::new().unwrap();
         let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
         write("AGENTS.md", "one");
@@ -305,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn days_have_their_dates() {
+    fn dates_are_formatted_in_utc() {
         let check = |seconds: u64, expected: &str| {
             let date = format_date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
             assert_eq!(date, format!("{expected} (UTC)"));

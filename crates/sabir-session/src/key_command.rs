@@ -1,8 +1,8 @@
-//! Keys that a command prints, such as `pass show openai`.
+//! Runs commands that print a provider's key, such as `pass show openai`.
 //!
-//! The command is run without a shell's reading of its words, without standard input and terminal, in the root folder, with
-//! the whole environment: it is the user's own. What it says on standard error is passed on; what it prints is the key, and is
-//! never shown. In one process it is run once, and once more each time a provider refuses a key that it took before.
+//! The command runs in the root folder, without standard input and terminal. No shell interprets its words, and since it is the user's
+//! own it gets the whole environment. Its standard error becomes notices; its standard output is the key, and is never shown. It runs
+//! once in a process, and again whenever a provider refuses a key that worked before.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use sabir_workspace::{CommandExit, OutputStream, ShellCommand, Workspace};
 use crate::environment::Environment;
 use crate::notice::{NoticeSink, NoticeTopic};
 
-/// The most bytes that a command may print.
+/// The most bytes that a command may print. Keys are short, but some password managers print notes behind them.
 const MAX_KEY: usize = 16 << 10;
 
 /// Caches the keys that commands have printed, by command. Clones share the cache.
@@ -35,18 +35,18 @@ pub(crate) struct KeyCommand {
     pub(crate) provider: String,
     /// The program and its arguments.
     pub(crate) words: Vec<String>,
-    /// The longest that it may take.
+    /// The timeout of the command.
     pub(crate) limit: Duration,
-    /// Variables, the helper program, and keys that were printed before.
+    /// The variables, the helper program, and the keys that were printed before.
     pub(crate) environment: Arc<Environment>,
-    /// Gets what the command writes to standard error.
+    /// Receives the command's standard error.
     pub(crate) notices: NoticeSink,
 }
 
 impl KeyCommand {
-    /// The key, printed now or earlier in this process.
+    /// Returns the key: the one that the command printed earlier in this process, else a new one.
     pub(crate) fn cached_key(&self) -> Result<Secret, String> {
-        // Held while the command runs, so that nobody runs it a second time.
+        // The lock is held while the command runs, so that two sessions do not both ask the user to unlock their keys.
         let mut printed = self.environment.printed_keys.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(key) = printed.get(&self.words) {
             return Ok(key.clone());
@@ -56,7 +56,7 @@ impl KeyCommand {
         Ok(key)
     }
 
-    /// Runs the command on a thread of its own: the caller may be inside of a runtime, where nothing may block on another.
+    /// Runs the command on its own thread: the caller may be inside a tokio runtime, which must not block on another one.
     fn run_on_own_thread(&self) -> Result<Secret, String> {
         let command = self.clone();
         let run = move || {
@@ -69,8 +69,9 @@ impl KeyCommand {
         thread.join().unwrap_or_else(|_| Err(self.error_text("broke down")))
     }
 
-    /// Runs the command.
+    /// Runs the command and returns the key that it prints.
     pub(crate) async fn run_command(self) -> Result<Secret, String> {
+        // Single quotes keep the shell from interpreting anything in the words.
         let quoted: Vec<_> = self.words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
         let helper = self.environment.helper_program.clone();
         let environment = self.environment.all_variables();
@@ -98,7 +99,7 @@ impl KeyCommand {
         }
     }
 
-    /// The first line of what was printed: password managers put notes behind it.
+    /// Returns the first line of the output: password managers print notes behind it.
     fn parse_key(&self, printed: &[u8]) -> Result<Secret, String> {
         if printed.len() > MAX_KEY {
             return Err(self.error_text("printed more than a key"));
@@ -108,7 +109,7 @@ impl KeyCommand {
         if key.is_empty() { Err(self.error_text("printed no key on its first line")) } else { Ok(key) }
     }
 
-    /// Names the program alone: an argument may be a secret.
+    /// Formats an error. It names only the program, since an argument may be a secret.
     fn error_text(&self, what: &str) -> String {
         let program = self.words.first().map_or("", String::as_str);
         format!("the api_key_command of {} (`{program}`) {what}", self.provider)

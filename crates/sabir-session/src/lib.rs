@@ -1,11 +1,58 @@
-//! Everything that a front end of Sabir needs to start, resume, fork, drive and observe coding tasks.
+//! The session layer of Sabir: starts, resumes, forks, drives and observes coding tasks for a front end.
 //!
-//! A [`Host`] stands for the surroundings: environment, configuration, journals. It starts a [`Session`] from a [`SessionSpec`]. Whoever
-//! watches subscribes to owned, serializable [`SessionEvent`]s; whoever commands submits a [`Command`]. A session outlives a completion:
-//! when its task ends, an interactive session waits for the next message.
+//! * A [`Host`] knows the environment, the configuration and the folder of journals. A process has one, for any number of sessions.
+//! * A [`SessionSpec`] says what to work on. It is serializable, and all its fields have defaults.
+//! * A [`Session`] drives one task in the background. It publishes owned, serializable [`SessionEvent`]s to its subscribers, and takes
+//!   a [`Command`] from anyone with a [`SessionHandle`].
+//! * An interactive session outlives a completion: when its task ends, it waits for the next message.
 //!
-//! This crate does not print, does not parse flags, does not handle signals, and reads the environment only through
-//! [`Environment`].
+//! # Example
+//!
+//! A headless session, which denies whatever it would have to ask a user:
+//!
+//! ```no_run
+//! use std::path::PathBuf;
+//! use std::time::SystemTime;
+//!
+//! use sabir_session::{Environment, Host, RuleSpec, SessionError, SessionSpec, SessionUpdate, UserMessage};
+//!
+//! # async fn example() -> Result<(), SessionError> {
+//! // The model's commands run under this program, whose `main` must call `sabir_workspace::supervise::main`.
+//! let helper = std::env::current_exe().unwrap_or_default();
+//! let mut environment = Environment::new(std::env::vars_os(), helper, SystemTime::now);
+//! environment.home_folder = Some(PathBuf::from("/home/me"));
+//! environment.config_folder = Some(PathBuf::from("/home/me/.config"));
+//! environment.data_folder = Some(PathBuf::from("/home/me/.local/share"));
+//! let host = Host::new(environment);
+//!
+//! let spec = SessionSpec {
+//!     workspace: Some(PathBuf::from("/home/me/project")),
+//!     model: Some("openai/gpt-5".to_owned()),
+//!     rules: RuleSpec { approve: vec!["edits".to_owned()], ..RuleSpec::default() },
+//!     ..SessionSpec::default()
+//! };
+//!
+//! // Must be called within a tokio runtime, which then drives the task.
+//! let session = host.start(spec, UserMessage::from_text("Fix the failing test.")).await?;
+//! let mut updates = session.subscribe();
+//! while let Some(update) = updates.next().await {
+//!     match update {
+//!         SessionUpdate::Snapshot(snapshot) => println!("task {}", snapshot.start.task),
+//!         SessionUpdate::Event(event) => println!("{:?}", event.kind),
+//!     }
+//! }
+//! let outcome = session.wait().await?;
+//! println!("{}", outcome.end.message);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `examples/json_front_end.rs` is a complete front end over JSON lines: it serves several sessions, answers, interrupts and resumes.
+//!
+//! # Boundaries
+//!
+//! This crate does not print, does not parse flags, does not handle signals, and reads the process environment only through
+//! [`Environment`]. Whatever a user should know arrives as a [`Notice`]; failures are [`SessionError`]s.
 
 pub mod checkpointer;
 pub mod config;

@@ -1,4 +1,4 @@
-//! Loads what a session needs: for a new task, a resumed one, and a recorded one.
+//! Loads everything that a session needs, for a new task, a resumed one and a recorded one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,29 +35,29 @@ pub(crate) struct LoadedSession {
     pub(crate) opened: OpenedTask,
     pub(crate) model: Box<dyn Model>,
     pub(crate) recording: RecordingState,
-    /// What is said to the model when the task continues.
+    /// The message that the task continues with.
     pub(crate) words: Option<String>,
-    /// Pictures that go with it.
+    /// The images of that message.
     pub(crate) images: Vec<Image>,
 }
 
-/// What decides whether a task can start subtasks, and what they would need.
+/// The facts that decide whether a task can start subtasks, and the parts of their context.
 struct SubtaskRequest<'a> {
     spec: &'a SessionSpec,
     config: &'a Arc<Config>,
     workspace: PathBuf,
     journals: PathBuf,
-    /// The name of the model, as the user gives it.
+    /// The model's name as the user gave it.
     model: &'a str,
-    /// How many tasks are above it.
+    /// The number of tasks above it.
     depth: u32,
-    /// Whether it has started some.
+    /// True if the task has already started subtasks.
     has_started: bool,
     hub: &'a EventHub,
 }
 
 impl SubtaskRequest<'_> {
-    /// What starts subtasks, where the user wants them or the task has them.
+    /// Creates the spawner of subtasks, if the user wants them or the task already has some.
     fn spawner(
         self,
         task: &TaskId,
@@ -65,7 +65,7 @@ impl SubtaskRequest<'_> {
     ) -> Result<Option<Arc<dyn SubtaskSpawner>>, SessionError> {
         let keys = &self.config.limits.subtasks;
         let levels = keys.depth.unwrap_or(SubtaskLimits::default().depth);
-        // A mode that changes nothing itself is nothing without them.
+        // The orchestrator changes nothing itself, so it is useless without subtasks.
         let is_wanted = self.spec.subtasks.offered || self.has_started || modes::mode_name(mode) == modes::ORCHESTRATOR;
         if !(is_wanted || keys.offered == Some(true)) || levels <= self.depth {
             return Ok(None);
@@ -99,19 +99,19 @@ fn load_config(host: &Host, spec: &SessionSpec, hub: &EventHub) -> Result<Arc<Co
     Ok(Arc::new(config))
 }
 
-/// Tools without checkpoints and sandbox, which the setup adds.
+/// Returns resources without checkpoints and sandbox, which the setup adds.
 fn plain_resources(
     edit_tool: EditTool,
     journals: &Path,
     task: &TaskId,
-    household: Option<Arc<dyn SubtaskSpawner>>,
+    spawner: Option<Arc<dyn SubtaskSpawner>>,
 ) -> ToolResources {
     ToolResources {
         edit_tool,
         jobs: setup::lasting_jobs(journals, task),
         checkpointer: None,
         sandbox: Sandbox::new(SandboxLevel::Off),
-        subtask_spawner: household,
+        subtask_spawner: spawner,
     }
 }
 
@@ -122,6 +122,7 @@ pub(crate) fn create(
     first: UserMessage,
     hub: &EventHub,
 ) -> Result<LoadedSession, SessionError> {
+    // Checked before a journal is created, so that a mistake leaves no empty task behind.
     if first.text.trim().is_empty() {
         return Err(SessionError::invalid("there is nothing to do: say what"));
     }
@@ -186,13 +187,14 @@ pub(crate) fn resume(
     load(host, id, spec, words, images, hub)
 }
 
-/// Loads a task of a running session again, to continue with the next message.
+/// Loads the task of an idle session again, to continue with the next message.
 pub(crate) fn resume_idle(
     host: &Host,
     id: &TaskId,
     spec: &SessionSpec,
     hub: &EventHub,
 ) -> Result<LoadedSession, SessionError> {
+    // With an empty message, because a completed task can be loaded only with one. The real one comes later.
     let mut loaded = load(host, id, spec, Some(String::new()), Vec::new(), hub)?;
     loaded.words = None;
     Ok(loaded)
@@ -275,7 +277,7 @@ fn replay_records(
     })
 }
 
-/// Opens the journal of a task; a recovery is told as a notice.
+/// Opens the journal of a task, and sends a notice if it was recovered.
 fn open_journal(
     host: &Host,
     folder: &Path,
@@ -290,7 +292,7 @@ fn open_journal(
     Ok((journal, entries.into_iter().map(|entry| entry.record).collect()))
 }
 
-/// How a task began that can continue.
+/// Returns the start of a task that can continue. An imported task cannot: its tools were another program's.
 pub(crate) fn first_start<'r>(id: &TaskId, records: &'r [Record]) -> Result<&'r TaskStart, SessionError> {
     let Some(Record::Started(start)) = records.first() else {
         return Err(SessionError::invalid(format!("the journal of {id} does not begin with the start of a task")));
@@ -320,7 +322,7 @@ fn check_protocol(config: &Config, start: &TaskStart, spec: &SessionSpec) -> Res
     Ok(())
 }
 
-/// The model, with a recorder around it if one is wanted.
+/// Builds the model, with a recorder around it if the spec asks for one.
 fn recorded_model(
     setup: &TaskSetup,
     chosen: &ResolvedModel,
@@ -390,7 +392,7 @@ pub(crate) fn replay_journaled(
     Ok(loaded)
 }
 
-/// Replays a recording of a resumed task: it holds what had happened before.
+/// Replays a recording of a resumed task, which includes the earlier records.
 pub(crate) fn replay_resumed(
     host: &Host,
     spec: &SessionSpec,
@@ -411,7 +413,7 @@ pub(crate) fn replay_resumed(
     replay(host, spec, cassette, told, hub)
 }
 
-/// Plays a recording to a task that is the recorded one, as far as the spec does not say otherwise.
+/// Replays a recording with the recorded settings of the task, except for those that the spec sets.
 fn replay(
     host: &Host,
     spec: &SessionSpec,

@@ -1,4 +1,6 @@
-//! What a task is locked to from its beginning: its protocol, and the tool that edits.
+//! Resolves the settings that a task is locked to from its beginning: its protocol and its edit tool.
+//!
+//! Both shape the history of the task: a model would be confused by calls in a form that it was not taught.
 
 use sabir_agent::TaskStart;
 use sabir_call::ToolProtocol;
@@ -11,7 +13,10 @@ use crate::dialect_tables;
 use crate::error::SessionError;
 use crate::spec::SessionSpec;
 
-/// The protocol of a task: explicit, else the journal's, else the catalogue's, else native.
+/// Returns the protocol of a task: the explicit one, else that of the journal, else that of the catalogue, else native.
+///
+/// # Errors
+/// When a protocol is neither `native` nor a known dialect.
 pub fn task_protocol(
     dialects: &DialectSet,
     explicit: Option<&str>,
@@ -25,13 +30,19 @@ pub fn task_protocol(
     }
 }
 
-/// The edit tool of a new task: explicit, else the catalogue's, else the usual one.
+/// Returns the edit tool of a new task: the explicit one, else that of the catalogue, else the default.
+///
+/// # Errors
+/// When there is no edit tool with this name.
 pub fn resolve_edit_tool(explicit: Option<&str>, chosen: &ResolvedModel) -> Result<EditTool, SessionError> {
     let known = chosen.entry.as_ref().and_then(|entry| entry.edit_tool.as_deref());
     parse_edit_tool(explicit.or(known))
 }
 
-/// The edit tool that a task is locked to.
+/// Returns the edit tool that a task is locked to.
+///
+/// # Errors
+/// When the options ask for another edit tool.
 pub fn locked_edit_tool(start: &TaskStart, options: &SessionSpec) -> Result<EditTool, SessionError> {
     let kept = parse_edit_tool(start.edit_tool.as_deref())?;
     let wanted = options.edit_tool.as_deref().map(|name| parse_edit_tool(Some(name))).transpose()?;
@@ -49,7 +60,10 @@ fn parse_edit_tool(name: Option<&str>) -> Result<EditTool, SessionError> {
     Ok(tool.map_err(|error: EditToolError| SessionError::invalid(error.to_string()))?.unwrap_or_default())
 }
 
-/// The protocol of that name; of a dialect's alias, the dialect's.
+/// Parses the name of a protocol: `native`, or a dialect's name or alias.
+///
+/// # Errors
+/// When no dialect has this name.
 pub fn parse_protocol(dialects: &DialectSet, name: &str) -> Result<ToolProtocol, SessionError> {
     match (name, dialects.find(name)) {
         ("native", _) => Ok(ToolProtocol::Native),

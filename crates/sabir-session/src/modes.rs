@@ -1,4 +1,4 @@
-//! Modes: the built-in ones, the user's own, and those of the folder, by name; and what each offers.
+//! Finds modes by name (built-in, user-defined and from the repository), and decides which tools each offers.
 
 use std::path::Path;
 
@@ -24,10 +24,13 @@ pub(crate) use mode_switcher::{ModeRoutedModel, ModeSwitcher};
 /// The mode that gives all work to subtasks.
 pub(crate) const ORCHESTRATOR: &str = "orchestrator";
 
-/// Files that say what is hidden, unless the configuration names others.
+/// The default names of ignore files. Files that match their patterns are hidden from tools.
 const IGNORE_FILES: [&str; 3] = [".sabirignore", ".clineignore", ".rooignore"];
 
-/// The mode of that name.
+/// Finds the mode with this name, or with the name that it is an alias of.
+///
+/// # Errors
+/// When there is no such mode. The message says so, and why a mode of the repository cannot be used.
 pub fn find_mode(name: &str, config: &Config, workspace: &Workspace) -> Result<Mode, SessionError> {
     let usual = Mode::canonical_name(name);
     let (all, faults) = all_modes(config, workspace);
@@ -42,7 +45,7 @@ pub fn find_mode(name: &str, config: &Config, workspace: &Workspace) -> Result<M
     })
 }
 
-/// All modes, and what is wrong with those of the folder.
+/// Returns all modes that can be used in a workspace, and the faults of those that its repository defines wrongly.
 pub fn all_modes(config: &Config, workspace: &Workspace) -> (Vec<Mode>, Vec<ModeFault>) {
     let taken = |name: &str| {
         let own = || config.modes.iter().any(|mode| mode.name == name).then_some("is that of a mode of your own");
@@ -56,19 +59,19 @@ fn is_builtin(name: &str) -> bool {
     Mode::builtin_modes().iter().any(|mode| mode.name == name) || Mode::canonical_name(name) != name
 }
 
-/// Whether a mode is neither built in nor the user's own.
+/// Reports whether a mode comes from the repository: it is neither built in nor defined by the user.
 pub fn is_from_repository(name: &str, config: &Config) -> bool {
     !is_builtin(name) && !config.modes.iter().any(|mode| mode.name == name)
 }
 
-/// The model that the configuration gives a mode.
+/// Returns the model that the configuration sets for a mode.
 pub fn model_of<'a>(config: &'a Config, mode: &str) -> Option<&'a str> {
     let tables = &config.rules.modes;
     let usual = || tables.iter().find(|(name, _)| is_builtin(name) && Mode::canonical_name(name) == mode);
     tables.get(mode).or_else(|| usual().map(|(_, table)| table))?.model.as_deref()
 }
 
-/// The modes of a configuration; that of tasks that name none must be one of them, or built in.
+/// Returns the modes that the configuration defines. Its default mode must be one of them, or built in.
 pub(crate) fn own_modes(keys: &RuleKeys) -> Result<Vec<Mode>, ConfigProblem> {
     let own = keys.modes.iter().map(|(name, table)| {
         if is_builtin(name) && *table == (ModeTable { model: table.model.clone(), ..ModeTable::default() }) {
@@ -91,12 +94,15 @@ pub(crate) fn own_modes(keys: &RuleKeys) -> Result<Vec<Mode>, ConfigProblem> {
     }
 }
 
-/// Says that there is no mode of that name, and which of these may be meant.
+/// Formats the message for an unknown mode, with the most similar name of `all`.
 fn unknown_mode<'a>(name: &str, all: impl Iterator<Item = &'a Mode>) -> String {
     no_such_mode(name, all.map(|mode| mode.name.as_str()))
 }
 
-/// The mode that a user names by one word, if it is one of these; else what to tell him.
+/// Returns the mode that a user names with one word, if it is one of `names`.
+///
+/// # Errors
+/// With a message for the user, for no word or an unknown mode.
 pub fn resolve_mode_name(word: &str, names: &[String]) -> Result<String, String> {
     let usual = Mode::canonical_name(word.trim());
     let found = names.iter().find(|name| *name == word.trim() || *name == usual);
@@ -140,8 +146,10 @@ fn parse_mode(name: &str, table: &ModeTable) -> Result<Mode, ConfigProblem> {
     Ok(Mode { name: name.to_owned(), about, instructions, groups, write })
 }
 
-/// Reports whether a mode offers tools of a group. A built-in mode that takes nothing away does not offer switching: it would gain
-/// nothing, and every request would carry its description.
+/// Reports whether a mode offers the tool with this name.
+///
+/// A built-in mode without any limit does not offer to switch modes: no other mode allows more, and the tool would only
+/// make every request longer.
 pub fn mode_offers(mode: &Mode, group: Option<ToolGroup>) -> bool {
     let has_all = || ToolGroup::ALL.iter().all(|group| mode.has_group(*group)) && mode.can_edit_any_file();
     match group {
@@ -155,7 +163,11 @@ pub fn is_offered(mode: Option<&Mode>, group: Option<ToolGroup>) -> bool {
     mode.map_or(group != Some(ToolGroup::Switch), |mode| mode_offers(mode, group))
 }
 
-/// What holds for the files of a task, whatever is approved.
+/// Returns the limits on file access that hold in a task, whatever the user approves: hidden files, and the files that the
+/// mode may write.
+///
+/// # Errors
+/// When a name under `ignore_files` or a pattern cannot be used.
 pub fn bounds_of(rules: &PolicyRules, config: &Config) -> Result<Bounds, SessionError> {
     let names = config.rules.ignore_files.clone();
     let names = names.unwrap_or_else(|| IGNORE_FILES.map(str::to_owned).to_vec());
@@ -164,6 +176,7 @@ pub fn bounds_of(rules: &PolicyRules, config: &Config) -> Result<Bounds, Session
             format!("ignore_files: `{name}` is no name of a file: write one without a folder, such as .sabirignore");
         return Err(SessionError::invalid(wrong));
     }
+    // A path in the home folder is no path of the workspace. `path_forms` adds its absolute and relative spellings.
     let hidden = rules.denied_paths().filter(|glob| *glob != "~" && !glob.starts_with("~/")).map(str::to_owned);
     let wrong = |error: sabir_workspace::BoundsError| SessionError::invalid(error.to_string());
     let bounds = Bounds::new().ignore_files(names).hide_globs(hidden).map_err(wrong)?;
@@ -173,7 +186,8 @@ pub fn bounds_of(rules: &PolicyRules, config: &Config) -> Result<Bounds, Session
         }
         Some(mode) if !mode.write.is_empty() => {
             let because = format!("the mode `{}` changes only {}", mode.name, mode.writable_patterns());
-            let (mut globs, mut expressions) = (Vec::new(), Vec::new());
+            let mut globs = Vec::new();
+            let mut expressions = Vec::new();
             for pattern in &mode.write {
                 match pattern {
                     FilePattern::Glob(glob) => globs.push(glob.clone()),
@@ -187,7 +201,7 @@ pub fn bounds_of(rules: &PolicyRules, config: &Config) -> Result<Bounds, Session
     }
 }
 
-/// Why nothing is written unasked in a folder, if it is the whole machine or a whole home.
+/// Returns the warning for a folder that is the root of the file system or the user's home, where each write needs a question.
 pub fn wide_folder_warning(root: &Path, home: Option<&Path>) -> Option<&'static str> {
     if root.parent().is_none() {
         return Some("the folder is the whole machine");

@@ -1,4 +1,4 @@
-//! Notices: what a user should know beside the events of a task, such as which sandbox is in force.
+//! Notices: messages for the user besides the events of a task, such as the sandbox in force.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,11 +6,12 @@ use std::sync::Arc;
 use sabir_agent::TaskId;
 use serde::{Deserialize, Serialize};
 
-/// Something a user should know. Its text is one or more whole sentences without a line feed at the end; it may quote foreign text, so a
-/// terminal must sanitize it.
+/// A message for the user.
+///
+/// Its text has no line feed at the end. It may quote untrusted text, so a terminal must sanitize it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
-    /// What it is about.
+    /// The topic.
     pub about: NoticeTopic,
     /// The subtask that it concerns; `None` for the session's own task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -19,20 +20,20 @@ pub struct Notice {
     pub text: String,
 }
 
-/// What a notice is about.
+/// The topic of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum NoticeTopic {
-    /// Which sandbox commands get.
+    /// The sandbox of commands.
     Sandbox,
-    /// Checkpoints are off.
+    /// Checkpoints that are off, and the result of an undo.
     Checkpoints,
-    /// The folder: it is too wide, or holds configuration that is not read.
+    /// The folder: for example, it is the whole home, or has configuration that is not read.
     Workspace,
-    /// An instruction file could not be read in full.
+    /// An instruction file that was not read in full.
     Instructions,
-    /// A journal was recovered.
+    /// A journal that was recovered.
     Recovery,
     /// The mode, or the model that belongs to it.
     Mode,
@@ -40,20 +41,20 @@ pub enum NoticeTopic {
     Subtasks,
     /// A recording.
     Recording,
-    /// A command that prints a key wrote to standard error.
+    /// The standard error of a command that prints a key.
     KeyCommand,
     /// Trust in repositories.
     Trust,
-    /// A new task was forked from another.
+    /// A task that was forked from another.
     Fork,
 }
 
-/// Takes notices. Clones share the receiver; the default one discards them.
+/// Receives notices. Clones share the receiver; the default one discards them.
 #[derive(Clone)]
 pub struct NoticeSink(Arc<dyn Fn(Notice) + Send + Sync>);
 
 impl NoticeSink {
-    /// A sink that calls a function, which must be quick.
+    /// Creates a sink that calls a function. The function must be quick, and may be called from any thread.
     pub fn new(receive: impl Fn(Notice) + Send + Sync + 'static) -> Self {
         Self(Arc::new(receive))
     }

@@ -1,4 +1,4 @@
-//! Pictures that a user shows: files and base64, held against what models take before anything is asked.
+//! Loads and checks the images of a message, from files or base64, before any request is sent.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,38 +10,38 @@ use serde::Deserialize;
 use crate::config::ResolvedModel;
 use crate::error::SessionError;
 
-/// What all pictures of one message may take in base64. A record of the journal has to hold them, and so has a request.
+/// The most base64 bytes in all images of one message: they must fit into one record of the journal, and into one request.
 const MAX_TOTAL_BYTES: usize = 20 << 20;
 
-/// Whether a model can be shown pictures, as far as is known.
+/// The support of a model for images, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageSupport {
-    /// It can, or nobody knows.
+    /// The model reads images, or nothing is known about it.
     Supported,
-    /// The model of that name reads none.
+    /// The model with this name reads no images.
     Unsupported(String),
 }
 
-/// A picture as a program gives it: a file's path, or the file in base64.
+/// An image in the JSON of a program: the path of a file, or the file in base64.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum ImageInput {
-    /// A file, relative to where the process was started.
+    /// A file on this machine.
     File {
-        /// Its path.
+        /// The path, relative to the current folder of the process.
         path: PathBuf,
     },
-    /// The file itself.
+    /// The content of a file.
     Data {
-        /// What it is said to be.
+        /// The stated media type, which must match the content.
         media_type: String,
-        /// In base64, without line breaks.
+        /// The content in base64, without line breaks.
         data: String,
     },
 }
 
 impl ImageSupport {
-    /// That of the model, by the catalogue and the user's own entries.
+    /// Returns the support of a model, by the catalogue and the user's own entries.
     pub fn of_model(chosen: &ResolvedModel) -> Self {
         match chosen.entry.as_ref().and_then(|entry| entry.images) {
             Some(false) => Self::Unsupported(chosen.name.clone()),
@@ -49,7 +49,10 @@ impl ImageSupport {
         }
     }
 
-    /// These pictures, if they can be shown.
+    /// Returns the images, if the model can get them.
+    ///
+    /// # Errors
+    /// With a message for the user: the model reads no images, or they are too large together.
     pub fn check_images(&self, images: Vec<Image>) -> Result<Vec<Image>, String> {
         let size: usize = images.iter().map(|image| image.data.len()).sum();
         match self {
@@ -66,7 +69,10 @@ impl ImageSupport {
         }
     }
 
-    /// The pictures in these files, for a task that has not begun.
+    /// Loads and checks images from files, for a task that has not begun.
+    ///
+    /// # Errors
+    /// When a file is no usable image, or the model cannot get the images.
     pub fn load_images(&self, paths: &[PathBuf]) -> Result<Vec<Image>, SessionError> {
         let images: Result<Vec<_>, _> = paths.iter().map(|path| load_image(path)).collect();
         images.and_then(|images| self.check_images(images)).map_err(SessionError::invalid)
@@ -74,7 +80,10 @@ impl ImageSupport {
 }
 
 impl ImageInput {
-    /// The picture. The bytes decide what it is.
+    /// Loads the image. Its format is detected from the bytes, not from a file's name.
+    ///
+    /// # Errors
+    /// With a message for the user: the file cannot be read, is no supported image, or is not of the stated type.
     pub fn decode_image(&self) -> Result<Image, String> {
         match self {
             Self::File { path } => load_image(path),
@@ -90,7 +99,10 @@ impl ImageInput {
     }
 }
 
-/// The picture in a file.
+/// Loads the image in a file.
+///
+/// # Errors
+/// With a message for the user: the file cannot be read, is too large, or is no supported image.
 pub fn load_image(path: &Path) -> Result<Image, String> {
     let wrong = |reason: String| format!("the picture {} cannot be shown: {reason}", path.display());
     let file = std::fs::File::open(path).map_err(|error| wrong(error.to_string()))?;
@@ -98,14 +110,14 @@ pub fn load_image(path: &Path) -> Result<Image, String> {
     if !known.is_file() {
         return Err(wrong("it is no file".to_owned()));
     }
-    // One byte more than may be, so that a file which is too long is seen to be.
+    // Reads one byte more than allowed, to detect a file that is too long.
     let most = u64::try_from(MAX_PICTURE_BYTES).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes).map_err(|error| wrong(error.to_string()))?;
     sabir_tools::load_picture(&bytes).map_err(wrong)
 }
 
-/// Words with a line for each picture that goes with them, for a screen.
+/// Appends a line about each image to a message's text, for display.
 pub fn with_image_notes(text: &str, images: &[Image]) -> String {
     let notes = images.iter().map(|image| {
         let bytes = image.data.len() / 4 * 3;
@@ -124,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_program_gives_is_a_file_or_its_bytes() {
+    fn images_are_decoded_from_files_or_base64() {
         let check = |json: &str, expected: Result<&str, &str>| {
             let given: ImageInput = serde_json::from_str(json).unwrap();
             let image = given.decode_image();
@@ -146,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_cannot_read_is_not_shown() {
+    fn unsupported_and_oversized_images_are_rejected() {
         let image = Image { media_type: "image/png".to_owned(), data: "A".repeat(15 << 20) };
         assert!(ImageSupport::Supported.check_images(vec![image.clone()]).is_ok());
         assert!(

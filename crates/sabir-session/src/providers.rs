@@ -1,6 +1,6 @@
-//! Providers as the configuration has them: the well-known ones, changed by the user's file, and the user's own.
+//! Resolves providers and their keys: the well-known providers, as changed by the user's file, and those that the user defined.
 //!
-//! What a user can write stands in `docs/models.md`.
+//! `docs/models.md` describes the configuration.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,15 +18,16 @@ use crate::error::SessionError;
 use crate::key_command::KeyCommand;
 use crate::notice::NoticeSink;
 
-/// The longest time that can be asked for, in seconds: 30 days.
+/// The longest duration that the configuration accepts, in seconds: 30 days.
 pub const MAX_SECONDS: u64 = 30 * 24 * 3600;
 
-/// `[providers.NAME]`.
+/// The table `[providers.NAME]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderConfig {
     wire: Option<String>,
     base_url: Option<String>,
+    /// The key, written in the file itself.
     pub key: Option<Secret>,
     key_env: Option<String>,
     api_key_command: Option<Vec<String>>,
@@ -35,36 +36,39 @@ pub struct ProviderConfig {
     retries: Option<u32>,
 }
 
-/// All providers that can be named.
+/// The tables of providers in the configuration, by name. Lookups also find the well-known providers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub struct ProviderConfigs(BTreeMap<String, ProviderConfig>);
 
-/// A provider with everything that is needed to ask it.
+/// A provider with everything that requests to it need.
 #[derive(Debug, Clone)]
 pub struct ProviderConnection {
+    /// The address, the API and the key of the provider.
     pub provider: Provider,
+    /// The time limits of a request.
     pub deadlines: Deadlines,
+    /// The number and pace of retries.
     pub retries: RetryPolicy,
-    /// What printed the key.
+    /// The command that printed the key, if one did.
     pub command: Option<KeyCommand>,
 }
 
-/// Where a provider's key comes from, without the key.
+/// The source of a provider's key, without the key itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "from", rename_all = "snake_case")]
 pub enum KeySource {
-    /// It wants none, as far as is known.
+    /// No source: the provider is not known to need a key.
     Nowhere,
     /// The configuration file.
     File,
-    /// A command, which is run when the key is needed.
+    /// A command, which runs when the key is needed.
     Command,
-    /// Environment variables, of which the first that is set counts.
+    /// Environment variables; the first one that is set counts.
     Environment {
         /// Their names.
         names: Vec<String>,
-        /// The one that is set, if any is.
+        /// The first name that is set, if any is.
         present: Option<String>,
     },
 }
@@ -72,19 +76,26 @@ pub enum KeySource {
 /// A provider as `sabir models` lists it.
 #[derive(Debug, Serialize)]
 pub struct ProviderRow {
+    /// The provider's name.
     pub name: String,
+    /// The API that it speaks, such as `openai-chat`.
     pub wire: String,
+    /// Its base URL, without user name, password and query.
     pub base_url: String,
+    /// The source of its key.
     pub key: KeySource,
 }
 
 impl ProviderConfigs {
-    /// Whether the file holds a key itself.
+    /// Reports whether the file itself contains a key.
     pub fn has_key(&self) -> bool {
         self.0.values().any(|own| own.key.is_some())
     }
 
-    /// Finds what cannot be meant, without showing any value: it may be a key in the wrong place.
+    /// Checks the tables for contradictions.
+    ///
+    /// # Errors
+    /// With a message for the user. It never shows a value, which may be a key in the wrong place.
     pub fn check_providers(&self) -> Result<(), String> {
         for (name, own) in &self.0 {
             let places = [own.key.is_some(), own.key_env.is_some(), own.api_key_command.is_some()];
@@ -111,18 +122,21 @@ impl ProviderConfigs {
         Ok(())
     }
 
-    /// Whether there is a provider of that name.
+    /// Reports whether a provider with this name is well known or configured.
     pub fn contains(&self, name: &str) -> bool {
         self.0.contains_key(name) || KnownProvider::from_name(name).is_some()
     }
 
-    /// The names of all, the user's own first.
+    /// Returns the names of all providers, the user's own first.
     pub fn provider_names(&self) -> Vec<&str> {
         let own = self.0.keys().map(String::as_str).filter(|name| KnownProvider::from_name(name).is_none());
         own.chain(KNOWN_PROVIDERS.iter().map(|known| known.name)).collect()
     }
 
-    /// The provider of that name with its key. A command that prints the key is run here, once in this process.
+    /// Returns a provider with its key. A command that prints the key runs here, once in the life of the process.
+    ///
+    /// # Errors
+    /// When the provider is unknown or incomplete, its command fails, or it needs a key and there is none.
     pub fn connect_provider(
         &self,
         name: &str,
@@ -132,7 +146,8 @@ impl ProviderConfigs {
         let provider = self.build_provider(name, environment)?;
         let default = ProviderConfig::default();
         let own = self.0.get(name).unwrap_or(&default);
-        let (mut deadlines, mut retries) = (Deadlines::default(), RetryPolicy::default());
+        let mut deadlines = Deadlines::default();
+        let mut retries = RetryPolicy::default();
         if let Some(seconds) = own.idle_seconds {
             deadlines.idle = Duration::from_secs(seconds.clamp(1, MAX_SECONDS));
         }
@@ -151,6 +166,7 @@ impl ProviderConfigs {
             None => self.resolve_key(name, environment)?,
         };
         let mut provider = Provider { key, ..provider };
+        // Bedrock takes either a bearer key or credentials that sign each request.
         if provider.wire == Wire::Bedrock {
             let usual = KnownProvider::from_name(name).is_some_and(|known| known.base_url == provider.base_url);
             let variable = |name: &str| trimmed_variable(environment, name);
@@ -165,7 +181,7 @@ impl ProviderConfigs {
         Ok(ProviderConnection { provider, deadlines, retries, command })
     }
 
-    /// All providers, for a list.
+    /// Lists all providers, the user's own first.
     pub fn provider_rows(&self, environment: &Environment) -> Vec<ProviderRow> {
         let row = |name: &str| {
             let own = self.0.get(name);
@@ -174,14 +190,18 @@ impl ProviderConfigs {
             let url = own.and_then(|own| own.base_url.as_deref()).or(known.map(|known| known.base_url));
             let moved = base_url_of(name, environment);
             let url = moved.as_deref().or(url).unwrap_or_default();
-            let (wire, base_url) = (wire.unwrap_or(DEFAULT_WIRE).to_owned(), plain_address(url));
-            ProviderRow { name: name.to_owned(), wire, base_url, key: self.key_source(name, environment) }
+            ProviderRow {
+                name: name.to_owned(),
+                wire: wire.unwrap_or(DEFAULT_WIRE).to_owned(),
+                base_url: plain_address(url),
+                key: self.key_source(name, environment),
+            }
         };
         self.provider_names().into_iter().map(row).collect()
     }
 
-    /// Where servers of this machine may be: the well-known ports, wherever the file has moved them, and the user's own
-    /// providers on this machine.
+    /// Returns the addresses on this machine where model servers may run: those of well-known local servers, with the changes of
+    /// the file, and those of the user's own providers.
     pub fn local_places(&self, environment: &Environment) -> Vec<ProbeTarget> {
         let wanted = |row: &ProviderRow| {
             let known = KnownProvider::from_name(&row.name);
@@ -191,7 +211,7 @@ impl ProviderConfigs {
         rows.map(|row| ProbeTarget { provider: row.name, base_url: row.base_url }).collect()
     }
 
-    /// The provider without its key.
+    /// Builds the provider without its key.
     fn build_provider(&self, name: &str, environment: &Environment) -> Result<Provider, SessionError> {
         let own = self.0.get(name);
         let wire = own.and_then(|own| own.wire.as_deref()).map(|wire| wire_of(wire, name)).transpose()?;
@@ -209,7 +229,7 @@ impl ProviderConfigs {
                 Provider::new(name, wire.or(Wire::from_name(DEFAULT_WIRE)).unwrap_or(Wire::OpenAiChat), url, None)
             }
         };
-        // The flags of a shell outrank a file.
+        // An environment variable overrides the file.
         if let Some(url) = base_url_of(name, environment).as_deref().or(url) {
             provider.base_url = url.trim().trim_end_matches('/').to_owned();
         }
@@ -246,7 +266,7 @@ impl ProviderConfigs {
         KeySource::Environment { names, present }
     }
 
-    /// The environment variables that may hold the key: the one that the file names, else the conventional ones.
+    /// Returns the environment variables that may hold the key: the one that the file names, else the conventional ones.
     fn key_variables(&self, name: &str) -> Vec<String> {
         if let Some(named) = self.0.get(name).and_then(|own| own.key_env.clone()) {
             return vec![named];
@@ -255,7 +275,7 @@ impl ProviderConfigs {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    /// Whether a provider is known to want a key. One whose address was moved may be a server that wants none.
+    /// Reports whether a provider is known to need a key. With another address it may be a server that needs none.
     fn needs_key(&self, name: &str, environment: &Environment) -> bool {
         let own = self.0.get(name);
         let by_file = own.is_some_and(|own| own.key_env.is_some());
@@ -265,9 +285,13 @@ impl ProviderConfigs {
     }
 }
 
+/// The API of providers that name none.
 const DEFAULT_WIRE: &str = "openai-chat";
 
-/// A provider that is only an address, as in `--model http://127.0.0.1:8000/v1#NAME`. It never gets a key.
+/// Returns a provider that is only an address, as in `--model http://127.0.0.1:8000/v1#NAME`. It never gets a key.
+///
+/// # Errors
+/// When the URL has no host, or has a user name, password or query.
 pub fn connect_address(url: &str) -> Result<ProviderConnection, SessionError> {
     let plain = url.trim().trim_end_matches('/');
     let place = plain.split_once("://").map_or("", |(_, rest)| rest).split('/').next().unwrap_or_default();
@@ -278,7 +302,8 @@ pub fn connect_address(url: &str) -> Result<ProviderConnection, SessionError> {
         ));
     }
     let wire = Wire::from_name(DEFAULT_WIRE).unwrap_or(Wire::OpenAiChat);
-    let (deadlines, retries) = (Deadlines::default(), RetryPolicy::default());
+    let deadlines = Deadlines::default();
+    let retries = RetryPolicy::default();
     Ok(ProviderConnection { provider: Provider::new(place, wire, plain, None), deadlines, retries, command: None })
 }
 
@@ -292,7 +317,7 @@ fn wire_hint(provider: &str) -> String {
     format!("set `wire` under [providers.{provider}] to one of {}", Wire::ALL.map(Wire::name).join(", "))
 }
 
-/// The conventional variables that move a provider.
+/// Returns the base URL that a conventional variable sets for a provider: `OPENAI_BASE_URL` or `ANTHROPIC_BASE_URL`.
 pub fn base_url_of(provider: &str, environment: &Environment) -> Option<String> {
     let variable = match provider {
         "openai" => "OPENAI_BASE_URL",
@@ -303,7 +328,7 @@ pub fn base_url_of(provider: &str, environment: &Environment) -> Option<String> 
     (!url.is_empty()).then(|| url.to_owned())
 }
 
-/// A variable's value without white space around it, if anything is left.
+/// Returns the trimmed value of a variable, if it is not empty.
 fn trimmed_variable(environment: &Environment, name: &str) -> Option<String> {
     let value = environment.variable(name)?.trim();
     (!value.is_empty()).then(|| value.to_owned())

@@ -1,8 +1,8 @@
-//! Tasks on tape: `--record` and `--replay`.
+//! Records tasks into cassettes and replays them: `--record` and `--replay`.
 //!
-//! What a provider sees and says is kept by `sabir-model`. Here is the rest of what a replay needs to come to the same task
-//! events: how the task began, in which folder, under which limits, and for a resumed one what had happened before. What may be
-//! done is not among it: a cassette can approve nothing.
+//! `sabir-model` records the traffic with the provider. This module adds the rest that a replay needs to produce the same task
+//! events: how the task began, its folder and limits, the output of commands, and for a resumed task its earlier records. It adds no
+//! permissions: a cassette cannot approve anything.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fs::File;
@@ -24,41 +24,41 @@ use crate::error::SessionError;
 use crate::modes::RecordedMode;
 use crate::notice::{NoticeSink, NoticeTopic};
 
-/// What a replay needs beyond what was asked and answered.
+/// The description of a task at the beginning of a cassette.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CassetteHeader {
-    /// How the task began.
+    /// The start of the task.
     pub(crate) start: TaskStart,
-    /// The provider's name of its model.
+    /// The model's name at its provider.
     pub(crate) model: String,
-    /// The operating system, as the model was told.
+    /// The operating system that the system prompt named.
     pub(crate) system: String,
     pub(crate) max_turns: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) max_tokens: Option<u64>,
-    /// Whether todos had to be done.
+    /// True if the task could not complete with open todos.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) require_todos: bool,
     #[serde(default)]
     pub(crate) max_cost: Option<Dollars>,
-    /// What the model cost.
+    /// The prices of the model.
     #[serde(default)]
     pub(crate) prices: TokenPrices,
-    /// Whether a key that was refused was fetched anew.
+    /// True if a refused key was fetched again.
     #[serde(default)]
     pub(crate) renews: bool,
     #[serde(default)]
     pub(crate) repairs_off: Vec<String>,
-    /// What it was told of its place, and the room there was.
+    /// The context fragments that the model got, and the size of its window.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub(crate) context: RequestContext,
-    /// The modes whose model is another.
+    /// The modes with a model other than the task's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) modes: BTreeMap<String, RecordedMode>,
-    /// Of a resumed task: what had happened before.
+    /// The earlier records of a resumed task; empty for a new one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) records: Vec<Record>,
-    /// What the user said to a resumed task.
+    /// The message that a resumed task continued with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) words: Option<String>,
 }
@@ -90,14 +90,14 @@ pub(crate) struct ReplayFrontEnd<'a> {
     pub(crate) recording: &'a mut RecordingState,
 }
 
-/// Keeps nothing: a replay can be had again at any time.
+/// A store that discards records: a replay can be repeated at any time.
 pub(crate) struct NullStore;
 
 fn is_usual(context: &RequestContext) -> bool {
     *context == RequestContext::default()
 }
 
-/// Reads a cassette.
+/// Reads a cassette file.
 pub(crate) fn read_cassette(path: &Path) -> Result<(Cassette, CassetteHeader), SessionError> {
     let shown = path.display();
     let bytes =
@@ -105,7 +105,7 @@ pub(crate) fn read_cassette(path: &Path) -> Result<(Cassette, CassetteHeader), S
     parse_cassette(&bytes).map_err(|failure| SessionError::invalid(format!("{shown} cannot be played: {failure}")))
 }
 
-/// Reads a cassette's bytes.
+/// Parses the bytes of a cassette.
 pub(crate) fn parse_cassette(bytes: &[u8]) -> Result<(Cassette, CassetteHeader), SessionError> {
     let cassette = Cassette::parse(bytes).map_err(|error| SessionError::invalid(error.to_string()))?;
     let told = CassetteHeader::deserialize(&cassette.task).map_err(|error| {
@@ -114,7 +114,8 @@ pub(crate) fn parse_cassette(bytes: &[u8]) -> Result<(Cassette, CassetteHeader),
     Ok((cassette, told))
 }
 
-/// The model of a cassette, and the tape to watch it with. `renews`: where the key was renewed, it is so once more.
+/// Returns a model that answers from a cassette, and the state to replay with. `renews` repeats the renewals of a refused key,
+/// so that the requests come in the recorded order.
 pub(crate) fn replay_model(
     cassette: Cassette,
     renews: bool,
@@ -125,11 +126,12 @@ pub(crate) fn replay_model(
     })?;
     let tape = RecordingState::Replay { player: player.clone(), outputs: cassette.outputs.clone().into() };
     let model = KeyRefreshingModel::with_key(None, move |_| set_up(model.replayed_by(&player)));
+    // The recorded server decides which keys are refused, so any key will do.
     let key = || Box::pin(std::future::ready(Ok(Secret::new("replayed")))) as KeyFuture;
     Ok((if renews { model.with_renewal(key) } else { model }, tape))
 }
 
-/// Begins a cassette of what that model will be asked, in a new file that only its owner can read.
+/// Starts a cassette of the requests to a model, in a new file that only its owner can read.
 pub(crate) fn start_recording(
     model: &HttpModel,
     path: &Path,
@@ -139,6 +141,7 @@ pub(crate) fn start_recording(
     let shown = path.display();
     let fail = |error: std::io::Error| SessionError::invalid(format!("{shown} cannot be written: {error}"));
     let file = File::options().append(true).create(true).mode(0o600).open(path).map_err(fail)?;
+    // An empty file is accepted, such as one from `mktemp`.
     if file.metadata().map_err(fail)?.len() > 0 {
         return Err(SessionError::invalid(format!(
             "{shown} is there already; a recording is not written behind another"

@@ -1,10 +1,10 @@
-//! Runs tools for a replay, in another folder than the recorded one.
+//! Runs the tools of a replay in another folder than the recorded one.
 //!
-//! A model names files by the folder that its instructions name. In a replay that is the recorded folder, while the tools work in the
-//! actual one: paths in arguments are mapped to the actual folder, and paths in what a tool says to the recorded one.
+//! The recorded model names files by the recorded folder, while the tools work in the actual one. So the paths in the arguments of a
+//! call are mapped to the actual folder, and the paths in its results back to the recorded one.
 //!
-//! A command that prints on both of its streams prints its lines in another order each time. A result with the lines of a recorded
-//! one gets their recorded order.
+//! A command that prints on both streams prints its lines in another order each time. A result with the same lines as a recorded one
+//! gets the recorded order, since the next request must equal the recorded request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,7 +15,7 @@ use sabir_call::ToolSpec;
 use sabir_policy::{Access, ToolGroup};
 use serde_json::Value;
 
-/// A tool that is spoken to as if it worked in another folder.
+/// A tool that seems to work in another folder than it does.
 pub(crate) struct RelocatedTool {
     tool: Arc<dyn Tool>,
     relocation: Arc<Relocation>,
@@ -156,7 +156,7 @@ fn sorted_lines(text: &str) -> Vec<&str> {
     lines
 }
 
-/// Replaces a path where it stands for itself or begins a longer one: not `/a` in `/ab` or in `x/a`.
+/// Replaces a path where it is a whole path or the beginning of a longer one: not `/a` in `/ab` or in `x/a`.
 fn replace_path(text: &str, from: &str, to: &str) -> String {
     if from == to {
         return text.to_owned();
@@ -166,6 +166,7 @@ fn replace_path(text: &str, from: &str, to: &str) -> String {
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once(from) {
         result.push_str(before);
+        // A dot may end a sentence (`/a.`) or begin an extension (`/a.txt`), which is part of another name.
         let dotted = behind.strip_prefix('.').is_some_and(|behind| behind.starts_with(name));
         let part = before.ends_with(|c| name(c) || c == '.') || behind.starts_with(name) || dotted;
         result.push_str(if part { from } else { to });

@@ -1,4 +1,4 @@
-//! What was found out about a model, written into the configuration file. Comments and order are kept.
+//! Writes findings about a model into the user's configuration file. Comments and the order of keys are kept.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,7 +11,10 @@ use crate::config;
 use crate::environment::Environment;
 use crate::error::SessionError;
 
-/// Writes which protocol a model is best asked with. Gives back the file.
+/// Stores the best protocol of a model in the configuration file, and returns the path of the file.
+///
+/// # Errors
+/// When there is no configuration folder, or the file cannot be parsed or written.
 pub fn store_protocol(
     environment: &Environment,
     named: Option<&Path>,
@@ -30,7 +33,7 @@ pub fn store_protocol(
     Ok(path)
 }
 
-/// The text of a configuration with the protocol in the entry of that model, which may be a new one.
+/// Returns the text of a configuration with the protocol in the model's entry, which is added if it is missing.
 fn with_protocol(text: &str, model: &str, protocol: &str) -> Result<String, String> {
     let mut document: DocumentMut = text.parse().map_err(|error| format!("it is no TOML: {error}"))?;
     let models = document.entry("models").or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
@@ -53,8 +56,13 @@ fn with_protocol(text: &str, model: &str, protocol: &str) -> Result<String, Stri
     Ok(document.to_string())
 }
 
-/// Has a file to itself until what this gives back is dropped: of two processes that read, change and write the same file, one would
-/// lose what the other wrote. The lock is that of its folder, so that none is left behind; a file system without locks has none.
+/// Locks a file against other Sabir processes, until the returned value is dropped. Otherwise, of two processes that read, change and
+/// write the same file, one would lose the other's change.
+///
+/// The lock is on the file's folder, so that no lock file is left behind. On a file system without locks there is no lock.
+///
+/// # Errors
+/// When the folder cannot be created or opened.
 pub fn lock_folder(path: &Path) -> Result<File, SessionError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let opened = std::fs::create_dir_all(folder).and_then(|()| File::open(folder));
@@ -64,15 +72,19 @@ pub fn lock_folder(path: &Path) -> Result<File, SessionError> {
     Ok(folder)
 }
 
-/// Replaces a file at once, with the rights that it had; a new one is the user's alone to read.
+/// Replaces a file atomically and keeps its permissions. A new file is readable by its owner only.
+///
+/// # Errors
+/// When the folder or the file cannot be written. The old file is then unchanged.
 pub fn replace_file(environment: &Environment, path: &Path, text: &str) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    // A link stays a link.
+    // Writes through a symbolic link instead of replacing it, since many users link their configuration.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mode = std::fs::metadata(&path).map_or(0o600, |known| known.permissions().mode() & 0o777);
     let beside = path.with_extension(format!("{}.tmp", environment.unique_id().simple()));
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
+    // Synced before the rename, so that a power cut leaves the old text or the new one, never an empty file.
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
     let moved = written.and_then(|()| std::fs::rename(&beside, &path));
     if moved.is_err() {

@@ -1,14 +1,17 @@
-//! Repairs by name: which of them the user switched off.
+//! Selects repairs of wrong calls by the names of those that the user switched off.
 
 use sabir_call::nearest_candidate;
 use sabir_check::{RULES, RepairSet};
 
 use crate::error::SessionError;
 
-/// The word for every rule.
+/// The name that switches off every rule.
 const ALL: &str = "all";
 
-/// The repairs that are left without the rules of these names, `all` being every rule.
+/// Returns all repairs without the named rules; the name `all` removes every rule.
+///
+/// # Errors
+/// When no rule has one of the names.
 pub fn without_rules<'a>(names: impl IntoIterator<Item = &'a String>) -> Result<RepairSet, SessionError> {
     names.into_iter().try_fold(RepairSet::all(), |repairs, name| match repairs.without_rule(name) {
         Some(fewer) => Ok(fewer),

@@ -1,4 +1,4 @@
-//! Which sandbox commands of a task get.
+//! Selects the sandbox for the commands of a task, and reports which one is in force.
 
 use sabir_workspace::{NetworkAccess, Sandbox, SandboxLevel, SandboxReport, ShellCommand, Workspace, WorkspaceError};
 
@@ -7,13 +7,16 @@ use crate::environment::Environment;
 use crate::error::SessionError;
 use crate::spec::SandboxSpec;
 
-/// What commands of a task are confined to: the flag's level, else the configuration's, else the best that can be had.
+/// Returns the sandbox of a task's commands: the level of the spec, else that of the configuration, else the best available.
 pub(crate) fn of_task(spec: &SandboxSpec, config: &Config) -> Result<Sandbox, SessionError> {
     let sandbox = configured(spec.level.as_deref(), config)?;
     Ok(if spec.network { sandbox.with_network(NetworkAccess::Allowed) } else { sandbox })
 }
 
-/// The sandbox of the configuration, with another level if there is one.
+/// Returns the configured sandbox; `level` overrides the configured level.
+///
+/// # Errors
+/// When there is no such level.
 pub fn configured(level: Option<&str>, config: &Config) -> Result<Sandbox, SessionError> {
     let level = level
         .or(config.sandbox.as_deref())
@@ -23,7 +26,11 @@ pub fn configured(level: Option<&str>, config: &Config) -> Result<Sandbox, Sessi
     Ok(with_secrets(Sandbox::new(level), &config.environment).with_network(network).share_temp_dir())
 }
 
-/// What is in force when a command runs in it there, found out by running one; or why none can run.
+/// Finds out which confinement is in force, by running `true` in the sandbox; `None` means that the sandbox is off. Blocks for some
+/// milliseconds, and must not be called on a thread of a tokio runtime.
+///
+/// # Errors
+/// With the reason, for the user, why no command can run.
 pub fn in_force(
     sandbox: &Sandbox,
     workspace: &Workspace,
@@ -42,7 +49,7 @@ pub fn in_force(
     })
 }
 
-/// The same in a line for the user.
+/// Formats the result of [`in_force`] as one sentence for the user.
 pub fn words(sandbox: &Sandbox, found: &Result<Option<SandboxReport>, String>) -> String {
     let network = if sandbox.has_network() { "with the network" } else { "without network" };
     match found {
@@ -55,7 +62,7 @@ pub fn words(sandbox: &Sandbox, found: &Result<Option<SandboxReport>, String>) -
     }
 }
 
-/// With what is in the home folder hidden.
+/// Hides the secrets in the home folder, and Sabir's own folders, from commands.
 pub fn with_secrets(sandbox: Sandbox, environment: &Environment) -> Sandbox {
     let Some(home) = &environment.home_folder else {
         // Without a home there are no secrets in it.

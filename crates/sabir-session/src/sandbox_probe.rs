@@ -1,7 +1,7 @@
-//! Finds out which sandbox commands get while the model is asked for the first time.
+//! Finds out which sandbox is in force, while the first request to the model is under way.
 //!
-//! Finding out means running a command in it, which takes some ten milliseconds; the first request does not wait for that. The notice
-//! about it still comes before all else that the task does: nothing of the answer is shown until the sandbox is known.
+//! The probe runs a command in the sandbox, which takes some ten milliseconds, and the first request does not wait for that. The notice
+//! still comes first: no part of the response is shown until the sandbox is known.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use crate::sandbox;
 /// A front end that sends the notice about the sandbox before it passes on events of an answer.
 pub(crate) struct SandboxProbe<'a> {
     user: &'a mut dyn FrontEnd,
-    /// Finds out the text of the notice; `None` once it was sent.
+    /// The thread that finds out the text of the notice; `None` once it was sent.
     probe: Option<JoinHandle<String>>,
     notices: NoticeSink,
 }
@@ -49,12 +49,12 @@ impl<'a> SandboxProbe<'a> {
         Self { user, probe: probe.ok(), notices: notices.clone() }
     }
 
-    /// A front end whose notice was sent in an earlier run.
+    /// Creates a front end whose notice was sent in an earlier run.
     pub(crate) fn finished(user: &'a mut dyn FrontEnd, notices: &NoticeSink) -> Self {
         Self { user, probe: None, notices: notices.clone() }
     }
 
-    /// Sends the notice, unless it was sent.
+    /// Sends the notice, unless it was sent already. Waits for the probe if necessary.
     pub(crate) fn finish(&mut self) {
         if let Some(text) = self.probe.take().and_then(|probe| probe.join().ok()) {
             self.notices.send(NoticeTopic::Sandbox, text);

@@ -1,4 +1,4 @@
-//! A session: one task that is driven, watched and commanded, across interruptions and completions.
+//! A session: drives one task in the background, takes commands for it, and outlives its interruptions and completions.
 
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ use crate::spec::{Interactivity, RecordMode};
 
 /// A task that is driven in the background, on the tokio runtime that started it.
 ///
-/// Dropping a session stops its task as a kill would: it can be resumed.
+/// [`Host::start`](crate::Host::start) and [`Host::load`](crate::Host::load) create sessions. Dropping a session stops its task as a
+/// kill would: the task can be resumed from its journal.
 #[derive(Debug)]
 pub struct Session {
     task: TaskId,
@@ -34,12 +35,12 @@ pub struct Session {
     worker: Option<JoinHandle<SessionOutcome>>,
 }
 
-/// How a session ended.
+/// The result of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionOutcome {
-    /// How the last run of the task ended.
+    /// The end of the last run of the task.
     pub end: TaskEnd,
-    /// What is wrong with the recording or the replay, if anything is.
+    /// The failure of the recording or the replay, if there was one.
     pub recording_error: Option<SessionError>,
 }
 
@@ -52,7 +53,7 @@ impl std::fmt::Debug for HubHandle {
     }
 }
 
-/// What commands reach beside the inbox of the task.
+/// The part of a session that commands reach directly, besides the inbox of its task.
 #[derive(Debug)]
 struct SessionControl {
     /// Interrupts the run.
@@ -64,16 +65,17 @@ struct SessionControl {
 
 #[derive(Debug, Default)]
 struct ControlState {
-    /// Whether the session is between two runs of its task.
+    /// True between two runs of the task.
     is_idle: bool,
+    /// True when the session takes no more commands.
     is_ended: bool,
-    /// Whether the session must not stay open after the current run.
+    /// True if the session ends after the current run.
     closes: bool,
     /// Counts the runs of the task, from 0.
     run: u64,
 }
 
-/// What an idle session is told.
+/// A command for an idle session.
 #[derive(Debug)]
 enum IdleCommand {
     Continue(UserMessage),
@@ -90,7 +92,7 @@ impl Session {
         let control =
             Arc::new(SessionControl { cancel: loaded.setup.cancel.clone(), idle, state: std::sync::Mutex::default() });
         let task = loaded.opened.task.start_record().task.clone();
-        // Open before the task begins: what is said from now on is heard.
+        // Opened before the task begins, so that no message from now on gets lost.
         hub.open_inbox(&task, None);
         let modes = loaded.setup.modes.mode_names();
         let is_replay = matches!(loaded.recording, RecordingState::Replay { .. });
@@ -106,17 +108,17 @@ impl Session {
         Self { task, modes, is_replay, hub: HubHandle(hub), control, worker: Some(worker) }
     }
 
-    /// The id of the task.
+    /// Returns the id of the task.
     pub fn task(&self) -> &TaskId {
         &self.task
     }
 
-    /// The names of the modes that the task can switch to.
+    /// Returns the names of the modes that the task can switch to.
     pub fn modes(&self) -> &[String] {
         &self.modes
     }
 
-    /// Whether a recording is played.
+    /// Reports whether the session replays a recording.
     pub fn is_replay(&self) -> bool {
         self.is_replay
     }
@@ -129,12 +131,12 @@ impl Session {
     /// Submits a command for the session's own task. Never blocks.
     ///
     /// # Errors
-    /// When the command cannot be taken now.
+    /// When the session is over, or the command is not possible in its present state.
     pub fn submit(&self, command: Command) -> Result<(), Rejected> {
         self.handle().submit(command)
     }
 
-    /// A handle that can submit commands and subscribe, but does not keep the session alive.
+    /// Returns a handle that can submit commands and subscribe, but does not keep the session alive.
     pub fn handle(&self) -> SessionHandle {
         SessionHandle {
             task: self.task.clone(),
@@ -180,7 +182,7 @@ impl SessionHandle {
     /// Submits a command for the session's own task. Never blocks.
     ///
     /// # Errors
-    /// When the command cannot be taken now.
+    /// When the session is over, or the command is not possible in its present state.
     pub fn submit(&self, command: Command) -> Result<(), Rejected> {
         let mut state = self.control.lock();
         if state.is_ended {
@@ -192,7 +194,9 @@ impl SessionHandle {
                 if message.text.trim().is_empty() {
                     return Err(Rejected::Invalid("the message says nothing".to_owned()));
                 }
+                // An idle session has nothing to queue behind or to interrupt.
                 _ = delivery;
+                // Set here, not by the worker, so that a second message goes to the inbox of the new run.
                 state.is_idle = false;
                 state.run += 1;
                 self.control.send_idle(IdleCommand::Continue(message))
@@ -216,25 +220,25 @@ impl SessionHandle {
         }
     }
 
-    /// The id of the session's task.
+    /// Returns the id of the session's task.
     pub fn task(&self) -> &TaskId {
         &self.task
     }
 
-    /// Whether the session waits for a message.
+    /// Reports whether the session waits for a message.
     pub fn is_idle(&self) -> bool {
         self.control.lock().is_idle
     }
 
-    /// Counts the runs of the session's task from 0: each message after an end begins another.
+    /// Returns the number of the current run of the session's task, counted from 0. Each message after an end begins another run.
     pub fn run_number(&self) -> u64 {
         self.control.lock().run
     }
 
-    /// Submits a command for a task at work: the session's own, or a subtask.
+    /// Submits a command for a working task: the session's own, or a subtask.
     ///
     /// # Errors
-    /// When no such task is at work, or the command cannot be for it.
+    /// When the task does not work in this session, or the command is not possible for it.
     pub fn submit_to(&self, task: &TaskId, command: Command) -> Result<(), Rejected> {
         let is_own = *task == self.task;
         match command {
@@ -247,12 +251,13 @@ impl SessionHandle {
         }
     }
 
-    /// Passes a command on to a task at work. The state is locked meanwhile, so that a run cannot end between the two.
+    /// Passes a command on to a working task. The caller holds the lock of the state, so that the run cannot end in between.
     fn deliver(&self, task: &TaskId, command: Command, state: &mut ControlState) -> Result<(), Rejected> {
         let hub = &self.hub.0;
         match command {
             Command::Send { message, delivery } => hub.tell(task, UserCommand::Send { message, delivery }),
             Command::Answer { request, decision } => {
+                // To leave a question is to leave the session, unless a subtask asked it.
                 if decision == Decision::Leave && request.task == self.task {
                     state.closes = true;
                 }
@@ -288,7 +293,7 @@ struct SessionWorker {
     hub: EventHub,
     control: Arc<SessionControl>,
     commands: UnboundedReceiver<IdleCommand>,
-    /// Whether a run has told which sandbox is in force.
+    /// True once a run has sent the notice about the sandbox.
     is_sandbox_known: bool,
 }
 
@@ -296,6 +301,7 @@ impl SessionWorker {
     async fn run(mut self) -> SessionOutcome {
         loop {
             let end = self.drive().await;
+            // Without a working store or configuration, another run would fail in the same way. A recording holds one run.
             let stays_open = self.loaded.spec.interactivity == Interactivity::Interactive
                 && self.loaded.spec.record == RecordMode::Off
                 && !matches!(end.outcome, TaskOutcome::StoreFailed | TaskOutcome::Misconfigured);
@@ -320,19 +326,20 @@ impl SessionWorker {
     }
 
     fn finish(self, end: TaskEnd) -> SessionOutcome {
-        // A request that was not the recorded one ends the task; those behind it are no news.
+        // A request that differs from the recorded one ends the task as misconfigured. That the later requests were not made either
+        // is then no news.
         let complaint = self.loaded.recording.final_error().filter(|_| end.outcome != TaskOutcome::Misconfigured);
         self.hub.set_state(SessionState::Ended(end.clone()));
         self.hub.close();
         SessionOutcome { end, recording_error: complaint }
     }
 
-    /// Drives the task to the end of a run.
+    /// Drives the task until its run ends.
     async fn drive(&mut self) -> TaskEnd {
         let LoadedSession { setup, opened, model, recording, config, words, images, .. } = &mut self.loaded;
         let task_id = opened.task.start_record().task.clone();
-        if let Some(keeper) = &setup.resources.checkpointer {
-            keeper.set_task(&task_id);
+        if let Some(checkpointer) = &setup.resources.checkpointer {
+            checkpointer.set_task(&task_id);
         }
         let answer_limit = config.answer_limit().ok().flatten();
         let mut front_end = self.hub.front_end(&task_id, None, answer_limit);
@@ -367,14 +374,14 @@ impl SessionWorker {
         probe.finish();
         setup.resources.jobs.stop_all().await;
         if outcome == TaskOutcome::StoreFailed {
-            // No journal holds this one, and those who watch wait for it all the same.
+            // The store could not keep this record, but subscribers still wait for it.
             let ended = Record::Ended { outcome, message: message.clone() };
             front_end.on_event(TaskEvent::Record(&ended));
         }
         TaskEnd { outcome, message, turns: opened.task.turn_count(), totals: opened.task.totals() }
     }
 
-    /// Waits for the message that continues the task; false: the session is over.
+    /// Waits for the message that continues the task. Returns false if the session is over.
     async fn wait_for_message(&mut self, end: &TaskEnd) -> bool {
         if let Some(message) = self.take_unread_messages() {
             let mut state = self.control.lock();
@@ -405,7 +412,8 @@ impl SessionWorker {
         self.loaded.images = message.images;
     }
 
-    /// The messages that the run which ended had not taken, as one. Commands among them were about that run.
+    /// Returns the messages that the ended run did not take, combined into one. Other commands in the inbox were meant for that run,
+    /// and are dropped.
     fn take_unread_messages(&self) -> Option<UserMessage> {
         let inbox = self.hub.open_inbox(&self.loaded.opened.task.start_record().task, None);
         let mut unread = UserMessage::default();
@@ -425,7 +433,7 @@ impl SessionWorker {
         let mut spec = self.loaded.spec.clone();
         change(&mut spec);
         let task = self.loaded.opened.task.start_record().task.clone();
-        // The journal is locked by the store that is open.
+        // The open store holds the lock of the journal, so it must be dropped before the journal is opened again.
         self.loaded.opened.store = Box::new(crate::recording::NullStore);
         match self.host.reload(&task, &spec, &self.hub) {
             Ok(mut loaded) => {
@@ -434,6 +442,7 @@ impl SessionWorker {
             }
             Err(error) => {
                 self.loaded.config.notices.send(NoticeTopic::Mode, error.to_string());
+                // Back to the spec that worked. Its store was dropped above, so the task must be loaded again.
                 let old = self.loaded.spec.clone();
                 if let Ok(mut loaded) = self.host.reload(&task, &old, &self.hub) {
                     loaded.setup.cancel = self.control.cancel.clone();
@@ -444,13 +453,13 @@ impl SessionWorker {
         self.hub.set_state(SessionState::Idle(end.clone()));
     }
 
-    /// Undoes the last changing calls, unless something else was changed since.
+    /// Undoes the last changing calls, and sends a notice with the result. Nothing is undone if the files were changed since.
     fn undo(&self, calls: usize) {
-        let Some(keeper) = &self.loaded.setup.resources.checkpointer else {
+        let Some(checkpointer) = &self.loaded.setup.resources.checkpointer else {
             let text = "checkpoints are off: nothing can be undone";
             return self.loaded.config.notices.send(NoticeTopic::Checkpoints, text);
         };
-        let text = match keeper.undo(calls) {
+        let text = match checkpointer.undo(calls) {
             Ok(done) => format!("{done} {} brought back", if done == 1 { "path was" } else { "paths were" }),
             Err(error) => format!("nothing was undone: {error}"),
         };

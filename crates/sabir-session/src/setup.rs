@@ -30,7 +30,7 @@ use crate::{ends, instructions, modes, repairs, sandbox, trust};
 
 /// Everything that a task needs besides its records.
 pub struct TaskSetup {
-    /// The folder, with the limits on paths that hold in it.
+    /// The folder, with the limits on its paths.
     pub workspace: Arc<Workspace>,
     pub(crate) registry: ToolRegistry,
     pub(crate) rules: PolicyRules,
@@ -44,49 +44,49 @@ pub struct TaskSetup {
     /// Interrupts the task.
     pub(crate) cancel: CancelToken,
     pub(crate) resources: ToolResources,
-    /// What else fills the model's context, and the size of its window.
+    /// The fragments that go into the model's context, and the size of its window.
     pub context: RequestContext,
     /// The modes that the task may switch to.
     pub(crate) modes: modes::SessionModes,
-    /// How the model is told where it works.
+    /// The description of the folder in the system prompt.
     place: PromptPlace,
 }
 
-/// How the system prompt describes the place where the tools work. A replay describes the recorded place, not the present one.
+/// The place that the system prompt describes. In a replay it is the recorded place, not the present one.
 #[derive(Debug, Clone)]
 pub(crate) struct PromptPlace {
     /// The folder.
     pub(crate) folder: String,
     /// The operating system.
     pub(crate) system: String,
-    /// Results of commands in the recording, whose order of lines a replay reproduces.
+    /// The results of commands in the recording. A replay reproduces their order of lines.
     pub(crate) results: Vec<String>,
 }
 
-/// What the tools of a task work with, besides its folder.
+/// The resources that the tools of a task use, besides its folder.
 pub(crate) struct ToolResources {
     /// The tool that the model edits files with.
     pub(crate) edit_tool: EditTool,
-    /// Outputs and background jobs of commands.
+    /// The outputs and background jobs of commands.
     pub(crate) jobs: Arc<JobManager>,
     /// Takes checkpoints, unless they are off.
     pub(crate) checkpointer: Option<Arc<Checkpointer>>,
-    /// What confines commands.
+    /// The sandbox of commands.
     pub(crate) sandbox: Sandbox,
     /// Starts subtasks, where they are offered.
     pub(crate) subtask_spawner: Option<Arc<dyn SubtaskSpawner>>,
 }
 
-/// The identity of a new task: what it is asked, and which model answers.
+/// The identity of a new task: its prompt, its model and its origin.
 pub(crate) struct NewTaskPlan<'a> {
     pub(crate) id: TaskId,
     pub(crate) prompt: String,
-    /// The model's name as the user gives it.
+    /// The model's name as the user gave it.
     pub(crate) model: &'a str,
-    /// The model's name as the provider gives it.
+    /// The model's name at its provider.
     pub(crate) model_id: &'a str,
     pub(crate) protocol: ToolProtocol,
-    /// Where the task comes from, if no user began it.
+    /// The origin of a task that the user did not start, such as its parent.
     pub(crate) from: Option<TaskOrigin>,
 }
 
@@ -94,26 +94,26 @@ pub(crate) struct NewTaskPlan<'a> {
 pub(crate) struct OpenedTask {
     pub(crate) task: Task,
     pub(crate) store: Box<dyn RecordStore>,
-    /// The record of the start, where it has not been kept yet.
+    /// The record of the start, if it was not appended yet.
     pub(crate) first: Option<Record>,
     /// Who follows the task, besides what every task has.
     pub(crate) observers: Vec<Arc<dyn DriverObserver>>,
 }
 
-/// How a run of a task ended.
+/// The end of a run of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskEnd {
     /// The outcome.
     pub outcome: TaskOutcome,
-    /// The result, or why there is none.
+    /// The result of the task, or the reason why there is none.
     pub message: String,
-    /// Turns since the start or the resume.
+    /// The number of turns since the start or the resume.
     pub turns: u32,
-    /// Tokens and money in the task's whole life.
+    /// The tokens and the money that the task used in its whole life.
     pub totals: UsageTotals,
 }
 
-/// The built-in tools as a model is offered them, independent of a folder.
+/// Returns the built-in tools as models see them, independent of a folder.
 pub fn built_in_tools() -> ToolSet {
     let offered = sabir_tools::builtin_specs().into_iter().chain(sabir_agent::control::control_specs()).collect();
     let more = sabir_tools::unoffered_specs().into_iter().chain(sabir_agent::control::mode_dependent_specs()).collect();
@@ -145,11 +145,11 @@ impl TaskSetup {
         let (workspace, rules) = open_folder(folder, spec, config)?;
         let limits = ends::task_limits(&spec.limits, &config.limits);
         let workspace = Arc::new(workspace);
-        let keeper = Checkpointer::from_options(spec, config, &workspace)?;
+        let checkpointer = Checkpointer::from_options(spec, config, &workspace)?;
         let sandbox = sandbox::of_task(&spec.sandbox, config)?;
         let mode = rules.mode().map(|mode| mode.name.as_str());
         let (context, watch) = instructions::task_context(&workspace, config, mode);
-        let resources = ToolResources { checkpointer: keeper, sandbox, ..resources };
+        let resources = ToolResources { checkpointer, sandbox, ..resources };
         let setup = Self::with_resources(&config.environment, workspace, resources, rules, limits, None)?;
         let registry = setup.registry.clone().with_context_source(Some(watch));
         Ok(Self {
@@ -184,6 +184,7 @@ impl TaskSetup {
             )));
         }
         self.prices = chosen.prices;
+        // A configured window goes before that of the catalogue.
         let known = || chosen.entry.as_ref().and_then(|entry| entry.context);
         self.context.window = self.context.window.or_else(known);
         Ok(self)
@@ -252,8 +253,8 @@ impl TaskSetup {
         if let Some(place) = &place {
             tools = RelocatedTool::wrap_all(tools, &place.folder, &here, place.results.clone());
         }
-        let household = resources.subtask_spawner.clone();
-        tools.extend(household.map(|household| Arc::new(NewTaskTool::new(household)) as Arc<dyn Tool>));
+        let spawner = resources.subtask_spawner.clone();
+        tools.extend(spawner.map(|spawner| Arc::new(NewTaskTool::new(spawner)) as Arc<dyn Tool>));
         let system = std::env::consts::OS.to_owned();
         let place = place.unwrap_or(PromptPlace { folder: here, system, results: Vec::new() });
         let fits = |group: Option<ToolGroup>| modes::is_offered(rules.mode(), group);
@@ -302,7 +303,7 @@ impl TaskSetup {
         }
     }
 
-    /// The settings of a task with this setup.
+    /// Returns the settings for the task machine.
     pub(crate) fn task_settings(&self, model: &str, attended: Interactivity) -> TaskSettings {
         let PromptPlace { folder, system, .. } = &self.place;
         let present = || self.rules.mode().map(Mode::prompt_text).unwrap_or_default();
@@ -324,7 +325,7 @@ impl TaskSetup {
         }
     }
 
-    /// The header of a recording of a task with this setup.
+    /// Returns the header of a recording of a task with this setup.
     pub(crate) fn cassette_header(&self, start: &TaskStart, model: &str, config: &Config) -> CassetteHeader {
         CassetteHeader {
             start: start.clone(),
@@ -345,45 +346,47 @@ impl TaskSetup {
     }
 }
 
-/// The mode of a task that names none.
+/// The mode of tasks that name none.
 pub(crate) const DEFAULT_MODE: &str = "code";
 
-/// The name of the mode that a task is begun in.
+/// Returns the name of the mode that a new task begins in.
 pub(crate) fn initial_mode<'a>(spec: &'a SessionSpec, config: &'a Config) -> &'a str {
     Mode::canonical_name(spec.mode.as_deref().or(config.rules.mode.as_deref()).unwrap_or(DEFAULT_MODE))
 }
 
-/// The name of the mode that a task was begun in.
+/// Returns the name of the mode that a task was started in.
 pub(crate) fn start_mode(start: &TaskStart) -> &str {
     Mode::canonical_name(start.mode.as_deref().unwrap_or(DEFAULT_MODE))
 }
 
-/// Opens the folder with all bounds that hold in it, and reads the rules.
+/// Opens a folder with all its limits, and parses the rules.
 fn open_folder(folder: &Path, spec: &SessionSpec, config: &Config) -> Result<(Workspace, PolicyRules), SessionError> {
     let workspace = Workspace::open(folder).map_err(|error| SessionError::invalid(error.to_string()))?;
     let home = config.environment.home_folder.as_deref();
     let mut rules = config.rules.build_rules(&spec.rules, workspace.root(), home)?;
     rules = rules.with_mode(modes::find_mode(initial_mode(spec, config), config, &workspace)?);
+    // In a home or at the root, an approval such as `edits` would cover far more than a project.
     if let Some(why) = modes::wide_folder_warning(workspace.root(), home) {
         rules = rules.ask_before_writes(why);
     }
     let bounds = modes::bounds_of(&rules, config)?;
+    // Trust is read from the user's data folder, never from the repository that it is about.
     let trust = trust::load_trust(&config.environment, &config.notices);
     Ok((workspace.with_bounds(bounds).with_trust(trust), rules))
 }
 
-/// The spec under which a task of these records continues: its mode stays, unless another is asked for.
+/// Returns the spec to continue a task with: it keeps the last mode of the records, unless the spec names another.
 pub(crate) fn with_kept_mode<'a>(records: impl IntoIterator<Item = &'a Record>, spec: &SessionSpec) -> SessionSpec {
     let kept = || Some(ModeHistory::from_records(records).current_mode().to_owned());
     SessionSpec { mode: spec.mode.clone().or_else(kept), ..spec.clone() }
 }
 
-/// The outputs and jobs of a task, kept beside its journal in that folder.
+/// Creates the manager of a task's outputs and jobs. The outputs are kept beside its journal in `folder`.
 pub(crate) fn lasting_jobs(folder: &Path, id: &TaskId) -> Arc<JobManager> {
     Arc::new(JobManager::new(folder.join(format!("{id}.outputs")), OutputLifetime::Persistent))
 }
 
-/// The outputs and jobs of a task that leaves nothing behind.
+/// Creates the manager of outputs and jobs for a task that leaves nothing behind.
 pub fn temporary_jobs(environment: &Environment) -> Arc<JobManager> {
     let name = format!("sabir-outputs-{}", environment.unique_id().simple());
     Arc::new(JobManager::new(environment.temporary_folder.join(name), OutputLifetime::Temporary))
@@ -403,7 +406,7 @@ pub(crate) fn create_task(
     Ok(OpenedTask { task, store: Box::new(journal), first: Some(first), observers: Vec::new() })
 }
 
-/// Makes a new task, with the record of its start.
+/// Creates a new task in memory, with the record of its start.
 pub(crate) fn begin_task(setup: &TaskSetup, plan: NewTaskPlan<'_>, attended: Interactivity) -> (Task, Record) {
     let start = TaskStart {
         task: plan.id,
@@ -420,14 +423,14 @@ pub(crate) fn begin_task(setup: &TaskSetup, plan: NewTaskPlan<'_>, attended: Int
     (task.with_context(setup.context.clone()).with_modes(setup.modes.mode_configs()), first)
 }
 
-/// Finds the task whose id is, or begins with, `name`.
+/// Finds the task in `folder` whose id is, or begins with, `name`.
 ///
 /// # Errors
 /// When there is none, or more than one.
 pub fn find_task(folder: &Path, name: &str) -> Result<TaskId, SessionError> {
     let all = sabir_journal::list_task_ids(folder).map_err(|error| SessionError::internal(error.to_string()))?;
     let mut ids: Vec<_> = all.into_iter().filter(|id| id.as_str().starts_with(name)).collect();
-    // A subtask's id begins with its parent's, which is meant by what begins both.
+    // A subtask's id begins with its parent's id, followed by a hyphen. A prefix of both means the parent.
     if let [first, rest @ ..] = ids.as_slice()
         && rest.iter().all(|id| id.as_str().strip_prefix(first.as_str()).is_some_and(|rest| rest.starts_with('-')))
     {
@@ -445,7 +448,7 @@ pub fn find_task(folder: &Path, name: &str) -> Result<TaskId, SessionError> {
     }
 }
 
-/// The folder that a task was begun in, if it is still there.
+/// Returns the folder that a task was started in. It may not exist any more.
 pub(crate) fn workspace_of(start: &TaskStart) -> PathBuf {
     PathBuf::from(&start.workspace)
 }

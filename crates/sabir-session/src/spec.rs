@@ -1,11 +1,14 @@
-//! What a session works on and how: a serializable description, built from flags, an editor's request, a queue message or a test.
+//! The specification of a session: a serializable description of its work, built from flags, an editor's request, a queue message or
+//! a test.
 
 use std::path::PathBuf;
 
 use sabir_call::Dollars;
 use serde::{Deserialize, Serialize};
 
-/// What to work on, with what, and within which limits. Fields that are left out take the configuration's value, then the default.
+/// The specification of a session: the folder, the model, the rules and the limits.
+///
+/// Fields that are left out take the configuration's value, then the default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SessionSpec {
@@ -13,11 +16,11 @@ pub struct SessionSpec {
     pub workspace: Option<PathBuf>,
     /// The configuration file; without it the user's.
     pub config: Option<PathBuf>,
-    /// Files with dialects of the user's own, besides those of the configuration.
+    /// Files with further dialects, besides those of the configuration.
     pub dialect_files: Vec<PathBuf>,
     /// The model: `PROVIDER/NAME`, a name that implies its provider, or `http://HOST:PORT/v1#NAME`.
     pub model: Option<String>,
-    /// How calls are asked for: `native`, or a dialect that the prompt teaches.
+    /// The protocol for tool calls: `native`, or a dialect that the prompt teaches.
     pub protocol: Option<String>,
     /// The edit tool that the model is offered: `replace_in_file`, `edit_file` or `apply_patch`.
     pub edit_tool: Option<String>,
@@ -25,19 +28,19 @@ pub struct SessionSpec {
     pub mode: Option<String>,
     /// Rules besides those of the configuration.
     pub rules: RuleSpec,
-    /// When to stop.
+    /// The limits that stop the task.
     pub limits: LimitSpec,
-    /// What must hold before the task is completed.
+    /// The conditions of a completion.
     pub completion: CompletionSpec,
-    /// What confines commands.
+    /// The sandbox of commands.
     pub sandbox: SandboxSpec,
-    /// Whether the model may start subtasks.
+    /// The use of subtasks.
     pub subtasks: SubtaskSpec,
     /// Takes no checkpoints: changes of the task cannot be undone.
     pub no_checkpoints: bool,
-    /// Whether provider traffic is recorded or replayed.
+    /// The recording or replay of provider traffic.
     pub record: RecordMode,
-    /// Who answers questions.
+    /// The kind of user that answers questions.
     pub interactivity: Interactivity,
 }
 
@@ -45,17 +48,17 @@ pub struct SessionSpec {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RuleSpec {
-    /// What runs without a question: `reads`, `edits`, `commands`, `all`, `network`, `none`, `command=LINE`, `kind=NAME`, …
+    /// Calls that run without a question: `reads`, `edits`, `commands`, `all`, `network`, `none`, `command=LINE`, `kind=NAME`, …
     pub approve: Vec<String>,
-    /// Patterns of what is allowed.
+    /// Patterns of allowed accesses.
     pub allow: Vec<String>,
-    /// Patterns of what is asked about, whatever allows it.
+    /// Patterns of accesses that need a question, even if another rule allows them.
     pub ask: Vec<String>,
-    /// Patterns of what is denied, whatever else applies.
+    /// Patterns of denied accesses; they override all other rules.
     pub deny: Vec<String>,
 }
 
-/// When a task stops.
+/// The limits that stop a task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitSpec {
@@ -69,27 +72,27 @@ pub struct LimitSpec {
     pub max_seconds: Option<u64>,
 }
 
-/// What must hold before a completion is accepted.
+/// The conditions that must hold before a completion is accepted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CompletionSpec {
-    /// A command that must succeed. An empty one switches off the configuration's.
+    /// A shell command that must succeed. An empty one switches off the configured check.
     pub check: Option<String>,
     /// Refuses a completion while the model's todos are open.
     pub require_todos: bool,
 }
 
-/// What confines commands.
+/// The sandbox of a task's commands.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SandboxSpec {
-    /// `off`, `1`, `2` or `best`.
+    /// The level: `off`, `1`, `2` or `best`.
     pub level: Option<String>,
-    /// Gives commands the network.
+    /// Gives commands access to the network.
     pub network: bool,
 }
 
-/// Whether the model may hand work to subtasks.
+/// The use of subtasks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SubtaskSpec {
@@ -97,20 +100,20 @@ pub struct SubtaskSpec {
     pub offered: bool,
 }
 
-/// Whether what the provider is asked and answers is recorded or replayed.
+/// The recording or replay of the requests to a provider and its responses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordMode {
-    /// Neither.
+    /// Neither of both.
     #[default]
     Off,
-    /// Recorded into a new file.
+    /// Records into a new file.
     Record(PathBuf),
-    /// Replayed from a recording: no network, no key.
+    /// Replays a recording, without network and key.
     Replay(PathBuf),
 }
 
-/// Who answers the questions of a task.
+/// The kind of user that answers the questions of a task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interactivity {
@@ -118,13 +121,13 @@ pub enum Interactivity {
     Interactive,
     /// A program: it answers approvals and questions, and does not converse.
     Controlled,
-    /// Nobody: what would be asked is denied.
+    /// Nobody: calls that need a question are denied.
     #[default]
     Headless,
 }
 
 impl Interactivity {
-    /// The same for the task machine.
+    /// Converts to the type of the task machine.
     pub(crate) fn attended(self) -> sabir_agent::Interactivity {
         match self {
             Self::Interactive => sabir_agent::Interactivity::Interactive,

@@ -1,9 +1,9 @@
-//! Subtasks, put together: a family is a task with all that stands below it, in one process.
+//! Starts and resumes the subtasks of a task, in the same process.
 //!
-//! The decision: a subtask is set up as a task that its user had begun in the same folder, by the same options and configuration. What
-//! the user said of his own task does not hold for it: a check of the completion, the most time, what he allowed "always". It has a
-//! journal and a folder of outputs of its own beside those of its parent, and checkpoints under its own name. Where its journal is
-//! there already it is opened and gone on with, whoever made it, this process or one that was killed.
+//! A subtask is set up like a task that the user started in the same folder with the same spec and configuration. Some settings hold
+//! for the user's own task only: the check command, the limits of the spec, and what the user allowed "always". A subtask has its own
+//! journal and outputs folder beside those of its parent, and checkpoints under its own id. If its journal exists already, the subtask
+//! is resumed from it, even if the process that wrote it was killed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,35 +28,35 @@ use crate::notice::NoticeTopic;
 use crate::setup::{self, NewTaskPlan, TaskSetup, ToolResources};
 use crate::spec::{CompletionSpec, LimitSpec, SessionSpec};
 
-/// What every task of a family has in common.
+/// Everything that a task and all its subtasks share.
 pub(crate) struct SubtaskContext {
-    /// Those of the task that the user began.
+    /// The spec of the task that the user started.
     pub(crate) spec: SessionSpec,
     pub(crate) config: Arc<Config>,
-    /// The folder that it was begun in, where the options name none.
+    /// The folder of that task, for a spec that names none.
     pub(crate) workspace: PathBuf,
-    /// Where journals lie.
+    /// The folder of all journals.
     pub(crate) tasks_folder: PathBuf,
-    /// The model, as the user names it.
+    /// The model's name as the user gave it.
     pub(crate) model: String,
     pub(crate) hub: EventHub,
 }
 
-/// The subtasks of one task.
+/// Spawns the subtasks of one task.
 pub(crate) struct SessionSubtaskSpawner {
     context: Arc<SubtaskContext>,
     parent: TaskId,
-    /// The mode of the parent, as it is now.
+    /// The current mode of the parent.
     parent_mode: CurrentMode,
-    /// How many tasks stand above the parent.
+    /// The number of tasks above the parent.
     parent_depth: u32,
 }
 
-/// A journal that is open, and what it holds.
+/// An open journal with its records.
 type OpenedJournal = (Journal, Vec<Record>);
 
 impl SubtaskContext {
-    /// Those of the task of that name, in that mode.
+    /// Creates the spawner for the subtasks of `parent`, which has `depth` tasks above it.
     pub(crate) fn spawner_for(
         self: &Arc<Self>,
         parent: &TaskId,
@@ -71,7 +71,7 @@ impl SubtaskContext {
         })
     }
 
-    /// Whether somebody answers what a subtask asks. It holds no conversation.
+    /// Returns who answers a subtask's questions. A subtask never converses, even in an interactive session.
     fn attended(&self) -> Interactivity {
         match self.spec.interactivity.attended() {
             Interactivity::Headless => Interactivity::Headless,
@@ -79,14 +79,14 @@ impl SubtaskContext {
         }
     }
 
-    /// The spec of a subtask in that mode.
+    /// Returns the spec of a subtask in a mode.
     fn spec(&self, mode: &Mode) -> SessionSpec {
         let completion = CompletionSpec {
-            // An empty one switches off that of the configuration: it is the whole that is checked.
+            // An empty check switches off the configured one: it applies to the finished work, not to a part of it.
             check: Some(String::new()),
             require_todos: self.spec.completion.require_todos,
         };
-        // The model that the user named is that of all, else each mode has its own.
+        // A model that the user named explicitly is for all tasks; otherwise each mode has its own.
         let own = modes::model_of(&self.config, &mode.name).filter(|_| self.spec.model.is_none());
         let model = Some(own.unwrap_or(&self.model).to_owned());
         SessionSpec {
@@ -103,10 +103,12 @@ impl SubtaskSpawner for SessionSubtaskSpawner {
     fn spawn(&self, call: &CallId, delegation: &SubtaskRequest, left: TaskLimits) -> Result<SubtaskHandle, String> {
         let id = self.parent.child_id(call);
         let mode = self.resolve_mode(delegation).map_err(|failure| failure.to_string());
+        // A subtask that has already begun continues in its recorded mode, so an unusable mode matters for a new one only.
         if mode.is_err() && !self.has_journal(&id) {
             return Err(mode.err().unwrap_or_default());
         }
         let (journal, records) = self.open_journal(&id)?;
+        // The id follows from the parent and the call, so a resumed parent that repeats its call finds the same journal.
         match records.first() {
             Some(Record::Started(start)) if !self.is_start_of(start, call) => {
                 Err(format!("No subtask can be begun for this call: its name, {id}, is that of another task."))
@@ -117,12 +119,15 @@ impl SubtaskSpawner for SessionSubtaskSpawner {
             },
             _ => mode.and_then(|mode| self.start_subtask(&id, (call, delegation), &mode, (journal, left))),
         }
-        .map_err(|words| format!("{words} The subtask was not begun, or not gone on with."))
+        .map_err(|words| format!("{words} The subtask was not started, or not resumed."))
     }
 }
 
 impl SessionSubtaskSpawner {
-    /// The mode of a new subtask: any but a repository's that the user has not named, where the parent's mode hands work on.
+    /// Returns the mode of a new subtask: the requested one, else the parent's.
+    ///
+    /// A mode of the repository must have been named by the user, so a subtask gets one only from its parent. The parent's mode
+    /// must allow subtasks at all.
     fn resolve_mode(&self, delegation: &SubtaskRequest) -> Result<Mode, SessionError> {
         let SubtaskContext { spec, config, workspace, .. } = &*self.context;
         let folder = spec.workspace.as_deref().unwrap_or(workspace);
@@ -149,7 +154,8 @@ impl SessionSubtaskSpawner {
         sabir_journal::list_task_ids(&self.context.tasks_folder).is_ok_and(|names| names.contains(id))
     }
 
-    /// The journal of a subtask, with what it holds: nothing, where there was none, or its process died before it began.
+    /// Opens the journal of a subtask, or creates it. It has no records if it is new, or if an earlier process died before the
+    /// first one.
     fn open_journal(&self, id: &TaskId) -> Result<OpenedJournal, String> {
         let folder = &self.context.tasks_folder;
         match Journal::create(folder, id, self.context.config.environment.journal_clock()) {
@@ -166,7 +172,7 @@ impl SessionSubtaskSpawner {
         Ok((journal, entries.into_iter().map(|entry| entry.record).collect()))
     }
 
-    /// Whether that is how the subtask of this call begins.
+    /// Reports whether `start` is the start of the subtask that this call of the parent requested.
     fn is_start_of(&self, start: &TaskStart, call: &CallId) -> bool {
         matches!(&start.from, Some(TaskOrigin::Subtask { task, call: of, .. }) if *task == self.parent && of == call)
     }
@@ -193,13 +199,19 @@ impl SessionSubtaskSpawner {
         let todos = delegation.todos.as_ref().map(|todos| todos.text().to_owned());
         let from =
             TaskOrigin::Subtask { task: self.parent.clone(), call: call.clone(), depth: self.parent_depth + 1, todos };
-        let (id, prompt, from) = (id.clone(), delegation.message.clone(), Some(from));
-        let plan = NewTaskPlan { id, prompt, model: &chosen.name, model_id: &chosen.id, protocol, from };
+        let plan = NewTaskPlan {
+            id: id.clone(),
+            prompt: delegation.message.clone(),
+            model: &chosen.name,
+            model_id: &chosen.id,
+            protocol,
+            from: Some(from),
+        };
         let (task, first) = setup::begin_task(&setup, plan, self.context.attended());
         Ok(self.to_handle(&setup, &chosen, (task, Some(first)), journal))
     }
 
-    /// Goes on with one that was begun.
+    /// Resumes a subtask from its journal.
     fn resume_subtask(&self, (journal, records): OpenedJournal, left: TaskLimits) -> Result<SubtaskHandle, String> {
         let SubtaskContext { config, .. } = &*self.context;
         let Some(Record::Started(start)) = records.first().cloned() else { return Err(String::new()) };
@@ -208,6 +220,7 @@ impl SessionSubtaskSpawner {
             let workspace = Workspace::open(folder).map_err(|error| SessionError::invalid(error.to_string()))?;
             let mode = modes::find_mode(ModeHistory::from_records(&records).current_mode(), config, &workspace)?;
             let own = modes::find_mode(&modes::mode_name(&self.parent_mode), config, &workspace)?;
+            // The parent may have switched to a stricter mode since: its subtasks must not keep more rights.
             if !own.can_delegate_to(&mode) {
                 return Err(SessionError::invalid(format!(
                     "The subtask works in the mode `{}`, which allows more than `{}`",
@@ -227,9 +240,9 @@ impl SessionSubtaskSpawner {
         Ok(self.to_handle(&setup, &chosen, (task, None), journal))
     }
 
-    /// What the tools of a subtask work with. It has subtasks of its own where there may be more levels.
+    /// Returns the resources for the tools of a subtask. It gets a spawner of its own while the limit allows deeper levels.
     fn resources(&self, id: &TaskId, edit_tool: sabir_tools::EditTool, mode: &Mode, left: TaskLimits) -> ToolResources {
-        let household = (left.subtasks.depth > 0)
+        let spawner = (left.subtasks.depth > 0)
             .then(|| self.context.spawner_for(id, &modes::shared_mode(&mode.name), self.parent_depth + 1));
         let jobs = setup::lasting_jobs(&self.context.tasks_folder, id);
         ToolResources {
@@ -237,7 +250,7 @@ impl SessionSubtaskSpawner {
             jobs,
             checkpointer: None,
             sandbox: Sandbox::new(SandboxLevel::Off),
-            subtask_spawner: household,
+            subtask_spawner: spawner,
         }
     }
 
@@ -250,11 +263,13 @@ impl SessionSubtaskSpawner {
     ) -> Result<TaskSetup, SessionError> {
         let workspace = Some(self.context.workspace.as_path());
         let mut setup = TaskSetup::without_notices(spec, &self.context.config, workspace, resources)?;
+        // A subtask spends what its parent has left, and cannot switch modes: the parent chose its mode.
         setup.limits = left;
         setup.registry =
             setup.registry.without_tool(SWITCH_MODE_TOOL).map_err(|error| SessionError::internal(error.to_string()))?;
-        if let Some(keeper) = &setup.resources.checkpointer {
-            keeper.set_task(id);
+        // Checkpoints belong to the subtask, so that undoing the parent's calls does not touch them.
+        if let Some(checkpointer) = &setup.resources.checkpointer {
+            checkpointer.set_task(id);
         }
         Ok(setup)
     }
@@ -274,7 +289,8 @@ impl SessionSubtaskSpawner {
         let hub = self.context.hub.clone();
         let label = Arc::new(label);
         let model = chosen.build_model(move |model| {
-            let (hub, label) = (hub.clone(), Arc::clone(&label));
+            let hub = hub.clone();
+            let label = Arc::clone(&label);
             model.on_retry(move |retry| publish_retry(&hub, Some(&label), retry))
         });
         SubtaskHandle::Working(Box::new(SubtaskRun {
@@ -290,7 +306,8 @@ impl SessionSubtaskSpawner {
     }
 }
 
-/// Whether a record tells that a subtask was asked for where it could be had. The record of its beginning may have been lost.
+/// Reports whether a record contains a valid call for a subtask. This is known even if the record of the subtask's start was lost
+/// in a crash.
 pub(crate) fn requests_subtask(record: &Record) -> bool {
     let Record::Answered(answered) = record else { return false };
     let passed = |id: &CallId| answered.checks.iter().any(|check| check.call == *id && check.passed);
@@ -300,7 +317,7 @@ pub(crate) fn requests_subtask(record: &Record) -> bool {
         .any(|part| matches!(part, MessagePart::Call(call) if call.name == NEW_TASK_TOOL && passed(&call.id)))
 }
 
-/// Publishes that a request failed and is sent once more.
+/// Publishes that a request failed and will be sent again.
 pub(crate) fn publish_retry(hub: &EventHub, subtask: Option<&Arc<SubtaskLabel>>, retry: &sabir_model::RetryNotice<'_>) {
     let waiting = WaitingEvent {
         reason: retry.error.message.clone(),

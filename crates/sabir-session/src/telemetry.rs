@@ -1,7 +1,7 @@
-//! Sends what a task did, as spans, to a collector that the user runs. Off unless `[telemetry]` in `config.toml` names one.
+//! Telemetry: sends spans of a task to the user's collector. It is off unless `[telemetry]` in `config.toml` names one.
 //!
-//! A task's records are made into spans as they are kept, by a pure function (`spans.rs`), and sent by a thread of their own
-//! (`send.rs`). Nothing that happens there reaches the task: a collector that is slow or gone costs spans, never a turn.
+//! As records are appended, a pure function turns them into spans (`spans.rs`), and a separate thread sends them (`send.rs`). No
+//! failure there affects the task: a collector that is slow or gone loses spans and never delays a turn.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,15 +22,15 @@ mod otlp;
 mod send;
 mod spans;
 
-/// `[telemetry]`.
+/// The table `[telemetry]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TelemetryKeys {
     /// The collector's base URL.
     endpoint: Option<String>,
-    /// What is sent besides, a key for instance.
+    /// Additional headers of each request, for example with a key.
     headers: BTreeMap<String, Secret>,
-    /// Whether words, arguments and results are sent too.
+    /// Sends messages, arguments and results too.
     content: bool,
 }
 
@@ -41,12 +41,12 @@ struct TelemetryObserver {
 }
 
 impl TelemetryKeys {
-    /// Whether the file holds what may be a key.
+    /// Reports whether the table may contain a key: any header can be one.
     pub(crate) fn has_key(&self) -> bool {
         !self.headers.is_empty()
     }
 
-    /// Finds what cannot be meant, without showing the value of a header.
+    /// Checks the settings. The message never shows the value of a header.
     pub(crate) fn check_keys(&self) -> Result<(), String> {
         let Some(endpoint) = &self.endpoint else {
             let set = !self.headers.is_empty() || self.content;
@@ -57,7 +57,7 @@ impl TelemetryKeys {
     }
 }
 
-/// Returns the observer that traces a task, if the configuration asks for telemetry.
+/// Adds tracing to the store of a task, if the configuration names a collector.
 pub(crate) fn task_observer(
     open: &OpenedTask,
     config: &Config,
@@ -68,6 +68,7 @@ pub(crate) fn task_observer(
     let url = keys.endpoint.as_deref().and_then(|endpoint| send::traces_url(endpoint).ok())?;
     let headers = send::parse_headers(&keys.headers).ok()?;
     let [trace, base] = [config.environment.unique_id(), config.environment.unique_id()].map(|id| id.as_u128());
+    // A trace has 128 bits, a span 64: the low half of a version 7 UUID is the random one.
     let ids = TraceIds { trace, base: u64::try_from(base & u128::from(u64::MAX)).unwrap_or(1) };
     let usual = AskedModel { provider: chosen.reached.provider.name.clone(), model: chosen.id.clone() };
     let tracer = RunTracer::new(
@@ -93,7 +94,7 @@ impl DriverObserver for TelemetryObserver {
     }
 }
 
-/// Nanoseconds since 1970.
+/// Returns the nanoseconds since 1970; 0 for a clock before that.
 fn nanoseconds(clock: fn() -> SystemTime) -> u64 {
     let since = clock().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! `[gateway]` in the configuration.
+//! Settings of `sabir gateway`: the table `[gateway]` in the configuration. See `docs/gateway.md`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,58 +9,69 @@ use serde::{Deserialize, Deserializer};
 
 use crate::providers::MAX_SECONDS;
 
-/// How the gateway logs requests.
+/// The form in which the gateway logs requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogForm {
-    /// A line for people.
+    /// Plain lines for people.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// JSON lines, one object for each request.
     Json,
-    /// Not at all.
+    /// No log.
     Off,
 }
 
-/// `[gateway]`.
+/// The table `[gateway]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GatewayKeys {
+    /// The address to listen on, as `HOST:PORT`.
     pub listen: Option<String>,
+    /// The token that clients must send.
     pub token: Option<Secret>,
+    /// The environment variable that holds the token.
     pub token_env: Option<String>,
+    /// Further host names under which clients may address the gateway.
     pub hosts: Vec<String>,
+    /// The origins of web pages whose requests are accepted.
     pub origins: Vec<String>,
+    /// The form of the request log.
     pub log: Option<LogForm>,
+    /// Prints on standard error, while it happens, how calls are taught, understood and repaired.
     pub explain: Option<bool>,
     limits: GatewayLimitKeys,
     /// The models, by the name that clients ask for.
     pub models: BTreeMap<String, GatewayModelKeys>,
 }
 
-/// `[gateway.models.NAME]`.
+/// The table `[gateway.models.NAME]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GatewayModelKeys {
-    /// `PROVIDER/NAME`, or an address, with `#NAME` behind it if the server's name is another one.
+    /// The model behind it: `PROVIDER/NAME`, or an address, followed by `#NAME` if the server's name of the model differs.
     pub to: String,
+    /// The API that the server speaks, where `to` is an address; Chat Completions by default.
     pub wire: Option<String>,
+    /// The environment variable that holds the key of the server.
     pub key_env: Option<String>,
+    /// The protocol for tool calls: `native` or a dialect; by default the catalogue decides.
     pub protocol: Option<String>,
+    /// The handling of wrong calls.
     #[serde(default)]
     pub mend: MendKey,
-    /// How often a request that failed before its answer is sent again.
+    /// The number of times that a request is sent again after it failed before its response began.
     pub retries: Option<u32>,
-    /// Further names; `*` for any other one.
+    /// Further names of the model; `*` stands for every name that no other model has.
     #[serde(default)]
     pub aliases: Vec<String>,
 }
 
-/// What is done about calls that are not right.
+/// The handling of wrong calls, written as `pass`, `heal` or `retry N`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MendKey(pub RepairMode);
 
-/// `[gateway.limits]`.
+/// The table `[gateway.limits]`. Sizes are in MiB, times in seconds.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct GatewayLimitKeys {
@@ -82,12 +93,15 @@ impl<'de> Deserialize<'de> for MendKey {
 }
 
 impl GatewayKeys {
-    /// Whether the file holds a token itself.
+    /// Reports whether the file itself contains a token.
     pub fn has_token(&self) -> bool {
         self.token.is_some()
     }
 
-    /// Finds what cannot be meant.
+    /// Checks for settings that contradict each other.
+    ///
+    /// # Errors
+    /// With a message for the user: two sources of the token, an empty token, or two models with the same name.
     pub fn check_keys(&self) -> Result<(), String> {
         if self.token.is_some() && self.token_env.is_some() {
             return Err("[gateway]: give one of token and token_env".to_owned());
@@ -101,15 +115,17 @@ impl GatewayKeys {
         }
         let mut names: Vec<_> = self.models.keys().chain(self.models.values().flat_map(|it| &it.aliases)).collect();
         names.sort_unstable();
+        // The names are sorted, so equal ones are neighbours.
         match names.windows(2).find(|pair| pair.first() == pair.last()) {
             Some([name, ..]) => Err(format!("[gateway.models]: `{name}` is the name of two models")),
             _ => Ok(()),
         }
     }
 
-    /// The limits, where none is given the usual ones.
+    /// Returns the limits of the gateway: the configured ones within a sane range, else the defaults.
     pub fn gateway_limits(&self) -> GatewayLimits {
-        let (keys, usual) = (&self.limits, GatewayLimits::default());
+        let keys = &self.limits;
+        let usual = GatewayLimits::default();
         let count = |key: Option<u32>, usual: usize| key.map_or(usual, |count| count.max(1) as usize);
         let time = |key: Option<u64>, usual: Duration| {
             key.map_or(usual, |seconds| Duration::from_secs(seconds.clamp(1, MAX_SECONDS)))

@@ -1,7 +1,7 @@
-//! The keys of the configuration file: each group of them knows its own, and what no group knows is a mistake.
+//! Finds unknown keys in a configuration file, and the lines of known ones.
 //!
-//! serde's `flatten` does not combine with refusing unknown keys, so the file is read once for each group, and its keys are compared
-//! with the names of all their fields.
+//! The keys come in groups, one struct each. serde's `flatten` cannot be combined with `deny_unknown_fields`, so the file is
+//! deserialized once for each group, and its keys are then compared with the field names of all groups.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,21 +11,23 @@ use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The names of the fields of a group.
+/// Returns the names of the fields of a group, as serde sees them.
 pub(super) fn field_names<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
+    // Derived implementations hand their field names to the deserializer before they read anything.
     let mut fields: &'static [&'static str] = &[];
     _ = T::deserialize(FieldNameProbe(&mut fields));
     fields
 }
 
-/// The first key that is none of these, with where it begins in the text.
+/// Returns the first key that is not in `known`, with its byte offset in the text.
 pub(super) fn first_unknown_key(text: &str, known: &[&str]) -> Option<(usize, String)> {
     let keys: BTreeMap<Spanned<String>, toml::Value> = toml::from_str(text).ok()?;
     let strange = keys.into_keys().filter(|key| !known.contains(&key.get_ref().as_str()));
     strange.map(|key| (key.span().start, key.into_inner())).min()
 }
 
-/// The file, and the line of the deepest key on that way that it holds. An item of an array goes by its number, from 0.
+/// Formats the file and the line of a key, for a message. `keys` is the path to the key; an item of an array is named by its
+/// index, counted from 0. Where the path leads to nothing, the line is that of the deepest key that exists.
 pub(crate) fn locate_key((path, text): (&Path, &str), keys: &[&str]) -> String {
     let mut at = 0;
     if let Ok(table) = DeTable::parse(text) {
@@ -51,7 +53,7 @@ pub(crate) fn locate_key((path, text): (&Path, &str), keys: &[&str]) -> String {
     format!("{}, line {line}", path.display())
 }
 
-/// Is asked for a struct, and notes the names of its fields.
+/// A deserializer that holds no data: it only notes the field names of the struct that is requested from it.
 struct FieldNameProbe<'a>(&'a mut &'static [&'static str]);
 
 impl<'de> Deserializer<'de> for FieldNameProbe<'_> {

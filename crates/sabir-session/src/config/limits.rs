@@ -1,9 +1,9 @@
-//! When a task stops, what may fill its context, and how far its subtasks go.
+//! Configured limits of a task, of its context and of its subtasks, and the conditions of its completion.
 
 use sabir_call::Dollars;
 use serde::Deserialize;
 
-/// When to stop, and what may fill the context.
+/// The keys at the top of the file that limit a task and its context.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct LimitKeys {
@@ -19,7 +19,7 @@ pub(crate) struct LimitKeys {
     pub(crate) subtasks: SubtaskKeys,
 }
 
-/// Whether there are subtasks, and how far they go.
+/// The table `[subtasks]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SubtaskKeys {
@@ -29,7 +29,7 @@ pub(crate) struct SubtaskKeys {
     pub(crate) most: Option<u32>,
 }
 
-/// What must hold before a task is completed.
+/// The table `[completion]`: conditions for the completion of a task.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct CompletionKeys {
@@ -38,8 +38,9 @@ pub(crate) struct CompletionKeys {
 }
 
 impl LimitKeys {
-    /// Finds what cannot be meant.
+    /// Checks the values that have a range.
     pub(super) fn check_limits(&self) -> Result<(), String> {
+        // Below 10 % compaction would run all the time; above 95 % the next response might not fit.
         if self.compact_at.is_some_and(|percent| !(10..=95).contains(&percent)) {
             return Err("compact_at: give a percentage of the context from 10 to 95".to_owned());
         }

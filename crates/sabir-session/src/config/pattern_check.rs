@@ -1,7 +1,8 @@
-//! What a pattern cannot mean: a spelling that other programs understand and rules take for itself. It is refused, because a rule that
-//! silently means something else leaves open what it was written to close.
+//! Rejects patterns of rules whose spelling means something in other programs, but not here.
+//!
+//! A rule that silently means something else would leave open what it was written to close.
 
-/// Why a rule, as it stands in the configuration or behind a flag, cannot mean what it says; nothing of one that can.
+/// Returns the reason why a rule from the configuration or a flag cannot mean what it says, or `None` for a usable rule.
 pub(super) fn rule_problem(rule: &str) -> Option<String> {
     let rule = rule.trim();
     match (rule.strip_prefix("path="), rule.strip_prefix("host=")) {
@@ -11,7 +12,7 @@ pub(super) fn rule_problem(rule: &str) -> Option<String> {
     }
 }
 
-/// The same for the glob of a path.
+/// Returns the same for the glob of a path.
 pub(super) fn path_problem(glob: &str) -> Option<String> {
     if let Some(c) = glob.chars().find(|c| "?[]{}\\".contains(*c)) {
         return Some(format!(
@@ -33,8 +34,9 @@ pub(super) fn path_problem(glob: &str) -> Option<String> {
     })
 }
 
-/// The same for the name of a host.
+/// Returns the same for the name of a host.
 fn host_problem(host: &str) -> Option<String> {
+    // The colons inside the brackets of an IPv6 address do not begin a port.
     let port = host.rsplit_once(':').is_some_and(|(_, behind)| !behind.ends_with(']'));
     (port || host.contains(['*', '?', '/', '@'])).then(|| {
         format!("`{host}` is no name of a host: write the whole name alone, such as docs.example.org, and a rule for each host")
@@ -55,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_programs_understand() {
+    fn foreign_spellings_are_rejected() {
         for rule in ["path=[a", "path=a]", "path=[ab].txt", "path=?.txt", "path=*.{pem,key}", "path=a\\*", " path= x[ "]
         {
             check(rule, Some("has no meaning in"));
@@ -71,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_what_it_says() {
+    fn usable_patterns_are_accepted() {
         for rule in [
             "path=~",
             "path=~/.aws/",

@@ -1,4 +1,4 @@
-//! What may be done: the keys of the file for it, and the rules that they and the flags make.
+//! Builds policy rules from the keys of the configuration file and from flags.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::pattern_check;
 use crate::error::SessionError;
 use crate::spec::RuleSpec;
 
-/// The keys.
+/// The keys of the file for rules, modes and ignore files.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct RuleKeys {
@@ -20,39 +20,46 @@ pub struct RuleKeys {
     deny: Vec<String>,
     /// The mode of tasks that name none.
     pub mode: Option<String>,
-    /// Modes of the user's own.
+    /// The tables `[modes.NAME]`.
     pub modes: BTreeMap<String, ModeTable>,
-    /// The names of the files that say what is hidden.
+    /// The names of the files that list hidden paths.
     pub ignore_files: Option<Vec<String>>,
 }
 
-/// A mode of the user's own; of a built-in one, its model.
+/// The table `[modes.NAME]`: a mode that the user defined, or the model of a built-in mode.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModeTable {
+    /// The description in lists of modes.
     pub about: String,
+    /// The text that the mode adds to the system prompt.
     pub instructions: String,
+    /// The names of the tool groups that the mode offers.
     pub tools: Vec<String>,
+    /// Globs of the only files that may be edited; empty for no such limit.
     pub write: Vec<String>,
-    /// The model of tasks in it, as `--model` has it.
+    /// The model for work in this mode, in the form that `--model` takes.
     pub model: Option<String>,
 }
 
-/// What is wrong in the file: where, as the keys that lead there, and why.
+/// A mistake in the configuration file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ConfigProblem {
+    /// The path of keys that leads to the mistake; an item of an array is named by its index, counted from 0.
     pub keys: Vec<String>,
+    /// The message for the user.
     pub why: String,
 }
 
 impl ConfigProblem {
+    /// Creates a problem at a path of keys.
     pub fn new(keys: &[&str], why: impl Into<String>) -> Self {
         Self { keys: keys.iter().map(|key| (*key).to_owned()).collect(), why: why.into() }
     }
 }
 
 impl RuleKeys {
-    /// Reads every rule of the file, for whichever folder it will hold.
+    /// Parses every rule of the file, so that a mistake is reported before a task begins in some folder.
     pub(super) fn check_rules(&self, home: Option<&Path>) -> Result<(), ConfigProblem> {
         let mut rules = PolicyRules::default();
         for (kind, name, patterns) in self.rule_patterns() {
@@ -68,8 +75,10 @@ impl RuleKeys {
         Ok(())
     }
 
-    /// The rules of the file and of the flags, for a workspace in that folder. One that cannot be read is an error: without it
-    /// something might be allowed.
+    /// Returns the rules of the file and of the flags, for the workspace at `root`.
+    ///
+    /// # Errors
+    /// When a rule cannot be parsed. It is not skipped: without it, something might be allowed.
     pub fn build_rules(&self, flags: &RuleSpec, root: &Path, home: Option<&Path>) -> Result<PolicyRules, SessionError> {
         let mut rules = PolicyRules::default();
         for ((kind, name, kept), given) in self.rule_patterns().into_iter().zip([&flags.allow, &flags.ask, &flags.deny])
@@ -85,7 +94,7 @@ impl RuleKeys {
         Ok(rules)
     }
 
-    /// The patterns, with their key.
+    /// Returns the patterns of each kind, with the name of their key.
     fn rule_patterns(&self) -> [(RuleKind, &'static str, &[String]); 3] {
         [
             (RuleKind::Allow, "allow", &self.allow),
@@ -112,7 +121,8 @@ fn add_approval(rules: &mut PolicyRules, rule: &str) -> Result<(), String> {
     rules.add_approval(rule).map_err(|error| error.to_string())
 }
 
-/// The ways to write a path rule: as it is, from the home folder as an absolute path, and seen from the workspace if it lies in there.
+/// Returns the equivalent spellings of a path rule: as written, with `~` replaced by the home folder, and relative to the
+/// workspace if the path is inside it. Paths are judged in any of these forms, so each needs its rule.
 fn path_forms(pattern: &str, root: &Path, home: Option<&Path>) -> Vec<String> {
     let Some(path) = pattern.trim().strip_prefix("path=").map(str::trim) else { return vec![pattern.to_owned()] };
     let mut forms = vec![pattern.to_owned()];

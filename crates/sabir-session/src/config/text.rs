@@ -1,30 +1,38 @@
-//! The text of files that the user named. A configuration is a regular file of a bounded size.
+//! Reads text files that the user named. A configuration must be a regular file of limited size.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::error::SessionError;
 
-/// No configuration has more; what has is another file, and would be taken apart for seconds.
+/// The largest configuration file. A larger one is surely some other file, and parsing it would take seconds.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// Reads a text file that the user named.
+/// Reads a text file that the user named, without a byte order mark.
+///
+/// # Errors
+/// When the file cannot be read, or is not UTF-8.
 pub fn read_text(path: &Path) -> Result<String, SessionError> {
     decode_text(path, std::fs::read(path).map_err(|error| unreadable_file(path, &error))?)
 }
 
-/// The text of the file, and its mode. It is read more than once in the life of a command, and nothing may be waited for.
+/// Reads a regular file; returns its text and its mode bits.
+///
+/// A pipe or a device is refused: a command may read its configuration more than once, and must not block on it.
 pub(super) fn read_regular_file(path: &Path) -> Result<(String, u32), SessionError> {
     let fail = |error| unreadable_file(path, &error);
     let found = std::fs::metadata(path).map_err(fail)?;
     if !found.is_file() && path != Path::new("/dev/null") {
-        let (shown, is) = (path.display(), if found.is_dir() { "a folder" } else { "not a regular file" });
+        let shown = path.display();
+        let is = if found.is_dir() { "a folder" } else { "not a regular file" };
         return Err(SessionError::invalid(format!(
             "{shown} cannot be read: it is {is}, and the configuration stands in a file; write it into one and name that"
         )));
     }
     if found.len() > MAX_BYTES {
-        let (shown, size, most) = (path.display(), found.len() >> 20, MAX_BYTES >> 20);
+        let shown = path.display();
+        let size = found.len() >> 20;
+        let most = MAX_BYTES >> 20;
         return Err(SessionError::invalid(format!(
             "{shown} cannot be used: it has {size} MiB, and a configuration at most {most} MiB; name another"
         )));

@@ -1,8 +1,8 @@
-//! What a task works with in each mode: its tools, its bounds, its model.
+//! Prepares the tools, the file bounds and the model of a task for each of its modes.
 //!
-//! A mode's own model is used by tasks that are begun in it and after a switch to it, unless `--model` says otherwise. A task is locked to
-//! its protocol: a model that could only be asked in a dialect does not come into a native task. Then, and where a model
-//! cannot be reached at all, the task goes on with the model that it was begun with, and the user is told why.
+//! A mode's own model is used by tasks that begin in the mode and after a switch to it, unless `--model` names another. A task is
+//! locked to its protocol, so a native task cannot use a model that needs a dialect. In that case, and where the provider of a
+//! model cannot be used, the task keeps the model that it began with, and a notice says why.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,17 +21,17 @@ use crate::setup::TaskSetup;
 use crate::spec::SessionSpec;
 use crate::telemetry::AskedModel;
 
-/// How a task was begun, as far as its models depend on it.
+/// The mode, model and protocol that a task began with. The models of its other modes depend on them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InitialMode<'a> {
     /// The name of the mode.
     pub(crate) mode: &'a str,
-    /// The model, as the user names it.
+    /// The model's name as the user gave it.
     pub(crate) model: &'a str,
     pub(crate) protocol: &'a ToolProtocol,
 }
 
-/// What is recorded of a mode whose model is another than the task's.
+/// The part of a recording about a mode that has another model than the task.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RecordedMode {
     model: String,
@@ -41,36 +41,37 @@ pub(crate) struct RecordedMode {
     window: Option<u64>,
 }
 
-/// The name of the mode that holds, wherever it is looked at.
+/// The name of the current mode, shared by everything that depends on it.
 pub(crate) type CurrentMode = Arc<Mutex<String>>;
 
-/// One that nobody has switched.
+/// Creates the shared name of a mode that was not switched yet.
 pub(crate) fn shared_mode(mode: &str) -> CurrentMode {
     Arc::new(Mutex::new(Mode::canonical_name(mode).to_owned()))
 }
 
-/// What it says.
+/// Returns a copy of the current mode's name.
 pub(crate) fn mode_name(now: &CurrentMode) -> String {
     now.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// The modes of a task. Clones share the present mode.
+/// The modes that a task can switch to, and the current one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SessionModes {
-    /// What the instructions say of the mode that the task was begun in; none: of the present one.
+    /// The text of the system prompt about the mode that the task began in; `None` stands for the mode of the rules.
     pub(super) prompt_text: Option<String>,
     pub(super) runtimes: Vec<ModeRuntime>,
-    /// The name of the one that holds.
+    /// The name of the current mode.
     pub(super) current_mode: CurrentMode,
 }
 
-/// A mode with all that belongs to it.
+/// A mode with its bounds and its model.
 #[derive(Debug, Clone)]
 pub(super) struct ModeRuntime {
     pub(super) config: ModeConfig,
     pub(super) bounds: Bounds,
-    /// The model, as the user names it, and who has it.
+    /// The model's name as the user gave it.
     pub(super) model: String,
+    /// The name of the model's provider.
     provider: String,
     /// The model, where it is on another server than the task's.
     pub(super) other_server: Option<Arc<ResolvedModel>>,
@@ -78,7 +79,7 @@ pub(super) struct ModeRuntime {
     pub(super) note: Option<String>,
 }
 
-/// The model for a mode, and why it is not the mode's own where that cannot be used.
+/// Returns the model for a mode. Where the mode's own model cannot be used, it returns the task's model and the reason.
 pub(crate) fn resolve_mode_model(
     mode: &str,
     begun: InitialMode<'_>,
@@ -103,12 +104,12 @@ pub(crate) fn resolve_mode_model(
     Ok((config.resolve_model(Some(begun.model))?, None))
 }
 
-/// The name of the model that a mode wants.
+/// Returns the name of the model that a mode should use, whether or not it can be used.
 fn wanted_model<'a>(mode: &str, begun: InitialMode<'a>, config: &'a Config) -> &'a str {
     if mode == begun.mode {
         return begun.model;
     }
-    // The model of another mode is not that of all.
+    // A task that began with the model of its first mode does not carry it into other modes: they use the configured one.
     let usual = config.model.as_deref().filter(|_| super::model_of(config, begun.mode) == Some(begun.model));
     super::model_of(config, mode).or(usual).unwrap_or(begun.model)
 }
@@ -125,33 +126,33 @@ fn protocol_conflict(
 }
 
 impl SessionModes {
-    /// The names, for whoever asks for one.
+    /// Returns the names of all modes.
     pub(crate) fn mode_names(&self) -> Vec<String> {
-        self.runtimes.iter().map(|station| station.config.mode.name.clone()).collect()
+        self.runtimes.iter().map(|runtime| runtime.config.mode.name.clone()).collect()
     }
 
-    /// What the task may switch to.
+    /// Returns the modes in the form that the task machine takes.
     pub(crate) fn mode_configs(&self) -> Vec<ModeConfig> {
-        self.runtimes.iter().map(|station| station.config.clone()).collect()
+        self.runtimes.iter().map(|runtime| runtime.config.clone()).collect()
     }
 
-    /// What the instructions say of the mode.
+    /// Returns the text of the system prompt about the mode that the task began in.
     pub(crate) fn mode_prompt(&self) -> Option<&str> {
         self.prompt_text.as_deref()
     }
 
-    /// Whom the modes ask.
+    /// Returns the model of each mode, by the mode's name.
     pub(crate) fn asked_models(&self) -> BTreeMap<String, AskedModel> {
-        let asked = self.runtimes.iter().map(|station| {
-            let (provider, model) = (station.provider.clone(), station.config.model.clone());
-            (station.config.mode.name.clone(), AskedModel { provider, model })
+        let asked = self.runtimes.iter().map(|runtime| {
+            let asked = AskedModel { provider: runtime.provider.clone(), model: runtime.config.model.clone() };
+            (runtime.config.mode.name.clone(), asked)
         });
         asked.collect()
     }
 
-    /// What a recording must hold of them, where that is their model.
+    /// Returns the modes whose model is not `model`, for the header of a recording.
     pub(crate) fn recorded_modes(&self, model: &str) -> BTreeMap<String, RecordedMode> {
-        let other = self.runtimes.iter().filter(|station| station.config.model != model);
+        let other = self.runtimes.iter().filter(|runtime| runtime.config.model != model);
         let told = other.map(|ModeRuntime { config: ModeConfig { mode, model, prices, window, .. }, .. }| {
             (mode.name.clone(), RecordedMode { model: model.clone(), prices: *prices, window: *window })
         });
@@ -160,8 +161,8 @@ impl SessionModes {
 }
 
 impl TaskSetup {
-    /// Lets tasks on this bench switch modes. `present`: the model of the mode that they are in. `taped`: what is asked is recorded,
-    /// and a recording holds one server.
+    /// Adds the modes that the task can switch to. `present` is the model of its current mode. `taped` says that requests are
+    /// recorded: since a recording holds one server, no mode can then use a model on another.
     pub(crate) fn with_modes(
         mut self,
         config: &Config,
@@ -170,7 +171,7 @@ impl TaskSetup {
         present: &ResolvedModel,
         taped: bool,
     ) -> Result<Self, SessionError> {
-        let mut stations = Vec::new();
+        let mut runtimes = Vec::new();
         for (mode, foreign) in modes_with_origin(config, &self.workspace) {
             let (mut model, mut note) = resolve_mode_model(&mode.name, begun, config, options)?;
             let mut elsewhere = !present.shares_server(&model);
@@ -187,7 +188,7 @@ impl TaskSetup {
                     Some("this task has no subtasks: begin or resume it in this mode, or with --subtasks".to_owned());
             }
             let known = model.entry.as_ref().and_then(|entry| entry.context);
-            let outfit = ModeConfig {
+            let mode_config = ModeConfig {
                 from_repository: foreign,
                 model: model.id.clone(),
                 prices: model.prices,
@@ -195,10 +196,11 @@ impl TaskSetup {
                 tools: self.offered_tools(&mode)?,
                 mode,
             };
-            let bounds = super::bounds_of(&self.rules.clone().with_mode(outfit.mode.clone()), config)?;
-            let (name, provider) = (model.name.clone(), model.reached.provider.name.clone());
-            stations.push(ModeRuntime {
-                config: outfit,
+            let bounds = super::bounds_of(&self.rules.clone().with_mode(mode_config.mode.clone()), config)?;
+            let name = model.name.clone();
+            let provider = model.reached.provider.name.clone();
+            runtimes.push(ModeRuntime {
+                config: mode_config,
                 bounds,
                 model: name,
                 provider,
@@ -206,17 +208,17 @@ impl TaskSetup {
                 note,
             });
         }
-        self.modes = self.build_modes(stations, begun.mode);
+        self.modes = self.build_modes(runtimes, begun.mode);
         Ok(self)
     }
 
-    /// Has the name of the mode told there.
+    /// Shares the name of the current mode with its other holders, such as the spawner of subtasks.
     pub(crate) fn with_current_mode(mut self, now: CurrentMode) -> Self {
         self.modes.current_mode = now;
         self
     }
 
-    /// The same for a replay, with the models of the recording.
+    /// Adds the modes to a replayed task, with the models of the recording.
     pub(crate) fn with_recorded_modes(
         mut self,
         config: &Config,
@@ -224,15 +226,16 @@ impl TaskSetup {
         model: &str,
         told: &BTreeMap<String, RecordedMode>,
     ) -> Result<Self, SessionError> {
-        let mut stations = Vec::new();
+        let mut runtimes = Vec::new();
         for (mode, foreign) in modes_with_origin(config, &self.workspace) {
             let usual = || RecordedMode { model: model.to_owned(), prices: self.prices, window: self.context.window };
             let RecordedMode { model, prices, window } = told.get(&mode.name).cloned().unwrap_or_else(usual);
             let bounds = super::bounds_of(&self.rules.clone().with_mode(mode.clone()), config)?;
-            let (name, tools) = (model.clone(), self.offered_tools(&mode)?);
-            let outfit = ModeConfig { mode, from_repository: foreign, model, prices, window, tools };
-            stations.push(ModeRuntime {
-                config: outfit,
+            let name = model.clone();
+            let tools = self.offered_tools(&mode)?;
+            let mode_config = ModeConfig { mode, from_repository: foreign, model, prices, window, tools };
+            runtimes.push(ModeRuntime {
+                config: mode_config,
                 bounds,
                 model: name,
                 provider: String::new(),
@@ -240,15 +243,15 @@ impl TaskSetup {
                 note: None,
             });
         }
-        self.modes = self.build_modes(stations, begun);
+        self.modes = self.build_modes(runtimes, begun);
         Ok(self)
     }
 
-    fn build_modes(&self, stations: Vec<ModeRuntime>, begun: &str) -> SessionModes {
-        let first = stations.iter().find(|station| station.config.mode.name == begun);
-        let words = first.map(|station| station.config.mode.prompt_text());
+    fn build_modes(&self, runtimes: Vec<ModeRuntime>, begun: &str) -> SessionModes {
+        let first = runtimes.iter().find(|runtime| runtime.config.mode.name == begun);
+        let words = first.map(|runtime| runtime.config.mode.prompt_text());
         let now = self.rules.mode().map(|mode| mode.name.clone()).unwrap_or_default();
-        SessionModes { prompt_text: words, runtimes: stations, current_mode: Arc::new(Mutex::new(now)) }
+        SessionModes { prompt_text: words, runtimes, current_mode: Arc::new(Mutex::new(now)) }
     }
 
     fn offered_tools(&self, mode: &Mode) -> Result<sabir_call::ToolSet, SessionError> {
@@ -258,7 +261,7 @@ impl TaskSetup {
 }
 
 impl ResolvedModel {
-    /// Whether both are asked at the same place with the same key.
+    /// Reports whether both models are on the same server. The provider's name decides about the key, so it must be equal too.
     fn shares_server(&self, other: &Self) -> bool {
         let place = |chosen: &Self| {
             let provider = &chosen.reached.provider;
@@ -268,7 +271,7 @@ impl ResolvedModel {
     }
 }
 
-/// All modes, each with whether it is the folder's.
+/// Returns all modes, each with a flag that is true for a mode of the repository.
 fn modes_with_origin(config: &Config, workspace: &Workspace) -> Vec<(Mode, bool)> {
     let (all, _) = super::all_modes(config, workspace);
     all.into_iter()
@@ -278,12 +281,12 @@ fn modes_with_origin(config: &Config, workspace: &Workspace) -> Vec<(Mode, bool)
 }
 
 impl SessionModes {
-    /// The name of the mode that holds.
+    /// Returns the name of the current mode.
     pub(super) fn current_name(&self) -> String {
         mode_name(&self.current_mode)
     }
 
     pub(super) fn find_runtime(&self, name: &str) -> Option<&ModeRuntime> {
-        self.runtimes.iter().find(|station| station.config.mode.name == name)
+        self.runtimes.iter().find(|runtime| runtime.config.mode.name == name)
     }
 }

@@ -1,7 +1,7 @@
-//! Applies a mode switch outside of the machine.
+//! Carries out a switch of modes outside the task machine, when its record is appended.
 //!
-//! The machine judges by the new mode as soon as its record is kept, so the bounds of the workspace and the model's server change at
-//! that moment, before anything that follows from the record is done.
+//! The machine judges calls by the new mode as soon as the record is appended. So the bounds of the workspace and the server of the
+//! model change at the same moment, before any later effect is carried out.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +22,7 @@ pub(crate) struct ModeSwitcher {
     notices: NoticeSink,
 }
 
-/// The models of a task, of which the mode's is asked.
+/// A model that passes each request to the model of the current mode.
 pub(crate) struct ModeRoutedModel<M> {
     default_model: M,
     other_models: Vec<(String, M)>,
@@ -56,26 +56,27 @@ impl DriverObserver for ModeSwitcher {
 }
 
 impl SessionModes {
-    /// The mode holds from now on. One that is not known changes nothing; the machine does not switch to such a one.
+    /// Makes a mode the current one. An unknown name changes nothing; the machine never switches to one.
     fn apply_mode(&self, name: &str, workspace: &Workspace, notices: &NoticeSink) {
         let before = self.current_name();
-        let Some(station) = self.find_runtime(name) else { return };
-        workspace.set_bounds(station.bounds.clone());
+        let Some(runtime) = self.find_runtime(name) else { return };
+        workspace.set_bounds(runtime.bounds.clone());
         name.clone_into(&mut self.current_mode.lock().unwrap_or_else(PoisonError::into_inner));
-        let said = match &station.note {
+        let said = match &runtime.note {
             Some(note) => Some(note.clone()),
-            None if self.find_runtime(&before).is_some_and(|before| before.model == station.model) => None,
-            None => Some(format!("the model is now {}", station.model)),
+            None if self.find_runtime(&before).is_some_and(|before| before.model == runtime.model) => None,
+            None => Some(format!("the model is now {}", runtime.model)),
         };
         if let Some(said) = said {
             notices.send(NoticeTopic::Mode, format!("mode {name}: {said}"));
         }
     }
 
-    /// The model of the task with those of its modes that are on other servers.
+    /// Combines the task's usual model with those of modes on other servers. Modes on the same server need no client of
+    /// their own, since the request names the model.
     pub(crate) fn route_models<M>(&self, usual: M, make: impl Fn(&ResolvedModel) -> M) -> ModeRoutedModel<M> {
         let other =
-            |station: &ModeRuntime| Some((station.config.mode.name.clone(), make(station.other_server.as_ref()?)));
+            |runtime: &ModeRuntime| Some((runtime.config.mode.name.clone(), make(runtime.other_server.as_ref()?)));
         ModeRoutedModel {
             default_model: usual,
             other_models: self.runtimes.iter().filter_map(other).collect(),

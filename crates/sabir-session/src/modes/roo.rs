@@ -1,8 +1,8 @@
-//! The modes of a repository: what `.roomodes` in its folder says, as Roo Code and Zoo Code read it.
+//! Reads the modes that a repository defines in `.roomodes`, in the format of Roo Code and Zoo Code.
 //!
-//! A repository's mode is used only when the user names it, and like every mode it only takes away. It never stands for a built-in
-//! mode or for one of the user's own. A mode that cannot be kept as it is meant is none: the reason is told where modes are
-//! listed, and to whoever names it.
+//! A repository's mode is used only when the user names it, and like every mode it only restricts. It never replaces a built-in
+//! mode or one that the user defined. A mode whose limits cannot be enforced as written is not offered; the list of modes and the
+//! error for its name give the reason.
 //!
 //! Supported: YAML and JSON; `slug`, `name`, `description`, `whenToUse`, `roleDefinition`, `customInstructions`; `groups` of `read`,
 //! `edit`, `browser`, `command`, `mcp` and `modes`, with `fileRegex` for `edit`. Unsupported: look-around in
@@ -13,22 +13,24 @@ use sabir_workspace::{Workspace, WorkspaceError};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The file, in the folder that a task works in.
+/// The name of the file, in the folder that a task works in.
 const NAME: &str = ".roomodes";
+/// The size beyond which the file is refused; real ones have a few KiB.
 const MAX_BYTES: usize = 256 << 10;
 
-/// What `.roomodes` says.
+/// The content of `.roomodes`.
 #[derive(Debug, Default)]
 pub(super) struct RooModes {
     pub(super) modes: Vec<Mode>,
     pub(super) faults: Vec<ModeFault>,
 }
 
-/// Why a mode is none.
+/// A mode of the repository that cannot be used, and the reason. Its `Display` is a message for the user.
 #[derive(Debug)]
 pub struct ModeFault {
-    /// The mode's name, if it has one.
+    /// The mode's name; empty if it has none, or if the whole file is at fault.
     pub(super) name: String,
+    /// The reason.
     pub(super) why: String,
 }
 
@@ -70,7 +72,7 @@ struct GroupLimit {
 }
 
 impl RooModes {
-    /// The modes of a folder; `taken` says whose a name is already.
+    /// Reads the modes of a folder. `taken` returns who owns a name that cannot be used again.
     pub(super) fn read_folder(workspace: &Workspace, taken: impl Fn(&str) -> Option<&'static str>) -> Self {
         match read_text(workspace) {
             Ok(None) => Self::default(),
@@ -83,6 +85,7 @@ impl RooModes {
         let file: RooFile = match serde_saphyr::from_str(text) {
             Ok(file) => file,
             Err(error) => {
+                // Only the first line: the others may quote the file.
                 let why = error.to_string();
                 let fault = ModeFault { name: String::new(), why: why.lines().next().unwrap_or_default().to_owned() };
                 return Self { modes: Vec::new(), faults: vec![fault] };
@@ -106,7 +109,7 @@ impl RooModes {
     }
 }
 
-/// Says what is wrong, and where.
+/// Formats the fault with the file and the mode.
 impl std::fmt::Display for ModeFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { name, why } = self;
@@ -133,7 +136,9 @@ fn convert_mode(value: Value) -> Result<Mode, String> {
     if custom.slug.is_empty() || !custom.slug.chars().all(is_slug) {
         return Err("`slug` has to be made of letters, digits and hyphens".to_owned());
     }
-    let (mut groups, mut write, mut free) = (Vec::new(), Vec::new(), false);
+    let mut groups = Vec::new();
+    let mut write = Vec::new();
+    let mut free = false;
     for entry in custom.groups {
         let (name, limit) = match entry {
             GroupEntry::Whole(name) => (name, None),
@@ -146,7 +151,7 @@ fn convert_mode(value: Value) -> Result<Mode, String> {
                 write.push(pattern.map_err(|error| format!("`fileRegex` `{regex}` cannot be used: {error}"))?);
             }
             (ToolGroup::Edit, None) => free = true,
-            // Wider than what is meant would be worse than no mode at all.
+            // To ignore the limit would allow more than its author meant: better no mode at all.
             (_, Some(_)) => return Err(format!("`fileRegex` limits `edit` only, not `{name}`")),
             (_, None) => {}
         }
@@ -157,6 +162,7 @@ fn convert_mode(value: Value) -> Result<Mode, String> {
     if groups.is_empty() {
         return Err("it has no `groups`: nothing may be done in it".to_owned());
     }
+    // `edit` was named once with a limit and once without: the entry without a limit holds.
     if free {
         write.clear();
     }
@@ -168,7 +174,7 @@ fn convert_mode(value: Value) -> Result<Mode, String> {
     Ok(Mode { name: custom.slug, about, instructions: words.join("\n\n"), groups, write })
 }
 
-/// What Roo's group is here.
+/// Converts the name of a group of Roo Code.
 fn convert_group(name: &str) -> Result<ToolGroup, String> {
     Ok(match name {
         "read" => ToolGroup::Read,
@@ -225,7 +231,7 @@ customModes:
     }
 
     #[test]
-    fn modes_as_they_are_written() {
+    fn valid_modes_are_parsed() {
         let words = "\"You write documents.\\n\\nShort sentences.\"";
         check(GOOD, &[&format!("docs-writer [read edit fetch] /\\.(md|mdx)$/ (For documents.) {words}")]);
         check(
@@ -237,7 +243,7 @@ customModes:
     }
 
     #[test]
-    fn what_is_no_mode_is_told() {
+    fn unusable_modes_are_reported() {
         let one = |fields: &str| format!(r#"{{"customModes": [{{{fields}}}]}}"#);
         check(
             &one(r#""slug": "code", "groups": ["read"]"#),

@@ -1,15 +1,20 @@
-//! Spans as OTLP has them in JSON: ids in hexadecimal, 64-bit numbers as text, names in camel case.
+//! Encodes spans as OTLP/HTTP JSON: ids in hexadecimal, 64-bit integers as strings, names in camel case.
+//!
+//! The numbers of kinds and states are those of `opentelemetry/proto/trace/v1/trace.proto`.
 
 use sabir_call::redact;
 use serde_json::{Value, json};
 
 use super::spans::Span;
 
+/// `SPAN_KIND_INTERNAL`.
 const INTERNAL: u8 = 1;
+/// `SPAN_KIND_CLIENT`.
 const CLIENT: u8 = 3;
+/// `STATUS_CODE_ERROR`.
 const ERROR: u8 = 2;
 
-/// The body of a request with these spans, without what has the shape of a secret.
+/// Returns the body of a request with these spans. Known formats of secrets are redacted in it.
 pub(super) fn request_body(spans: &[Span]) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let resource = [("service.name", json!("sabir")), ("service.version", json!(version))];

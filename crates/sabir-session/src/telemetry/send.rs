@@ -1,7 +1,7 @@
-//! Sends spans to a collector, in batches, from a thread of its own.
+//! Sends spans to a collector, in batches, from a separate thread.
 //!
-//! The task hands spans over and never waits: where too many lie there, the newest are dropped. At the end there are three seconds for
-//! what is left. A batch that the collector does not take is dropped as well; it is not worth a task's time to ask again.
+//! The task never waits: when the queue is full, new spans are dropped. At the end of the task the queue gets three seconds to drain.
+//! A batch that the collector refuses is dropped too; a retry would only delay the spans behind it.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -14,27 +14,27 @@ use sabir_model::Secret;
 use super::otlp;
 use super::spans::Span;
 
-/// How many spans may wait.
+/// The capacity of the queue, in spans.
 const MAX_WAITING: usize = 2048;
-/// How many are sent at once.
+/// The most spans in one request.
 const MAX_BATCH: usize = 256;
-/// How long a span waits for others.
+/// The longest time that a span waits for others.
 const BATCH_INTERVAL: Duration = Duration::from_secs(5);
-/// How long one request may take.
+/// The timeout of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the end of a task waits for the last of them.
+/// The longest time that the end of a task waits for the last spans.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The task's end of the channel.
+/// The task's end of the channel to the sending thread.
 pub(super) struct SpanSender {
     spans: Option<SyncSender<Span>>,
     done: Receiver<()>,
 }
 
-/// Where spans go below that base URL.
+/// Returns the URL for traces below a collector's base URL, as OTLP/HTTP defines it.
 ///
 /// # Errors
-/// In words, if it is no address of a collector.
+/// With a message for the user, if the text is no such URL or has a password.
 pub(super) fn traces_url(endpoint: &str) -> Result<Url, String> {
     let base = endpoint.trim().trim_end_matches('/');
     let full = if base.ends_with("/v1/traces") { base.to_owned() } else { format!("{base}/v1/traces") };
@@ -43,10 +43,10 @@ pub(super) fn traces_url(endpoint: &str) -> Result<Url, String> {
         .ok_or_else(|| "endpoint has to be an address such as http://127.0.0.1:4318, without a password".to_owned())
 }
 
-/// The headers of every request.
+/// Returns the headers of every request.
 ///
 /// # Errors
-/// In words, with the name of one that is no header; its value is not shown.
+/// With a message that names the unusable header; its value is not shown.
 pub(super) fn parse_headers(given: &BTreeMap<String, Secret>) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     headers.insert(reqwest::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -54,6 +54,7 @@ pub(super) fn parse_headers(given: &BTreeMap<String, Secret>) -> Result<HeaderMa
         let wrong = || format!("`{name}` under headers cannot be sent as a header");
         let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
         let mut value = HeaderValue::from_str(value.expose()).map_err(|_| wrong())?;
+        // Keeps the value out of `Debug` output and out of HTTP/2 compression tables.
         value.set_sensitive(true);
         headers.insert(known, value);
     }
@@ -61,7 +62,7 @@ pub(super) fn parse_headers(given: &BTreeMap<String, Secret>) -> Result<HeaderMa
 }
 
 impl SpanSender {
-    /// Begins the thread. Nothing is connected before there is a span.
+    /// Starts the thread. It connects when there is a first span.
     pub(super) fn new(url: Url, headers: HeaderMap) -> Self {
         let (spans, waiting) = sync_channel(MAX_WAITING);
         let (ended, done) = sync_channel(1);
@@ -72,7 +73,7 @@ impl SpanSender {
         Self { spans: Some(spans), done }
     }
 
-    /// Hands a span over.
+    /// Queues a span, or drops it if the queue is full.
     pub(super) fn send(&self, span: Span) {
         if let Some(spans) = &self.spans {
             _ = spans.try_send(span);
@@ -82,16 +83,17 @@ impl SpanSender {
 
 impl Drop for SpanSender {
     fn drop(&mut self) {
+        // The closed channel tells the thread to send the rest and to end.
         self.spans = None;
-        // Whoever is not there by then is not waited for.
+        // A thread that needs longer is left behind, with its spans.
         _ = self.done.recv_timeout(FLUSH_TIMEOUT);
     }
 }
 
-/// Gathers and sends until the task is over.
+/// Collects spans into batches and sends them, until the channel is closed.
 fn deliver_spans(waiting: &Receiver<Span>, url: &Url, headers: &HeaderMap) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
-    // Made while the task works, so that its end need not wait for that.
+    // Built before the first span arrives: it takes a while, and the end of a short task would have to wait for it.
     let Some(client) = build_client(headers, url) else { return };
     while let Ok(first) = waiting.recv() {
         let mut batch = vec![first];
@@ -103,17 +105,17 @@ fn deliver_spans(waiting: &Receiver<Span>, url: &Url, headers: &HeaderMap) {
             }
         }
         let request = client.post(url.clone()).body(otlp::request_body(&batch));
-        // What became of it changes nothing.
+        // Telemetry is best effort: the result is ignored.
         _ = runtime.block_on(async { request.send().await?.bytes().await });
     }
 }
 
-/// What sends. Without TLS no certificates are read. Nothing is connected here.
+/// Builds the HTTP client, without a connection yet. For plain HTTP it loads no certificates, which would take time.
 fn build_client(headers: &HeaderMap, url: &Url) -> Option<Client> {
-    // An error says that there is one already, which serves as well.
+    // An error means that a provider was installed before, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let agent = concat!("sabir/", env!("CARGO_PKG_VERSION"));
-    // A redirect could carry a key elsewhere.
+    // A redirect could carry the key in a header to another host.
     let redirect = reqwest::redirect::Policy::none();
     let client = Client::builder().default_headers(headers.clone()).user_agent(agent).redirect(redirect).no_proxy();
     let client = if url.scheme() == "https" { client } else { client.tls_certs_only([]) };

@@ -1,4 +1,4 @@
-//! Records in, spans out, by the names of the GenAI semantic conventions of OpenTelemetry.
+//! Turns records into spans, with the names of the GenAI semantic conventions of OpenTelemetry.
 //!
 //! | span | from | to |
 //! | --- | --- | --- |
@@ -6,9 +6,9 @@
 //! | `chat MODEL` | the record before the answer | `answered`, `failed`, or a compaction by the model |
 //! | `execute_tool NAME` | `running` | `result` |
 //!
-//! The model is asked right after a record was kept, so the record before an answer says when; what was said meanwhile does not count.
-//! A call that did not run has a span without a duration, with what stopped it. Without the user's leave a span holds names,
-//! numbers and kinds, and none of the words of a task.
+//! A model request starts right after a record was appended, so the record before an answer gives its start; queued messages do not
+//! count. A call that did not run has a span without a duration, with the reason. Unless the user enables `content`, a span holds
+//! names, numbers and kinds, and no text of the task.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,64 +17,64 @@ use sabir_call::{Call, CallId, MessagePart, ToolResultStatus, Usage};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What identifies the spans of a run.
+/// The ids of the spans of one run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TraceIds {
-    /// Of all of them.
+    /// The trace id, which all spans share.
     pub(crate) trace: u128,
-    /// That of the first; the others are counted from there.
+    /// The id of the run's own span; the other ids count up from it.
     pub(crate) base: u64,
 }
 
-/// Who is asked.
+/// The model that requests go to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AskedModel {
-    /// The provider, by Sabir's name.
+    /// The provider's name in Sabir.
     pub(crate) provider: String,
-    /// The provider's name of the model.
+    /// The model's name at the provider.
     pub(crate) model: String,
 }
 
 /// The task's model, and those of its modes.
 type AskedModels = (AskedModel, BTreeMap<String, AskedModel>);
 
-/// Something that took its time.
+/// One span of a trace.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Span {
     pub(crate) trace: u128,
     pub(crate) id: u64,
-    /// The span that it is a part of.
+    /// The id of the enclosing span.
     pub(crate) parent: Option<u64>,
     pub(crate) name: String,
-    /// Whether another program was asked.
+    /// True for a request to another program.
     pub(crate) is_client: bool,
-    /// From and to, in nanoseconds since 1970.
+    /// The start and the end, in nanoseconds since 1970.
     pub(crate) time: (u64, u64),
     pub(crate) attributes: Vec<(&'static str, Value)>,
-    /// Whether it went wrong.
+    /// True if the span gets the status of an error.
     pub(crate) failed: bool,
 }
 
-/// Makes spans of the records of one run.
+/// Turns the records of one run into spans.
 #[derive(Debug)]
 pub(crate) struct RunTracer {
     ids: TraceIds,
     count: u64,
     started_at: u64,
-    /// When the record was kept that the model may have been asked after.
+    /// The time of the last record that a model request may have followed.
     last_record_at: u64,
     task: String,
     mode_history: ModeHistory,
     asked: AskedModels,
     content: bool,
     prompt: Option<String>,
-    /// The calls of the last answer, with when they began to run.
+    /// The calls of the last answer, with the times at which they began to run.
     calls: HashMap<CallId, (Call, Option<u64>)>,
     usage: Usage,
 }
 
 impl RunTracer {
-    /// A run of that task that begins now. `content`: whether words are told.
+    /// Creates the tracer of a run that begins now. `content` adds the text of messages, arguments and results.
     pub(crate) fn new(
         ids: TraceIds,
         task: &TaskId,
@@ -97,12 +97,12 @@ impl RunTracer {
         }
     }
 
-    /// A run of a task that has come so far.
+    /// Sets the modes that a resumed task had before this run.
     pub(crate) fn with_history(self, trail: ModeHistory) -> Self {
         Self { mode_history: trail, ..self }
     }
 
-    /// Takes a record that was kept at that time.
+    /// Takes a record that was appended at the time `now`; returns the spans that it ends.
     pub(crate) fn note_record(&mut self, now: u64, record: &Record) -> Vec<Span> {
         let span = match record {
             Record::Started(start) => {
@@ -140,6 +140,7 @@ impl RunTracer {
             Record::Ended { outcome, .. } => Some(self.run_span(now, *outcome)),
             _ => None,
         };
+        // A message that waits for its turn does not start a request.
         let waits = match record {
             Record::Said { when, .. } | Record::Context(ContextChange::Moded { when, .. }) => *when == Delivery::Later,
             _ => false,
@@ -168,7 +169,8 @@ impl RunTracer {
         if control::is_control(&call.name) {
             return None;
         }
-        // A name that is no tool's may be any words of the model's.
+        // A rejected call with an unknown name: the model may have written any text as the name. `_OTHER` is what
+        // OpenTelemetry writes for values that are not listed.
         let known =
             || result.ending != ToolResultStatus::Rejected || crate::setup::built_in_tools().get(&call.name).is_some();
         let name = if self.content || known() { call.name.as_str() } else { "_OTHER" };
@@ -188,7 +190,7 @@ impl RunTracer {
         Some(self.child_span(title, (begun.unwrap_or(now), now), attributes, error))
     }
 
-    /// The span of the whole run.
+    /// Builds the span of the whole run.
     fn run_span(&mut self, now: u64, outcome: TaskOutcome) -> Span {
         let mut attributes = self.base_attributes("invoke_agent");
         attributes.push(("gen_ai.agent.name", json!("sabir")));
@@ -214,7 +216,8 @@ impl RunTracer {
         attributes.push(("gen_ai.conversation.id", json!(self.task)));
         let failed = error.is_some();
         attributes.extend(error.map(|error| ("error.type", json!(error))));
-        let (trace, parent) = (self.ids.trace, Some(self.ids.base));
+        let trace = self.ids.trace;
+        let parent = Some(self.ids.base);
         Span { trace, id, parent, name, is_client: false, time, attributes, failed }
     }
 
@@ -227,14 +230,14 @@ impl RunTracer {
         ]
     }
 
-    /// Who is asked in the mode that holds.
+    /// Returns the model of the current mode. Until the first switch it is the task's model.
     fn current_model(&self) -> &AskedModel {
         let (usual, others) = &self.asked;
         others.get(self.mode_history.current_mode()).filter(|_| self.mode_history.has_switched()).unwrap_or(usual)
     }
 }
 
-/// The provider's name in the conventions, where they have another one.
+/// Returns the value of `gen_ai.provider.name`, which differs from Sabir's name for some providers.
 fn provider_name(name: &str) -> &str {
     match name {
         "gemini" => "gcp.gemini",
@@ -255,7 +258,7 @@ fn usage_attributes(usage: Usage) -> impl Iterator<Item = (&'static str, Value)>
     counts.into_iter().filter_map(|(name, count)| Some((name, json!(count?))))
 }
 
-/// A kind by the word that records have for it.
+/// Returns the word for a kind, as records spell it in JSON.
 fn kind_word(kind: &impl Serialize) -> String {
     match serde_json::to_value(kind) {
         Ok(Value::String(word)) => word,
@@ -263,7 +266,7 @@ fn kind_word(kind: &impl Serialize) -> String {
     }
 }
 
-/// A message as the conventions write it: JSON in a text.
+/// Encodes a message as the conventions do: JSON in a string.
 fn messages_json(role: &str, parts: &[MessagePart]) -> String {
     let parts = parts.iter().filter_map(|part| match part {
         MessagePart::Text { text } => Some(json!({"type": "text", "content": text})),
@@ -358,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_told_only_by_leave() {
+    fn text_is_sent_only_with_content() {
         assert!(!format!("{:?}", spans(false)).contains("secret words"));
         let told = spans(true);
         for (at, name) in [(1, "gen_ai.output.messages"), (2, "gen_ai.tool.call.result"), (5, "gen_ai.input.messages")]

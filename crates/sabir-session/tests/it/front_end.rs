@@ -1,4 +1,4 @@
-//! A second front end starts, answers, interrupts, resumes and runs several sessions, over the public API alone.
+//! Drives the example front end: it starts, answers, interrupts and resumes sessions with the public API alone.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -45,7 +45,7 @@ impl FrontEndProcess {
         writeln!(self.input, "{line}").unwrap();
     }
 
-    /// The next line of that session that is of that kind.
+    /// Waits for the next event of this kind in a session.
     fn wait_for(&self, session: u32, kind: &str) -> Value {
         loop {
             let line = self.lines.recv_timeout(Duration::from_secs(120)).unwrap_or_else(|_| panic!("no `{kind}`"));

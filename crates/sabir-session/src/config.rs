@@ -219,8 +219,7 @@ impl Config {
         config.rules.check_rules(environment.home_folder.as_deref()).map_err(at)?;
         config.modes = modes::own_modes(&config.rules).map_err(at)?;
         // Checked here, so that every command reports the mistake, not only those that use repairs.
-        repairs::without_rules(&config.repairs_off)
-            .map_err(|failure| wrong(format!("repairs_off: {}", failure.to_string())))?;
+        repairs::without_rules(&config.repairs_off).map_err(|failure| wrong(format!("repairs_off: {failure}")))?;
         dialect_tables::define_all((&path, &text), std::mem::take(&mut config.own.dialects), &mut config.dialects)?;
         Ok(config)
     }

@@ -51,7 +51,7 @@ pub struct ProviderConnection {
     /// The number and pace of retries.
     pub retries: RetryPolicy,
     /// The command that printed the key, if one did.
-    pub command: Option<KeyCommand>,
+    pub(crate) command: Option<KeyCommand>,
 }
 
 /// The source of a provider's key, without the key itself.

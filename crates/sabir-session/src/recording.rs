@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sabir_agent::{
     CommandQueue, DriverObserver, FrontEnd, Record, RecordStore, RequestContext, StoreError, TaskEvent, TaskStart,
-    TransientEvent, UserCommand, UserNotice, UserQuestion, UserReply,
+    TransientEvent, UserNotice, UserQuestion, UserReply,
 };
 use sabir_call::{CallId, Dollars, TokenPrices};
 use sabir_model::{Cassette, CassettePlayer, CassetteRecorder, HttpModel, KeyFuture, KeyRefreshingModel, Secret};

@@ -8,9 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use sabir_agent::{
-    CommandQueue, FrontEnd, Record, TaskEvent, TransientEvent, UserCommand, UserNotice, UserQuestion, UserReply,
-};
+use sabir_agent::{CommandQueue, FrontEnd, Record, TaskEvent, TransientEvent, UserNotice, UserQuestion, UserReply};
 use sabir_workspace::{Sandbox, Workspace};
 
 use crate::environment::Environment;

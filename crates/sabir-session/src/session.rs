@@ -191,7 +191,7 @@ impl SessionHandle {
         let idle = state.is_idle;
         match command {
             Command::Send { message, delivery } if idle => {
-                if message.text.trim().is_empty() {
+                if message.text.trim().is_empty() && message.images.is_empty() {
                     return Err(Rejected::Invalid("the message says nothing".to_owned()));
                 }
                 // An idle session has nothing to queue behind or to interrupt.
@@ -305,13 +305,22 @@ impl SessionWorker {
             let stays_open = self.loaded.spec.interactivity == Interactivity::Interactive
                 && self.loaded.spec.record == RecordMode::Off
                 && !matches!(end.outcome, TaskOutcome::StoreFailed | TaskOutcome::Misconfigured);
-            {
+            let unread = {
+                // Messages are put into the inbox under this lock, so none can come between the last look and the idle state.
                 let mut state = self.control.lock();
+                let unread = self.take_unread_messages();
                 if !stays_open || state.closes {
                     state.is_ended = true;
+                } else if unread.is_some() {
+                    state.run += 1;
                 } else {
                     state.is_idle = true;
                 }
+                unread.filter(|_| !state.is_ended)
+            };
+            if let Some(message) = unread {
+                self.continue_with(message);
+                continue;
             }
             if self.control.lock().is_ended {
                 return self.finish(end);
@@ -383,22 +392,22 @@ impl SessionWorker {
 
     /// Waits for the message that continues the task. Returns false if the session is over.
     async fn wait_for_message(&mut self, end: &TaskEnd) -> bool {
-        if let Some(message) = self.take_unread_messages() {
-            let mut state = self.control.lock();
-            state.is_idle = false;
-            state.run += 1;
-            drop(state);
-            self.continue_with(message);
-            return true;
-        }
         while let Some(command) = self.commands.recv().await {
             match command {
                 IdleCommand::Continue(message) => {
                     self.continue_with(message);
                     return true;
                 }
-                IdleCommand::SetMode(mode) => self.reload(|spec| spec.mode = Some(mode), end),
-                IdleCommand::SetModel(model) => self.reload(|spec| spec.model = Some(model), end),
+                IdleCommand::SetMode(mode) => {
+                    if !self.reload(|spec| spec.mode = Some(mode), end) {
+                        return false;
+                    }
+                }
+                IdleCommand::SetModel(model) => {
+                    if !self.reload(|spec| spec.model = Some(model), end) {
+                        return false;
+                    }
+                }
                 IdleCommand::Undo(calls) => self.undo(calls),
                 IdleCommand::End => return false,
             }
@@ -425,11 +434,13 @@ impl SessionWorker {
             unread.text.push_str(&message.text);
             unread.images.extend(message.images);
         }
-        (!unread.text.trim().is_empty()).then_some(unread)
+        let says_something = !unread.text.trim().is_empty() || !unread.images.is_empty();
+        says_something.then_some(unread)
     }
 
-    /// Loads the task again with a changed spec.
-    fn reload(&mut self, change: impl FnOnce(&mut crate::spec::SessionSpec), end: &TaskEnd) {
+    /// Loads the task again with a changed spec. False: it could be loaded neither so nor as before, and nothing may run without a
+    /// journal.
+    fn reload(&mut self, change: impl FnOnce(&mut crate::spec::SessionSpec), end: &TaskEnd) -> bool {
         let mut spec = self.loaded.spec.clone();
         change(&mut spec);
         let task = self.loaded.opened.task.start_record().task.clone();
@@ -444,13 +455,21 @@ impl SessionWorker {
                 self.loaded.config.notices.send(NoticeTopic::Mode, error.to_string());
                 // Back to the spec that worked. Its store was dropped above, so the task must be loaded again.
                 let old = self.loaded.spec.clone();
-                if let Ok(mut loaded) = self.host.reload(&task, &old, &self.hub) {
-                    loaded.setup.cancel = self.control.cancel.clone();
-                    self.loaded = loaded;
+                match self.host.reload(&task, &old, &self.hub) {
+                    Ok(mut loaded) => {
+                        loaded.setup.cancel = self.control.cancel.clone();
+                        self.loaded = loaded;
+                    }
+                    Err(error) => {
+                        let text = format!("the session ends, because its task cannot be loaded again: {error}");
+                        self.loaded.config.notices.send(NoticeTopic::Recovery, text);
+                        return false;
+                    }
                 }
             }
         }
         self.hub.set_state(SessionState::Idle(end.clone()));
+        true
     }
 
     /// Undoes the last changing calls, and sends a notice with the result. Nothing is undone if the files were changed since.

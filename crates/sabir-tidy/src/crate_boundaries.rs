@@ -19,7 +19,16 @@ struct RestrictedItem {
 const RESTRICTED_ITEMS: [RestrictedItem; 8] = [
     RestrictedItem {
         name: "fs",
-        crates: &["sabir-workspace", "sabir-checkpoint", "sabir-journal", "sabir-testkit", "sabir-tidy", "sabir"],
+        // The session layer reads what the user names or keeps in their home: configuration, pictures, recordings, trust.
+        crates: &[
+            "sabir-workspace",
+            "sabir-checkpoint",
+            "sabir-journal",
+            "sabir-session",
+            "sabir-testkit",
+            "sabir-tidy",
+            "sabir",
+        ],
         // The error type of a file lock, which the simulated disk returns.
         except: &["sabir-simulate/TryLockError"],
         instead: "files are touched by the workspace and the journal; ask them, or take the text as a value",
@@ -30,6 +39,7 @@ const RESTRICTED_ITEMS: [RestrictedItem; 8] = [
         // Names of temporary files contain the id of this process.
         except: &[
             "sabir-checkpoint/id",
+            "sabir-testkit/id",
             "sabir/ExitCode",
             "sabir/exit",
             "sabir/Termination",

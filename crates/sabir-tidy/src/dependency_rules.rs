@@ -28,6 +28,8 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 20] = [
             "sabir-workspace",
             "sabir-journal",
             "sabir-agent",
+            // For the types of the `[gateway]` section of the configuration.
+            "sabir-gateway",
             "sabir-model",
             "sabir-wire",
             "sabir-policy",

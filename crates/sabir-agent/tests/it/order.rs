@@ -96,7 +96,8 @@ impl RecordStore for Lost {
 
 #[test]
 fn results_come_in_the_order_of_their_calls() {
-    let registry = ToolRegistry::new(vec![Arc::new(Look { all_here: Arc::new(tokio::sync::Barrier::new(3)) })]).unwrap();
+    let registry =
+        ToolRegistry::new(vec![Arc::new(Look { all_here: Arc::new(tokio::sync::Barrier::new(3)) })]).unwrap();
     let settings =
         sabir_agent::TaskSettings { tools: registry.tool_set().clone(), ..settings(Interactivity::Headless) };
     let (mut task, first) = Task::new(start(), settings);

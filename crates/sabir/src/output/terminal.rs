@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use sabir_agent::{
     CommandQueue, CompactionTiming, FrontEnd, MessageAuthor, Record, RuleProposal, TaskEvent, TransientEvent,
-    UserCommand, UserNotice, UserQuestion, UserReply,
+    UserNotice, UserQuestion, UserReply,
 };
 use sabir_session::pictures;
 

@@ -41,7 +41,7 @@ pub(crate) fn run_dialects(name: Option<&str>, output: OutputFormat) -> Result<E
     let Some(name) = name else {
         match output {
             OutputFormat::Json => {
-                print::print_json(&surroundings::dialects().iter().map(|dialect| to_json(dialect)).collect::<Vec<_>>())
+                print::print_json(&surroundings::dialects().iter().map(to_json).collect::<Vec<_>>())
             }
             OutputFormat::Events => {
                 surroundings::dialects().iter().for_each(|dialect| print::print_json(&to_json(dialect)))

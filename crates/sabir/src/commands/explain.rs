@@ -167,7 +167,7 @@ impl NoteCollector {
     }
 }
 
-/// Counts lines and columns as [`EditProblem::position_in`] does, in one walk over the text.
+/// Counts lines and columns as `sabir_call::Fault::position_in` does, in one walk over the text.
 struct PositionCursor<'s> {
     source: &'s str,
     at: usize,

@@ -189,16 +189,16 @@ fn shifts() -> Vec<Record> {
         Record::Context(ContextChange::Moded { mode: text(), told: text(), when: Delivery::Next }),
         Record::Context(ContextChange::Moded { mode: text(), told: text(), when: Delivery::Later }),
         Record::Context(ContextChange::Tools(ToolsChange {
-            added: vec![AddedTool {
-                spec: sabir_call::ToolSpec::new("look", "", json!({"type": "object", "properties": {}})),
-                group: Some(sabir_policy::ToolGroup::Server),
-                reads_only: true,
-                polls: true,
-                hidden: true,
-            }],
+            added: sabir_policy::ToolGroup::ALL.map(added_tool).into_iter().collect(),
             removed: vec![text()],
         })),
     ]
+}
+
+fn added_tool(group: sabir_policy::ToolGroup) -> AddedTool {
+    let mut spec = sabir_call::ToolSpec::new("look", "", json!({"type": "object", "properties": {}}));
+    spec.examples = vec![serde_json::Map::new()];
+    AddedTool { spec, group: Some(group), reads_only: true, polls: true, hidden: true }
 }
 
 fn failures() -> Vec<Record> {

@@ -26,9 +26,10 @@ fn every_fault_has_its_test_or_its_reason() {
             let (file, name) = test.split_once("::").unwrap();
             let text = fs::read_to_string(crates.join(file)).unwrap_or_else(|error| panic!("{id}: {file}: {error}"));
             let at = text.find(&format!("fn {name}(")).unwrap_or_else(|| panic!("{id}: no test `{name}` in {file}"));
-            let before = text[..at].rsplit_once("#[").map_or("", |(_, attribute)| attribute);
-            let plain = before.starts_with("test]") || before.starts_with("tokio::test");
-            assert!(plain, "{id}: `{name}` in {file} is no test: {before}");
+            // The attributes of the function: those after the end of what comes before it.
+            let before = text[..at].rsplit_once("}\n").map_or(&text[..at], |(_, attributes)| attributes);
+            let is_test = before.contains("#[test]") || before.contains("#[tokio::test");
+            assert!(is_test, "{id}: `{name}` in {file} is no test: {before}");
         }
         let (words, held_by_a_test) = (held.len(), !named.is_empty());
         assert!(held_by_a_test || words > 60, "{id}: a reason is a sentence");

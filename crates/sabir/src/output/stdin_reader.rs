@@ -332,8 +332,7 @@ fn is_ready() -> bool {
 fn wait_readable(time: Option<&Timespec>) -> bool {
     let stdin = io::stdin();
     let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
-    // On an error of `poll` the result is false; a wait without a limit is followed by a fresh
-    // check in any case.
+    // An error counts as not readable; callers try again.
     poll(&mut polled, time).is_ok_and(|count| count > 0)
 }
 

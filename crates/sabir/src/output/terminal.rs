@@ -153,6 +153,7 @@ impl Audience for TerminalFrontEnd {
     }
 }
 
+/// Returns the text of a question; hidden characters are made visible in what is to be approved.
 fn question_text(question: &UserQuestion) -> String {
     match question {
         UserQuestion::Approval { tool, subject, detail, reason, proposals, .. } => {

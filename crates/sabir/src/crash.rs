@@ -1,10 +1,9 @@
 //! Reports panics without leaking private data, and hides the process from others.
 //!
 //! A panic is a bug, and users are asked to share its report. It contains the place and the start
-//! of the message, but never the
-//! environment, a request or a file. Core dumps are disabled, and other processes of the same user
-//! cannot read this process's memory
-//! and environment, which hold the provider's key.
+//! of the message, but never the environment, a request or a file. Core dumps are disabled, and
+//! other processes of the same user cannot read this process's memory and environment, which hold
+//! the provider's key.
 
 use std::panic::PanicHookInfo;
 

@@ -1,6 +1,5 @@
 //! The `sabir` binary: parses flags, loads the configuration, and runs commands. Only this crate
-//! reads the environment and writes to the
-//! terminal.
+//! reads the environment and writes to the terminal.
 
 mod cli;
 mod commands;
@@ -22,8 +21,8 @@ use output::print;
 
 fn main() -> ExitCode {
     // A copy of this program supervises each command and outlives it just long enough to clean up
-    // its processes. This mode must be
-    // recognised before anything else happens, because it forks, and threads do not survive a fork.
+    // its processes. This mode must be recognised before anything else happens, because it forks,
+    // and threads do not survive a fork.
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == sabir_workspace::supervise::ARGUMENT) {
         return sabir_workspace::supervise::main(arguments);

@@ -1,5 +1,5 @@
-//! Provides the process environment of the binary. No other module reads variables, well-known
-//! folders or the clock.
+//! Provides the host of all sessions and the process environment: variables, well-known folders and
+//! the clock.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};

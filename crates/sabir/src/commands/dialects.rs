@@ -1,9 +1,8 @@
 //! Implements `dialects`: lists the dialects, including those defined in the user's tables.
 //!
 //! A table is written in `config.toml` as `[dialects.NAME]`, or in a file given with `--dialects`:
-//! there in the same form, or alone
-//! with its keys at the top level and a `name` among them. For the keys see
-//! [`sabir_call::dialect::DialectTable`].
+//! there in the same form, or alone with its keys at the top level and a `name` among them. For the
+//! keys see [`sabir_call::dialect::DialectTable`].
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,8 +16,8 @@ use crate::output::print;
 use crate::surroundings;
 
 /// Splits off the `--dialects` options before the command, and returns them and the other
-/// arguments. Options of the task are not allowed
-/// before the command, so that their values cannot be taken for a command; only `--dialects` is.
+/// arguments. Options of the task are not allowed before the command, so that their values cannot
+/// be taken for a command; only `--dialects` is.
 pub(crate) fn split_leading_options(arguments: impl Iterator<Item = OsString>) -> (Vec<PathBuf>, Vec<OsString>) {
     let mut files = Vec::new();
     let mut rest = Vec::new();

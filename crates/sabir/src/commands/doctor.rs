@@ -256,7 +256,8 @@ impl DoctorReport {
         let keys = if keys.is_empty() { "none found".to_owned() } else { keys.join(", ") };
         text.push_str(&format!("keys           {keys}\n"));
         for server in &self.local {
-            let (models, software) = (server.models.len(), server.software.unwrap_or("unknown software"));
+            let models = server.models.len();
+            let software = server.software.unwrap_or("unknown software");
             let counted = print::count_noun(models, "model");
             text.push_str(&format!("server         {} ({software}): {counted}\n", server.base_url));
         }

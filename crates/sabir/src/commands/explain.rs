@@ -1,9 +1,8 @@
 //! Implements `explain`: shows how a text was parsed, marker by marker.
 //!
 //! A [`TextNote`] is a piece of the text and its role. Mark events become notes directly. The
-//! pieces of a call are derived
-//! from the positions in its events: the text between two values is the markup that closes one and
-//! opens the other.
+//! pieces of a call are derived from the positions in its events: the text between two values is
+//! the markup that closes one and opens the other.
 
 use std::collections::BTreeMap;
 
@@ -152,7 +151,8 @@ impl NoteCollector {
     fn add_note(&mut self, index: u32, span: Span, taken: PieceRole, rule: &'static str) {
         let Some(running) = self.calls.get_mut(&index) else { return };
         running.to = running.to.max(span.end);
-        let (dialect, sure) = (running.dialect.clone(), running.sure);
+        let dialect = running.dialect.clone();
+        let sure = running.sure;
         self.notes.push(TextNote { span, role: taken, call: Some(index), dialect, sure, rule });
     }
 

@@ -189,7 +189,8 @@ fn build_section(number: u64, entry: &JournalEntry) -> Option<DocumentSection> {
         }
         Record::Failed(failed) => ("The model did not answer".to_owned(), vec![exact("", &failed.message)]),
         Record::Judged { call, verdict, by, reason } => {
-            let (verdict, by) = (journal::json_word(verdict), journal::json_word(by));
+            let verdict = journal::json_word(verdict);
+            let by = journal::json_word(by);
             let note = redact::redact_text(&format!("{call}: {verdict} by the {by}: {reason}")).into_owned();
             ("Judgement".to_owned(), vec![SectionPiece::Note(one_line(&note))])
         }

@@ -1,8 +1,7 @@
 //! Implements `fork`: starts a new task that begins with the records of another.
 //!
 //! The new journal is written completely and then resumed like any other, so a fork behaves exactly
-//! like a resumed task.
-//! A final end record is left out, because it belongs to the other task.
+//! like a resumed task. A final end record is left out, because it belongs to the other task.
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
 //! Implements `gateway`: serves models to any client.
 //!
 //! All input of a gateway comes from here: models, keys, limits, randomness, the clock. It prints
-//! its address and the settings for clients to
-//! standard output once, and a log line for each request to standard error.
+//! its address and the settings for clients to standard output once, and a log line for each
+//! request to standard error.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -159,8 +159,7 @@ async fn stop_requested(interrupt: &mut Signal, terminate: &mut Signal) {
 }
 
 /// Raises the limit of open files as far as the system permits, because every answer uses two
-/// connections. If that fails, the
-/// current limit stays.
+/// connections. If that fails, the current limit stays.
 fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

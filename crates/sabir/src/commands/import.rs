@@ -1,8 +1,8 @@
 //! Implements `import`: converts another program's history into the journal of a task.
 //!
 //! An imported task can be read, checked and forked, but not resumed, because its calls were
-//! another program's. The formats are parsed leniently, since none has
-//! a standard. Everything that is left out is counted and reported, also in the first record.
+//! another program's. The formats are parsed leniently, since none has a standard. Everything that
+//! is left out is counted and reported, also in the first record.
 
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;

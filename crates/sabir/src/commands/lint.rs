@@ -67,8 +67,7 @@ pub(crate) fn run_lint(arguments: &LintArguments) -> Result<ExitStatus, CommandE
 }
 
 /// Returns the size of the prompt in each dialect, in tokens (bytes / 4, as in `sabir prompt`);
-/// `None` if the tools
-/// are not a valid set.
+/// `None` if the tools are not a valid set.
 fn prompt_sizes(tools: &str, taught: &[&Dialect]) -> Option<Vec<(&'static str, usize)>> {
     let tools = ToolSet::from_json(tools).ok()?;
     let lesson = ToolInstructions {

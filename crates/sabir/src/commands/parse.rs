@@ -1,5 +1,5 @@
-//! Implements `parse` and `check`: shows the calls and faults found in a text. `explain` and `wire
-//! decode` share this code.
+//! Implements `parse` and `check`: shows the calls and faults found in a text. `explain` and
+//! `wire decode` share this code.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -61,11 +61,10 @@ pub(crate) struct DraftCollector {
 }
 
 /// Tracks how each call was recognised: by the marker right before it, or else by the last wrapper
-/// around calls of its dialect. A call
-/// in text without either has no marker at all.
+/// around calls of its dialect. A call in text without either has no marker at all.
 #[derive(Debug, Default)]
 pub(crate) struct RecognitionTracker {
-    /// Whether the user chose one dialect.
+    /// True if the user chose one dialect.
     chosen: bool,
     how: BTreeMap<u32, CallRecognition>,
     call: Option<CallRecognition>,

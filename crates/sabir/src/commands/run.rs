@@ -28,7 +28,7 @@ struct Attendance {
     output: Option<OutputFormat>,
     /// The reader of control lines, if they are enabled.
     lines: Option<ControlReader>,
-    /// Whether the model accepts pictures.
+    /// The model's support for pictures.
     sight: ImageSupport,
 }
 
@@ -205,7 +205,7 @@ struct EndReport<'a> {
     task: &'a str,
     output: Option<OutputFormat>,
     is_replay: bool,
-    /// Whether the end was already shown while the session was still open.
+    /// True if the end was already shown while the session was still open.
     is_end_shown: bool,
 }
 

@@ -1,6 +1,5 @@
 //! Implements `tour`: a first run without an API key. A recorded model drives the real agent, tools
-//! and checks in a scratch
-//! folder, and all output comes from them.
+//! and checks in a scratch folder, and all output comes from them.
 
 use std::path::{Path, PathBuf};
 

@@ -174,8 +174,7 @@ fn render_head(wire: Wire, path: &str) -> String {
 }
 
 /// Reads the request on standard input: neutral, or in the form of another wire (`--from`). Also
-/// returns notes about what was lost in the
-/// conversion.
+/// returns notes about what was lost in the conversion.
 fn read_request(arguments: &EncodeArguments) -> Result<(Request, Vec<LossNote>), CommandError> {
     let bytes = read_stdin()?;
     if let Some(name) = &arguments.from {

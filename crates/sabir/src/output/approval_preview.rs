@@ -2,10 +2,9 @@
 //! like another are replaced with their names.
 //!
 //! Control characters except line feed and tab, invisible characters, characters that change the
-//! direction of text, and every space except
-//! the plain one become `<U+202E>`. Long runs of blanks or empty lines are counted instead of
-//! shown, so that nothing can be pushed out of sight. A
-//! very long text shows its beginning and end with the number of characters between.
+//! direction of text, and every space except the plain one become `<U+202E>`. Long runs of blanks
+//! or empty lines are counted instead of shown, so that nothing can be pushed out of sight. A very
+//! long text shows its beginning and end with the number of characters between.
 
 use crate::output::sanitizer::is_unseen;
 

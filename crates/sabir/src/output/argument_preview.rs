@@ -1,9 +1,8 @@
 //! Renders one argument of a call on the screen while it streams.
 //!
 //! A short argument follows its name on the line of the call. An argument with several lines, or a
-//! long one, becomes a block under that line, which grows
-//! as the text arrives. A block shows up to [`MAX_LINES`] lines and ends with the number of lines
-//! left out.
+//! long one, becomes a block under that line, which grows as the text arrives. A block shows up to
+//! [`MAX_LINES`] lines and ends with the number of lines left out.
 
 /// The maximum length of a short argument in characters; it has no line feeds.
 const SHORT_CHARS: usize = 60;
@@ -24,7 +23,7 @@ pub(crate) struct ArgumentPreview {
     lines: Option<usize>,
     /// The length of the current line in characters.
     chars: usize,
-    /// Whether the current line has been begun.
+    /// True if the current line has been begun.
     line_begun: bool,
 }
 

@@ -2,16 +2,13 @@
 //! terminal (`--control`).
 //!
 //! All lines are submitted through one channel, so they take effect in the order in which they were
-//! written: an approval before the end of the input
-//! still approves. A line is matched against the questions that are open when the line is read. A
-//! line that does not
-//! fit (another call, a second answer, invalid JSON) is reported on standard error and changes
-//! nothing.
+//! written: an approval before the end of the input still approves. A line is matched against the
+//! questions that are open when the line is read. A line that does not fit (another call, a second
+//! answer, invalid JSON) is reported on standard error and changes nothing.
 //!
 //! Subtasks have entries of their own. A message or cancellation without a `task` is for the main
-//! task, but an approval, denial or answer finds the
-//! question about its call in any task. If two tasks ask about calls with the same id, the line
-//! must name its task.
+//! task, but an approval, denial or answer finds the question about its call in any task. If two
+//! tasks ask about calls with the same id, the line must name its task.
 
 use std::io::{self, BufRead, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,7 +41,7 @@ enum ControlLine {
         /// The pictures attached to the message.
         #[serde(default)]
         images: Vec<ImageInput>,
-        /// Whether the message interrupts the model's current step.
+        /// True if the message interrupts the model's current step.
         #[serde(default)]
         steer: bool,
         task: Option<TaskId>,
@@ -88,7 +85,7 @@ struct TaskEntry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct OpenQuestion {
     call: CallId,
-    /// Whether the question asks for an approval rather than for text.
+    /// True if the question asks for an approval rather than for text.
     approval: bool,
 }
 

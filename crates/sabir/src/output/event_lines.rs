@@ -1,18 +1,15 @@
 //! Prints the events of a task as JSON, one object per line (`--output events`).
 //!
 //! Lines end up in files and logs, so secrets are redacted. A text that is streamed in pieces
-//! (answer, reasoning, arguments, command
-//! output) is redacted as a whole: a piece that ends in the possible start of a secret is held back
-//! until the next piece, or the
-//! end of the text, shows what it is.
+//! (answer, reasoning, arguments, command output) is redacted as a whole: a piece that ends in the
+//! possible start of a secret is held back until the next piece, or the end of the text, shows what
+//! it is.
 //!
 //! Small deltas are merged, so that the JSON around them does not outweigh their text. The limit is
-//! a number of bytes
-//! and never a time, so the same answer always makes the same lines.
+//! a number of bytes and never a time, so the same answer always makes the same lines.
 //!
 //! Each subtask has lines of its own, which name it. They are printed as they come: a program can
-//! tell them apart, and may
-//! answer open questions of several tasks by their call ids.
+//! tell them apart, and may answer open questions of several tasks by their call ids.
 
 use sabir_agent::{Record, TaskEvent, TaskId, TransientEvent};
 use sabir_call::redact::Redactor;
@@ -192,7 +189,8 @@ mod tests {
 
     /// The deltas and outputs that are printed, those of the same text joined.
     fn shown(events: &[TaskEvent<'_>]) -> Vec<String> {
-        let (mut lines, mut all) = (EventLines::default(), Vec::<(Option<StreamedText>, String)>::new());
+        let mut lines = EventLines::default();
+        let mut all = Vec::<(Option<StreamedText>, String)>::new();
         for event in events {
             lines.emit_lines(*event, &mut |event| match (StreamedText::from_event(&event), all.last_mut()) {
                 (Some((text, piece)), Some((Some(last), joined))) if *last == text => joined.push_str(piece),
@@ -217,7 +215,8 @@ mod tests {
             events.push(TaskEvent::Moment(TransientEvent::Output { call: &id, text }));
         }
         let name = "n".to_owned();
-        let (content, images) = (said.clone(), Vec::new());
+        let content = said.clone();
+        let images = Vec::new();
         let result = Record::Result(sabir_call::CallResult {
             id: id.clone(),
             name,

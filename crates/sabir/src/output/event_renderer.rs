@@ -31,7 +31,7 @@ pub(crate) struct ProgressFrontEnd {
 /// Renders task events as text for a terminal.
 #[derive(Debug, Default)]
 pub(crate) struct EventRenderer {
-    /// Whether the last thing written ended inside a line.
+    /// True if the last thing written ended inside a line.
     in_line: bool,
     /// The calls of the last answer.
     calls: Vec<Call>,
@@ -41,7 +41,7 @@ pub(crate) struct EventRenderer {
     sanitizer: Sanitizer,
     /// The argument that is streaming.
     argument: Option<ArgumentPreview>,
-    /// Whether the streaming call sets the todo list, which is shown with its result instead of its
+    /// True if the streaming call sets the todo list, which is shown with its result instead of its
     /// arguments.
     listing: bool,
     output_filter: OutputFilter,

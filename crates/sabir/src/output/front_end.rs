@@ -32,8 +32,7 @@ pub(crate) trait Audience: FrontEnd {
 /// questions came up.
 ///
 /// While a question is open, events of other tasks are held back and shown when it closes, so that
-/// nothing is drawn between a question and its
-/// answer.
+/// nothing is drawn between a question and its answer.
 pub(crate) struct PersonFrontEnd<'a> {
     audience: Box<dyn Audience + 'a>,
     session: SessionHandle,
@@ -45,7 +44,7 @@ pub(crate) struct PersonFrontEnd<'a> {
     /// The commands that the person types while no question is open.
     commands: Option<CommandQueue>,
     shows_notices: bool,
-    /// Whether the last end of the task has been shown.
+    /// True if the last end of the task has been shown.
     has_shown_end: bool,
 }
 
@@ -54,7 +53,7 @@ struct OpenQuestion {
     /// The request of a task; `None` where the session is idle and waits for a message.
     request: Option<RequestId>,
     question: UserQuestion,
-    /// Whether a subtask asks.
+    /// True if a subtask asks.
     is_nested: bool,
 }
 
@@ -331,7 +330,8 @@ pub(crate) fn print_end(end: &TaskEnd) {
 fn print_retry(waiting: &WaitingEvent) {
     let Some(attempt) = waiting.attempt else { return };
     let seconds = std::time::Duration::from_millis(waiting.milliseconds).as_secs_f64();
-    let (number, limit) = (attempt.number, attempt.limit);
+    let number = attempt.number;
+    let limit = attempt.limit;
     print::write_stderr(&print::sanitize_text(&format!(
         "attempt {number} of {limit} failed: {}; again in {seconds:.1} s\n",
         waiting.reason

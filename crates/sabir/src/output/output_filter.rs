@@ -2,8 +2,7 @@
 //! instead.
 //!
 //! The model still receives the output, since the user has allowed that. The screen does not show
-//! it, because others may see
-//! the scrollback, a shared terminal or the log of a build.
+//! it, because others may see the scrollback, a shared terminal or the log of a build.
 
 use sabir_call::{Call, CallId};
 use sabir_policy::names_secrets;
@@ -21,7 +20,7 @@ pub(crate) struct OutputFilter {
 #[derive(Debug, Default)]
 struct HiddenCount {
     lines: usize,
-    /// Whether the last line has no line feed yet.
+    /// True if the last line has no line feed yet.
     in_line: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Writes to standard output and standard error; no other module writes to the terminal.
 //!
 //! Text from models, tools and files must pass [`sanitize_text`] or a
-//! [`Sanitizer`](crate::output::sanitizer::Sanitizer) before it reaches a terminal. A
-//! closed pipe is not an error: the reader (`head`, for example) has stopped reading on purpose.
+//! [`Sanitizer`](crate::output::sanitizer::Sanitizer) before it reaches a terminal. A closed pipe
+//! is not an error: the reader (`head`, for example) has stopped reading on purpose.
 
 use std::io::{ErrorKind, Write, stderr, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,8 +73,7 @@ pub(crate) fn count_noun(count: usize, thing: &str) -> String {
 }
 
 /// Quotes foreign text in backticks on one line: escapes control characters and invisible marks,
-/// and leaves out the middle of
-/// a long text.
+/// and leaves out the middle of a long text.
 pub(crate) fn quote_short(text: &str) -> String {
     const HEAD: usize = 40;
     const TAIL: usize = 16;

@@ -1,23 +1,21 @@
 //! Cleans foreign text (of models, tools, files and servers) before it reaches a terminal.
 //!
 //! Foreign text must not move the cursor, set a title or a colour, query the terminal, or hide
-//! itself. No control character
-//! except line feed and tab is passed on. Escape sequences are parsed as terminals parse them,
-//! including the 8-bit forms (ECMA-48). Colours and other
-//! renditions (SGR) are removed without a trace, since they carry no text. Any other sequence, and
-//! any run of control characters, becomes one
-//! U+FFFD, so that the reader sees that something was there. Invisible characters and those that
-//! change the direction of text become their
-//! code points, as in `<U+202E>`. Runs of more than [`MAX_MARKS`] combining marks are cut: no
-//! script needs them, and they slow terminals down.
+//! itself. No control character except line feed and tab is passed on. Escape sequences are parsed
+//! as terminals parse them, including the 8-bit forms (ECMA-48). Colours and other renditions (SGR)
+//! are removed without a trace, since they carry no text. Any other sequence, and any run of
+//! control characters, becomes one U+FFFD, so that the reader sees that something was there.
+//! Invisible characters and those that change the direction of text become their code points, as in
+//! `<U+202E>`. Runs of more than [`MAX_MARKS`] combining marks are cut: no script needs them, and
+//! they slow terminals down.
 //!
 //! The result does not depend on how the stream is split into chunks, even within a sequence.
 
 /// The maximum number of combining marks on one character; no script comes near it.
 const MAX_MARKS: usize = 16;
 /// The maximum length in characters of a string sequence (a title, a picture). After that the
-/// sequence counts as unterminated and
-/// the text that follows is shown again, so that one stray introducer cannot hide the rest.
+/// sequence counts as unterminated and the text that follows is shown again, so that one stray
+/// introducer cannot hide the rest.
 const MAX_STRING_CHARS: usize = 4096;
 
 /// Cleans a stream of text, chunk by chunk.
@@ -28,7 +26,7 @@ pub(crate) struct Sanitizer {
     last: LastOutput,
     /// The number of combining marks since the last other character.
     marks: usize,
-    /// Whether joiners are allowed next: the last character was not ASCII, so it may belong to an
+    /// True if joiners are allowed next: the last character was not ASCII, so it may belong to an
     /// emoji or a script with joiners.
     joins: bool,
 }
@@ -178,9 +176,8 @@ impl Sanitizer {
 }
 
 /// Returns true for invisible characters and those that change the direction of the text around
-/// them. The sanitizer passes the joiners among them
-/// through after a character that is not ASCII, since emoji and Indic and Persian scripts need
-/// them.
+/// them. The sanitizer passes the joiners among them through after a character that is not ASCII,
+/// since emoji and Indic and Persian scripts need them.
 pub(crate) fn is_unseen(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'

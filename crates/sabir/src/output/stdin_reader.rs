@@ -1,14 +1,12 @@
 //! Reads lines from the user and decides which of them answer a question.
 //!
 //! A thread reads the lines, so the task continues while nobody types and receives what is typed
-//! meanwhile: such a
-//! line is queued as a message to the model (`/now WORDS` interrupts; the picture of `/image FILE`
-//! goes with the next message), and a command such as `/compact`
-//! or `/mode NAME` runs even while a question is open. Input that was typed, pasted or piped before
-//! a question appeared does not answer
-//! it: at that moment a terminal's input queue is flushed, and lines already read count as
-//! messages. Reading and that moment
-//! share one lock, so that no line can slip between them.
+//! meanwhile: such a line is queued as a message to the model (`/now WORDS` interrupts; the picture
+//! of `/image FILE` goes with the next message), and a command such as `/compact` or `/mode NAME`
+//! runs even while a question is open. Input that was typed, pasted or piped before a question
+//! appeared does not answer it: at that moment a terminal's input queue is flushed, and lines
+//! already read count as messages. Reading and that moment share one lock, so that no line can slip
+//! between them.
 
 use std::io;
 use std::path::Path;
@@ -52,13 +50,13 @@ pub(crate) struct StdinReader {
 struct LineBuffer {
     /// The bytes of the incomplete line.
     bytes: Vec<u8>,
-    /// Whether the incomplete line was begun before the question appeared.
+    /// True if the incomplete line was begun before the question appeared.
     begun_early: bool,
     /// The current meaning of a line that is not a command.
     line_target: LineTarget,
     /// The pictures that go with the next message.
     images: Vec<Image>,
-    /// Whether the user asked to leave at their next turn.
+    /// True if the user asked to leave at their next turn.
     wants_to_leave: bool,
     /// The channel for answers; `None` after the end of the input.
     answers: Option<UnboundedSender<String>>,
@@ -71,7 +69,7 @@ struct LineBuffer {
 pub(crate) struct LineContext {
     /// The names of the known modes.
     pub(crate) modes: Vec<String>,
-    /// Whether the model accepts pictures.
+    /// The model's support for pictures.
     pub(crate) image_support: ImageSupport,
 }
 

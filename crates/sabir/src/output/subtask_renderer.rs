@@ -1,8 +1,7 @@
 //! Renders the records of a subtask as lines that start with its name.
 //!
 //! Several subtasks share one screen, so nothing of them is streamed: their text and the output of
-//! their commands
-//! appear only in their journals.
+//! their commands appear only in their journals.
 
 use sabir_agent::{Record, TaskEvent, TaskId, TaskOutcome, TaskStart};
 use sabir_call::MessagePart;

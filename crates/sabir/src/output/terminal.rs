@@ -1,8 +1,7 @@
 //! Implements the plain interactive mode: line by line, with streaming.
 //!
 //! A line typed before a question appeared never answers it. Like everything typed while the task
-//! works, it is queued as a message to
-//! the model; `/now WORDS` interrupts the model, and
+//! works, it is queued as a message to the model; `/now WORDS` interrupts the model, and
 //! `/mode NAME` switches the mode. On a terminal an answer counts only a moment after the question
 //! was drawn, since keys may be pressed while it appears.
 
@@ -40,7 +39,7 @@ pub(crate) struct TerminalFrontEnd {
     input: StdinReader,
     /// The open question, which lines answer.
     open_question: Option<UserQuestion>,
-    /// Whether the task is working, rather than waiting for the user's message.
+    /// True if the task is working, rather than waiting for the user's message.
     is_working: bool,
 }
 
@@ -228,8 +227,7 @@ fn parse_reply(question: &UserQuestion, line: &str) -> Option<UserReply> {
 }
 
 /// Parses `a` or `always`, or `a 1 3` for some of the offered rules. Returns `None` if the line is
-/// something else, and no rules
-/// if it names a rule that was not offered.
+/// something else, and no rules if it names a rule that was not offered.
 fn parse_rules(line: &str, proposals: &[RuleProposal]) -> Option<Vec<String>> {
     let mut words = line.split_whitespace();
     if !matches!(words.next(), Some("a" | "always")) {

@@ -20,8 +20,7 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<u64> {
         return None;
     }
     // Days of the Gregorian calendar, with years that begin in March, so that a leap day is the
-    // last of its year. 719468 is the number of days from
-    // 0000-03-01 to 1970-01-01.
+    // last of its year. 719468 is the number of days from 0000-03-01 to 1970-01-01.
     let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
     let seconds = days.checked_sub(719_468)? * 86_400 + hour * 3600 + minute * 60 + second;

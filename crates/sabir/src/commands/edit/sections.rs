@@ -76,7 +76,8 @@ fn plan_section(
         // `apply_patch` program does.
         let held = plan.target.read_file(&path)?;
         let encoding = held.as_ref().map_or(TextEncoding::Utf8, |held| held.text.encoding);
-        let (bytes, expect) = (encode_content(encoding, content)?, expected_version(held.as_ref()));
+        let bytes = encode_content(encoding, content)?;
+        let expect = expected_version(held.as_ref());
         let old = held.map(|held| held.text.content).unwrap_or_default();
         add_file(plan, (path, old), Some((bytes, content.clone())), expect, is_target);
         return Ok(());

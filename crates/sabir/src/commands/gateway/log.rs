@@ -1,10 +1,9 @@
 //! Logs the requests of a gateway on standard error.
 //!
 //! The access log has no contents and no secrets. `--explain` shows texts of models and clients,
-//! and therefore passes through the
-//! sanitizer. A separate thread writes, since standard error may block when nobody reads it. Lines
-//! that cannot be written in time are dropped,
-//! and their number is reported.
+//! and therefore passes through the sanitizer. A separate thread writes, since standard error may
+//! block when nobody reads it. Lines that cannot be written in time are dropped, and their number
+//! is reported.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -1,8 +1,8 @@
 //! Reloads the configuration while the gateway serves.
 //!
 //! A reload applies the whole file or nothing. An invalid file changes nothing, and a change that
-//! needs a restart (of the
-//! address, or of the number of connections and answers) is reported and ignored.
+//! needs a restart (of the address, or of the number of connections and answers) is reported and
+//! ignored.
 
 use sabir_gateway::{Gateway, GatewayLimits, RouteTable};
 use sabir_model::Secret;

@@ -16,8 +16,8 @@ use sabir_session::config::{Config, ResolvedModel};
 use sabir_session::providers;
 
 /// The default number of retries of a request that failed before its answer began. One is enough
-/// for a kept connection
-/// that has been closed. Clients retry too, and should learn of failures soon.
+/// for a kept connection that has been closed. Clients retry too, and should learn of failures
+/// soon.
 const DEFAULT_RETRIES: u32 = 1;
 
 /// The pause before a retry, and the longest pause that a provider may ask for; clients that see

@@ -2,13 +2,12 @@
 //!
 //! # Supported
 //! Lines of type `user` and `assistant`, whose `message` has the form of the Anthropic API. An
-//! answer is spread over several lines, one for each of
-//! its blocks, with the same `message.id`. Lines are taken in the order of the file.
+//! answer is spread over several lines, one for each of its blocks, with the same `message.id`.
+//! Lines are taken in the order of the file.
 //!
 //! # Unsupported
 //! Subagents (`isSidechain`) are skipped. Branches are not told apart: all of them follow one
-//! another. Lines of other types
-//! are counted.
+//! another. Lines of other types are counted.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -155,7 +154,8 @@ fn is_true(line: &Value, name: &str) -> bool {
 
 fn parse_usage(told: &Value) -> Usage {
     let count = |name: &str| told.get(name).and_then(Value::as_u64);
-    let (read, written) = (count("cache_read_input_tokens"), count("cache_creation_input_tokens"));
+    let read = count("cache_read_input_tokens");
+    let written = count("cache_creation_input_tokens");
     // Anthropic counts cached tokens apart from `input_tokens`; `Usage::input` includes them.
     let all = |input: u64| input.saturating_add(read.unwrap_or(0)).saturating_add(written.unwrap_or(0));
     Usage {

@@ -2,10 +2,10 @@
 //!
 //! # Supported
 //! `api_conversation_history.json`: an array of messages of the Anthropic API, with calls in text
-//! (`<read_file>…`, with results that begin with
-//! `[read_file for 'a.txt'] Result:`) or native calls; in later Roo Code `{"version": 2,
-//! "messages": […]}`. `history_item.json` (Roo Code) and
-//! `ui_messages.json` for the first message, the folder, times and tokens.
+//! (`<read_file>…`, with results that begin with `[read_file for 'a.txt'] Result:`) or native
+//! calls; in later Roo Code an object with `version` 2 and the array in `messages`.
+//! `history_item.json` (Roo Code) and `ui_messages.json` for the first message, the folder, times
+//! and tokens.
 //!
 //! # Unsupported
 //! Output that only the screen showed, checkpoints, and summaries that replaced messages: all

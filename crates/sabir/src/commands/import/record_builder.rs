@@ -46,7 +46,7 @@ pub(super) fn short_name(name: &str) -> String {
 /// Builds the records of a history.
 pub(super) struct RecordBuilder {
     pub(super) notes: ImportNotes,
-    /// Whether calls are written in text.
+    /// True if calls are written in text.
     in_text: bool,
     entries: Vec<JournalEntry>,
     turn: u32,
@@ -187,7 +187,8 @@ impl RecordBuilder {
         self.completed = None;
         for (_, id, name) in std::mem::take(&mut self.open_calls) {
             self.notes.add_count("calls without a result, which have an interrupted one", 1);
-            let (ending, content) = (ToolResultStatus::Interrupted, MISSING_RESULT.to_owned());
+            let ending = ToolResultStatus::Interrupted;
+            let content = MISSING_RESULT.to_owned();
             self.push_record(Record::Result(CallResult { id, name, ending, content, images: Vec::new() }));
         }
     }
@@ -257,9 +258,11 @@ impl RecordBuilder {
                     let id = self.add_call("", checked.name.clone(), Some(call.index));
                     let passed = checked.state == CallState::Complete;
                     self.note_completion(&checked.name, &checked.arguments);
-                    let (repairs, faults) = (checked.repairs, checked.faults);
+                    let repairs = checked.repairs;
+                    let faults = checked.faults;
                     checks.push(CallCheck { call: id.clone(), passed, repairs, faults, feedback: None });
-                    let (name, arguments) = (checked.name, checked.arguments);
+                    let name = checked.name;
+                    let arguments = checked.arguments;
                     parts.push(MessagePart::Call(Call { id, name, arguments, dialect: call.dialect }));
                 }
             }
@@ -376,7 +379,7 @@ mod tests {
                 }
             }
             let (mut entries, _) = scribe.finish();
-            // Every call has its one result, in the records and in the history that a fork goes on from.
+            // Every call has exactly one result, in the records and in the history that a fork continues.
             let mut results: BTreeMap<&CallId, usize> = BTreeMap::new();
             for entry in &entries {
                 match &entry.record {
@@ -398,7 +401,8 @@ mod tests {
                 TaskStart { task, prompt, workspace, model, protocol, version, edit_tool: None, mode: None, from };
             let records = std::iter::once(Record::Started(start)).chain(entries.into_iter().map(|entry| entry.record));
             let task = Task::replay(records, settings()).unwrap();
-            let (mut asked, mut answered) = (0, 0);
+            let mut asked = 0;
+            let mut answered = 0;
             for message in task.history() {
                 asked += message.calls().count();
                 answered += message.parts.iter().filter(|part| matches!(part, MessagePart::Result(_))).count();

@@ -30,6 +30,7 @@ pub(crate) fn install_panic_hook() {
     }));
 }
 
+/// Returns the two lines that a user can send with a bug report.
 fn panic_report(info: &PanicHookInfo<'_>) -> String {
     let place = info.location().map_or("an unknown place".to_owned(), ToString::to_string);
     format!(
@@ -38,6 +39,7 @@ fn panic_report(info: &PanicHookInfo<'_>) -> String {
     )
 }
 
+/// Shortens, redacts and escapes the message of a panic.
 fn panic_message(said: Option<&str>) -> String {
     let said: String = said.unwrap_or("it says nothing").chars().take(MAX_PANIC_CHARS).collect();
     print::quote_text(&redact::redact_text(&said))

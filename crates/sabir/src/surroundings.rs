@@ -55,6 +55,7 @@ pub(crate) fn environment() -> &'static Arc<Environment> {
     host().environment()
 }
 
+/// Reads the variables and well-known folders of the process.
 fn read_environment() -> Environment {
     // A copy of this program supervises commands.
     let helper = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));

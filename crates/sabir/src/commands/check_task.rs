@@ -118,6 +118,7 @@ fn collect_findings(entries: &[JournalEntry]) -> (usize, Vec<CheckFinding<'_>>) 
     (calls, findings)
 }
 
+/// Renders a finding as text: its place, the verdict, faults and repairs.
 fn render_text(finding: &CheckFinding<'_>) -> String {
     let what = match (&finding.tool, finding.check) {
         (Some(tool), Some(CallCheck { passed: false, .. })) => format!("{tool} was refused"),

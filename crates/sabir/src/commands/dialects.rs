@@ -66,6 +66,7 @@ pub(crate) fn run_dialects(name: Option<&str>, output: OutputFormat) -> Result<E
     Ok(ExitStatus::Completed)
 }
 
+/// Lists the dialects with their aliases and summaries.
 fn list_dialects() -> String {
     let named: Vec<_> = surroundings::dialects()
         .iter()

@@ -201,6 +201,7 @@ fn report_sandbox(config: &Config) -> Result<SandboxReport, CommandError> {
     })
 }
 
+/// Reports the folder of the journals and the number of tasks in it.
 fn report_tasks() -> TasksReport {
     let folder = match surroundings::tasks_folder() {
         Ok(folder) => folder,

@@ -163,6 +163,7 @@ fn expected_version(held: Option<&LoadedFile>) -> WritePrecondition {
     held.map_or(WritePrecondition::Missing, |held| WritePrecondition::Version(held.version))
 }
 
+/// Encodes the new content in the file's own encoding.
 fn encode_content(encoding: TextEncoding, content: &str) -> Result<Vec<u8>, EditRefusal> {
     encoding.encode(content).map_err(|error| {
         let hint = "use characters that the file's encoding has, or write the file anew";
@@ -190,6 +191,7 @@ fn print_failure(file: &Path, faults: &[EditProblem]) {
     print::print_json(&json!({"status": "failed", "content": content, "faults": faults}));
 }
 
+/// Renders the changes as a unified diff, with notes about hunks that did not match exactly.
 fn render_text(plan: &EditPlan) -> String {
     let mut words: String = plan.diffs.iter().map(|shown| unified_diff(&shown.old, &shown.new, &shown.path)).collect();
     for hunk in plan.hunks.iter().filter(|hunk| hunk.level != MatchLevel::Exact) {
@@ -214,6 +216,7 @@ fn hunk_json(hunk: &AppliedHunk) -> Value {
     })
 }
 
+/// Converts the faults of an edit into their printed form.
 fn to_problems(faults: Vec<EditFault>) -> Vec<EditProblem> {
     faults
         .into_iter()

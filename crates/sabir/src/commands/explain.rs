@@ -64,6 +64,7 @@ struct NoteCollector {
 }
 
 impl NoteCollector {
+    /// Adds the notes that follow from an event.
     fn note_event(&mut self, event: Event<'_>) {
         match event {
             Event::Mark(mark) => {
@@ -148,6 +149,7 @@ impl NoteCollector {
         self.add_note(index, Span::new(from, to), taken, rule);
     }
 
+    /// Adds a note to a call that is being read.
     fn add_note(&mut self, index: u32, span: Span, taken: PieceRole, rule: &'static str) {
         let Some(running) = self.calls.get_mut(&index) else { return };
         running.to = running.to.max(span.end);
@@ -318,6 +320,7 @@ fn to_json(reading: &ParsedText, notes: &[TextNote]) -> Value {
     })
 }
 
+// The names and descriptions below are part of the output format.
 impl TextNote {
     fn role_name(&self) -> &'static str {
         match self.role {

@@ -140,8 +140,8 @@ fn signal_stream(kind: SignalKind) -> Result<Signal, CommandError> {
 /// Returns a future that resolves when the process receives SIGINT or SIGTERM. A second signal
 /// exits at once.
 fn shutdown_signal() -> Result<impl Future<Output = ()> + Send, CommandError> {
-    let (mut interrupt, mut terminate) =
-        (signal_stream(SignalKind::interrupt())?, signal_stream(SignalKind::terminate())?);
+    let mut interrupt = signal_stream(SignalKind::interrupt())?;
+    let mut terminate = signal_stream(SignalKind::terminate())?;
     Ok(async move {
         stop_requested(&mut interrupt, &mut terminate).await;
         tokio::spawn(async move {
@@ -151,6 +151,7 @@ fn shutdown_signal() -> Result<impl Future<Output = ()> + Send, CommandError> {
     })
 }
 
+/// Waits for SIGINT or SIGTERM.
 async fn stop_requested(interrupt: &mut Signal, terminate: &mut Signal) {
     tokio::select! {
         _ = interrupt.recv() => {}
@@ -198,6 +199,7 @@ fn resolve_token(arguments: &GatewayArguments, keys: &GatewayKeys) -> Result<Gat
     Ok(GatewayToken::Generated(Secret::new(format!("sabir-{hex}"))))
 }
 
+/// Checks a token given by the user, which must not be empty.
 fn given_token(token: Secret, variable: Option<&str>) -> Result<GatewayToken, CommandError> {
     if token.is_empty() {
         let place = variable.unwrap_or("--token");

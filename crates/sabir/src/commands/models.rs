@@ -104,6 +104,7 @@ fn render_text(lists: &ModelLists, local: bool) -> String {
     if text.is_empty() { "nothing has such a name\n".to_owned() } else { format!("{text}\n") }
 }
 
+/// Renders a provider on one line: its wire, address, and the source of its key.
 fn provider_line(row: &ProviderRow) -> String {
     let key = match &row.key {
         KeySource::Nowhere => "no key".to_owned(),
@@ -118,6 +119,7 @@ fn provider_line(row: &ProviderRow) -> String {
     format!("  {}\n", truncate_width(&format!("{:<10} {:<16} {address:<40} {key}", row.name, row.wire), 98))
 }
 
+/// Renders a local server and its models.
 fn server_lines(server: &LocalServer) -> String {
     let software = server.software.unwrap_or("unknown software");
     let locked = if server.locked { ", wants a key" } else { "" };
@@ -129,6 +131,7 @@ fn server_lines(server: &LocalServer) -> String {
     format!("  {head}\n{}", models.collect::<String>())
 }
 
+/// Renders a model of the catalogue as a row of the table.
 fn model_line(entry: &ModelEntry) -> String {
     let number = |count: Option<u64>| count.map_or("-".to_owned(), format_thousands);
     let prices = entry.prices.unwrap_or_default();
@@ -153,6 +156,7 @@ fn model_line(entry: &ModelEntry) -> String {
     )
 }
 
+/// Aligns the columns of a row.
 fn table_line(
     [name, vendor, context, output, fresh, read, written, priced, protocol]: [String; 9],
     can: &str,

@@ -35,12 +35,17 @@ pub(crate) struct ParseReport<'a> {
 pub(crate) struct ParsedText {
     /// The selection: `auto`, or the name of a dialect or a wire.
     pub(crate) selection: &'static str,
+    /// The text that was parsed.
     pub(crate) source: String,
+    /// The parsed parts.
     pub(crate) draft: DraftResponse,
+    /// The checked calls.
     pub(crate) checked: Vec<CheckedCall>,
+    /// The way in which each call was recognised.
     pub(crate) recognitions: RecognitionTracker,
     /// The faults that belong to no call.
     pub(crate) loose_faults: Vec<Fault>,
+    /// The tools that calls were checked against.
     pub(crate) tools: ToolSet,
 }
 
@@ -108,10 +113,12 @@ impl RecognitionTracker {
 }
 
 impl DraftCollector {
+    /// Creates a collector; `prints` also prints every event as a line.
     pub(crate) fn new(prints: bool, selection: &str) -> Self {
         Self { draft: DraftResponse::default(), prints, recognised: RecognitionTracker::new(selection) }
     }
 
+    /// Returns the draft, and how its calls were recognised.
     pub(crate) fn into_draft(mut self) -> (DraftResponse, RecognitionTracker) {
         self.draft.drop_blank_text();
         (self.draft, self.recognised)
@@ -243,6 +250,7 @@ impl ParsedText {
         render_feedback(&self.checked, &self.loose_faults, &self.source, &audience)
     }
 
+    /// Returns the exit status: not understood if a call or the model's text is at fault.
     pub(crate) fn exit_status(&self) -> ExitStatus {
         let bad_call = self.checked.iter().any(|call| call.state != CallState::Complete);
         // Faults on the provider's side do not count as calls that were not understood.
@@ -251,6 +259,7 @@ impl ParsedText {
         if bad_call || loose { ExitStatus::NotUnderstood } else { ExitStatus::Completed }
     }
 
+    /// Converts the result into the JSON report.
     pub(crate) fn to_report<'a>(&'a self, response: Option<&'a BodyReport>) -> ParseReport<'a> {
         let parts = self.draft.parts.iter().filter_map(|part| match part {
             DraftPart::Text(text) => Some(json!({"type": "text", "text": text})),
@@ -274,6 +283,7 @@ impl ParsedText {
         }
     }
 
+    /// Renders the result for people.
     pub(crate) fn render_text(&self) -> String {
         let mut text = String::new();
         for part in &self.draft.parts {
@@ -296,6 +306,7 @@ impl ParsedText {
     }
 }
 
+/// Renders a checked call; `spelling` is its dialect or `native`.
 pub(crate) fn render_call(checked: &CheckedCall, spelling: &str) -> String {
     let state = match checked.state {
         CallState::Complete => "complete",
@@ -335,6 +346,7 @@ pub(crate) fn load_tools(path: Option<&Path>) -> Result<ToolSet, CommandError> {
     ToolSet::from_json(&text).map_err(|error| CommandError::usage(format!("{shown}: {error}")))
 }
 
+/// Reads all of standard input.
 pub(crate) fn read_stdin() -> Result<Vec<u8>, CommandError> {
     let mut bytes = Vec::new();
     let read = std::io::stdin().lock().read_to_end(&mut bytes);
@@ -342,6 +354,7 @@ pub(crate) fn read_stdin() -> Result<Vec<u8>, CommandError> {
     Ok(bytes)
 }
 
+/// Splits the input into chunks, to show that the result does not depend on the split.
 pub(crate) fn split_chunks(bytes: &[u8], size: usize) -> std::slice::Chunks<'_, u8> {
     bytes.chunks(if size == 0 { bytes.len().max(1) } else { size })
 }

@@ -101,6 +101,7 @@ fn confirm_restore() -> Result<bool, CommandError> {
     Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
+/// Renders the paths that would change and those that would be skipped, with the reasons.
 fn preview_text(place: &CheckpointFolder, plan: &RestorePlan, consent: ConsentFlags) -> Result<String, CommandError> {
     let list = place.checkpoints.list_checkpoints(Some(&plan.task)).map_err(checkpoint_error)?;
     let call = list.iter().find(|checkpoint| checkpoint.number == plan.to).map(describe_checkpoint).unwrap_or_default();
@@ -155,6 +156,7 @@ fn action_name(item: &RestoreItem) -> &'static str {
     }
 }
 
+/// Describes the outcome of a restore.
 fn result_text(restored: Option<&RestoreOutcome>, going: usize, agreed: bool) -> String {
     let Some(RestoreOutcome { number, restored: done, skipped: left }) = restored else {
         return match (going, agreed) {

@@ -227,6 +227,7 @@ fn check_parts(messages: &[Message]) -> Result<(), String> {
     Ok(())
 }
 
+/// Renders the facts of a body for people.
 fn render_report(response: &BodyReport) -> String {
     let count = |count: Option<u64>| count.map_or("?".to_owned(), |count| count.to_string());
     let stop = response.stop.as_ref().and_then(|stop| stop.get("raw")).and_then(Value::as_str).unwrap_or("none");

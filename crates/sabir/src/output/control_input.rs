@@ -126,8 +126,10 @@ pub(crate) fn first_message(lines: &mut ControlReader, sight: &ImageSupport) -> 
     Err(CommandError::usage("standard input ended before a message said what to do"))
 }
 
+/// The refusal of a line about a call without an open question.
 const NO_QUESTION: &str = "no question about that call is open";
 
+/// The refusal of a line that names an unknown task.
 const NO_TASK: &str = "no such task is at work";
 
 impl ControlInput {
@@ -143,6 +145,7 @@ impl ControlInput {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Submits each line to the session; the body of the reading thread.
     fn read_lines(&self, mut lines: ControlReader, known: &LineContext, session: &SessionHandle) {
         while let Some(mut line) = lines.next_line() {
             if let ControlLine::Mode { mode } = &mut line {
@@ -229,6 +232,7 @@ impl ControlReader {
         }
     }
 
+    /// Reports a line that is refused, with its number, on standard error.
     fn report_refusal(&self, why: &str) {
         print::write_stderr(&print::sanitize_text(&format!(
             "sabir: control line {}: {why}; it changes nothing\n",

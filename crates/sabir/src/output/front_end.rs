@@ -164,6 +164,7 @@ impl<'a> PersonFrontEnd<'a> {
         true
     }
 
+    /// Submits the user's reply to a question.
     fn answer(&mut self, current: OpenQuestion, reply: UserReply) {
         let leaves = reply == UserReply::Leave;
         let Some(request) = current.request else {
@@ -191,6 +192,7 @@ impl<'a> PersonFrontEnd<'a> {
         self.queue.iter().any(|update| matches!(update, SessionUpdate::Event(event) if closes(event, request)))
     }
 
+    /// Shows one update.
     fn show(&mut self, update: SessionUpdate) {
         let event = match update {
             SessionUpdate::Snapshot(snapshot) => {
@@ -341,6 +343,7 @@ fn print_retry(waiting: &WaitingEvent) {
 /// Prints a session as JSON lines. Records open questions for `controls`, if given, so that control
 /// lines can answer them.
 pub(crate) async fn print_lines(mut events: Subscription, controls: Option<ControlInput>) {
+    // One printer per task, because each merges and redacts its own streamed texts.
     let mut printers: HashMap<Option<TaskId>, EventLines> = HashMap::new();
     while let Some(update) = events.next().await {
         let event = match update {

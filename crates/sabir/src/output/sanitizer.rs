@@ -72,6 +72,7 @@ impl Sanitizer {
         shown
     }
 
+    /// Processes one character in any state.
     fn push_char(&mut self, c: char, shown: &mut String) {
         match self.state {
             SequenceState::Text => self.push_text(c, shown),
@@ -101,6 +102,7 @@ impl Sanitizer {
         }
     }
 
+    /// Processes one character outside of sequences.
     fn push_text(&mut self, c: char, shown: &mut String) {
         let last = std::mem::take(&mut self.last);
         match c {
@@ -158,11 +160,13 @@ impl Sanitizer {
         self.last = LastOutput::Mark;
     }
 
+    /// Ends a sequence that leaves a mark.
     fn end_sequence(&mut self, shown: &mut String) {
         self.state = SequenceState::Text;
         self.push_mark(shown);
     }
 
+    /// Begins a string sequence. The mark is written at once, since the string may never end.
     fn begin_string(&mut self, shown: &mut String) {
         self.push_mark(shown);
         self.state = SequenceState::String(0);
@@ -185,6 +189,7 @@ pub(crate) fn is_unseen(c: char) -> bool {
         | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// Returns true for the combining marks of the common Unicode blocks.
 fn is_combining(c: char) -> bool {
     matches!(c,
         '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'

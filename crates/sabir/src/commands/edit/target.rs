@@ -13,12 +13,15 @@ const MAX_BYTES: usize = 64 << 20;
 
 /// A folder opened as a workspace.
 pub(super) struct EditTarget {
+    /// The opened workspace.
     pub(super) workspace: Workspace,
 }
 
 /// The text and version of an existing file.
 pub(super) struct LoadedFile {
+    /// The decoded text and its encoding.
     pub(super) text: DecodedText,
+    /// The version that the file must still have when it is written.
     pub(super) version: FileVersion,
 }
 

@@ -147,6 +147,7 @@ fn text_line(id: &str, ended: &ExchangeSummary<'_>) -> String {
     line
 }
 
+/// Renders the summary of an exchange as JSON, with secrets redacted from errors.
 fn json_line(id: &str, ended: &ExchangeSummary<'_>) -> serde_json::Value {
     json!({
         "time": now_utc(), "id": id, "front": ended.front.map(|wire| wire.name()), "model": ended.model, "status": ended.status,

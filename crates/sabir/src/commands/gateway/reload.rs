@@ -75,6 +75,7 @@ impl RunningGateway {
             }
             (token, _) => token.secret().cloned(),
         };
+        // The running gateway keeps the seed that it was started with, so this one is ignored.
         let settings = gateway_settings(arguments, &config, token.as_ref(), 0);
         let mut kept = Vec::new();
         let listen = listen_address(arguments, keys);

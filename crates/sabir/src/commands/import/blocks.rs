@@ -42,6 +42,7 @@ pub(super) fn parse_blocks(content: &Value, notes: &mut ImportNotes) -> Vec<Cont
     }
 }
 
+/// Parses one block. Names with a hyphen are those of later Roo Code versions.
 fn parse_block(item: &Value, notes: &mut ImportNotes) -> ContentBlock {
     let text = |name: &str| string_field(item, name).unwrap_or_default().to_owned();
     match item.get("type").and_then(Value::as_str).unwrap_or_default() {
@@ -83,6 +84,7 @@ fn unknown_block(item: &Value, notes: &mut ImportNotes) -> ContentBlock {
     ContentBlock::Other(item.clone())
 }
 
+/// Keeps a block as it is, because its signature is only valid for the unchanged block.
 fn anthropic_opaque(item: &Value) -> OpaqueState {
     OpaqueState { wire: "anthropic".to_owned(), data: item.clone() }
 }

@@ -81,6 +81,7 @@ pub(super) fn read_transcript(path: &Path) -> Result<ImportedHistory, CommandErr
 }
 
 impl TranscriptReader {
+    /// Takes one line of the file, or counts it in a note.
     fn take_line(&mut self, line: &Value) {
         let kind = string_field(line, "type").unwrap_or("none");
         let Some(message) = line.get("message").filter(|_| matches!(kind, "user" | "assistant")) else {
@@ -107,6 +108,7 @@ impl TranscriptReader {
         }
     }
 
+    /// Adds the blocks of a line to the pending answer, or begins a new answer.
     fn take_assistant(&mut self, message: &Value, content: Vec<ContentBlock>) {
         let id = string_field(message, "id").unwrap_or_default();
         let usage = message.get("usage").map(parse_usage).unwrap_or_default();

@@ -56,11 +56,13 @@ pub(super) fn read_task_folder(folder: &Path) -> Result<ImportedHistory, Command
     let mut scribe = RecordBuilder::new(!native, at, notes);
     let answers = messages.iter().filter(|message| string_field(message, "role") == Some("assistant")).count();
     let mut usages = beside.usages.into_iter();
+    // Usages have no ids. They can be assigned in order only if there is one for each answer.
     if usages.len() != answers && usages.len() > 0 {
         scribe.notes.add_count("requests whose tokens cannot be told apart, and are left out", usages.len() as u64);
         usages = Vec::new().into_iter();
     }
-    let (mut prompt, mut model) = (beside.prompt, None);
+    let mut prompt = beside.prompt;
+    let mut model = None;
     for (number, message) in messages.iter().enumerate() {
         scribe.set_time(message.get("ts").and_then(Value::as_u64));
         model = model.or_else(|| string_field(message.get("modelInfo")?, "modelId").map(str::to_owned));
@@ -150,7 +152,8 @@ fn read_side_files(folder: &Path, notes: &mut ImportNotes) -> Result<SideFiles, 
 fn parse_usage(text: &str) -> Option<Usage> {
     let told: Value = serde_json::from_str(text).ok()?;
     let count = |name: &str| told.get(name).and_then(Value::as_u64);
-    let (read, written) = (count("cacheReads"), count("cacheWrites"));
+    let read = count("cacheReads");
+    let written = count("cacheWrites");
     let input = count("tokensIn")?.saturating_add(read.unwrap_or(0)).saturating_add(written.unwrap_or(0));
     Some(Usage {
         input: Some(input),

@@ -26,6 +26,7 @@ const MAX_NOTES: usize = 50;
 pub(super) struct ImportNotes(BTreeMap<String, u64>);
 
 impl ImportNotes {
+    /// Adds to the count of a note. Beyond [`MAX_NOTES`] different notes, all others share one.
     pub(super) fn add_count(&mut self, thing: &str, count: u64) {
         let full = self.0.len() >= MAX_NOTES && !self.0.contains_key(thing);
         let thing = if full { "other things that are not known" } else { thing };
@@ -45,6 +46,7 @@ pub(super) fn short_name(name: &str) -> String {
 
 /// Builds the records of a history.
 pub(super) struct RecordBuilder {
+    /// The notes about what was left out.
     pub(super) notes: ImportNotes,
     /// True if calls are written in text.
     in_text: bool,
@@ -85,7 +87,9 @@ impl RecordBuilder {
     pub(super) fn add_answer(&mut self, blocks: Vec<ContentBlock>, usage: Usage) {
         self.close_open_calls();
         self.turn = self.turn.saturating_add(1);
-        let (mut parts, mut checks, mut faults) = (Vec::new(), Vec::new(), Vec::new());
+        let mut parts = Vec::new();
+        let mut checks = Vec::new();
+        let mut faults = Vec::new();
         for block in blocks {
             match block {
                 ContentBlock::Text(text) if self.in_text => {
@@ -200,6 +204,7 @@ impl RecordBuilder {
         Some((id, name))
     }
 
+    /// Adds the result of a call. The history marks denied and failed calls only by their texts.
     fn add_result(&mut self, (id, name): (CallId, String), content: String, failed: bool, images: Vec<Image>) {
         const DENIED: [&str; 2] = ["The user denied this operation", "The user doesn't want to proceed"];
         const FAILED: [&str; 2] = ["The tool execution failed", "Error executing"];
@@ -281,6 +286,7 @@ impl RecordBuilder {
     fn continues_result(&self, block: &ContentBlock) -> bool {
         let ContentBlock::Text(text) = block else { return false };
         let begun = text.trim_start();
+        // Texts with these tags come from the user or the program, not from a tool.
         const OTHERS: [&str; 4] = ["<environment_details>", "<user_message>", "<feedback>", "<task>"];
         split_result(text).is_none() && !OTHERS.iter().any(|start| begun.starts_with(start))
     }
@@ -396,7 +402,9 @@ mod tests {
             entries.retain(|entry| !matches!(entry.record, Record::Ended { .. }));
             let [prompt, workspace, model, version] = ["p", "/w", "m", "1"].map(str::to_owned);
             let from = TaskOrigin::Import { program: "cline".to_owned(), source: String::new(), notes: Vec::new() };
-            let (task, protocol, from) = (TaskId::new("t"), ToolProtocol::Native, Some(from));
+            let task = TaskId::new("t");
+            let protocol = ToolProtocol::Native;
+            let from = Some(from);
             let start =
                 TaskStart { task, prompt, workspace, model, protocol, version, edit_tool: None, mode: None, from };
             let records = std::iter::once(Record::Started(start)).chain(entries.into_iter().map(|entry| entry.record));

@@ -1,8 +1,9 @@
-//! What is said when Sabir itself fails, and what is not.
+//! Reports panics without leaking private data, and hides the process from others.
 //!
-//! A panic is a bug, and its report is meant to be sent to somebody: it names the place and the first words, and never the
-//! environment, a request or a file. There are no core dumps, and other processes of the same user cannot read this one's memory
-//! and environment, where the provider's key is.
+//! A panic is a bug, and users are asked to share its report. It contains the place and the start
+//! of the message, but never the environment, a request or a file. Core dumps are disabled, and
+//! other processes of the same user cannot read this process's memory and environment, which hold
+//! the provider's key.
 
 use std::panic::PanicHookInfo;
 
@@ -10,17 +11,18 @@ use sabir_call::redact;
 
 use crate::output::print;
 
-/// How many characters of what a panic says are told: enough to know it by, too few for a body.
+/// The maximum length of a reported panic message in characters: enough to recognise the bug, too
+/// short for a request body.
 const MAX_PANIC_CHARS: usize = 200;
 
-/// What the runtime says where it gets no thread for work that blocks.
+/// The panic message of tokio when it cannot start a thread for blocking work.
 const NO_THREAD: &str = "OS can't spawn worker thread";
 
-/// Shuts this process against others. Where the system refuses, the task goes on as it would have without.
+/// Hides this process from others, as far as the system allows, and installs the panic hook.
 pub(crate) fn install_panic_hook() {
     sabir_workspace::hide_process();
     std::panic::set_hook(Box::new(|info| match info.payload_as_str() {
-        // No bug: whatever needed the thread says what it could not do.
+        // Not a bug: the code that needed the thread reports its own failure.
         Some(words) if words.starts_with(NO_THREAD) => print::write_stderr(&print::sanitize_text(&format!(
             "sabir: {words}: the system allows no more processes and threads (`ulimit -u`)\n"
         ))),
@@ -28,6 +30,7 @@ pub(crate) fn install_panic_hook() {
     }));
 }
 
+/// Returns the two lines that a user can send with a bug report.
 fn panic_report(info: &PanicHookInfo<'_>) -> String {
     let place = info.location().map_or("an unknown place".to_owned(), ToString::to_string);
     format!(
@@ -36,6 +39,7 @@ fn panic_report(info: &PanicHookInfo<'_>) -> String {
     )
 }
 
+/// Shortens, redacts and escapes the message of a panic.
 fn panic_message(said: Option<&str>) -> String {
     let said: String = said.unwrap_or("it says nothing").chars().take(MAX_PANIC_CHARS).collect();
     print::quote_text(&redact::redact_text(&said))

@@ -1,15 +1,15 @@
-//! Exit codes: the one place where an end becomes a number.
+//! Defines the exit codes and the error type of commands.
 
 use std::process::ExitCode;
 
 use sabir_agent::TaskOutcome;
 
-/// How the process ends.
+/// The exit status of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExitStatus {
-    /// 0: what was asked for was done.
+    /// 0: success.
     Completed,
-    /// 1: a bug, or the machine failed under us.
+    /// 1: a bug, or a failure of the machine.
     Internal,
     /// 2: usage or configuration.
     Usage,
@@ -17,7 +17,7 @@ pub(crate) enum ExitStatus {
     Unfinished,
     /// 4: a call was not understood (`parse`, `check`, `explain`, `wire decode`), or a tool cannot be used (`lint`).
     NotUnderstood,
-    /// 5: the task could not go on because calls were denied.
+    /// 5: the task could not continue because calls were denied.
     Denied,
     /// 6: a limit was reached.
     Limit,
@@ -25,12 +25,12 @@ pub(crate) enum ExitStatus {
     Provider,
     /// 130: interrupted.
     Interrupted,
-    /// That of a command of the user's (`sandbox`).
+    /// The exit code of the user's command (`sandbox`).
     Passed(u8),
 }
 
 impl ExitStatus {
-    /// The number.
+    /// Returns the exit code.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Completed => 0,
@@ -57,7 +57,7 @@ impl From<TaskOutcome> for ExitStatus {
             TaskOutcome::Misconfigured => Self::Usage,
             TaskOutcome::Cancelled => Self::Interrupted,
             TaskOutcome::StoreFailed => Self::Internal,
-            // An end that is not known to be good is not (law 10).
+            // An unknown outcome must not count as success.
             _ => Self::Unfinished,
         }
     }
@@ -69,12 +69,12 @@ impl From<ExitStatus> for ExitCode {
     }
 }
 
-/// Why a command cannot be carried out: one sentence for the user, and the code.
+/// An error of a command: one sentence for the user, and the exit status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommandError {
-    /// What is wrong, where, and what to do.
+    /// The problem, its place, and the remedy.
     pub(crate) message: String,
-    /// How the process ends.
+    /// The exit status of the process.
     pub(crate) exit: ExitStatus,
 }
 
@@ -85,18 +85,18 @@ impl From<sabir_session::SessionError> for CommandError {
     }
 }
 
-/// The failure of a name that no dialect has. `also` is what else could be given.
+/// Creates the error for an unknown dialect name. `also` lists other accepted values.
 pub(crate) fn unknown_dialect(name: &str, also: &str) -> CommandError {
     sabir_session::dialect_tables::unknown(crate::surroundings::dialects(), name, also).into()
 }
 
 impl CommandError {
-    /// The user can put it right.
+    /// Creates an error that the user can fix.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { message: message.into(), exit: ExitStatus::Usage }
     }
 
-    /// The machine failed.
+    /// Creates an error of the machine or of Sabir.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self { message: message.into(), exit: ExitStatus::Internal }
     }

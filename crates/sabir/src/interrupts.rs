@@ -1,4 +1,5 @@
-//! Signals: SIGINT interrupts what a session does, SIGTERM and SIGHUP end it; a second one ends the process.
+//! Handles signals: SIGINT interrupts the session, SIGTERM and SIGHUP end it, and a second signal
+//! ends the process.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -9,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::exit::{CommandError, ExitStatus};
 use crate::surroundings::runtime;
 
-/// Listens for signals on a thread of its own: the one that works may be waiting for a disk.
+/// Listens for signals on a thread of its own, because the main thread may be blocked by a disk.
 ///
 /// In a session that stays open the first SIGINT of a run interrupts it, and the second one ends the process.
 pub(crate) fn listen(session: SessionHandle, stays_open: bool) -> Result<(), CommandError> {
@@ -17,7 +18,7 @@ pub(crate) fn listen(session: SessionHandle, stays_open: bool) -> Result<(), Com
     let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
     let mut signals: Vec<Signal> = {
         let _inside = runtime.enter();
-        // A signal that cannot be listened for keeps its usual effect, which is to end the process.
+        // A signal that cannot be handled keeps its default action, which ends the process.
         kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect()
     };
     let listen = move || {
@@ -31,7 +32,7 @@ pub(crate) fn listen(session: SessionHandle, stays_open: bool) -> Result<(), Com
             interrupted_run = Some(run);
             let only_interrupts = stays_open && received == 0 && !session.is_idle();
             let command = if only_interrupts { Command::Interrupt } else { Command::End };
-            // A session that is over needs no signal.
+            // Rejected only if the session is over, when no command is needed.
             _ = session.submit(command);
         }
     };
@@ -42,7 +43,7 @@ pub(crate) fn listen(session: SessionHandle, stays_open: bool) -> Result<(), Com
     Ok(())
 }
 
-/// Waits for one of these signals, and says which.
+/// Waits for one of these signals and returns its index.
 async fn any(signals: &mut [Signal]) -> usize {
     poll_fn(|context| match signals.iter_mut().position(|signal| signal.poll_recv(context).is_ready()) {
         Some(at) => Poll::Ready(at),

@@ -1,5 +1,5 @@
-//! The `sabir` binary: flags, configuration, wiring. The only reader of the environment and the only writer to the
-//! terminal.
+//! The `sabir` binary: parses flags, loads the configuration, and runs commands. Only this crate
+//! reads the environment and writes to the terminal.
 
 mod cli;
 mod commands;
@@ -20,8 +20,9 @@ use exit::{CommandError, ExitStatus};
 use output::print;
 
 fn main() -> ExitCode {
-    // Commands are run by a copy of this program that outlives it just long enough to leave no process behind. It must be
-    // recognised before anything else happens: it forks, and threads do not survive that.
+    // A copy of this program supervises each command and outlives it just long enough to clean up
+    // its processes. This mode must be recognised before anything else happens, because it forks,
+    // and threads do not survive a fork.
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == sabir_workspace::supervise::ARGUMENT) {
         return sabir_workspace::supervise::main(arguments);
@@ -40,11 +41,12 @@ fn main() -> ExitCode {
     }
 }
 
+/// Parses the arguments and runs the command.
 fn dispatch() -> Result<ExitStatus, CommandError> {
     let (mut files, arguments) = dialects::split_leading_options(std::env::args_os());
     let cli = Cli::parse_arguments(&arguments)?;
     files.extend(cli.dialects.iter().cloned());
-    // What is wrong with the configuration is what the doctor tells.
+    // `doctor` reports problems of the configuration itself.
     let configured = !matches!(cli.command, Some(Command::Doctor(_)));
     surroundings::start_host(cli.config_path(), configured, &files)?;
     match &cli.command {

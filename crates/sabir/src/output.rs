@@ -1,4 +1,5 @@
-//! What reaches the terminal, standard output and standard error: front ends of sessions, renderers, the sanitizer.
+//! Output to the terminal, standard output and standard error: front ends of sessions, renderers
+//! and the sanitizer.
 
 pub(crate) mod approval_preview;
 pub(crate) mod argument_preview;

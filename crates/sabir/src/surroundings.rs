@@ -1,4 +1,5 @@
-//! The process environment of the binary: the one place that reads variables, well-known folders and the clock.
+//! Provides the host of all sessions and the process environment: variables, well-known folders and
+//! the clock.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -14,21 +15,22 @@ use tokio::runtime::Runtime;
 use crate::exit::CommandError;
 use crate::output::print;
 
-/// How many files a task has open at least. The runtime does not survive that it cannot open its own.
+/// The number of files that a task must be able to open. The runtime panics if it cannot open its
+/// own.
 const FILES: usize = 16;
 
 /// The host of all sessions of this process.
 static HOST: OnceLock<Host> = OnceLock::new();
 
-/// The host of all sessions of this process.
+/// Returns the host of all sessions of this process.
 pub(crate) fn host() -> &'static Host {
     HOST.get_or_init(|| Host::new(read_environment()).with_notices(notice_sink()))
 }
 
-/// Sets up the host, whose sessions know the dialects of the files besides those of the configuration. Each file is read
-/// once, here: it may be a pipe.
+/// Sets up the host with the dialects of these files and of the configuration. Each file is read
+/// only once, because it may be a pipe.
 ///
-/// `configured` is false for a command that reports itself what is wrong with the configuration.
+/// `configured` is false for a command that reports problems of the configuration itself.
 pub(crate) fn start_host(named: Option<&Path>, configured: bool, files: &[PathBuf]) -> Result<(), CommandError> {
     let environment = Arc::new(read_environment());
     let mut dialects = environment.dialects.clone();
@@ -38,23 +40,24 @@ pub(crate) fn start_host(named: Option<&Path>, configured: bool, files: &[PathBu
     load_dialect_files(files, &mut dialects)?;
     let mut environment = Arc::unwrap_or_clone(environment);
     environment.dialects = dialects;
-    // Nothing has asked for the host before.
+    // `set` cannot fail: nothing has used the host before.
     let _ = HOST.set(Host::new(environment).with_notices(notice_sink()));
     Ok(())
 }
 
-/// The dialects that every session of this process knows.
+/// Returns the dialects that all sessions of this process know.
 pub(crate) fn dialects() -> &'static DialectSet {
     &environment().dialects
 }
 
-/// What the process was started with.
+/// Returns the environment that the process was started with.
 pub(crate) fn environment() -> &'static Arc<Environment> {
     host().environment()
 }
 
+/// Reads the variables and well-known folders of the process.
 fn read_environment() -> Environment {
-    // Commands are supervised by a copy of this program.
+    // A copy of this program supervises commands.
     let helper = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
     let mut environment = Environment::new(std::env::vars_os(), helper, SystemTime::now);
     environment.home_folder = etcetera::home_dir().ok();
@@ -81,12 +84,13 @@ pub(crate) fn print_notice(notice: &Notice) {
     print::write_stderr(&print::sanitize_text(&format!("sabir: {}\n", notice.text)));
 }
 
-/// Where journals are kept.
+/// Returns the folder of the journals.
 pub(crate) fn tasks_folder() -> Result<PathBuf, CommandError> {
     Ok(environment().tasks_folder()?)
 }
 
-/// The runtime that requests and tools run in: one thread.
+/// Builds a single-threaded runtime for requests and tools, after checking that enough files can be
+/// opened.
 pub(crate) fn runtime() -> Result<Runtime, CommandError> {
     let probes = (0..FILES).map(|_| std::fs::File::open("/dev/null")).collect::<std::io::Result<Vec<_>>>();
     let probes = probes.map_err(|error| {

@@ -1,4 +1,4 @@
-//! `check --task`: what the gates said of the calls in a task, from its journal.
+//! Implements `check --task`: reports the check results of a task's calls from its journal.
 
 use sabir_agent::{CallCheck, Record, TaskId};
 use sabir_call::{Fault, Severity};
@@ -10,27 +10,32 @@ use crate::commands::{journal, parse};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
 
-/// Something that is wrong with a call, or with an answer as a whole.
+/// A problem with a call, or with an answer as a whole.
 struct CheckFinding<'a> {
-    /// The subtask whose it is; `None`: it is the task's own.
+    /// The subtask that it belongs to; `None` for the task itself.
     subtask: Option<&'a TaskId>,
-    /// The record, counted from 1.
+    /// The number of the record, counted from 1.
     record: u64,
+    /// The number of the turn.
     turn: u32,
-    /// The tool's name; `None` where no call is concerned.
+    /// The tool's name; `None` for a problem with the whole answer.
     tool: Option<String>,
+    /// The check of the call; `None` for a problem with the whole answer.
     check: Option<&'a CallCheck>,
+    /// The faults of the call or the answer.
     faults: &'a [Fault],
 }
 
-/// `sabir check`, of standard input or of a task.
+/// Runs `sabir check` on standard input or on a task.
 pub(crate) fn run_check(arguments: &JudgeArguments) -> Result<ExitStatus, CommandError> {
     let Some(name) = &arguments.task else { return parse::check_input(&arguments.check) };
     let family = task_family(name)?;
-    let (mut calls, mut findings) = (0, Vec::new());
+    let mut calls = 0;
+    let mut findings = Vec::new();
     for (at, (id, entries)) in family.iter().enumerate() {
         let (count, found) = self::collect_findings(entries);
         calls += count;
+        // The first of the family is the task itself.
         let subtask = (at > 0).then_some(id);
         findings.extend(found.into_iter().map(|finding| CheckFinding { subtask, ..finding }));
     }
@@ -50,7 +55,7 @@ pub(crate) fn run_check(arguments: &JudgeArguments) -> Result<ExitStatus, Comman
     Ok(if refused > 0 || broken { ExitStatus::NotUnderstood } else { ExitStatus::Completed })
 }
 
-/// The task with its subtasks, as far as they have journals.
+/// Reads the task and all its subtasks that have journals.
 fn task_family(name: &str) -> Result<Vec<(TaskId, Vec<JournalEntry>)>, CommandError> {
     let mut family = vec![journal::read_entries(name)?];
     let mut next = 0;
@@ -60,7 +65,7 @@ fn task_family(name: &str) -> Result<Vec<(TaskId, Vec<JournalEntry>)>, CommandEr
             _ => None,
         });
         let begun: Vec<_> = begun.collect();
-        // One that was gone on with is told of twice.
+        // A subtask that was resumed has more than one start record.
         let known = |id: &TaskId| family.iter().any(|(known, _)| known == id);
         let new: Vec<_> = begun.into_iter().filter(|(id, _)| !known(id)).collect();
         family.extend(new);
@@ -69,13 +74,15 @@ fn task_family(name: &str) -> Result<Vec<(TaskId, Vec<JournalEntry>)>, CommandEr
     Ok(family)
 }
 
+/// Returns true if the fault stops the call.
 fn is_error(fault: &Fault) -> bool {
     fault.severity == Severity::Error
 }
 
-/// How many calls there are, and what is to be said of them.
+/// Returns the number of calls, and the findings about them.
 fn collect_findings(entries: &[JournalEntry]) -> (usize, Vec<CheckFinding<'_>>) {
-    let (mut calls, mut findings) = (0, Vec::new());
+    let mut calls = 0;
+    let mut findings = Vec::new();
     for (record, entry) in (1..).zip(entries) {
         let Record::Answered(answered) = &entry.record else { continue };
         let turn = answered.turn;
@@ -111,6 +118,7 @@ fn collect_findings(entries: &[JournalEntry]) -> (usize, Vec<CheckFinding<'_>>) 
     (calls, findings)
 }
 
+/// Renders a finding as text: its place, the verdict, faults and repairs.
 fn render_text(finding: &CheckFinding<'_>) -> String {
     let what = match (&finding.tool, finding.check) {
         (Some(tool), Some(CallCheck { passed: false, .. })) => format!("{tool} was refused"),

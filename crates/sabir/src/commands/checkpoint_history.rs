@@ -1,4 +1,4 @@
-//! `checkpoints` and `diff`: what a task changed in a folder, by its checkpoints.
+//! Implements `checkpoints` and `diff`: lists what a task changed in a folder, by its checkpoints.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -16,13 +16,15 @@ use crate::output::print;
 use crate::surroundings;
 use sabir_session::checkpointer;
 
-/// The checkpoints of a folder.
+/// A folder and its checkpoints.
 pub(crate) struct CheckpointFolder {
+    /// The folder.
     pub(crate) workspace: Arc<Workspace>,
+    /// The store of its checkpoints.
     pub(crate) checkpoints: CheckpointStore,
 }
 
-/// `sabir checkpoints`.
+/// Runs `sabir checkpoints`.
 pub(crate) fn run_checkpoints(arguments: &HistoryArguments) -> Result<ExitStatus, CommandError> {
     let place = CheckpointFolder::open(arguments.folder.as_deref())?;
     let (name, count) = arguments.task_and_count();
@@ -49,7 +51,7 @@ pub(crate) fn run_checkpoints(arguments: &HistoryArguments) -> Result<ExitStatus
     Ok(ExitStatus::Completed)
 }
 
-/// `sabir diff`.
+/// Runs `sabir diff`.
 pub(crate) fn run_diff(arguments: &HistoryArguments) -> Result<ExitStatus, CommandError> {
     let place = CheckpointFolder::open(arguments.folder.as_deref())?;
     let (name, count) = arguments.task_and_count();
@@ -67,7 +69,8 @@ pub(crate) fn run_diff(arguments: &HistoryArguments) -> Result<ExitStatus, Comma
             let one = |difference: &sabir_checkpoint::PathDifference| -> Result<Value, CommandError> {
                 let diff = place.checkpoints.render_diff(std::slice::from_ref(difference)).map_err(checkpoint_error)?;
                 let words = |node: &Option<_>| node.as_ref().map(sabir_checkpoint::TreeNode::to_string);
-                let (before, after) = (words(&difference.before), words(&difference.after));
+                let before = words(&difference.before);
+                let after = words(&difference.after);
                 Ok(json!({"path": difference.path.to_string_lossy(), "before": before, "after": after, "diff": diff}))
             };
             let changes = differences.iter().map(one).collect::<Result<Vec<_>, _>>()?;
@@ -75,7 +78,7 @@ pub(crate) fn run_diff(arguments: &HistoryArguments) -> Result<ExitStatus, Comma
         }
         ReportFormat::Text => {
             let text = place.checkpoints.render_diff(&differences).map_err(checkpoint_error)?;
-            // A patch that goes into a file goes there as it is.
+            // Unchanged when redirected, so that the patch can be applied.
             print::write_stdout(&if std::io::stdout().is_terminal() { print::sanitize_text(&text) } else { text });
         }
     }
@@ -83,16 +86,16 @@ pub(crate) fn run_diff(arguments: &HistoryArguments) -> Result<ExitStatus, Comma
 }
 
 impl CheckpointFolder {
-    /// The checkpoints of that folder, or of the present one.
+    /// Opens the checkpoints of that folder, or of the current one.
     pub(crate) fn open(folder: Option<&Path>) -> Result<Self, CommandError> {
         let folder = folder.unwrap_or(Path::new("."));
         let workspace = Arc::new(Workspace::open(folder).map_err(|error| CommandError::usage(error.to_string()))?);
-        // The cap of the store does not matter to whoever only goes back: what is taken for it is small.
+        // The size limits matter little here, because the checkpoints taken by an undo are small.
         let checkpoints = checkpointer::open_store(&workspace, StoreLimits::default(), surroundings::environment())?;
         Ok(Self { workspace, checkpoints })
     }
 
-    /// The task whose name begins so, or the newest one of the folder.
+    /// Finds the task whose id begins with `name`, or the newest one of the folder.
     pub(crate) fn find_task(&self, name: Option<&str>) -> Result<String, CommandError> {
         let list = self.checkpoints.list_checkpoints(None).map_err(checkpoint_error)?;
         let here = self.workspace.root().display();
@@ -120,7 +123,8 @@ impl CheckpointFolder {
         }
     }
 
-    /// Why a task has no checkpoint here: it worked elsewhere, it changed nothing, its checkpoints were removed, or it is none.
+    /// Explains why a task has no checkpoint here: it worked elsewhere, it changed nothing, its
+    /// checkpoints were removed, or it does not exist.
     fn unknown_task(&self, name: &str) -> CommandError {
         let tasks =
             surroundings::tasks_folder().and_then(|folder| Ok((sabir_session::find_task(&folder, name)?, folder)));
@@ -144,7 +148,8 @@ impl CheckpointFolder {
 }
 
 impl HistoryArguments {
-    /// The task's name and the number of calls. A short number alone is that of calls.
+    /// Returns the task's name and the number of calls. A single argument of up to three digits is
+    /// the number of calls.
     pub(crate) fn task_and_count(&self) -> (Option<String>, Option<usize>) {
         let number = |text: &String| Some(text.parse().ok()?).filter(|_| text.len() <= 3);
         match (&self.task, self.count) {
@@ -157,7 +162,7 @@ impl HistoryArguments {
     }
 }
 
-/// A checkpoint error as an end of the process.
+/// Converts a checkpoint error into a command error with its exit code.
 pub(crate) fn checkpoint_error(error: CheckpointError) -> CommandError {
     let exit = match &error {
         CheckpointError::NoTask { .. }
@@ -172,7 +177,7 @@ pub(crate) fn checkpoint_error(error: CheckpointError) -> CommandError {
     CommandError { message: error.to_string(), exit }
 }
 
-/// What a call did, in words.
+/// Describes a checkpoint in a few words.
 pub(crate) fn describe_checkpoint(checkpoint: &Checkpoint) -> String {
     let Checkpoint { mark, kind: what, .. } = checkpoint;
     match what {
@@ -182,6 +187,7 @@ pub(crate) fn describe_checkpoint(checkpoint: &Checkpoint) -> String {
     }
 }
 
+/// Renders a checkpoint on one line; `stands` is false if it was undone.
 fn checkpoint_line(checkpoint: &Checkpoint, stands: bool) -> String {
     let state = match (checkpoint.is_sealed(), stands) {
         (false, _) => "  (at work, or interrupted)",

@@ -1,4 +1,5 @@
-//! `context`: prints what fills a task's context and what a compaction would make of it; compacts it, or undoes that.
+//! Implements `context`: prints what fills a task's context, previews or makes a compaction, and
+//! undoes it.
 
 use sabir_agent::{CompactionPreview, CompactionRecord, ContextChange, ContextUsage, Record, SummaryAuthor, TaskId};
 use sabir_session::TaskContext;
@@ -9,7 +10,7 @@ use crate::exit::{CommandError, ExitStatus};
 use crate::output::{cost_text, print};
 use crate::surroundings::{self, host};
 
-/// `sabir context`.
+/// Runs `sabir context`.
 pub(crate) fn run_context(arguments: &ContextArguments) -> Result<ExitStatus, CommandError> {
     let config = surroundings::load_config(arguments.config.as_deref())?;
     let id = host().find_task(&arguments.task)?;
@@ -33,6 +34,7 @@ pub(crate) fn run_context(arguments: &ContextArguments) -> Result<ExitStatus, Co
     Ok(ExitStatus::Completed)
 }
 
+/// Prints what fills the context, with a preview of a compaction if requested.
 fn print_usage(id: &TaskId, task: &TaskContext, arguments: &ContextArguments) {
     let filling = task.filling();
     let preview = if arguments.preview { task.preview() } else { None };
@@ -52,7 +54,7 @@ fn print_usage(id: &TaskId, task: &TaskContext, arguments: &ContextArguments) {
     }
 }
 
-/// What fills a context, as a table.
+/// Renders what fills a context as a table.
 pub(crate) fn render_usage(filling: &ContextUsage) -> String {
     let of = match (filling.window, filling.percent()) {
         (Some(window), Some(percent)) => {
@@ -71,6 +73,7 @@ pub(crate) fn render_usage(filling: &ContextUsage) -> String {
     text
 }
 
+/// Renders the effect that a compaction would have.
 fn render_preview(preview: &CompactionPreview) -> String {
     let CompactionPreview { messages, kept_messages: stay, before, after, head } = preview;
     format!(
@@ -99,6 +102,7 @@ fn to_json(id: &TaskId, filling: &ContextUsage, preview: Option<Option<&Compacti
     value
 }
 
+/// Prints a compaction, or its undoing.
 fn print_change(id: &TaskId, shift: &ContextChange, output: ReportFormat) {
     if output == ReportFormat::Json {
         return print::print_redacted_json(&json!({"task": id, "context": shift}));
@@ -109,11 +113,12 @@ fn print_change(id: &TaskId, shift: &ContextChange, output: ReportFormat) {
     }));
 }
 
-/// A compaction in words.
+/// Describes a compaction in a sentence.
 pub(crate) fn compaction_text(compacted: &CompactionRecord) -> String {
     let CompactionRecord { by, failure, messages, before, after, .. } = compacted;
     let who = match (by, failure) {
         (SummaryAuthor::Model, _) => {
+            // `UsageTotals` adds up records, so the compaction is wrapped into one.
             let mut totals = sabir_agent::UsageTotals::default();
             totals.add_record(&Record::Context(ContextChange::Compacted(Box::new(compacted.clone()))));
             format!("the model's summary ({})", cost_text::usage_text(&totals))

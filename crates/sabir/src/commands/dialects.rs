@@ -1,7 +1,8 @@
-//! `dialects`: what dialects there are, and those that come from the user's own tables.
+//! Implements `dialects`: lists the dialects, including those defined in the user's tables.
 //!
-//! A table stands in `config.toml` as `[dialects.NAME]`, or in a file that `--dialects` names: there either likewise, or alone
-//! with its keys at the top and a `name` among them. The keys are those of [`sabir_call::dialect::DialectTable`].
+//! A table is written in `config.toml` as `[dialects.NAME]`, or in a file given with `--dialects`:
+//! there in the same form, or alone with its keys at the top level and a `name` among them. For the
+//! keys see [`sabir_call::dialect::DialectTable`].
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,11 +15,14 @@ use crate::exit::{CommandError, ExitStatus, unknown_dialect};
 use crate::output::print;
 use crate::surroundings;
 
-/// The `--dialects` options that stand before the command, and the other arguments. Options of the task may not stand
-/// there, so that words cannot be taken for a command; these may.
+/// Splits off the `--dialects` options before the command, and returns them and the other
+/// arguments. Options of the task are not allowed before the command, so that their values cannot
+/// be taken for a command; only `--dialects` is.
 pub(crate) fn split_leading_options(arguments: impl Iterator<Item = OsString>) -> (Vec<PathBuf>, Vec<OsString>) {
-    let (mut files, mut rest) = (Vec::new(), Vec::new());
+    let mut files = Vec::new();
+    let mut rest = Vec::new();
     let mut arguments = arguments.peekable();
+    // The name of the program.
     rest.extend(arguments.next());
     while let Some(argument) = arguments.next_if(|argument| argument.as_encoded_bytes().starts_with(b"--dialects")) {
         match argument.to_str().and_then(|text| text.strip_prefix("--dialects=")) {
@@ -36,7 +40,7 @@ pub(crate) fn split_leading_options(arguments: impl Iterator<Item = OsString>) -
     (files, rest)
 }
 
-/// `sabir dialects`, and `sabir help dialect`.
+/// Runs `sabir dialects` and `sabir help dialect`.
 pub(crate) fn run_dialects(name: Option<&str>, output: OutputFormat) -> Result<ExitStatus, CommandError> {
     let Some(name) = name else {
         match output {
@@ -62,6 +66,7 @@ pub(crate) fn run_dialects(name: Option<&str>, output: OutputFormat) -> Result<E
     Ok(ExitStatus::Completed)
 }
 
+/// Lists the dialects with their aliases and summaries.
 fn list_dialects() -> String {
     let named: Vec<_> = surroundings::dialects()
         .iter()
@@ -89,7 +94,7 @@ fn to_json(dialect: &Dialect) -> Map<String, Value> {
     object.as_object().cloned().unwrap_or_default()
 }
 
-/// The spec; of a dialect that was defined, its table and what is taught of it.
+/// Returns the spec of a dialect. A dialect from a table has its table and its prompt text instead.
 fn render_spec(dialect: &Dialect) -> String {
     if !dialect.is_defined() {
         return dialect.spec.to_owned();
@@ -113,7 +118,8 @@ fn render_spec(dialect: &Dialect) -> String {
     text
 }
 
-/// A text in a fence that it cannot close.
+/// Encloses a text in a fence of more backticks than the text has in a row, so that it cannot close
+/// the fence.
 fn fence_text(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);

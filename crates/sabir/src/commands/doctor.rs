@@ -1,6 +1,7 @@
-//! `doctor`: what is there to work with, or, with a model, what that model and its server really do.
+//! Implements `doctor`: reports the environment that Sabir works in or, given a model, tests what
+//! the model and its server can do.
 //!
-//! Nothing that is printed holds a key: providers are named with the variable that their key is looked for in.
+//! Keys are never printed: a provider is listed with the variable that holds its key.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,10 +22,10 @@ use sabir_session::config::Config;
 use sabir_session::providers::{KeySource, ProviderRow};
 use sabir_session::remember;
 
-/// How long a server is waited for that was named, and may be far away.
+/// The time to wait for a server given by the user, which may be far away.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is there to work with.
+/// The environment that Sabir works in.
 #[derive(Debug, Serialize)]
 struct DoctorReport {
     version: &'static str,
@@ -36,16 +37,16 @@ struct DoctorReport {
     local: Vec<LocalServer>,
 }
 
-/// The configuration file.
+/// The state of the configuration file.
 #[derive(Debug, Serialize)]
 struct ConfigReport {
     path: Option<String>,
     found: bool,
-    /// What is wrong with it.
+    /// The reason why it cannot be used.
     problem: Option<String>,
 }
 
-/// Where tasks are kept.
+/// The state of the folder with the journals.
 #[derive(Debug, Serialize)]
 struct TasksReport {
     path: Option<String>,
@@ -53,18 +54,18 @@ struct TasksReport {
     problem: Option<String>,
 }
 
-/// What keeps commands in their place.
+/// The state of the sandbox for commands.
 #[derive(Debug, Serialize)]
 struct SandboxReport {
-    /// The level that is asked for.
+    /// The requested level.
     asked: String,
-    /// The level that was in force for a command that does nothing: `1`, `2`, or `none`.
+    /// The level in force in a test run: `1`, `2`, or `none`.
     level: String,
-    /// Both in words, or why no command can run.
+    /// A description of both, or the reason why no command can run.
     words: String,
 }
 
-/// `sabir doctor`.
+/// Runs `sabir doctor`.
 pub(crate) fn run_doctor(arguments: &DoctorArguments) -> Result<ExitStatus, CommandError> {
     match &arguments.model {
         Some(model) => examine_model(model, arguments),
@@ -72,7 +73,7 @@ pub(crate) fn run_doctor(arguments: &DoctorArguments) -> Result<ExitStatus, Comm
     }
 }
 
-/// Without a model: what is there.
+/// Reports the environment (`sabir doctor` without a model).
 fn report_environment(arguments: &DoctorArguments) -> Result<ExitStatus, CommandError> {
     let path = surroundings::environment().config_file(arguments.config.as_deref());
     let (config, problem) = match surroundings::load_config(arguments.config.as_deref()) {
@@ -100,7 +101,7 @@ fn report_environment(arguments: &DoctorArguments) -> Result<ExitStatus, Command
     Ok(exit)
 }
 
-/// With a model: what it does.
+/// Tests the abilities of a model (`sabir doctor MODEL`).
 fn examine_model(model: &str, arguments: &DoctorArguments) -> Result<ExitStatus, CommandError> {
     let config = surroundings::load_config(arguments.config.as_deref())?;
     let model = if model.starts_with("http") && !model.contains('#') { only_model(model)? } else { model.to_owned() };
@@ -140,6 +141,7 @@ fn examine_model(model: &str, arguments: &DoctorArguments) -> Result<ExitStatus,
     Ok(exit_status(&found))
 }
 
+/// Returns the exit status of a test: a model that never answers is a provider failure.
 fn exit_status(found: &CapabilityReport) -> ExitStatus {
     let silent =
         found.findings.iter().any(|finding| finding.name == "answers" && finding.verdict == CapabilityVerdict::No);
@@ -150,7 +152,7 @@ fn exit_status(found: &CapabilityReport) -> ExitStatus {
     }
 }
 
-/// The model of a server that serves but one.
+/// Returns the model of a server that serves exactly one.
 fn only_model(url: &str) -> Result<String, CommandError> {
     let place = ProbeTarget { provider: "server".to_owned(), base_url: url.to_owned() };
     let servers = surroundings::runtime()?.block_on(probe_servers(&[place], PROBE_TIMEOUT));
@@ -168,12 +170,13 @@ fn only_model(url: &str) -> Result<String, CommandError> {
     }
 }
 
+/// Returns the operating system, kernel release and architecture.
 fn system_name() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!("{} {} {}", std::env::consts::OS, kernel.trim(), std::env::consts::ARCH)
 }
 
-/// What commands of tasks get here, found out in a folder of its own.
+/// Tests the sandbox in a temporary folder of its own.
 fn report_sandbox(config: &Config) -> Result<SandboxReport, CommandError> {
     let sandbox = sabir_session::sandbox::configured(None, config)?;
     let failed =
@@ -183,6 +186,7 @@ fn report_sandbox(config: &Config) -> Result<SandboxReport, CommandError> {
     std::fs::create_dir(&folder).map_err(|error| failed(&error))?;
     let found = Workspace::open(&folder)
         .map(|workspace| sabir_session::sandbox::in_force(&sandbox, &workspace, surroundings::environment()));
+    // Removed before any error is returned, so that no folder is left behind.
     let removed = std::fs::remove_dir(&folder);
     let found = found.map_err(|error| failed(&error))?;
     removed.map_err(|error| failed(&error))?;
@@ -197,6 +201,7 @@ fn report_sandbox(config: &Config) -> Result<SandboxReport, CommandError> {
     })
 }
 
+/// Reports the folder of the journals and the number of tasks in it.
 fn report_tasks() -> TasksReport {
     let folder = match surroundings::tasks_folder() {
         Ok(folder) => folder,
@@ -209,7 +214,7 @@ fn report_tasks() -> TasksReport {
     }
 }
 
-/// A finding as a line.
+/// Renders a finding as a line.
 fn finding_row(finding: &CapabilityFinding) -> String {
     let verdict = match finding.verdict {
         CapabilityVerdict::Yes => "yes",
@@ -219,7 +224,7 @@ fn finding_row(finding: &CapabilityFinding) -> String {
     format!("{:<18} {verdict:<4} {}\n", finding.name, finding.detail)
 }
 
-/// What to do with it.
+/// Returns the recommendation that follows from the findings.
 fn recommendation_text(found: &CapabilityReport, stored: Option<&Path>) -> String {
     let Some(protocol) = &found.protocol else { return format!("\nno protocol can be recommended: {}\n", found.why) };
     let last = match stored {
@@ -252,7 +257,8 @@ impl DoctorReport {
         let keys = if keys.is_empty() { "none found".to_owned() } else { keys.join(", ") };
         text.push_str(&format!("keys           {keys}\n"));
         for server in &self.local {
-            let (models, software) = (server.models.len(), server.software.unwrap_or("unknown software"));
+            let models = server.models.len();
+            let software = server.software.unwrap_or("unknown software");
             let counted = print::count_noun(models, "model");
             text.push_str(&format!("server         {} ({software}): {counted}\n", server.base_url));
         }
@@ -263,7 +269,7 @@ impl DoctorReport {
     }
 }
 
-/// A provider whose key is there.
+/// Names a provider and the source of its key; `None` if it has no key.
 fn key_source_text(row: &ProviderRow) -> Option<String> {
     let place: Value = match &row.key {
         KeySource::Nowhere | KeySource::Environment { present: None, .. } => return None,

@@ -1,4 +1,5 @@
-//! `edit`: an edit as a model writes it, from standard input, applied to a file.
+//! Implements `edit`: applies an edit, in a format that models write, from standard input to a
+//! file.
 
 use std::io::Read;
 use std::path::Path;
@@ -18,7 +19,7 @@ mod target;
 
 use target::{EditTarget, LoadedFile};
 
-/// One thing that is wrong with an edit, as it is printed.
+/// A problem with an edit, in its printed form.
 #[derive(Debug, Clone, Serialize)]
 struct EditProblem {
     kind: &'static str,
@@ -27,36 +28,38 @@ struct EditProblem {
     hint: String,
     block: Option<usize>,
     lines: Vec<Value>,
-    /// As people read it.
+    /// The problem as text for people.
     #[serde(skip)]
     words: String,
 }
 
-/// Why nothing is changed: what is wrong with the edit, or with the file.
+/// The reason why nothing is changed.
 enum EditRefusal {
+    /// The edit is wrong.
     Faults(Vec<EditProblem>),
+    /// The file cannot be edited.
     Failure(CommandError),
 }
 
-/// What an edit makes of files.
+/// The changes that an edit makes.
 struct EditPlan {
     target: EditTarget,
     changes: Vec<FileChange>,
     diffs: Vec<FileDiff>,
-    /// What the file that was named holds afterwards.
+    /// The content of the named file after the edit.
     content: String,
     hunks: Vec<AppliedHunk>,
     moved_to: Option<String>,
 }
 
-/// A file before and after.
+/// The text of a file before and after the edit.
 struct FileDiff {
     path: String,
     old: String,
     new: String,
 }
 
-/// `sabir edit`.
+/// Runs `sabir edit`.
 pub(crate) fn run_edit(arguments: &EditArguments) -> Result<ExitStatus, CommandError> {
     let mut bytes = Vec::new();
     let read = std::io::stdin().lock().read_to_end(&mut bytes);
@@ -100,6 +103,7 @@ pub(crate) fn run_edit(arguments: &EditArguments) -> Result<ExitStatus, CommandE
     }
 }
 
+/// Determines the format of an edit and plans its changes.
 fn plan_edit(arguments: &EditArguments, text: &str) -> Result<EditPlan, EditRefusal> {
     let format = match arguments.format {
         Some(EditFormat::SearchReplace) => EditSyntax::SearchReplace,
@@ -118,7 +122,7 @@ fn plan_edit(arguments: &EditArguments, text: &str) -> Result<EditPlan, EditRefu
             plan_one_file(&arguments.file, |old, _| sabir_edit::apply_blocks(old, text).map_err(to_problems))
         }
         EditSyntax::WholeFile => plan_one_file(&arguments.file, |old, encoding| {
-            // The mark belongs to the encoding, which is kept.
+            // The byte order mark belongs to the encoding, which is kept.
             let is_marked = encoding == TextEncoding::Utf8Mark;
             let content = text.strip_prefix('\u{feff}').filter(|_| is_marked).unwrap_or(text);
             sabir_edit::apply_whole(old, content).map_err(to_problems)
@@ -130,7 +134,7 @@ fn plan_edit(arguments: &EditArguments, text: &str) -> Result<EditPlan, EditRefu
     }
 }
 
-/// An edit of one file, which may be missing where the edit makes it.
+/// Plans an edit of one file, which may be missing if the edit creates it.
 fn plan_one_file(
     file: &Path,
     apply: impl Fn(&str, TextEncoding) -> Result<EditedText, Vec<EditProblem>>,
@@ -149,14 +153,17 @@ fn plan_one_file(
     let bytes = encode_content(encoding, &edited.content)?;
     let shown = FileDiff { path: path.to_string(), old: old.to_owned(), new: edited.content.clone() };
     let change = FileChange::write(path, bytes, expected_version(held.as_ref()));
-    let (content, hunks) = (edited.content, edited.hunks);
+    let content = edited.content;
+    let hunks = edited.hunks;
     Ok(EditPlan { target, changes: vec![change], diffs: vec![shown], content, hunks, moved_to: None })
 }
 
+/// Returns the precondition under which the file is written: unchanged since it was read.
 fn expected_version(held: Option<&LoadedFile>) -> WritePrecondition {
     held.map_or(WritePrecondition::Missing, |held| WritePrecondition::Version(held.version))
 }
 
+/// Encodes the new content in the file's own encoding.
 fn encode_content(encoding: TextEncoding, content: &str) -> Result<Vec<u8>, EditRefusal> {
     encoding.encode(content).map_err(|error| {
         let hint = "use characters that the file's encoding has, or write the file anew";
@@ -164,8 +171,9 @@ fn encode_content(encoding: TextEncoding, content: &str) -> Result<Vec<u8>, Edit
     })
 }
 
+/// Writes the changes of a plan.
 fn write_plan(plan: EditPlan) -> Result<EditPlan, CommandError> {
-    // One file is written as it was read, several are changed together or not at all.
+    // Several files change together or not at all; one file is written directly.
     let written = match plan.changes.as_slice() {
         [FileChange { path, expect, content: Some(bytes), like: None }] => {
             plan.target.workspace.write_file(path, bytes, *expect).map(drop)
@@ -176,12 +184,14 @@ fn write_plan(plan: EditPlan) -> Result<EditPlan, CommandError> {
     Ok(plan)
 }
 
+/// Prints the problems as JSON, with the unchanged content of the file.
 fn print_failure(file: &Path, faults: &[EditProblem]) {
     let held = EditTarget::for_file(file).and_then(|(target, path)| target.read_file(&path));
     let content = held.ok().flatten().map(|held| held.text.content).unwrap_or_default();
     print::print_json(&json!({"status": "failed", "content": content, "faults": faults}));
 }
 
+/// Renders the changes as a unified diff, with notes about hunks that did not match exactly.
 fn render_text(plan: &EditPlan) -> String {
     let mut words: String = plan.diffs.iter().map(|shown| unified_diff(&shown.old, &shown.new, &shown.path)).collect();
     for hunk in plan.hunks.iter().filter(|hunk| hunk.level != MatchLevel::Exact) {
@@ -206,6 +216,7 @@ fn hunk_json(hunk: &AppliedHunk) -> Value {
     })
 }
 
+/// Converts the faults of an edit into their printed form.
 fn to_problems(faults: Vec<EditFault>) -> Vec<EditProblem> {
     faults
         .into_iter()
@@ -222,14 +233,15 @@ fn to_problems(faults: Vec<EditFault>) -> Vec<EditProblem> {
 }
 
 impl EditProblem {
-    /// A fault about the edit as a whole.
+    /// Creates a problem of the edit as a whole.
     fn new(kind: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        let (message, hint) = (message.into(), hint.into());
+        let message: String = message.into();
+        let hint: String = hint.into();
         let words = format!("{message}; {hint}.");
         Self { kind, line: 1, message, hint, block: None, lines: Vec::new(), words }
     }
 
-    /// The same fault about a line.
+    /// Sets the line of the patch that has the problem.
     fn at_line(mut self, line: usize) -> Self {
         self.words = format!("line {line} of the patch: {}", self.words);
         self.line = line;

@@ -1,7 +1,8 @@
-//! `explain`: how a text was understood, marker by marker.
+//! Implements `explain`: shows how a text was parsed, marker by marker.
 //!
-//! A [`TextNote`] is a piece of the text and what it was taken for. Marks are notes already; the pieces of a call are made out
-//! from its positions: what stands between two values is the markup that ends the one and opens the other.
+//! A [`TextNote`] is a piece of the text and its role. Mark events become notes directly. The
+//! pieces of a call are derived from the positions in its events: the text between two values is
+//! the markup that closes one and opens the other.
 
 use std::collections::BTreeMap;
 
@@ -14,45 +15,47 @@ use crate::commands::parse::{self, CallRecognition, ParsedText, RecognitionTrack
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
 
-/// A piece of the text, and what it was taken for.
+/// A piece of the text and its role.
 #[derive(Debug)]
 struct TextNote {
+    /// The byte range in the text.
     span: Span,
     role: PieceRole,
-    /// The call that it belongs to.
+    /// The index of the call that it belongs to.
     call: Option<u32>,
     dialect: Option<String>,
     sure: Certainty,
     rule: &'static str,
 }
 
-/// What a piece was taken for.
+/// The role of a piece.
 #[derive(Debug)]
 enum PieceRole {
+    /// A marker of a dialect.
     Mark(MarkupRole),
-    /// The markup between the call's mark, or its beginning, and its name.
+    /// The markup between the call's marker, or its beginning, and its name.
     Open,
-    /// The name of a tool that does not stand in the call's marker.
+    /// The name of a tool, if it is not part of the call's marker.
     Name,
     /// The markup before the value of this argument.
     Argument(String),
-    /// That value; `false`: it has no end.
+    /// The value of this argument; `false` if it was cut.
     Value(String, bool),
     End,
     Cut,
 }
 
-/// A call that is being read.
+/// A call whose events are arriving.
 #[derive(Debug)]
 struct CallInProgress {
     dialect: Option<String>,
     sure: Certainty,
-    /// Where the piece that was noted last ends.
+    /// The end offset of the last noted piece.
     to: usize,
     argument: Option<(String, ArgForm, usize)>,
 }
 
-/// Makes notes of events.
+/// Collects notes from events.
 #[derive(Debug, Default)]
 struct NoteCollector {
     notes: Vec<TextNote>,
@@ -61,6 +64,7 @@ struct NoteCollector {
 }
 
 impl NoteCollector {
+    /// Adds the notes that follow from an event.
     fn note_event(&mut self, event: Event<'_>) {
         match event {
             Event::Mark(mark) => {
@@ -104,7 +108,8 @@ impl NoteCollector {
         self.notes.push(TextNote { span, role: PieceRole::Mark(role), call: None, dialect, sure, rule });
     }
 
-    /// A call begins. The last note is its mark, as the contract has it, or a marker around it, or there is none.
+    /// Begins a call. The last note is its marker, or a wrapper around it, or the call has no
+    /// marker at all.
     fn start_call(&mut self, index: u32, dialect: Option<&str>, at: usize) {
         let sure = self.recognised.recognition_of(index).map_or(Certainty::Certain, |how| how.sure);
         let mut to = at;
@@ -117,7 +122,7 @@ impl NoteCollector {
         self.calls.insert(index, CallInProgress { dialect: dialect.map(str::to_owned), sure, to, argument: None });
     }
 
-    /// The tool's name, where it stands behind the call's mark.
+    /// Adds a note for the tool's name, if it comes after the call's marker.
     fn note_name(&mut self, index: u32, name: &str, at: usize) {
         let to = self.calls.get(&index).map_or(at, |running| running.to);
         if at >= to && !name.is_empty() {
@@ -126,6 +131,7 @@ impl NoteCollector {
         }
     }
 
+    /// Adds a note for the value of the current argument, which ends at `at`.
     fn note_value(&mut self, index: u32, at: usize, whole: bool) {
         let argument = self.calls.get_mut(&index).and_then(|running| running.argument.take());
         let Some((name, form, from)) = argument else { return };
@@ -137,20 +143,23 @@ impl NoteCollector {
         self.add_note(index, Span::new(from, at), PieceRole::Value(name, whole), rule);
     }
 
-    /// Whatever stands between the last note of the call and `to`.
+    /// Adds a note for the text between the last note of the call and `to`.
     fn note_piece(&mut self, index: u32, to: usize, taken: PieceRole, rule: &'static str) {
         let from = self.calls.get(&index).map_or(to, |running| running.to.min(to));
         self.add_note(index, Span::new(from, to), taken, rule);
     }
 
+    /// Adds a note to a call that is being read.
     fn add_note(&mut self, index: u32, span: Span, taken: PieceRole, rule: &'static str) {
         let Some(running) = self.calls.get_mut(&index) else { return };
         running.to = running.to.max(span.end);
-        let (dialect, sure) = (running.dialect.clone(), running.sure);
+        let dialect = running.dialect.clone();
+        let sure = running.sure;
         self.notes.push(TextNote { span, role: taken, call: Some(index), dialect, sure, rule });
     }
 
-    /// The notes in the order of the text, without white space around them; pieces of nothing else are left out.
+    /// Returns the notes in text order. Markup is trimmed of white space and left out if nothing
+    /// else remains.
     fn into_sorted(self, source: &str) -> Vec<TextNote> {
         let mut notes = self.notes;
         notes.retain_mut(|note| {
@@ -167,7 +176,7 @@ impl NoteCollector {
     }
 }
 
-/// Counts lines and columns as `sabir_call::Fault::position_in` does, in one walk over the text.
+/// Counts lines and columns as diagnostics do, in one pass over the text.
 struct PositionCursor<'s> {
     source: &'s str,
     at: usize,
@@ -180,13 +189,14 @@ impl<'s> PositionCursor<'s> {
         Self { source, at: 0, line: 1, column: 1 }
     }
 
-    /// Line and column of an offset, which must not lie before the last one.
+    /// Returns the line and column of an offset, which must not be smaller than the previous one.
     fn locate(&mut self, offset: usize) -> (usize, usize) {
         let rest = self.source.get(self.at..).unwrap_or_default();
         let mut letters = rest.chars().peekable();
         while self.at < offset {
             let Some(c) = letters.next() else { break };
             self.at += c.len_utf8();
+            // CR LF is one line break.
             let pair = c == '\r' && letters.peek() == Some(&'\n');
             if c == '\n' || (c == '\r' && !pair) {
                 (self.line, self.column) = (self.line + 1, 1);
@@ -198,7 +208,7 @@ impl<'s> PositionCursor<'s> {
     }
 }
 
-/// `sabir explain`.
+/// Runs `sabir explain`.
 pub(crate) fn run_explain(arguments: &CheckArguments) -> Result<ExitStatus, CommandError> {
     let recognised = RecognitionTracker::new(&arguments.listening.dialect);
     let mut notes = NoteCollector { recognised, ..NoteCollector::default() };
@@ -211,7 +221,7 @@ pub(crate) fn run_explain(arguments: &CheckArguments) -> Result<ExitStatus, Comm
     Ok(reading.exit_status())
 }
 
-/// The dialects that were found, in the order of the text, with how many calls each has.
+/// Returns the dialects found, in text order, each with its number of calls.
 fn found_dialects(reading: &ParsedText, notes: &[TextNote]) -> Vec<(String, usize)> {
     let mut found: Vec<(String, usize)> = Vec::new();
     for dialect in notes.iter().filter_map(|note| note.dialect.as_ref()) {
@@ -243,7 +253,7 @@ fn render_text(reading: &ParsedText, notes: &[TextNote]) -> String {
             note.rule
         ));
     }
-    // The gates keep the order of the calls.
+    // The checks keep the order of the calls.
     for (call, checked) in reading.draft.calls().zip(&reading.checked) {
         text.push_str(&call_verdict(reading, call, checked));
     }
@@ -254,7 +264,7 @@ fn render_text(reading: &ParsedText, notes: &[TextNote]) -> String {
     text
 }
 
-/// A call after the gates: what was read, the verdict, repairs and faults.
+/// Renders a checked call: its content, the verdict, repairs and faults.
 fn call_verdict(reading: &ParsedText, call: &DraftCall, checked: &CheckedCall) -> String {
     let spelling = call.dialect.as_deref().unwrap_or("native");
     let mut text = format!("\n{}: {}", u64::from(checked.index) + 1, parse::render_call(checked, spelling));
@@ -310,6 +320,7 @@ fn to_json(reading: &ParsedText, notes: &[TextNote]) -> Value {
     })
 }
 
+// The names and descriptions below are part of the output format.
 impl TextNote {
     fn role_name(&self) -> &'static str {
         match self.role {

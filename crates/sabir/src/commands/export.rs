@@ -1,4 +1,5 @@
-//! `export`: a task as a document. What has the shape of a secret is left out before anything else is done to a text.
+//! Implements `export`: writes a task as a document. Known secret formats are redacted before
+//! anything else is done to a text.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -17,40 +18,40 @@ use crate::output::{cost_text, print, timestamps};
 mod html;
 mod markdown;
 
-/// A task, ready to be written.
+/// A task in the form that all document formats are rendered from.
 struct ExportDocument {
-    /// The first line of the user's first words.
+    /// The first line of the prompt.
     title: String,
-    /// What is known of the task: names and values.
+    /// Facts about the task: names and values.
     facts: Vec<(&'static str, String)>,
     sections: Vec<DocumentSection>,
 }
 
-/// What one record tells.
+/// A section of the document, made of one record.
 struct DocumentSection {
-    /// The record, counted from 1.
+    /// The number of the record, counted from 1.
     number: u64,
-    /// When, in words.
+    /// The time of the record as text.
     at: String,
     title: String,
     pieces: Vec<SectionPiece>,
 }
 
-/// A text by how it is to be shown.
+/// A piece of a section and its style.
 enum SectionPiece {
-    /// A model's words, which are Markdown more often than not.
+    /// Text of the model, which is usually Markdown.
     Markdown(String),
-    /// What is exactly so: arguments, results, a user's words.
+    /// Verbatim text: arguments, results, messages of the user.
     Exact {
-        /// What it is; empty where the section's title says so.
+        /// The label; empty if the section's title suffices.
         label: String,
         text: String,
     },
-    /// A remark of Sabir's on one line.
+    /// A remark by Sabir on one line.
     Note(String),
 }
 
-/// `sabir export`.
+/// Runs `sabir export`.
 pub(crate) fn run_export(arguments: &ExportArguments) -> Result<ExitStatus, CommandError> {
     let form = export_format(arguments)?;
     let (id, entries) = journal::read_entries(&arguments.task)?;
@@ -67,6 +68,7 @@ pub(crate) fn run_export(arguments: &ExportArguments) -> Result<ExitStatus, Comm
     Ok(ExitStatus::Completed)
 }
 
+/// Returns the requested format, or the one that the file's extension implies; Markdown by default.
 fn export_format(arguments: &ExportArguments) -> Result<ExportFormat, CommandError> {
     let ending = arguments.output.as_deref().and_then(Path::extension).and_then(|ending| ending.to_str());
     match (arguments.to, ending) {
@@ -80,7 +82,8 @@ fn export_format(arguments: &ExportArguments) -> Result<ExportFormat, CommandErr
     }
 }
 
-/// Writes a new file, for its user alone: a task is nobody else's business until he says so.
+/// Writes a new file that only its owner can read, because a task may contain private text. Never
+/// overwrites a file.
 fn save_file(path: &Path, text: &str) -> Result<(), CommandError> {
     let fail = |error: std::io::Error| {
         CommandError::usage(format!(
@@ -90,12 +93,13 @@ fn save_file(path: &Path, text: &str) -> Result<(), CommandError> {
     };
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(fail)?;
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(|error| {
-        // Half a document would look like a whole one.
+        // A partial document would look like a complete one.
         let _ = std::fs::remove_file(path);
         fail(error)
     })
 }
 
+/// Returns the outcome and message of a task that has ended.
 fn final_outcome(entries: &[JournalEntry]) -> Option<(TaskOutcome, &str)> {
     match entries.last().map(|entry| &entry.record) {
         Some(Record::Ended { outcome, message }) => Some((*outcome, message)),
@@ -103,13 +107,14 @@ fn final_outcome(entries: &[JournalEntry]) -> Option<(TaskOutcome, &str)> {
     }
 }
 
+/// Adds up the usage and cost of all records.
 fn sum_totals(entries: &[JournalEntry]) -> UsageTotals {
     let mut totals = UsageTotals::default();
     entries.iter().for_each(|entry| totals.add_record(&entry.record));
     totals
 }
 
-/// The task as one JSON object, `docs/journal.md` says of what.
+/// Converts the task into one JSON object, in the form described in `docs/journal.md`.
 fn to_json(start: &TaskStart, entries: &[JournalEntry]) -> Value {
     let numbered = |(number, entry): (u64, &JournalEntry)| {
         let mut record = json!({"number": number});
@@ -118,7 +123,8 @@ fn to_json(start: &TaskStart, entries: &[JournalEntry]) -> Value {
         }
         record
     };
-    let (totals, ended) = (sum_totals(entries), final_outcome(entries));
+    let totals = sum_totals(entries);
+    let ended = final_outcome(entries);
     json!({
         "format": "sabir task", "version": 1, "task": start,
         "started_at": entries.first().map(|entry| entry.at), "last_at": entries.last().map(|entry| entry.at),
@@ -128,6 +134,7 @@ fn to_json(start: &TaskStart, entries: &[JournalEntry]) -> Value {
     })
 }
 
+/// Builds the document of a task, with secrets redacted.
 fn build_document(start: &TaskStart, entries: &[JournalEntry]) -> ExportDocument {
     let clean = |text: &str| redact::redact_text(text).into_owned();
     let mut facts = vec![
@@ -159,7 +166,7 @@ fn build_document(start: &TaskStart, entries: &[JournalEntry]) -> ExportDocument
     ExportDocument { title, facts, sections }
 }
 
-/// What a document shows of a record; nothing where the records around it say as much.
+/// Builds the section of a record; `None` if the records around it say the same.
 fn build_section(number: u64, entry: &JournalEntry) -> Option<DocumentSection> {
     let exact = |label: &str, text: &str| SectionPiece::Exact {
         label: label.to_owned(),
@@ -182,7 +189,8 @@ fn build_section(number: u64, entry: &JournalEntry) -> Option<DocumentSection> {
         }
         Record::Failed(failed) => ("The model did not answer".to_owned(), vec![exact("", &failed.message)]),
         Record::Judged { call, verdict, by, reason } => {
-            let (verdict, by) = (journal::json_word(verdict), journal::json_word(by));
+            let verdict = journal::json_word(verdict);
+            let by = journal::json_word(by);
             let note = redact::redact_text(&format!("{call}: {verdict} by the {by}: {reason}")).into_owned();
             ("Judgement".to_owned(), vec![SectionPiece::Note(one_line(&note))])
         }
@@ -214,6 +222,7 @@ fn build_section(number: u64, entry: &JournalEntry) -> Option<DocumentSection> {
     Some(DocumentSection { number, at: timestamps::format_timestamp(entry.at), title, pieces })
 }
 
+/// Builds the piece of a section for a part of an answer.
 fn build_piece(part: &MessagePart) -> SectionPiece {
     let clean = |text: &str| redact::redact_text(text).into_owned();
     match part {
@@ -236,6 +245,7 @@ fn build_piece(part: &MessagePart) -> SectionPiece {
     }
 }
 
+/// Describes a picture; its size follows from the number of base64 characters.
 fn image_note(media_type: &str, characters: usize) -> String {
     one_line(&format!("a picture ({media_type}, {} bytes); the JSON export has it", characters / 4 * 3))
 }

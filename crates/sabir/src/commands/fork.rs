@@ -1,7 +1,7 @@
-//! `fork`: a new task that begins with the records of another.
+//! Implements `fork`: starts a new task that begins with the records of another.
 //!
-//! The new journal is written whole and then resumed like any other, so that nothing goes on in a fork that would not in a resumed task.
-//! An end at the last record is left out: it is the other task's.
+//! The new journal is written completely and then resumed like any other, so a fork behaves exactly
+//! like a resumed task. A final end record is left out, because it belongs to the other task.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
 use crate::surroundings::{self, host};
 
-/// `sabir fork`.
+/// Runs `sabir fork`.
 pub(crate) fn run_fork(arguments: &ForkArguments) -> Result<ExitStatus, CommandError> {
     let (name, number) = parse_fork_point(&arguments.from)?;
     let (from, mut entries) = journal::read_entries(name)?;
@@ -52,7 +52,7 @@ pub(crate) fn run_fork(arguments: &ForkArguments) -> Result<ExitStatus, CommandE
     })
 }
 
-/// The task's name and the number of records that are taken; `None`: all.
+/// Parses `TASK@N` into the task's name and the number of records to take; `None` means all.
 fn parse_fork_point(text: &str) -> Result<(&str, Option<usize>), CommandError> {
     let Some((name, number)) = text.rsplit_once('@') else { return Ok((text, None)) };
     match number.parse() {
@@ -63,7 +63,8 @@ fn parse_fork_point(text: &str) -> Result<(&str, Option<usize>), CommandError> {
     }
 }
 
-/// Brings back what the other task's calls changed that have no result among these entries. All of it, or nothing.
+/// Undoes the file changes of those calls of the other task that have no result among these
+/// entries. Restores everything or nothing.
 fn restore_files(folder: &Path, from: &TaskId, entries: &[JournalEntry]) -> Result<(), CommandError> {
     let place = CheckpointFolder::open(Some(folder))?;
     let done: Vec<_> = entries

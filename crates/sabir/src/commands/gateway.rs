@@ -1,7 +1,8 @@
-//! `gateway`: models served to any client.
+//! Implements `gateway`: serves models to any client.
 //!
-//! Everything that a gateway is told comes from here: models, keys, limits, randomness, the clock. What it says goes to standard
-//! output once, where it listens and what to paste into clients, and to standard error for each request.
+//! All input of a gateway comes from here: models, keys, limits, randomness, the clock. It prints
+//! its address and the settings for clients to standard output once, and a log line for each
+//! request to standard error.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -24,23 +25,23 @@ mod log;
 mod reload;
 mod routes;
 
-/// Where a gateway listens that is told nothing.
+/// The default address; only this machine can reach it.
 const DEFAULT_LISTEN: &str = "127.0.0.1:4747";
 
-/// The variable that holds the token.
+/// The environment variable that holds the token.
 const TOKEN_VARIABLE: &str = "SABIR_GATEWAY_TOKEN";
 
-/// What clients must show.
+/// The token that clients must send.
 enum GatewayToken {
-    /// It was made here, and is printed.
+    /// A random token made here, which is printed.
     Generated(Secret),
-    /// The user knows it, perhaps by the name of a variable.
+    /// A token given by the user, with the name of its environment variable, if any.
     Given(Secret, Option<String>),
-    /// Nothing.
+    /// No token.
     None,
 }
 
-/// `sabir gateway`.
+/// Runs `sabir gateway`.
 pub(crate) fn run_gateway(arguments: &GatewayArguments) -> Result<ExitStatus, CommandError> {
     let config = surroundings::load_config(arguments.config.as_deref())?;
     let routes = routes::build_routes(arguments, &config)?;
@@ -77,19 +78,20 @@ pub(crate) fn run_gateway(arguments: &GatewayArguments) -> Result<ExitStatus, Co
             error => CommandError::internal(error.to_string()),
         })
     });
-    // What is still running is dropped with the runtime, and is told of as well.
+    // Dropping the runtime ends the running exchanges, and their ends are logged too. The log is
+    // finished only after that.
     drop(runtime);
     drop(gateway);
     pen.finish();
     served.map(|()| ExitStatus::Completed)
 }
 
-/// Where it is to listen.
+/// Returns the address to listen on: the flag's, the file's, or the default.
 fn listen_address<'a>(arguments: &'a GatewayArguments, keys: &'a GatewayKeys) -> &'a str {
     arguments.listen.as_deref().or(keys.listen.as_deref()).unwrap_or(DEFAULT_LISTEN)
 }
 
-/// Who may ask, and how much.
+/// Collects the settings of the gateway: access rules and limits.
 fn gateway_settings(
     arguments: &GatewayArguments,
     config: &Config,
@@ -108,7 +110,7 @@ fn gateway_settings(
     }
 }
 
-/// What is said at the start.
+/// Returns the text printed at the start.
 fn startup_text(arguments: &GatewayArguments, address: SocketAddr, token: &GatewayToken, names: &[String]) -> String {
     let line = format!("listening on http://{address}\n");
     if arguments.quiet {
@@ -135,10 +137,11 @@ fn signal_stream(kind: SignalKind) -> Result<Signal, CommandError> {
     signal(kind).map_err(|error| CommandError::internal(format!("signals cannot be heard: {error}")))
 }
 
-/// Resolves when the process is asked to end; at the second time it ends at once.
+/// Returns a future that resolves when the process receives SIGINT or SIGTERM. A second signal
+/// exits at once.
 fn shutdown_signal() -> Result<impl Future<Output = ()> + Send, CommandError> {
-    let (mut interrupt, mut terminate) =
-        (signal_stream(SignalKind::interrupt())?, signal_stream(SignalKind::terminate())?);
+    let mut interrupt = signal_stream(SignalKind::interrupt())?;
+    let mut terminate = signal_stream(SignalKind::terminate())?;
     Ok(async move {
         stop_requested(&mut interrupt, &mut terminate).await;
         tokio::spawn(async move {
@@ -148,6 +151,7 @@ fn shutdown_signal() -> Result<impl Future<Output = ()> + Send, CommandError> {
     })
 }
 
+/// Waits for SIGINT or SIGTERM.
 async fn stop_requested(interrupt: &mut Signal, terminate: &mut Signal) {
     tokio::select! {
         _ = interrupt.recv() => {}
@@ -155,8 +159,8 @@ async fn stop_requested(interrupt: &mut Signal, terminate: &mut Signal) {
     }
 }
 
-/// Allows as many open files as the system lets this process have: every answer takes two connections. If that cannot be, the
-/// usual number has to do.
+/// Raises the limit of open files as far as the system permits, because every answer uses two
+/// connections. If that fails, the current limit stays.
 fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -172,7 +176,7 @@ impl GatewayToken {
     }
 }
 
-/// The token: of the flags, of the file, of the environment, or made here.
+/// Returns the token from the flags, the file or the environment, or makes a random one.
 fn resolve_token(arguments: &GatewayArguments, keys: &GatewayKeys) -> Result<GatewayToken, CommandError> {
     if arguments.no_token {
         return Ok(GatewayToken::None);
@@ -195,6 +199,7 @@ fn resolve_token(arguments: &GatewayArguments, keys: &GatewayKeys) -> Result<Gat
     Ok(GatewayToken::Generated(Secret::new(format!("sabir-{hex}"))))
 }
 
+/// Checks a token given by the user, which must not be empty.
 fn given_token(token: Secret, variable: Option<&str>) -> Result<GatewayToken, CommandError> {
     if token.is_empty() {
         let place = variable.unwrap_or("--token");
@@ -203,7 +208,7 @@ fn given_token(token: Secret, variable: Option<&str>) -> Result<GatewayToken, Co
     Ok(GatewayToken::Given(token, variable.map(str::to_owned)))
 }
 
-/// Bytes that nobody can guess.
+/// Returns cryptographically secure random bytes from `/dev/urandom`.
 fn random_bytes<const N: usize>() -> Result<[u8; N], CommandError> {
     let mut bytes = [0; N];
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));

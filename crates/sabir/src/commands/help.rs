@@ -1,4 +1,5 @@
-//! `help`: a command, a dialect, a tool, what `lint` finds, or one of the documents.
+//! Implements `help`: prints help on a command, a dialect, a tool, the lints, or one of the
+//! documents.
 
 use clap::CommandFactory;
 use sabir_agent::control;
@@ -10,7 +11,7 @@ use crate::commands::dialects;
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
 
-/// What has a document of its own.
+/// The topics that have a document of their own.
 const TOPICS: [(&str, &str); 14] = [
     ("approval", include_str!("../../../../docs/approval.md")),
     ("checkpoints", include_str!("../../../../docs/checkpoints.md")),
@@ -28,7 +29,7 @@ const TOPICS: [(&str, &str); 14] = [
     ("wires", include_str!("../../../../docs/wires.md")),
 ];
 
-/// `sabir help`.
+/// Runs `sabir help`.
 pub(crate) fn run_help(topic: &[String]) -> Result<ExitStatus, CommandError> {
     let words: Vec<_> = topic.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -48,7 +49,7 @@ pub(crate) fn run_help(topic: &[String]) -> Result<ExitStatus, CommandError> {
     Ok(ExitStatus::Completed)
 }
 
-/// The built-in tools, with what a model reads of each.
+/// Lists the built-in tools with their descriptions for models.
 fn list_tools() -> String {
     let known = sabir_tools::builtin_specs().into_iter().chain(sabir_tools::unoffered_specs());
     let known = known.chain(control::control_specs()).chain(control::mode_dependent_specs());
@@ -57,6 +58,7 @@ fn list_tools() -> String {
     text
 }
 
+/// Returns the manual of a tool, or an error that suggests a similar name.
 fn tool_manual(name: &str) -> Result<&'static str, CommandError> {
     let manuals: Vec<_> = sabir_tools::tool_manuals().into_iter().chain(control::tool_manuals()).collect();
     if let Some((_, manual)) = manuals.iter().find(|(known, _)| *known == name) {
@@ -68,6 +70,7 @@ fn tool_manual(name: &str) -> Result<&'static str, CommandError> {
     Err(CommandError::usage(format!("there is no tool `{name}`: {hint}")))
 }
 
+/// Returns the long help of a command, or an error that suggests a similar name.
 fn command_help(words: &[&str]) -> Result<String, CommandError> {
     let mut root = Cli::command();
     root.build();

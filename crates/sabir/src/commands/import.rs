@@ -1,7 +1,8 @@
-//! `import`: another program's history as the journal of a task.
+//! Implements `import`: converts another program's history into the journal of a task.
 //!
-//! The task can be read, checked and forked, not resumed: its calls were another program's. Each format is read leniently, since none has
-//! a standard; whatever is not taken over is counted and said, in the first record as well.
+//! An imported task can be read, checked and forked, but not resumed, because its calls were
+//! another program's. The formats are parsed leniently, since none has a standard. Everything that
+//! is left out is counted and reported, also in the first record.
 
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -23,25 +24,25 @@ mod cline;
 mod record_builder;
 mod tools;
 
-/// A history as it was read.
+/// A history in parsed form.
 struct ImportedHistory {
     /// `cline`, `roo` or `claude_code`.
     program: &'static str,
     /// The file or folder.
     source: PathBuf,
-    /// The user's first words.
+    /// The user's first message.
     prompt: String,
-    /// The folder in which the program worked, as far as it says so.
+    /// The folder in which the program worked, if known.
     workspace: String,
-    /// The model's name, as far as it is known.
+    /// The model's name, if known.
     model: String,
     protocol: ToolProtocol,
-    /// When it began, in milliseconds since 1970.
+    /// The start time in milliseconds since 1970.
     at: u64,
     builder: RecordBuilder,
 }
 
-/// `sabir import`.
+/// Runs `sabir import`.
 pub(crate) fn run_import(arguments: &ImportArguments) -> Result<ExitStatus, CommandError> {
     let path = std::fs::canonicalize(&arguments.path).unwrap_or_else(|_| arguments.path.clone());
     let history = read_history(&path)?;
@@ -65,7 +66,7 @@ pub(crate) fn run_import(arguments: &ImportArguments) -> Result<ExitStatus, Comm
     Ok(ExitStatus::Completed)
 }
 
-/// The records of a history, and what of it is not among them.
+/// Returns the records of a history, and notes about what was left out.
 fn history_entries(history: ImportedHistory, id: &TaskId) -> (Vec<JournalEntry>, Vec<String>) {
     let ImportedHistory { program, source, prompt, workspace, model, protocol, at, builder: scribe } = history;
     let (mut entries, notes) = scribe.finish();
@@ -89,7 +90,7 @@ fn history_entries(history: ImportedHistory, id: &TaskId) -> (Vec<JournalEntry>,
     (entries, notes)
 }
 
-/// Finds out whose history it is: by the names of the files.
+/// Reads a history, whose program follows from the names of the files.
 fn read_history(path: &Path) -> Result<ImportedHistory, CommandError> {
     if path.extension().is_some_and(|ending| ending == "jsonl") {
         return claude_code::read_transcript(path);
@@ -106,7 +107,7 @@ fn read_history(path: &Path) -> Result<ImportedHistory, CommandError> {
     )))
 }
 
-/// The text of a file; what is no UTF-8 in it is noted.
+/// Reads a text file, replacing and noting invalid UTF-8.
 fn read_text_lossy(path: &Path, notes: &mut ImportNotes) -> Result<String, CommandError> {
     let bytes = std::fs::read(path)
         .map_err(|error| CommandError::usage(format!("{} cannot be read: {error}", path.display())))?;
@@ -116,13 +117,13 @@ fn read_text_lossy(path: &Path, notes: &mut ImportNotes) -> Result<String, Comma
     }))
 }
 
-/// A file that is one JSON value.
+/// Reads a file with one JSON value.
 fn read_json(path: &Path, notes: &mut ImportNotes) -> Result<Value, CommandError> {
     serde_json::from_str(&read_text_lossy(path, notes)?)
         .map_err(|error| CommandError::usage(format!("{} is no JSON: {error}", path.display())))
 }
 
-/// When a file was written, for a history that says no times.
+/// Returns the modification time of a file, for a history without times.
 fn written_at(path: &Path, notes: &mut ImportNotes) -> u64 {
     notes.add_count("histories without times, which begin when the file was written", 1);
     let modified = std::fs::metadata(path).and_then(|found| found.modified()).ok();
@@ -130,7 +131,7 @@ fn written_at(path: &Path, notes: &mut ImportNotes) -> u64 {
     since.and_then(|since| u64::try_from(since.as_millis()).ok()).unwrap_or(0)
 }
 
-/// A string among the fields of an object.
+/// Returns a string field of an object, unless it is empty.
 fn string_field<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
 }

@@ -1,4 +1,5 @@
-//! `log`: what a journal says. Secrets leave here as well: journals of earlier versions hold them.
+//! Implements `log`: shows the records of a journal. Secrets are redacted here too, since journals
+//! of earlier versions contain them.
 
 use std::time::Duration;
 
@@ -14,12 +15,13 @@ use crate::output::{cost_text, print};
 use crate::surroundings;
 use sabir_session::pictures;
 
-/// How often a journal that is followed is looked at.
+/// The interval at which a followed journal is read.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
-/// Arguments of a call that a log shows, in characters.
+/// The maximum length of a call's arguments in a log, in characters.
 const MAX_ARGUMENT_CHARS: usize = 200;
 
-/// The entries of a task, by its name or the beginning of it. What is wrong with the journal is said on standard error.
+/// Reads the entries of a task, given its id or the beginning of it. Reports damage of the journal
+/// on standard error.
 pub(crate) fn read_entries(name: &str) -> Result<(TaskId, Vec<JournalEntry>), CommandError> {
     let folder = surroundings::tasks_folder()?;
     let id = sabir_session::find_task(&folder, name)?;
@@ -31,7 +33,7 @@ pub(crate) fn read_entries(name: &str) -> Result<(TaskId, Vec<JournalEntry>), Co
     Ok((id, entries))
 }
 
-/// How the task of these entries began.
+/// Returns the start record of the task.
 pub(crate) fn task_start<'a>(id: &TaskId, entries: &'a [JournalEntry]) -> Result<&'a TaskStart, CommandError> {
     match entries.first().map(|entry| &entry.record) {
         Some(Record::Started(start)) => Ok(start),
@@ -39,7 +41,7 @@ pub(crate) fn task_start<'a>(id: &TaskId, entries: &'a [JournalEntry]) -> Result
     }
 }
 
-/// `sabir log`.
+/// Runs `sabir log`.
 pub(crate) fn run_log(arguments: &LogArguments) -> Result<ExitStatus, CommandError> {
     let (first, last) = arguments.records.as_deref().map_or(Ok((1, u64::MAX)), parse_range)?;
     let mut printer =
@@ -65,7 +67,7 @@ pub(crate) fn run_log(arguments: &LogArguments) -> Result<ExitStatus, CommandErr
     Ok(ExitStatus::Completed)
 }
 
-/// Prints what is there and what comes, until nobody works on the task any more.
+/// Prints the records and those that follow, until no process works on the task any more.
 fn follow_log(name: &str, mut printer: LogPrinter) -> Result<ExitStatus, CommandError> {
     if printer.output == OutputFormat::Json {
         return Err(CommandError::usage("one object cannot be followed: give --output text or --output events"));
@@ -74,7 +76,7 @@ fn follow_log(name: &str, mut printer: LogPrinter) -> Result<ExitStatus, Command
     let fail = |error: sabir_journal::JournalError| CommandError::usage(error.to_string());
     let mut tail = JournalTail::open(&folder, &sabir_session::find_task(&folder, name)?).map_err(fail)?;
     loop {
-        // Asked before the journal is read, so that what was written last is not missed.
+        // The lock is checked before the journal is read, so that the last records are not missed.
         let works = tail.lock_owner().is_some();
         tail.read_new_entries().map_err(fail)?.iter().for_each(|entry| printer.print_entry(entry));
         if !works || printer.number >= printer.last {
@@ -84,7 +86,7 @@ fn follow_log(name: &str, mut printer: LogPrinter) -> Result<ExitStatus, Command
     }
 }
 
-/// The first and the last number of `3..7`, `3..`, `..7` or `5`.
+/// Parses a range of records: `3..7`, `3..`, `..7` or `5`.
 fn parse_range(text: &str) -> Result<(u64, u64), CommandError> {
     let wrong = || {
         CommandError::usage(format!(
@@ -99,13 +101,13 @@ fn parse_range(text: &str) -> Result<(u64, u64), CommandError> {
     }
 }
 
-/// Records as text or lines, each with its number.
+/// Prints records as text or JSON lines.
 struct LogPrinter {
     renderer: EventRenderer,
     output: OutputFormat,
     first: u64,
     last: u64,
-    /// That of the last record that came.
+    /// The number of the last record seen.
     number: u64,
 }
 
@@ -119,7 +121,7 @@ impl LogPrinter {
             }
             return;
         }
-        // The painter has to see every record: it knows calls by their answers.
+        // The renderer must see every record, because it learns the calls from the answers.
         let mut text = self.renderer.render_event(TaskEvent::Record(&entry.record));
         text.push_str(&record_details(&entry.record));
         if wanted {
@@ -128,14 +130,14 @@ impl LogPrinter {
     }
 }
 
-/// The text of a record, with its number before the first line.
+/// Puts the number of a record before the first line of its text and indents the others.
 fn number_lines(number: u64, text: &str) -> String {
     let head = std::iter::once(format!("{number:>4}  ")).chain(std::iter::repeat("      ".to_owned()));
     let lines = text.trim_matches('\n').lines().map(|line| format!("{line}\n"));
     head.zip(lines).map(|(head, line)| head + &line).collect()
 }
 
-/// What a log says beyond what a live task shows, whose deltas are gone.
+/// Renders the parts of a record that a live task shows as deltas, which a journal does not have.
 fn record_details(record: &Record) -> String {
     use sabir_call::MessagePart;
     let text = match record {
@@ -167,7 +169,7 @@ fn record_details(record: &Record) -> String {
     print::sanitize_text(&text)
 }
 
-/// How a subtask ended, and what it took.
+/// Describes the end of a subtask and its usage.
 pub(crate) fn subtask_line(task: &TaskId, end: &SubtaskEnd) -> String {
     let SubtaskEnd { outcome, turns, usage, estimate, cost } = *end;
     let how = if outcome == TaskOutcome::Completed {
@@ -179,7 +181,7 @@ pub(crate) fn subtask_line(task: &TaskId, end: &SubtaskEnd) -> String {
     format!("  subtask {task} {how}; {turns}, {}\n", cost_text::usage_text(&UsageTotals { usage, estimate, cost }))
 }
 
-/// Where a task comes from, as a line; nothing for most.
+/// Describes the origin of a task; empty for most.
 fn origin_line(start: &TaskStart) -> String {
     match &start.from {
         Some(TaskOrigin::Fork { task, record }) => format!("forked from {task}, record {record}\n"),
@@ -192,7 +194,7 @@ fn origin_line(start: &TaskStart) -> String {
     }
 }
 
-/// Arguments on one line, the rest of long ones left out.
+/// Renders arguments on one line, cut to [`MAX_ARGUMENT_CHARS`].
 fn short_arguments(arguments: &serde_json::Map<String, serde_json::Value>) -> String {
     let text = serde_json::to_string(arguments).unwrap_or_default();
     match text.char_indices().nth(MAX_ARGUMENT_CHARS) {
@@ -201,14 +203,14 @@ fn short_arguments(arguments: &serde_json::Map<String, serde_json::Value>) -> St
     }
 }
 
-/// What one answer took.
+/// Renders the usage of one record; empty if it has none.
 fn usage_line(record: &Record) -> String {
     let mut totals = UsageTotals::default();
     totals.add_record(record);
     if totals == UsageTotals::default() { String::new() } else { format!("  {}\n", cost_text::usage_text(&totals)) }
 }
 
-/// An outcome, a verdict or a judge as JSON writes it.
+/// Returns the JSON name of an outcome, a verdict or a decision maker.
 pub(crate) fn json_word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }

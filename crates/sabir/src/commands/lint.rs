@@ -1,4 +1,4 @@
-//! `lint`: mistakes in tools, before a model makes them its own.
+//! Implements `lint`: finds mistakes in tool definitions before a model has to work with them.
 
 use std::io::Read;
 
@@ -14,7 +14,7 @@ use crate::output::print;
 use crate::surroundings;
 use sabir_session::config;
 
-/// `sabir lint`.
+/// Runs `sabir lint`.
 pub(crate) fn run_lint(arguments: &LintArguments) -> Result<ExitStatus, CommandError> {
     let known = surroundings::dialects();
     let (scope, taught): (_, Vec<&Dialect>) = match arguments.dialect.as_str() {
@@ -66,8 +66,8 @@ pub(crate) fn run_lint(arguments: &LintArguments) -> Result<ExitStatus, CommandE
     Ok(if errors > 0 || denied { ExitStatus::NotUnderstood } else { ExitStatus::Completed })
 }
 
-/// What the prompt costs in each dialect, in tokens (bytes / 4), as `sabir prompt` counts them; `None` where the tools
-/// cannot be offered together.
+/// Returns the size of the prompt in each dialect, in tokens (bytes / 4, as in `sabir prompt`);
+/// `None` if the tools are not a valid set.
 fn prompt_sizes(tools: &str, taught: &[&Dialect]) -> Option<Vec<(&'static str, usize)>> {
     let tools = ToolSet::from_json(tools).ok()?;
     let lesson = ToolInstructions {
@@ -79,6 +79,7 @@ fn prompt_sizes(tools: &str, taught: &[&Dialect]) -> Option<Vec<(&'static str, u
     Some(taught.iter().map(|dialect| (dialect.name, lesson.render_prompt(dialect).len().div_ceil(4))).collect())
 }
 
+/// Reads the tools, and returns the name of the source and its text.
 fn read_tools(arguments: &LintArguments) -> Result<(String, String), CommandError> {
     if arguments.tools.as_os_str() != "-" {
         return Ok((arguments.tools.display().to_string(), config::read_text(&arguments.tools)?));
@@ -89,16 +90,17 @@ fn read_tools(arguments: &LintArguments) -> Result<(String, String), CommandErro
     Ok(("standard input".to_owned(), text))
 }
 
-/// As a compiler would print it.
+/// Renders a finding in the style of a compiler.
 fn render_text(finding: &LintFinding, shown: &str) -> String {
     let LintFinding { lint, severity, pointer, dialects, message, hint, .. } = finding;
     let word = match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
     };
-    // What a message repeats of a tool may have lines of its own.
+    // Names quoted from a tool may contain line breaks.
     let flat = |text: &str| text.replace(['\n', '\r'], " ");
-    let (message, pointer) = (flat(message), flat(pointer));
+    let message = flat(message);
+    let pointer = flat(pointer);
     let mut text = format!("lint[{lint}]: {word}: {message}\n  --> {shown}#{pointer}\n");
     if !dialects.is_empty() {
         text.push_str(&format!("   = in: {}\n", dialects.join(", ")));

@@ -1,6 +1,7 @@
-//! `models`: providers and where their keys are looked for, servers on this machine, and what is known of models.
+//! Implements `models`: lists providers with the sources of their keys, servers on this machine,
+//! and the catalogue of models.
 //!
-//! No key is shown, no command that prints a key is run, and nobody but this machine is asked.
+//! No key is shown, no command that prints a key is run, and no other machine is contacted.
 
 use std::time::Duration;
 
@@ -16,17 +17,17 @@ use crate::surroundings;
 use sabir_session::config::Config;
 use sabir_session::providers::{KeySource, ProviderRow};
 
-/// How long servers of this machine are waited for.
+/// The time to wait for a server on this machine.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What is listed.
+/// The lists to print.
 struct ModelLists {
     providers: Vec<ProviderRow>,
     local: Vec<LocalServer>,
     models: Vec<ModelEntry>,
 }
 
-/// `sabir models`.
+/// Runs `sabir models`.
 pub(crate) fn run_models(arguments: &ModelsArguments) -> Result<ExitStatus, CommandError> {
     let config = surroundings::load_config(arguments.config.as_deref())?;
     let filter = arguments.filter.as_deref().unwrap_or_default().to_lowercase();
@@ -51,7 +52,7 @@ pub(crate) fn run_models(arguments: &ModelsArguments) -> Result<ExitStatus, Comm
     Ok(ExitStatus::Completed)
 }
 
-/// The servers of this machine that answer.
+/// Returns the servers on this machine that answer.
 pub(crate) fn probe_local_servers(config: &Config) -> Result<Vec<LocalServer>, CommandError> {
     Ok(surroundings::runtime()?.block_on(probe_servers(&config.local_places(), PROBE_TIMEOUT)))
 }
@@ -70,7 +71,7 @@ fn to_json(lists: &ModelLists, local: bool) -> Value {
     json!({"providers": lists.providers, "local": lists.local, "models": models.collect::<Vec<_>>()})
 }
 
-/// What a task with such a model would use.
+/// Returns the protocol that a task with such a model would use.
 fn protocol_name(entry: &ModelEntry) -> String {
     match resolve_protocol(None, None, Some(entry)).0 {
         ToolProtocol::Native => "native".to_owned(),
@@ -103,6 +104,7 @@ fn render_text(lists: &ModelLists, local: bool) -> String {
     if text.is_empty() { "nothing has such a name\n".to_owned() } else { format!("{text}\n") }
 }
 
+/// Renders a provider on one line: its wire, address, and the source of its key.
 fn provider_line(row: &ProviderRow) -> String {
     let key = match &row.key {
         KeySource::Nowhere => "no key".to_owned(),
@@ -117,6 +119,7 @@ fn provider_line(row: &ProviderRow) -> String {
     format!("  {}\n", truncate_width(&format!("{:<10} {:<16} {address:<40} {key}", row.name, row.wire), 98))
 }
 
+/// Renders a local server and its models.
 fn server_lines(server: &LocalServer) -> String {
     let software = server.software.unwrap_or("unknown software");
     let locked = if server.locked { ", wants a key" } else { "" };
@@ -128,6 +131,7 @@ fn server_lines(server: &LocalServer) -> String {
     format!("  {head}\n{}", models.collect::<String>())
 }
 
+/// Renders a model of the catalogue as a row of the table.
 fn model_line(entry: &ModelEntry) -> String {
     let number = |count: Option<u64>| count.map_or("-".to_owned(), format_thousands);
     let prices = entry.prices.unwrap_or_default();
@@ -152,6 +156,7 @@ fn model_line(entry: &ModelEntry) -> String {
     )
 }
 
+/// Aligns the columns of a row.
 fn table_line(
     [name, vendor, context, output, fresh, read, written, priced, protocol]: [String; 9],
     can: &str,
@@ -162,12 +167,12 @@ fn table_line(
     format!("{}\n", truncate_width(line.trim_end(), 100))
 }
 
-/// `128k`; below ten thousand as it is.
+/// Formats a count as `128k`; counts below ten thousand are exact.
 fn format_thousands(count: u64) -> String {
     if count < 10_000 { count.to_string() } else { format!("{}k", group_digits(count.saturating_add(500) / 1000)) }
 }
 
-/// At most so many characters.
+/// Cuts a text to `width` characters.
 fn truncate_width(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

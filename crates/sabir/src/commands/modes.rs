@@ -1,4 +1,4 @@
-//! `modes`: lists the modes of a folder.
+//! Implements `modes`: lists the modes of a folder.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
 use crate::surroundings;
 
-/// `sabir modes`.
+/// Runs `sabir modes`.
 pub(crate) fn modes(arguments: &ModesArguments) -> Result<ExitStatus, CommandError> {
     let config = surroundings::load_config(arguments.config.as_deref())?;
     let folder = arguments.folder.as_deref().unwrap_or_else(|| Path::new("."));

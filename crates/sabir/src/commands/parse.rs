@@ -1,4 +1,5 @@
-//! `parse` and `check`: what a text was understood as. `explain` and `wire decode` read in the same way.
+//! Implements `parse` and `check`: shows the calls and faults found in a text. `explain` and
+//! `wire decode` share this code.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -19,7 +20,7 @@ use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
 use crate::surroundings;
 
-/// What `--output json` prints.
+/// The report that `--output json` prints.
 #[derive(Debug, Serialize)]
 pub(crate) struct ParseReport<'a> {
     dialect: &'a str,
@@ -30,40 +31,45 @@ pub(crate) struct ParseReport<'a> {
     response: Option<&'a BodyReport>,
 }
 
-/// A text with everything that was made of it.
+/// A text and the results of parsing and checking it.
 pub(crate) struct ParsedText {
-    /// `auto`, or the name of a dialect or a wire.
+    /// The selection: `auto`, or the name of a dialect or a wire.
     pub(crate) selection: &'static str,
+    /// The text that was parsed.
     pub(crate) source: String,
+    /// The parsed parts.
     pub(crate) draft: DraftResponse,
+    /// The checked calls.
     pub(crate) checked: Vec<CheckedCall>,
+    /// The way in which each call was recognised.
     pub(crate) recognitions: RecognitionTracker,
-    /// What belongs to no call.
+    /// The faults that belong to no call.
     pub(crate) loose_faults: Vec<Fault>,
+    /// The tools that calls were checked against.
     pub(crate) tools: ToolSet,
 }
 
-/// How a call was recognised.
+/// The way in which a call was recognised.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct CallRecognition {
-    /// How sure the reader is.
+    /// The certainty of the reader.
     pub(crate) sure: Certainty,
-    /// Why.
+    /// The rule that applied.
     pub(crate) rule: &'static str,
 }
 
-/// Keeps the events as a draft, and prints them where that is asked for.
+/// Collects events as a draft, and prints them if requested.
 pub(crate) struct DraftCollector {
     draft: DraftResponse,
     prints: bool,
     recognised: RecognitionTracker,
 }
 
-/// How each call was recognised: by the mark right before it, or else by the last one around calls of its dialect. A call
-/// in text without either has no marker at all.
+/// Tracks how each call was recognised: by the marker right before it, or else by the last wrapper
+/// around calls of its dialect. A call in text without either has no marker at all.
 #[derive(Debug, Default)]
 pub(crate) struct RecognitionTracker {
-    /// One dialect was chosen.
+    /// True if the user chose one dialect.
     chosen: bool,
     how: BTreeMap<u32, CallRecognition>,
     call: Option<CallRecognition>,
@@ -71,12 +77,12 @@ pub(crate) struct RecognitionTracker {
 }
 
 impl RecognitionTracker {
-    /// Of calls in all dialects, or in the one of that name.
+    /// Creates a tracker for all dialects (`auto`), or for the one of that name.
     pub(crate) fn new(selection: &str) -> Self {
         Self { chosen: selection != "auto", ..Self::default() }
     }
 
-    /// Takes the next event.
+    /// Updates the tracker with the next event.
     pub(crate) fn note_event(&mut self, event: Event<'_>) {
         match event {
             Event::Mark(MarkupSpan { role, dialect, sure, rule, .. }) => match role {
@@ -100,17 +106,19 @@ impl RecognitionTracker {
         }
     }
 
-    /// How that call was recognised.
+    /// Returns the recognition of a call.
     pub(crate) fn recognition_of(&self, index: u32) -> Option<CallRecognition> {
         self.how.get(&index).copied()
     }
 }
 
 impl DraftCollector {
+    /// Creates a collector; `prints` also prints every event as a line.
     pub(crate) fn new(prints: bool, selection: &str) -> Self {
         Self { draft: DraftResponse::default(), prints, recognised: RecognitionTracker::new(selection) }
     }
 
+    /// Returns the draft, and how its calls were recognised.
     pub(crate) fn into_draft(mut self) -> (DraftResponse, RecognitionTracker) {
         self.draft.drop_blank_text();
         (self.draft, self.recognised)
@@ -120,7 +128,7 @@ impl DraftCollector {
 impl EventSink for DraftCollector {
     fn push_event(&mut self, event: Event<'_>) {
         self.recognised.note_event(event);
-        // Marks are for `explain`: they say why, not what.
+        // Marks are printed by `explain` only: they tell why something was recognised.
         if self.prints && !matches!(event, Event::Mark(_)) {
             print::print_json(&event);
         }
@@ -128,7 +136,7 @@ impl EventSink for DraftCollector {
     }
 }
 
-/// `sabir parse`.
+/// Runs `sabir parse`.
 pub(crate) fn run_parse(arguments: &ParseArguments) -> Result<ExitStatus, CommandError> {
     let prints = arguments.output == OutputFormat::Events;
     let reading = read_input(&arguments.listening, prints, &mut |_| {})?;
@@ -140,7 +148,7 @@ pub(crate) fn run_parse(arguments: &ParseArguments) -> Result<ExitStatus, Comman
     Ok(reading.exit_status())
 }
 
-/// `sabir check`.
+/// Runs `sabir check` on standard input.
 pub(crate) fn check_input(arguments: &CheckArguments) -> Result<ExitStatus, CommandError> {
     let reading = read_input(&arguments.listening, false, &mut |_| {})?;
     let faults = reading.all_faults();
@@ -171,7 +179,8 @@ pub(crate) fn check_input(arguments: &CheckArguments) -> Result<ExitStatus, Comm
     Ok(reading.exit_status())
 }
 
-/// Reads standard input as the options say, and prints the events where they are wanted. `also` sees every event.
+/// Parses and checks standard input according to the options, and prints the events if `prints` is
+/// set. Passes every event to `also`.
 pub(crate) fn read_input(
     options: &ListeningOptions,
     prints: bool,
@@ -197,14 +206,15 @@ pub(crate) fn read_input(
     }
     reader.finish(Truncation::Ended, &mut sink);
     let (mut draft, how) = listener.into_draft();
-    // A reader does not repeat the text that it is given; the gates look for names in it.
+    // The reader does not store its input, but the checks look for names in it.
     draft.source = String::from_utf8_lossy(&bytes).into_owned();
-    let (checked, loose) = (checker.check_all(&draft), checker.unattached_faults(&draft));
+    let checked = checker.check_all(&draft);
+    let loose = checker.unattached_faults(&draft);
     let source = draft.source.clone();
     Ok(ParsedText { selection: name, source, draft, checked, recognitions: how, loose_faults: loose, tools })
 }
 
-/// The gates that the options and the configuration ask for.
+/// Builds the checks that the options and the configuration request.
 fn build_checker(options: &ListeningOptions, tools: ToolSet) -> Result<CallChecker, CommandError> {
     let config = surroundings::load_config(None)?;
     let repairs = sabir_session::repairs_without(config.disabled_repairs().iter().chain(&options.no_repair))?;
@@ -213,7 +223,7 @@ fn build_checker(options: &ListeningOptions, tools: ToolSet) -> Result<CallCheck
 }
 
 impl ParsedText {
-    /// All faults, in the order of the text.
+    /// Returns all faults in text order.
     pub(crate) fn all_faults(&self) -> Vec<Fault> {
         let calls = self.checked.iter().flat_map(|call| &call.faults);
         let mut faults: Vec<_> = calls.chain(&self.loose_faults).cloned().collect();
@@ -221,7 +231,7 @@ impl ParsedText {
         faults
     }
 
-    /// What the model would be told.
+    /// Returns the feedback that the model would receive.
     pub(crate) fn model_feedback(&self) -> Option<String> {
         let protocol =
             match self.checked.iter().find_map(|checked| self.draft.call_by_index(checked.index)?.dialect.clone()) {
@@ -240,14 +250,16 @@ impl ParsedText {
         render_feedback(&self.checked, &self.loose_faults, &self.source, &audience)
     }
 
+    /// Returns the exit status: not understood if a call or the model's text is at fault.
     pub(crate) fn exit_status(&self) -> ExitStatus {
         let bad_call = self.checked.iter().any(|call| call.state != CallState::Complete);
-        // What the provider did is no call that was not understood.
+        // Faults on the provider's side do not count as calls that were not understood.
         let of_model = |fault: &&Fault| fault.severity == Severity::Error && fault.kind != FaultKind::Provider;
         let loose = self.loose_faults.iter().any(|fault| of_model(&fault));
         if bad_call || loose { ExitStatus::NotUnderstood } else { ExitStatus::Completed }
     }
 
+    /// Converts the result into the JSON report.
     pub(crate) fn to_report<'a>(&'a self, response: Option<&'a BodyReport>) -> ParseReport<'a> {
         let parts = self.draft.parts.iter().filter_map(|part| match part {
             DraftPart::Text(text) => Some(json!({"type": "text", "text": text})),
@@ -271,6 +283,7 @@ impl ParsedText {
         }
     }
 
+    /// Renders the result for people.
     pub(crate) fn render_text(&self) -> String {
         let mut text = String::new();
         for part in &self.draft.parts {
@@ -293,6 +306,7 @@ impl ParsedText {
     }
 }
 
+/// Renders a checked call; `spelling` is its dialect or `native`.
 pub(crate) fn render_call(checked: &CheckedCall, spelling: &str) -> String {
     let state = match checked.state {
         CallState::Complete => "complete",
@@ -315,7 +329,7 @@ pub(crate) fn render_call(checked: &CheckedCall, spelling: &str) -> String {
     text
 }
 
-/// A fault as the contract prints it.
+/// Converts a fault into its documented JSON form.
 pub(crate) fn fault_json(fault: &Fault, source: &str) -> Value {
     let place = fault.position_in(source);
     json!({
@@ -324,7 +338,7 @@ pub(crate) fn fault_json(fault: &Fault, source: &str) -> Value {
     })
 }
 
-/// The tools of a file, or the built-in ones.
+/// Loads the tools of a file, or the built-in ones.
 pub(crate) fn load_tools(path: Option<&Path>) -> Result<ToolSet, CommandError> {
     let Some(path) = path else { return Ok(sabir_session::built_in_tools()) };
     let shown = path.display();
@@ -332,6 +346,7 @@ pub(crate) fn load_tools(path: Option<&Path>) -> Result<ToolSet, CommandError> {
     ToolSet::from_json(&text).map_err(|error| CommandError::usage(format!("{shown}: {error}")))
 }
 
+/// Reads all of standard input.
 pub(crate) fn read_stdin() -> Result<Vec<u8>, CommandError> {
     let mut bytes = Vec::new();
     let read = std::io::stdin().lock().read_to_end(&mut bytes);
@@ -339,6 +354,7 @@ pub(crate) fn read_stdin() -> Result<Vec<u8>, CommandError> {
     Ok(bytes)
 }
 
+/// Splits the input into chunks, to show that the result does not depend on the split.
 pub(crate) fn split_chunks(bytes: &[u8], size: usize) -> std::slice::Chunks<'_, u8> {
     bytes.chunks(if size == 0 { bytes.len().max(1) } else { size })
 }

@@ -1,4 +1,5 @@
-//! `policy`: what the rules say of a command line, and what they would have said of a task.
+//! Implements `policy`: shows how the rules decide on a command line, or on the calls of a past
+//! task.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +17,8 @@ use crate::output::print;
 use crate::surroundings;
 use sabir_session::modes;
 
-/// `sabir policy explain`. The verdict is in what is printed; the exit code only says that there is one.
+/// Runs `sabir policy explain`. The verdict is printed; the exit code only reports that there is
+/// one.
 pub(crate) fn run_policy_explain(arguments: &PolicyExplainArguments) -> Result<ExitStatus, CommandError> {
     let (workspace, rules) = open_workspace(Path::new("."), &arguments.rules, None)?;
     let command = command_line(&arguments.command);
@@ -30,7 +32,7 @@ pub(crate) fn run_policy_explain(arguments: &PolicyExplainArguments) -> Result<E
     Ok(ExitStatus::Completed)
 }
 
-/// `sabir policy simulate`: the calls of a task, judged again in its folder as it is now.
+/// Runs `sabir policy simulate`: decides again on the calls of a task, in its folder as it is now.
 pub(crate) fn run_policy_simulate(arguments: &SimulateArguments) -> Result<ExitStatus, CommandError> {
     let records = read_records(&arguments.task)?;
     let start = records.iter().find_map(|record| match record {
@@ -49,7 +51,7 @@ pub(crate) fn run_policy_simulate(arguments: &SimulateArguments) -> Result<ExitS
         edit_tool: sabir_tools::EditTool::default(),
         jobs: sabir_session::temporary_jobs(surroundings::environment()),
         reach: sabir_tools::NetworkScope::Public,
-        // Nothing runs: it only says what a call would ask for beyond it.
+        // No command runs; the sandbox only determines which access a call would request beyond it.
         sandbox,
     });
     let mut rows = Vec::new();
@@ -68,15 +70,16 @@ pub(crate) fn run_policy_simulate(arguments: &SimulateArguments) -> Result<ExitS
     Ok(ExitStatus::Completed)
 }
 
-/// A call, what became of it, and what the rules say of it.
+/// A call, its past outcome, and the current decision.
 struct SimulatedCall<'a> {
     call: &'a Call,
     past_outcome: &'static str,
-    /// None of a call that nothing is known of here: of an MCP server's tool, say.
+    /// The decision; `None` for an unknown tool, such as one of an MCP server.
     decision: Option<PolicyDecision>,
 }
 
-/// A folder with all that holds in it, and the rules of the configuration and of the command line, within a mode.
+/// Opens a folder with its bounds and trusted repositories, and combines the rules of the
+/// configuration, the command line and the mode.
 fn open_workspace(
     folder: &Path,
     options: &RuleOptions,
@@ -102,7 +105,7 @@ fn open_workspace(
     ))
 }
 
-/// The shell of the option, or of `SABIR_SHELL`, by name or path, if there is one.
+/// Returns the shell in the option or in `SABIR_SHELL`, by name or path, if one is given.
 fn named_shell(named: Option<&str>) -> Result<Option<ShellKind>, CommandError> {
     let set = std::env::var("SABIR_SHELL").ok().filter(|name| !name.is_empty());
     let Some(name) = named.map(str::to_owned).or(set) else { return Ok(None) };
@@ -114,7 +117,8 @@ fn named_shell(named: Option<&str>) -> Result<Option<ShellKind>, CommandError> {
     }
 }
 
-/// One word is the line itself; several are its words.
+/// Builds the command line: a single argument is the line itself, several arguments are quoted and
+/// joined.
 fn command_line(words: &[String]) -> String {
     let plain =
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_./:@%+,=-".contains(c));
@@ -161,7 +165,7 @@ fn render_text(judgement: &PolicyDecision) -> String {
     text
 }
 
-/// The records of a task, by its name or the file of its journal.
+/// Reads the records of a task, given its id or the file of its journal.
 fn read_records(task: &str) -> Result<Vec<Record>, CommandError> {
     let path = Path::new(task);
     let (folder, id) = match (path.parent(), path.file_stem().and_then(|stem| stem.to_str())) {
@@ -183,7 +187,7 @@ fn read_records(task: &str) -> Result<Vec<Record>, CommandError> {
     Ok(entries.into_iter().map(|entry| entry.record).collect())
 }
 
-/// The calls that passed the gates.
+/// Returns the calls that passed the checks.
 fn passed_calls(records: &[Record]) -> impl Iterator<Item = &Call> {
     records
         .iter()
@@ -198,7 +202,7 @@ fn passed_calls(records: &[Record]) -> impl Iterator<Item = &Call> {
         })
 }
 
-/// What became of a call then.
+/// Describes the past outcome of a call.
 fn outcome_of(records: &[Record], call: &Call) -> &'static str {
     let judged = records.iter().find_map(|record| match record {
         Record::Judged { call: id, verdict, by, .. } if *id == call.id => Some((*verdict, *by)),
@@ -215,7 +219,7 @@ fn outcome_of(records: &[Record], call: &Call) -> &'static str {
     }
 }
 
-/// How many calls there are of each verdict, and how many that cannot be judged.
+/// Counts the calls by verdict, and those without a decision.
 fn count_verdicts(rows: &[SimulatedCall<'_>]) -> [(&'static str, usize); 4] {
     let of = |verdict: Option<Verdict>| {
         let judged = rows.iter().map(|row| row.decision.as_ref().map(|judgement| judgement.verdict));
@@ -224,7 +228,7 @@ fn count_verdicts(rows: &[SimulatedCall<'_>]) -> [(&'static str, usize); 4] {
     [of(Some(Verdict::Allow)), of(Some(Verdict::Ask)), of(Some(Verdict::Deny)), of(None)]
 }
 
-/// The rules that would have answered questions, each with how many it would have had a part in.
+/// Returns the rules that would have answered questions, each with the number of those questions.
 fn count_proposals<'a>(rows: &'a [SimulatedCall<'_>]) -> BTreeMap<&'a str, usize> {
     let mut counted = BTreeMap::new();
     let judged = rows.iter().filter_map(|row| row.decision.as_ref());

@@ -1,4 +1,5 @@
-//! `prompt`: the system prompt that teaches the tools, as it would be sent.
+//! Implements `prompt`: prints the system prompt that describes the tools, exactly as it would be
+//! sent.
 
 use sabir_call::{McpServerInfo, ParallelCalls, ToolChoice, ToolInstructions};
 use serde_json::json;
@@ -11,7 +12,7 @@ use crate::output::print;
 use crate::surroundings;
 use sabir_session::config;
 
-/// `sabir prompt`.
+/// Runs `sabir prompt`.
 pub(crate) fn run_prompt(arguments: &PromptArguments) -> Result<ExitStatus, CommandError> {
     let dialect =
         surroundings::dialects().find(&arguments.dialect).ok_or_else(|| unknown_dialect(&arguments.dialect, ""))?;
@@ -25,7 +26,8 @@ pub(crate) fn run_prompt(arguments: &PromptArguments) -> Result<ExitStatus, Comm
     let text =
         ToolInstructions { tools: &tools, servers: &servers, parallel_calls: parallel, tool_choice: &ToolChoice::Auto }
             .render_prompt(dialect);
-    let (bytes, tokens) = (text.len(), text.len().div_ceil(4));
+    let bytes = text.len();
+    let tokens = text.len().div_ceil(4);
     match arguments.output {
         OutputFormat::Text => {
             print::write_stdout(&text);

@@ -1,4 +1,4 @@
-//! `run`, `resume`, `fork` and the interactive task: sessions with different front ends.
+//! Implements `run`, `resume` and the interactive task: runs sessions with different front ends.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,15 +22,17 @@ use crate::output::stdin_reader::{self, LineContext};
 use crate::output::terminal::TerminalFrontEnd;
 use crate::surroundings::{host, runtime};
 
-/// How a session is shown, and who answers.
+/// The output of a session and the source of answers.
 struct Attendance {
+    /// The output format; `None` for the interactive mode.
     output: Option<OutputFormat>,
-    /// Control lines on standard input.
+    /// The reader of control lines, if they are enabled.
     lines: Option<ControlReader>,
+    /// The model's support for pictures.
     sight: ImageSupport,
 }
 
-/// `sabir run`.
+/// Runs `sabir run`.
 pub(crate) fn run_headless(arguments: &RunArguments) -> Result<ExitStatus, CommandError> {
     let output = Some(arguments.output);
     let pictures = arguments.pictures.image.as_slice();
@@ -40,7 +42,7 @@ pub(crate) fn run_headless(arguments: &RunArguments) -> Result<ExitStatus, Comma
     if arguments.control.control {
         let mut read = control_lines(output)?;
         if message.text.trim().is_empty() {
-            // As for a person: who has no model hears of it first.
+            // As in the interactive mode, a missing model is reported before any input is read.
             message = control_input::first_message(&mut read, &sight_of_new_task(&arguments.task)?)?;
         }
         lines = Some(read);
@@ -49,7 +51,7 @@ pub(crate) fn run_headless(arguments: &RunArguments) -> Result<ExitStatus, Comma
     begin_task(spec, message, pictures, output, lines)
 }
 
-/// `sabir`, with or without words.
+/// Runs `sabir` without a command: an interactive task.
 pub(crate) fn run_interactive(
     options: &TaskOptions,
     pictures: &[PathBuf],
@@ -60,7 +62,8 @@ pub(crate) fn run_interactive(
     if !prompt.trim().is_empty() {
         return begin_task(spec, UserMessage::from_text(prompt), pictures, None, None);
     }
-    // A person without a model, or with one that reads no pictures, should hear of it before they have typed anything.
+    // A missing model, or one without support for pictures, is reported before the user has typed
+    // anything.
     read_pictures(&sight_of_new_task(options)?, pictures)?;
     print::write_stderr("What is to be done? (one line, then Enter)\n> ");
     let read = stdin_reader::first_line();
@@ -71,7 +74,8 @@ pub(crate) fn run_interactive(
     begin_task(spec, UserMessage::from_text(line.trim()), pictures, None, None)
 }
 
-/// Recordings hold no pictures of the user's.
+/// Refuses pictures in a recorded or replayed task, because recordings do not contain the user's
+/// pictures.
 fn refuse_recorded_pictures(tape: &RecordingOptions, pictures: &[PathBuf]) -> Result<(), CommandError> {
     if pictures.is_empty() || tape.record.is_none() && tape.replay.is_none() {
         return Ok(());
@@ -79,18 +83,19 @@ fn refuse_recorded_pictures(tape: &RecordingOptions, pictures: &[PathBuf]) -> Re
     Err(CommandError::usage("a recording holds no pictures of yours: leave --image out, or --record and --replay"))
 }
 
-/// What the model of a new task can be shown.
+/// Returns whether the model of a new task accepts pictures.
 fn sight_of_new_task(options: &TaskOptions) -> Result<ImageSupport, CommandError> {
     let spec = options.session_spec(&RecordingOptions::default(), Interactivity::Headless)?;
     Ok(host().model_sight(&spec, None)?)
 }
 
-/// The pictures in these files, if the model can be shown them.
+/// Loads the pictures in these files, if the model accepts pictures.
 fn read_pictures(sight: &ImageSupport, paths: &[PathBuf]) -> Result<Vec<sabir_call::Image>, CommandError> {
     Ok(sight.load_images(paths)?)
 }
 
-/// The control lines, which only a program that reads the events can write.
+/// Returns a reader of control lines. They need `--output events`, because questions are printed
+/// only there.
 fn control_lines(output: Option<OutputFormat>) -> Result<ControlReader, CommandError> {
     if output == Some(OutputFormat::Events) {
         return Ok(ControlReader::default());
@@ -106,7 +111,7 @@ fn interactivity(output: Option<OutputFormat>, is_controlled: bool) -> Interacti
     }
 }
 
-/// Starts a new task, or replays one.
+/// Starts or replays a task and shows it.
 fn begin_task(
     spec: SessionSpec,
     mut message: UserMessage,
@@ -125,7 +130,7 @@ fn begin_task(
     attend(runtime, session, Attendance { output, lines, sight })
 }
 
-/// `sabir resume`.
+/// Runs `sabir resume`.
 pub(crate) fn run_resume(arguments: &ResumeArguments) -> Result<ExitStatus, CommandError> {
     let output = arguments.output;
     let tape = &arguments.tape;
@@ -153,7 +158,7 @@ pub(crate) fn run_resume(arguments: &ResumeArguments) -> Result<ExitStatus, Comm
     attend(runtime, session, Attendance { output, lines, sight })
 }
 
-/// Shows a session to its end, and says how it ended.
+/// Shows a session until it ends, and reports its end.
 fn attend(
     runtime: Runtime,
     session: Result<Session, SessionError>,
@@ -188,28 +193,30 @@ fn attend(
         }
         session.wait().await
     })?;
-    // A search that is still reading a large tree must not hold up the end; writes are whole or not at all.
+    // Wait only 200 ms for background work: a search in a large tree must not delay the exit.
+    // Interrupting a write is safe because writes are atomic.
     runtime.shutdown_timeout(Duration::from_millis(200));
     let report = EndReport { task: task.as_str(), output, is_replay, is_end_shown };
     Ok(report.print(&outcome))
 }
 
-/// How the end of a session is printed.
+/// Prints the end of a session.
 struct EndReport<'a> {
     task: &'a str,
     output: Option<OutputFormat>,
     is_replay: bool,
-    /// Whether how the task ended was shown while the session was still open.
+    /// True if the end was already shown while the session was still open.
     is_end_shown: bool,
 }
 
 impl EndReport<'_> {
-    /// Prints how a session ended.
+    /// Prints the end of a session and returns the exit status.
     fn print(&self, session: &SessionOutcome) -> ExitStatus {
         let SessionOutcome { end, recording_error } = session;
         let is_completed = end.outcome == TaskOutcome::Completed;
         let complaint = recording_error.clone().map(CommandError::from);
         let exit = match &complaint {
+            // A task that completed but could not be recorded is a failure of the command.
             Some(failure) if is_completed => failure.exit,
             _ => ExitStatus::from(end.outcome),
         };

@@ -1,4 +1,5 @@
-//! `sandbox`: a command of the user's in the sandbox that a task's commands get, to try it; and which sandbox that is.
+//! Implements `sandbox`: runs a command in the same sandbox as a task's commands, or prints the
+//! sandbox profile.
 
 use std::io::{IsTerminal, stderr, stdout};
 use std::path::Path;
@@ -13,7 +14,7 @@ use crate::output::print;
 use crate::surroundings;
 use sabir_session::modes;
 
-/// `sabir sandbox`.
+/// Runs `sabir sandbox`.
 pub(crate) fn run_sandbox(arguments: &SandboxArguments) -> Result<ExitStatus, CommandError> {
     let level = arguments.level.parse().map_err(CommandError::usage)?;
     let network = if arguments.network { NetworkAccess::Allowed } else { NetworkAccess::Denied };
@@ -38,6 +39,7 @@ pub(crate) fn run_sandbox(arguments: &SandboxArguments) -> Result<ExitStatus, Co
         .env(surroundings::environment().command_variables())
         .captured_bytes(8 << 10, 8 << 10)
         .sandbox(sandbox);
+    // Output is sanitized only on a terminal, so that redirected output keeps its bytes.
     let plain = [stdout().is_terminal(), stderr().is_terminal()];
     let running = command.run(&workspace, |stream, bytes| match (stream, plain) {
         (OutputStream::Stdout, [true, _]) => {
@@ -62,13 +64,14 @@ pub(crate) fn run_sandbox(arguments: &SandboxArguments) -> Result<ExitStatus, Co
     }
     match outcome.end {
         CommandExit::Exited(code) => Ok(ExitStatus::Passed(u8::try_from(code).unwrap_or(u8::MAX))),
-        // As shells say it.
+        // The convention of shells: 128 plus the number of the signal.
         CommandExit::Signaled(signal) => Ok(ExitStatus::Passed(u8::try_from(128 + signal).unwrap_or(u8::MAX))),
         _ => Err(CommandError::internal("the command was lost: its supervisor was killed")),
     }
 }
 
-/// One word is a line for the shell, several are a program and its arguments.
+/// Builds the command line: a single argument is a line for the shell, several are a program and
+/// its arguments.
 fn command_line(words: &[String]) -> String {
     match words {
         [line] => line.clone(),

@@ -1,4 +1,4 @@
-//! `tasks`: the tasks that have a journal, subtasks with those that began them.
+//! Implements `tasks`: lists the tasks that have a journal, with subtasks below their parents.
 
 use sabir_agent::{TaskId, TaskOrigin};
 use sabir_call::redact;
@@ -11,7 +11,7 @@ use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
 use crate::surroundings;
 
-/// `sabir tasks`.
+/// Runs `sabir tasks`.
 pub(crate) fn run_tasks(arguments: &TasksArguments) -> Result<ExitStatus, CommandError> {
     let folder = surroundings::tasks_folder()?;
     let mut all = sabir_journal::list_journals(&folder).map_err(|error| CommandError::internal(error.to_string()))?;
@@ -32,7 +32,8 @@ pub(crate) fn run_tasks(arguments: &TasksArguments) -> Result<ExitStatus, Comman
     Ok(ExitStatus::Completed)
 }
 
-/// A line for each task; its subtasks below it, or counted. A subtask whose parent is not among them stands for itself.
+/// Renders one line per task, with its subtasks below it or counted. A subtask whose parent is not
+/// listed appears at the top level.
 fn render_tree(listed: &[JournalListing], all: bool) -> String {
     let is_here = |id: &TaskId| listed.iter().any(|other| other.id == *id);
     let tops = listed.iter().filter(|one| parent_id(one).is_none_or(|parent| !is_here(parent)));
@@ -43,7 +44,7 @@ fn render_tree(listed: &[JournalListing], all: bool) -> String {
     text
 }
 
-/// A task, and what stands below it in the order in which it was begun.
+/// Renders a task and its subtasks, oldest first.
 fn render_branch(listed: &[JournalListing], task: &JournalListing, (depth, all): (usize, bool), text: &mut String) {
     let below = || listed.iter().rev().filter(|one| parent_id(one) == Some(&task.id));
     let hidden = if all { 0 } else { count_descendants(listed, &task.id) };
@@ -54,13 +55,13 @@ fn render_branch(listed: &[JournalListing], task: &JournalListing, (depth, all):
     }
 }
 
-/// How many tasks stand below one, on all levels.
+/// Counts the subtasks of a task on all levels.
 fn count_descendants(listed: &[JournalListing], id: &TaskId) -> usize {
     let children = listed.iter().filter(|one| parent_id(one) == Some(id));
     children.map(|child| 1 + count_descendants(listed, &child.id)).sum()
 }
 
-/// The task that began a subtask.
+/// Returns the parent of a subtask.
 fn parent_id(listed: &JournalListing) -> Option<&TaskId> {
     match &listed.summary.as_ref().ok()?.from {
         Some(TaskOrigin::Subtask { task, .. }) if *task != listed.id => Some(task),
@@ -68,7 +69,7 @@ fn parent_id(listed: &JournalListing) -> Option<&TaskId> {
     }
 }
 
-/// A task on one line, with how many subtasks are not shown.
+/// Renders a task on one line, with the number of hidden subtasks.
 fn task_line(listed: &JournalListing, hidden: usize) -> String {
     let (end, prompt) = match &listed.summary {
         Err(error) => ("unreadable".to_owned(), error.to_string()),

@@ -1,5 +1,5 @@
-//! `tour`: the keyless first run. A recorded model drives the real machine, the real tools and the real gates in a scratch
-//! folder; everything that is shown comes from them.
+//! Implements `tour`: a first run without an API key. A recorded model drives the real agent, tools
+//! and checks in a scratch folder, and all output comes from them.
 
 use std::path::{Path, PathBuf};
 
@@ -13,12 +13,13 @@ use crate::output::front_end::PersonFrontEnd;
 use crate::output::print;
 use crate::surroundings::{environment, host, runtime};
 
-/// What the model says, recorded by the test that holds this file to what would be asked.
+/// The recorded responses of the model. A test makes sure that they match the requests.
 const CASSETTE: &[u8] = include_bytes!("tour.jsonl");
 
+/// The script that the recorded model edits.
 const SCRIPT: &str = "#!/bin/sh\n# Greets the people it is given.\necho \"Hello, $1!\"\n";
 
-/// `sabir tour`.
+/// Runs `sabir tour`.
 pub(crate) fn run_tour(folder: Option<&Path>) -> Result<ExitStatus, CommandError> {
     let folder = make_scratch(folder)?;
     let shown = folder.display();
@@ -35,11 +36,11 @@ pub(crate) fn run_tour(folder: Option<&Path>) -> Result<ExitStatus, CommandError
     let approve = ["edits", "command=sh greet.sh Ada Grace && wc -l < greet.sh"].map(str::to_owned).to_vec();
     let spec = SessionSpec {
         workspace: Some(folder.clone()),
-        // The tour is the same for everybody: no configuration counts.
+        // The user's configuration is ignored, so that the tour is the same for everybody.
         config: Some(PathBuf::from("/dev/null")),
         rules: RuleSpec { approve, ..RuleSpec::default() },
         sandbox: SandboxSpec { level: Some("off".to_owned()), network: false },
-        // The scratch folder is there to be deleted.
+        // No checkpoints: the scratch folder can simply be deleted.
         no_checkpoints: true,
         ..SessionSpec::default()
     };
@@ -64,7 +65,7 @@ pub(crate) fn run_tour(folder: Option<&Path>) -> Result<ExitStatus, CommandError
     Ok(ExitStatus::from(end.outcome))
 }
 
-/// A new, empty folder.
+/// Creates a new, empty folder.
 fn make_scratch(folder: Option<&Path>) -> Result<PathBuf, CommandError> {
     let folder = match folder {
         Some(folder) => folder.to_owned(),

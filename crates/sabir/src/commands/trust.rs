@@ -1,4 +1,5 @@
-//! `trust`: which repositories may make git run programs, each exactly as it was looked at. Kept beside the tasks, never in a
+//! Implements `trust`: manages the repositories whose git configuration may run programs, each
+//! pinned by hash to the reviewed content. The list is kept beside the tasks, never in a
 //! repository.
 
 use std::io::IsTerminal;
@@ -14,7 +15,7 @@ use crate::output::print;
 use crate::surroundings;
 use sabir_session::remember;
 
-/// `sabir trust`.
+/// Runs `sabir trust`.
 pub(crate) fn run_trust(arguments: &TrustArguments) -> Result<ExitStatus, CommandError> {
     let folder = arguments.folder.as_deref().unwrap_or(Path::new("."));
     match (arguments.list, arguments.revoke) {
@@ -24,6 +25,7 @@ pub(crate) fn run_trust(arguments: &TrustArguments) -> Result<ExitStatus, Comman
     }
 }
 
+/// Shows the programs of a repository and trusts them after a confirmation.
 fn trust_repository(folder: &Path, arguments: &TrustArguments) -> Result<ExitStatus, CommandError> {
     let programs = match GitConfig::of(folder, &surroundings::environment().command_variables()) {
         GitConfig::Repository(programs) => programs,
@@ -51,6 +53,7 @@ fn trust_repository(folder: &Path, arguments: &TrustArguments) -> Result<ExitSta
         print::write_stderr("sabir: nothing was changed\n");
         return Ok(ExitStatus::Denied);
     }
+    // The lock covers reading and writing, so that two processes do not lose each other's entries.
     let _alone = remember::lock_folder(&trust_path(surroundings::environment())?)?;
     let mut kept = read_trust_file(surroundings::environment())?;
     let entry = TrustEntry { sha256: programs.digest(), things: programs.hashes() };
@@ -60,6 +63,7 @@ fn trust_repository(folder: &Path, arguments: &TrustArguments) -> Result<ExitSta
     Ok(ExitStatus::Completed)
 }
 
+/// Prints the programs of a repository, and which of them changed.
 fn print_programs(programs: &GitPrograms, standing: &TrustState, output: ReportFormat) {
     let runs = programs.running_keys();
     let (known, changed) = match standing {
@@ -94,7 +98,7 @@ fn print_programs(programs: &GitPrograms, standing: &TrustState, output: ReportF
     print::write_stdout(&print::sanitize_text(&text));
 }
 
-/// Whether the user says yes, who must be there.
+/// Asks for a confirmation; an error if standard input is not a terminal.
 fn confirm_trust() -> Result<bool, CommandError> {
     if !std::io::stdin().is_terminal() {
         return Err(CommandError::usage(
@@ -108,6 +112,7 @@ fn confirm_trust() -> Result<bool, CommandError> {
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
+/// Prints the trusted repositories.
 fn list_trusted(output: ReportFormat) -> Result<ExitStatus, CommandError> {
     let kept = read_trust_file(surroundings::environment())?;
     if output == ReportFormat::Json {
@@ -123,7 +128,8 @@ fn list_trusted(output: ReportFormat) -> Result<ExitStatus, CommandError> {
     Ok(ExitStatus::Completed)
 }
 
-/// Takes back the trust in the repository of a folder; one that is gone is named by the path that `--list` shows.
+/// Revokes the trust in the repository of a folder. A repository that no longer exists is given by
+/// the path that `--list` shows.
 fn revoke_trust(folder: &Path) -> Result<ExitStatus, CommandError> {
     let _alone = remember::lock_folder(&trust_path(surroundings::environment())?)?;
     let mut kept = read_trust_file(surroundings::environment())?;

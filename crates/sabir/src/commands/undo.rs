@@ -1,4 +1,5 @@
-//! `undo` and `restore`: what would happen, a question, and the way back.
+//! Implements `undo` and `restore`: previews the changes, asks for confirmation, and restores
+//! files.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -14,10 +15,10 @@ use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
 use crate::surroundings;
 
-/// Paths of a preview; the rest is counted.
+/// The maximum number of paths in a preview; the rest is counted.
 const MAX_SHOWN_PATHS: usize = 100;
 
-/// `sabir undo`.
+/// Runs `sabir undo`.
 pub(crate) fn run_undo(arguments: &UndoArguments) -> Result<ExitStatus, CommandError> {
     let place = CheckpointFolder::open(arguments.history.folder.as_deref())?;
     let (name, count) = arguments.history.task_and_count();
@@ -29,7 +30,7 @@ pub(crate) fn run_undo(arguments: &UndoArguments) -> Result<ExitStatus, CommandE
     restore_to(&place, &task, &RestorePoint::Last(count), (arguments.consent, arguments.history.output))
 }
 
-/// `sabir restore`.
+/// Runs `sabir restore`.
 pub(crate) fn run_restore(arguments: &RestoreArguments) -> Result<ExitStatus, CommandError> {
     let place = CheckpointFolder::open(arguments.folder.as_deref())?;
     let wrong = || {
@@ -52,6 +53,7 @@ pub(crate) fn run_restore(arguments: &RestoreArguments) -> Result<ExitStatus, Co
     restore_to(&place, &task, &RestorePoint::Before(number, paths), (arguments.consent, arguments.output))
 }
 
+/// Previews a restore, asks for consent, and carries it out.
 fn restore_to(
     place: &CheckpointFolder,
     task: &str,
@@ -82,12 +84,12 @@ fn restore_to(
             print::write_stderr(&print::sanitize_text(&result_text(restored.as_ref(), going, agreed)))
         }
     }
-    // A preview is all that was asked for where nobody can be asked.
+    // Without consent only the preview was requested, so showing it is a success.
     let whole = restored.as_ref().map_or(plan.items.len() == going || !agreed, |restored| restored.skipped.is_empty());
     Ok(if whole { ExitStatus::Completed } else { ExitStatus::Unfinished })
 }
 
-/// Asks whoever sits at the terminal.
+/// Asks for confirmation on the terminal; without a terminal the answer is no.
 fn confirm_restore() -> Result<bool, CommandError> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(false);
@@ -99,11 +101,12 @@ fn confirm_restore() -> Result<bool, CommandError> {
     Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
+/// Renders the paths that would change and those that would be skipped, with the reasons.
 fn preview_text(place: &CheckpointFolder, plan: &RestorePlan, consent: ConsentFlags) -> Result<String, CommandError> {
     let list = place.checkpoints.list_checkpoints(Some(&plan.task)).map_err(checkpoint_error)?;
     let call = list.iter().find(|checkpoint| checkpoint.number == plan.to).map(describe_checkpoint).unwrap_or_default();
     let mut text = format!("Before call {} of task {} ({call}):\n", plan.to, plan.task);
-    // What is left alone comes last, next to the question, however much goes.
+    // Skipped paths come last, next to the question, however long the list is.
     let (going, alone): (Vec<&RestoreItem>, Vec<&RestoreItem>) =
         plan.items.iter().partition(|item| item.is_restored(consent.force));
     for item in going.iter().take(MAX_SHOWN_PATHS) {
@@ -127,7 +130,7 @@ fn preview_text(place: &CheckpointFolder, plan: &RestorePlan, consent: ConsentFl
     Ok(text)
 }
 
-/// How many paths are not shown, and what becomes of them.
+/// Counts the paths that are not shown by the action that applies to them.
 fn count_unshown(actions: impl Iterator<Item = &'static str>) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for action in actions {
@@ -140,7 +143,7 @@ fn count_unshown(actions: impl Iterator<Item = &'static str>) -> String {
     format!("  … and {}: {}\n", print::count_noun(counts.values().sum(), "path"), each.join(", "))
 }
 
-/// What becomes of a path.
+/// Names the action that applies to a path.
 fn action_name(item: &RestoreItem) -> &'static str {
     match (&item.now, &item.target) {
         (None, _) => "bring back",
@@ -153,6 +156,7 @@ fn action_name(item: &RestoreItem) -> &'static str {
     }
 }
 
+/// Describes the outcome of a restore.
 fn result_text(restored: Option<&RestoreOutcome>, going: usize, agreed: bool) -> String {
     let Some(RestoreOutcome { number, restored: done, skipped: left }) = restored else {
         return match (going, agreed) {

@@ -1,4 +1,5 @@
-//! `wire decode` and `wire encode`: what a recorded body says, and what would be sent.
+//! Implements `wire decode` and `wire encode`: decodes a recorded response body, and prints the
+//! request that would be sent.
 
 use sabir_call::{
     DraftResponse, McpServerInfo, Message, MessagePart, ParallelCalls, ReasoningConfig, Request, Role, SamplingParams,
@@ -16,7 +17,7 @@ use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
 use crate::surroundings;
 
-/// What a recorded body says beyond its calls.
+/// The facts of a recorded body besides its calls.
 #[derive(Debug, Serialize)]
 pub(crate) struct BodyReport {
     usage: Usage,
@@ -26,7 +27,8 @@ pub(crate) struct BodyReport {
     skipped: u64,
 }
 
-/// A request as `wire encode` reads it: neutral to wire and dialect. Only `messages` must be there.
+/// The request that `wire encode` reads, independent of wire and dialect. Only `messages` is
+/// required.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NeutralRequest {
@@ -51,21 +53,22 @@ struct NeutralRequest {
     thinking: ReasoningConfig,
 }
 
+/// Returns the placeholder for a missing model name.
 fn unnamed() -> String {
     "MODEL".to_owned()
 }
 
-/// The wire of that name.
+/// Returns the wire of that name, or an error that lists all wires.
 pub(crate) fn find_wire(name: &str) -> Result<Wire, CommandError> {
     Wire::from_name(name).ok_or_else(|| CommandError::usage(format!("`{name}` is no wire: use {}", wire_names())))
 }
 
-/// The names of all wires.
+/// Returns the names of all wires.
 pub(crate) fn wire_names() -> String {
     Wire::ALL.map(Wire::name).join(", ")
 }
 
-/// `sabir wire decode`.
+/// Runs `sabir wire decode`.
 pub(crate) fn run_decode(arguments: &DecodeArguments) -> Result<ExitStatus, CommandError> {
     let wire = find_wire(&arguments.wire)?;
     let declared = arguments.reading.tools.as_deref().map(|path| load_tools(Some(path))).transpose()?;
@@ -79,7 +82,8 @@ pub(crate) fn run_decode(arguments: &DecodeArguments) -> Result<ExitStatus, Comm
     let (draft, how) = sink.into_draft();
     let tools = declared.unwrap_or_else(|| tools_of(&draft));
     let checker = CallChecker::new(tools.clone());
-    let (checked, loose) = (checker.check_all(&draft), checker.unattached_faults(&draft));
+    let checked = checker.check_all(&draft);
+    let loose = checker.unattached_faults(&draft);
     let response = BodyReport {
         usage: draft.usage,
         stop: draft.stop.as_ref().map(|(reason, raw)| json!({"reason": reason, "raw": raw})),
@@ -96,7 +100,7 @@ pub(crate) fn run_decode(arguments: &DecodeArguments) -> Result<ExitStatus, Comm
         loose_faults: loose,
         tools,
     };
-    // A body that the provider did not end may lack anything, even where no call was cut.
+    // A body without a regular end is incomplete, even if no call was cut.
     let failed = response.error.is_some() || !report.ended || report.unreadable > 0;
     match arguments.output {
         OutputFormat::Json => print::print_json(&reading.to_report(Some(&response))),
@@ -112,7 +116,7 @@ pub(crate) fn run_decode(arguments: &DecodeArguments) -> Result<ExitStatus, Comm
     })
 }
 
-/// `sabir wire encode`.
+/// Runs `sabir wire encode`.
 pub(crate) fn run_encode(arguments: &EncodeArguments) -> Result<ExitStatus, CommandError> {
     let wire = find_wire(&arguments.wire)?;
     let (mut request, mut notes) = read_request(arguments)?;
@@ -159,7 +163,7 @@ pub(crate) fn run_encode(arguments: &EncodeArguments) -> Result<ExitStatus, Comm
     Ok(ExitStatus::Completed)
 }
 
-/// What stands before the body, for people: the key is named, never shown.
+/// Renders the request line and headers for people, with a placeholder for the key.
 fn render_head(wire: Wire, path: &str) -> String {
     let (key, prefix) = wire.key_header();
     let mut text = format!("POST {path}\n{key}: {prefix}KEY\n");
@@ -169,8 +173,8 @@ fn render_head(wire: Wire, path: &str) -> String {
     text + "\n"
 }
 
-/// The request on standard input: neutral, or as a client of another wire wrote it. What is not in it, as far as that was
-/// written.
+/// Reads the request on standard input: neutral, or in the form of another wire (`--from`). Also
+/// returns notes about what was lost in the conversion.
 fn read_request(arguments: &EncodeArguments) -> Result<(Request, Vec<LossNote>), CommandError> {
     let bytes = read_stdin()?;
     if let Some(name) = &arguments.from {
@@ -203,7 +207,8 @@ fn read_request(arguments: &EncodeArguments) -> Result<(Request, Vec<LossNote>),
     Ok((request, Vec::new()))
 }
 
-/// Finds parts that no wire has a place for in a message of that role: they would be left out without a word.
+/// Refuses parts that no wire supports in a message of that role, because encoding would drop them
+/// silently.
 fn check_parts(messages: &[Message]) -> Result<(), String> {
     for (index, message) in messages.iter().enumerate() {
         for (at, part) in message.parts.iter().enumerate() {
@@ -222,6 +227,7 @@ fn check_parts(messages: &[Message]) -> Result<(), String> {
     Ok(())
 }
 
+/// Renders the facts of a body for people.
 fn render_report(response: &BodyReport) -> String {
     let count = |count: Option<u64>| count.map_or("?".to_owned(), |count| count.to_string());
     let stop = response.stop.as_ref().and_then(|stop| stop.get("raw")).and_then(Value::as_str).unwrap_or("none");
@@ -237,18 +243,19 @@ fn render_report(response: &BodyReport) -> String {
     text
 }
 
-/// Tools that accept exactly what the calls hold: for bodies whose request is not known.
+/// Returns tools that accept exactly the arguments of the calls, for bodies whose request is
+/// unknown.
 fn tools_of(draft: &DraftResponse) -> ToolSet {
     let mut specs: Vec<ToolSpec> = Vec::new();
     for call in draft.calls() {
         if specs.iter().all(|spec| spec.name != call.name) && !call.name.is_empty() {
             let names = draft.calls().filter(|other| other.name == call.name).flat_map(|other| &other.arguments);
             let mut properties: Map<_, _> = names.map(|argument| (argument.name.clone(), json!({}))).collect();
-            // What was encoded twice has no names before it is repaired.
+            // Arguments that were encoded twice have an empty name until they are repaired.
             let open = properties.remove("").is_some();
             let schema = json!({"type": "object", "properties": properties, "additionalProperties": open});
             let spec = ToolSpec::new(call.name.clone(), "", schema);
-            // A name that no tool can have is left out, and the call is rejected for it.
+            // An invalid tool name is left out, and the call is rejected for it.
             if ToolSet::new(vec![spec.clone()]).is_ok() {
                 specs.push(spec);
             }

@@ -1,17 +1,19 @@
-//! What a user is asked about, shown exactly: every character that could hide or look like another is named.
+//! Shows the subject of an approval question exactly: characters that could hide something or look
+//! like another are replaced with their names.
 //!
-//! Supported: control characters but line feed and tab, invisible ones and those that turn the direction of text, and every blank but
-//! the plain one become `<U+202E>`; long runs of blanks or of empty lines are counted, so that nothing can be pushed out of sight; of a
-//! very long text the beginning and the end are shown, with what lies between counted.
+//! Control characters except line feed and tab, invisible characters, characters that change the
+//! direction of text, and every space except the plain one become `<U+202E>`. Long runs of blanks
+//! or empty lines are counted instead of shown, so that nothing can be pushed out of sight. A very
+//! long text shows its beginning and end with the number of characters between.
 
 use crate::output::sanitizer::is_unseen;
 
-/// A longer text is shown in part.
+/// The maximum number of characters of a text that is shown whole.
 pub(crate) const MAX_CHARS: usize = 10_000;
-/// Empty lines in a row that are shown as such.
+/// The maximum number of line feeds in a row that are shown as they are.
 const EMPTY_LINES: usize = 4;
 
-/// A text in which runs of at least `long` blanks are counted.
+/// Returns the text with hidden characters named and runs of at least `long` blanks counted.
 pub(crate) fn show_exactly(text: &str, long: usize) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -21,7 +23,9 @@ pub(crate) fn show_exactly(text: &str, long: usize) -> String {
             '\n' => rest.trim_start_matches('\n'),
             _ => rest.get(c.len_utf8()..).unwrap_or_default(),
         };
-        let (run, count) = (rest.strip_suffix(behind).unwrap_or_default(), rest.len() - behind.len());
+        // Blanks and line feeds are taken as a run, any other character alone.
+        let run = rest.strip_suffix(behind).unwrap_or_default();
+        let count = rest.len() - behind.len();
         match c {
             ' ' | '\t' if count >= long => shown.push_str(&format!(" <{count} blanks> ")),
             '\n' if count > EMPTY_LINES => shown.push_str(&format!("\n<{} empty lines>\n", count - 1)),
@@ -36,7 +40,7 @@ pub(crate) fn show_exactly(text: &str, long: usize) -> String {
     shown
 }
 
-/// The text, or its beginning and its end.
+/// Returns the text, or its beginning and end if it is longer than [`MAX_CHARS`].
 pub(crate) fn truncate_middle(text: &str) -> String {
     let count = text.chars().count();
     if count <= MAX_CHARS {
@@ -48,7 +52,7 @@ pub(crate) fn truncate_middle(text: &str) -> String {
     format!("{head}\n<{} characters that are not shown>\n{tail}", count - 2 * half)
 }
 
-/// The first lines of a text, and how many there are more.
+/// Returns the first `most` lines of a text and the number of lines left out.
 pub(crate) fn first_lines(text: &str, most: usize) -> String {
     let total = text.lines().count();
     let shown: Vec<_> = text.lines().take(most).collect();

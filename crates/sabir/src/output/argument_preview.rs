@@ -1,34 +1,39 @@
-//! One argument of a call on the screen, while it streams.
+//! Renders one argument of a call on the screen while it streams.
 //!
-//! A short one stands behind its name on the line of the call. One of several lines, or a long one, is a block under it that grows
-//! as the text comes, up to a number of lines; how many more there were is said at its end.
+//! A short argument follows its name on the line of the call. An argument with several lines, or a
+//! long one, becomes a block under that line, which grows as the text arrives. A block shows up to
+//! [`MAX_LINES`] lines and ends with the number of lines left out.
 
-/// A text without line feeds of up to so many characters is short.
+/// The maximum length of a short argument in characters; it has no line feeds.
 const SHORT_CHARS: usize = 60;
+/// The maximum number of lines shown of a block.
 const MAX_LINES: usize = 40;
+/// The number of characters at which a line of a block is cut.
 const MAX_LINE_CHARS: usize = 160;
+/// The text before each line of a block.
 const MARGIN: &str = "    │ ";
 
-/// What has been shown of one argument.
+/// The state of one argument on the screen.
 #[derive(Debug, Default)]
 pub(crate) struct ArgumentPreview {
     name: String,
-    /// What may still turn out to be short. Nothing of it has been shown.
+    /// The text so far of an argument that may still be short; not shown yet.
     pending: String,
-    /// The lines that were begun, where it is a block.
+    /// The number of lines begun; `None` until the argument becomes a block.
     lines: Option<usize>,
-    /// How many characters the current line has.
+    /// The length of the current line in characters.
     chars: usize,
-    /// Whether the current line has been begun.
+    /// True if the current line has been begun.
     line_begun: bool,
 }
 
 impl ArgumentPreview {
+    /// Starts the preview of the argument with that name.
     pub(crate) fn new(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// What to write for the next piece.
+    /// Returns the text to write for the next piece.
     pub(crate) fn push_piece(&mut self, piece: &str) -> String {
         if self.lines.is_some() {
             return self.extend_block(piece);
@@ -43,7 +48,7 @@ impl ArgumentPreview {
         format!("{}:\n{lines}", self.name)
     }
 
-    /// What to write at its end.
+    /// Returns the text to write at the end of the argument.
     pub(crate) fn finish(&mut self) -> String {
         let Some(lines) = self.lines.take() else {
             return format!("{}={} ", self.name, std::mem::take(&mut self.pending));
@@ -56,6 +61,7 @@ impl ArgumentPreview {
         }
     }
 
+    /// Returns the text to write for a piece of a block, and counts its lines and characters.
     fn extend_block(&mut self, piece: &str) -> String {
         let mut text = String::new();
         for part in piece.split_inclusive('\n') {

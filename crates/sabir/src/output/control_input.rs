@@ -1,11 +1,14 @@
-//! Control lines: a program says on standard input what a user would say at a terminal (`--control`).
+//! Reads control lines: JSON commands that a program sends on standard input instead of a user at a
+//! terminal (`--control`).
 //!
-//! All lines go to their task through one channel, so that they count in their order: an approval before the end of the input is an
-//! approval. A line is held against the questions that stand on standard output at the moment in which it is read. What does not
-//! fit (another call, a second answer, no JSON) is told on standard error and changes nothing.
+//! All lines are submitted through one channel, so they take effect in the order in which they were
+//! written: an approval before the end of the input still approves. A line is matched against the
+//! questions that are open when the line is read. A line that does not fit (another call, a second
+//! answer, invalid JSON) is reported on standard error and changes nothing.
 //!
-//! Subtasks have a seat of their own. A line that names no task is for the one that was begun, but an answer finds the question
-//! about its call, whoever asked; where two tasks have calls of one name, the line has to say which is meant.
+//! Subtasks have entries of their own. A message or cancellation without a `task` is for the main
+//! task, but an approval, denial or answer finds the question about its call in any task. If two
+//! tasks ask about calls with the same id, the line must name its task.
 
 use std::io::{self, BufRead, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,75 +26,77 @@ use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
 use crate::output::stdin_reader::LineContext;
 
-/// The longest line; one that is longer is left out.
+/// The maximum length of a line in bytes (16 MiB, enough for pictures in base64). A longer line is
+/// skipped and reported.
 const MAX_LINE: u64 = 16 << 20;
 
-/// A line, as a program writes it.
+/// A control line in its JSON form.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 enum ControlLine {
-    /// Words for the model.
+    /// A message for the model.
     Message {
         #[serde(default)]
         text: String,
-        /// Pictures that go with them.
+        /// The pictures attached to the message.
         #[serde(default)]
         images: Vec<ImageInput>,
-        /// Whether they give up what the model is doing.
+        /// True if the message interrupts the model's current step.
         #[serde(default)]
         steer: bool,
         task: Option<TaskId>,
     },
-    /// Another mode.
+    /// Switches the mode.
     Mode { mode: String },
-    /// The task is to end.
+    /// Ends the task.
     Cancel { task: Option<TaskId> },
-    /// That call may run.
+    /// Approves a call.
     Approve { call: CallId, task: Option<TaskId> },
-    /// It may not.
+    /// Denies a call.
     Deny {
         call: CallId,
         #[serde(default)]
         reason: String,
         task: Option<TaskId>,
     },
-    /// What the model wanted to know.
+    /// Answers a question of the model.
     Answer { call: CallId, text: String, task: Option<TaskId> },
 }
 
-/// Where the lines of a family are handed out. Clones are the same one.
+/// The control input of a task and its subtasks. Clones share the same state.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ControlInput(Arc<Mutex<InboxRegistry>>);
 
-/// Who hears lines: the task that was begun first, then subtasks.
+/// The tasks that receive lines: the main task first, then its running subtasks.
 #[derive(Debug, Default)]
 struct InboxRegistry {
     entries: Vec<TaskEntry>,
 }
 
-/// One of them.
+/// A task that receives lines.
 #[derive(Debug)]
 struct TaskEntry {
     task: TaskId,
-    /// The question that stands.
+    /// The open question of the task, if any.
     open_question: Option<OpenQuestion>,
 }
 
-/// A question that has no answer.
+/// A question without an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct OpenQuestion {
     call: CallId,
-    /// Whether it is about an approval.
+    /// True if the question asks for an approval rather than for text.
     approval: bool,
 }
 
-/// Standard input, and how many lines of it were read.
+/// A reader of standard input that counts lines for its messages.
 #[derive(Debug, Default)]
 pub(crate) struct ControlReader {
     count: usize,
 }
 
-/// Reads the first message, which says what is to be done. What comes before it can mean nothing yet.
+/// Reads lines up to the first message, which is the prompt of the task. Refuses the lines before
+/// it that need a task.
 pub(crate) fn first_message(lines: &mut ControlReader, sight: &ImageSupport) -> Result<UserMessage, CommandError> {
     while let Some(line) = lines.next_line() {
         match line {
@@ -121,12 +126,15 @@ pub(crate) fn first_message(lines: &mut ControlReader, sight: &ImageSupport) -> 
     Err(CommandError::usage("standard input ended before a message said what to do"))
 }
 
+/// The refusal of a line about a call without an open question.
 const NO_QUESTION: &str = "no question about that call is open";
 
+/// The refusal of a line that names an unknown task.
 const NO_TASK: &str = "no such task is at work";
 
 impl ControlInput {
-    /// Reads control lines in a thread of their own, until the input or the process ends, and submits what they say to the session.
+    /// Starts a thread that reads control lines until the input or the process ends, and submits
+    /// them to the session.
     pub(crate) fn spawn_reader(&self, lines: ControlReader, known: LineContext, session: SessionHandle) {
         self.lock_registry().entries.push(TaskEntry { task: session.task().clone(), open_question: None });
         let controls = self.clone();
@@ -137,6 +145,7 @@ impl ControlInput {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Submits each line to the session; the body of the reading thread.
     fn read_lines(&self, mut lines: ControlReader, known: &LineContext, session: &SessionHandle) {
         while let Some(mut line) = lines.next_line() {
             if let ControlLine::Mode { mode } = &mut line {
@@ -148,11 +157,12 @@ impl ControlInput {
                     }
                 }
             }
-            // Locked while it is submitted: a question that is printed meanwhile is not what the line answers.
+            // The registry stays locked until the command is submitted, so that a question printed
+            // meanwhile is not answered by this line.
             let mut seats = self.lock_registry();
             let submitted = seats.dispatch_line(line, known).map(|(task, command)| session.submit_to(&task, command));
             match submitted {
-                // Nobody listens once the task is over.
+                // Rejected only when the task is over; then the line no longer matters.
                 Ok(_) => {}
                 Err(why) => lines.report_refusal(&why),
             }
@@ -160,7 +170,8 @@ impl ControlInput {
         _ = session.submit(Command::Detach);
     }
 
-    /// Notes which tasks are at work, and what they ask. Must be called before the event can be seen.
+    /// Records which tasks are running and what they ask. Must be called before the event is
+    /// printed, because a program may answer at once.
     pub(crate) fn note_event(&self, event: &SessionEvent) {
         let mut seats = self.lock_registry();
         if let Some(label) = &event.subtask
@@ -192,17 +203,19 @@ impl ControlInput {
 }
 
 impl ControlReader {
-    /// The next line that can be understood; `None`: the input is over.
+    /// Returns the next valid line, or `None` at the end of the input. Reports invalid lines.
     fn next_line(&mut self) -> Option<ControlLine> {
         loop {
             let mut bytes = Vec::new();
             let mut input = io::stdin().lock();
-            // What cannot be read any more has ended.
+            // A read error counts as the end of the input.
             let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes).unwrap_or(0);
             if read == 0 {
                 return None;
             }
             self.count = self.count.saturating_add(1);
+            // `take` cut the line: skip its rest, so that the rest is not read as a line of its
+            // own.
             if !bytes.ends_with(b"\n") && u64::try_from(read).is_ok_and(|read| read >= MAX_LINE) {
                 drop(bytes);
                 skip_line(&mut input);
@@ -219,6 +232,7 @@ impl ControlReader {
         }
     }
 
+    /// Reports a line that is refused, with its number, on standard error.
     fn report_refusal(&self, why: &str) {
         print::write_stderr(&print::sanitize_text(&format!(
             "sabir: control line {}: {why}; it changes nothing\n",
@@ -227,6 +241,7 @@ impl ControlReader {
     }
 }
 
+/// Skips the input through the next line feed.
 fn skip_line(input: &mut impl BufRead) {
     loop {
         let (count, over) = match input.fill_buf() {
@@ -243,13 +258,14 @@ fn skip_line(input: &mut impl BufRead) {
     }
 }
 
-/// The pictures of a line.
+/// Decodes and checks the pictures of a line.
 fn decode_images(given: &[ImageInput], sight: &ImageSupport) -> Result<Vec<Image>, String> {
     sight.check_images(given.iter().map(ImageInput::decode_image).collect::<Result<_, _>>()?)
 }
 
 impl InboxRegistry {
-    /// The task that a line is for, and what it says.
+    /// Returns the task that a line addresses and the command it stands for, and closes the
+    /// question that it answers.
     fn dispatch_line(&mut self, line: ControlLine, known: &LineContext) -> Result<(TaskId, Command), String> {
         let party = self.find_entry(&line).map_err(str::to_owned)?;
         let command = command(line, known, &party.task, &mut party.open_question)?;
@@ -260,7 +276,8 @@ impl InboxRegistry {
         self.entries.iter_mut().find(|party| party.task == *task)
     }
 
-    /// Whom a line is for.
+    /// Finds the task that a line addresses: the named one, the one that asks about the call, or
+    /// the main task.
     fn find_entry(&mut self, line: &ControlLine) -> Result<&mut TaskEntry, &'static str> {
         let (call, task) = match line {
             ControlLine::Message { task, .. } | ControlLine::Cancel { task } => (None, task),
@@ -283,7 +300,8 @@ impl InboxRegistry {
     }
 }
 
-/// What a line means to a task while that question is open.
+/// Turns a line into a command for `task`, given its open question; closes the question if the
+/// command settles it.
 fn command(
     line: ControlLine,
     known: &LineContext,
@@ -297,13 +315,14 @@ fn command(
             if message.text.trim().is_empty() && message.images.is_empty() {
                 return Err("the message says nothing".to_owned());
             }
-            // It takes the question back.
+            // An interrupting message withdraws the open question.
             open.take_if(|_| steer);
             let delivery = if steer { Delivery::Interrupt } else { Delivery::Queue };
             return Ok(Command::Send { message, delivery });
         }
         ControlLine::Mode { mode } => {
-            // What is asked about is judged anew, and asked once more if it has to be: nothing is approved before that.
+            // The call is checked again under the new mode and asked about again if necessary, so
+            // an approval of the old question must not count.
             open.take_if(|open| open.approval);
             return Ok(Command::SetMode { mode });
         }
@@ -320,6 +339,7 @@ fn command(
             Some(_) => (call, Decision::Deny { reason }),
             None => return Err(NO_QUESTION.to_owned()),
         },
+        // Text never approves: only `approve` lets a call run.
         ControlLine::Answer { call, text, .. } => match approval(&call) {
             Some(false) => (call, Decision::Text { text }),
             Some(true) => return Err("words approve nothing: the question takes `approve` or `deny`".to_owned()),
@@ -392,7 +412,7 @@ mod tests {
         check(none, asked(true), Err(why), true);
     }
 
-    /// Whom a line is for: the number of the seat, or why nobody hears it.
+    /// Checks which task a line addresses: the index of its entry, or the reason why it is refused.
     #[test]
     fn lines_find_the_task_that_asks() {
         let check = |line: &str, questions: [Option<&str>; 3], expected: Result<usize, &str>| {
@@ -422,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_none() {
+    fn invalid_lines_are_refused() {
         for line in [
             "{}",
             "[]",

@@ -1,13 +1,16 @@
-//! Tokens and money in words.
+//! Formats token counts and costs as text.
 
 use sabir_agent::UsageTotals;
 
-/// `12,345 tokens in (9,000 cached), 678 out (120 reasoning), $0.0123`. Guessed tokens have `~` before them.
+/// Formats totals as `12,345 tokens in (9,000 cached), 678 out (120 reasoning), $0.0123`. Estimated
+/// counts start with `~`.
 pub(crate) fn usage_text(totals: &UsageTotals) -> String {
-    let (told, guessed) = (totals.usage, totals.estimate);
+    let told = totals.usage;
+    let guessed = totals.estimate;
     let part = |told: Option<u64>, guessed: Option<u64>| match (told, guessed) {
         (None, None) => "? tokens".to_owned(),
         (Some(count), None) => count_tokens(count),
+        // Some requests of the task reported usage and some did not, so the sum is an estimate.
         (told, Some(guess)) => format!("~{}", count_tokens(told.unwrap_or(0).saturating_add(guess))),
     };
     let among = |parts: &[(Option<u64>, &str)]| {
@@ -32,7 +35,7 @@ fn count_tokens(count: u64) -> String {
     format!("{} token{}", group_digits(count), if count == 1 { "" } else { "s" })
 }
 
-/// Digits in groups of three.
+/// Formats a number with a comma between groups of three digits.
 pub(crate) fn group_digits(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();

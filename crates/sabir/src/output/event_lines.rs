@@ -1,14 +1,15 @@
-//! One JSON object a line, as things happen: `--output events`.
+//! Prints the events of a task as JSON, one object per line (`--output events`).
 //!
-//! Lines end up in files and logs, so secrets are taken out of them. What comes in pieces (words, arguments, the output of a command)
-//! is looked through as one text each: where a piece ends in what may begin a secret, that much is held until the next piece, or the
-//! end of that text, says what it is.
+//! Lines end up in files and logs, so secrets are redacted. A text that is streamed in pieces
+//! (answer, reasoning, arguments, command output) is redacted as a whole: a piece that ends in the
+//! possible start of a secret is held back until the next piece, or the end of the text, shows what
+//! it is.
 //!
-//! Small pieces of an answer are put together, so that lines do not weigh more than what they say. How long is a matter of bytes
-//! and never of time: the same answer makes the same lines, however it arrives.
+//! Small deltas are merged, so that the JSON around them does not outweigh their text. The limit is
+//! a number of bytes and never a time, so the same answer always makes the same lines.
 //!
-//! Each subtask has lines of its own, which name it. They are printed as they come: a program can tell them apart, and may have
-//! questions of several tasks at once, which it answers by their calls.
+//! Each subtask has lines of its own, which name it. They are printed as they come: a program can
+//! tell them apart, and may answer open questions of several tasks by their call ids.
 
 use sabir_agent::{Record, TaskEvent, TaskId, TransientEvent};
 use sabir_call::redact::Redactor;
@@ -17,46 +18,51 @@ use serde::Serialize;
 
 use crate::output::print;
 
-/// The fewest bytes of a delta, unless its text ends or something else comes.
+/// The minimum length of a printed delta in bytes, unless its text ends or another event follows.
 const MIN_DELTA_BYTES: usize = 96;
 
-/// A watcher that prints lines.
+/// Prints the events of one task as lines.
 #[derive(Debug, Default)]
 pub(crate) struct EventLines {
+    /// The streamed texts that have not ended, each with its redactor.
     open_texts: Vec<(StreamedText, Redactor)>,
-    /// A delta that is not long enough for a line.
+    /// A delta that is still too short for a line.
     pending_delta: Option<(StreamedText, String)>,
-    /// The subtask whose lines these are; `None`: those of the task that was begun.
+    /// The subtask whose events are printed; `None` for the main task.
     subtask: Option<TaskId>,
 }
 
-/// An event as it is printed.
+/// An event in its printed form.
 #[derive(Debug, Serialize)]
 pub(crate) struct EventLine<'a> {
     #[serde(flatten)]
+    /// The event, whose fields appear at the top level.
     pub(crate) event: TaskEvent<'a>,
-    /// The subtask whose event it is.
+    /// The subtask that the event belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) task: Option<&'a TaskId>,
 }
 
-/// A text that comes in pieces.
+/// A text that is streamed in pieces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum StreamedText {
+    /// The text of the answer.
     Answer,
+    /// The reasoning of the model.
     Thoughts,
-    /// The arguments of the call of that index, one after the other.
+    /// The arguments of the call with that index, one after the other.
     Argument(u32),
+    /// The output of the command that a call runs.
     Output(CallId),
 }
 
 impl EventLines {
-    /// Prints the lines of the session's task, or of that subtask.
+    /// Creates a printer for the main task (`None`) or for a subtask.
     pub(crate) fn new(subtask: Option<TaskId>) -> Self {
         Self { subtask, ..Self::default() }
     }
 
-    /// Prints an event, or holds it until a line is complete.
+    /// Prints an event, or holds it back until its line is complete.
     pub(crate) fn print(&mut self, event: TaskEvent<'_>) {
         let subtask = self.subtask.take();
         self.emit_lines(event, &mut |event| {
@@ -65,18 +71,21 @@ impl EventLines {
         self.subtask = subtask;
     }
 
-    /// Hands on what is to be printed for an event.
+    /// Passes to `line` the events to print for an event, redacted and merged.
     fn emit_lines(&mut self, event: TaskEvent<'_>, line: &mut dyn FnMut(TaskEvent<'_>)) {
-        // The raw text would repeat what the deltas say.
+        // The raw text would repeat the deltas.
         if matches!(event, TaskEvent::Moment(TransientEvent::Delta(Event::Source { .. }))) {
             return;
         }
         let Self { open_texts: open, pending_delta: held, .. } = self;
         let line = &mut |event: TaskEvent<'_>| coalesce_deltas(held, event, line);
+        // Texts that end here are flushed first, so that the printed order is the order of the
+        // events.
         for (text, mut redactor) in open.extract_if(.., |(text, _)| text.ends_with(&event)) {
             text.emit_piece(&redactor.finish_text(), line);
         }
-        // A seal is of this machine and folder, and the same task has the same events elsewhere.
+        // The seal depends on the machine and folder. Without it the same task prints the same
+        // events everywhere.
         if let TaskEvent::Record(Record::Running { call, .. }) = event {
             return line(TaskEvent::Record(&Record::Running { call: call.clone(), seal: None }));
         }
@@ -92,15 +101,16 @@ impl EventLines {
 }
 
 impl<'a> EventLine<'a> {
-    /// An event of that subtask, or of the task that was begun.
+    /// Creates the line of an event of a subtask, or of the main task (`None`).
     pub(crate) fn for_subtask(event: TaskEvent<'a>, subtask: Option<&'a TaskId>) -> Self {
-        // The record of a start names its task itself.
+        // The record of a start already names its task.
         let named = matches!(event, TaskEvent::Record(Record::Started(_)));
         Self { event, task: subtask.filter(|_| !named) }
     }
 }
 
-/// Holds a delta until it is long enough, and hands it on before anything else.
+/// Merges consecutive deltas of one text until they are long enough, and flushes them before any
+/// other event.
 fn coalesce_deltas(
     held: &mut Option<(StreamedText, String)>,
     event: TaskEvent<'_>,
@@ -126,7 +136,7 @@ fn coalesce_deltas(
 }
 
 impl StreamedText {
-    /// Which text an event is a piece of.
+    /// Returns the text that an event is a piece of, and the piece.
     fn from_event<'a>(event: &TaskEvent<'a>) -> Option<(Self, &'a str)> {
         let TaskEvent::Moment(moment) = event else { return None };
         match moment {
@@ -138,7 +148,7 @@ impl StreamedText {
         }
     }
 
-    /// Whether no more of it comes after, or what comes must not be told before it.
+    /// Returns true if the text is over at this event, or must be printed before it.
     fn ends_with(&self, event: &TaskEvent<'_>) -> bool {
         match (self, event) {
             (Self::Output(of), TaskEvent::Record(Record::Result(result))) => *of == result.id,
@@ -148,6 +158,7 @@ impl StreamedText {
             (_, TaskEvent::Moment(TransientEvent::Delta(event))) => match (self, event) {
                 (Self::Argument(of), Event::ArgEnd { index, .. } | Event::CallEnd { index, .. }) => of == index,
                 (Self::Argument(of), Event::CallCut { index, .. }) => of == index,
+                // Usage reports may arrive in the middle of a text and do not end it.
                 (Self::Answer, event) => !matches!(event, Event::Text { .. } | Event::Usage(_)),
                 (Self::Thoughts, event) => !matches!(event, Event::Thought { .. } | Event::Usage(_)),
                 _ => false,
@@ -156,7 +167,7 @@ impl StreamedText {
         }
     }
 
-    /// The event of one more piece, if there is anything in it.
+    /// Passes one more piece of the text to `line`, unless the piece is empty.
     fn emit_piece(&self, text: &str, line: &mut dyn FnMut(TaskEvent<'_>)) {
         if text.is_empty() {
             return;
@@ -178,7 +189,8 @@ mod tests {
 
     /// The deltas and outputs that are printed, those of the same text joined.
     fn shown(events: &[TaskEvent<'_>]) -> Vec<String> {
-        let (mut lines, mut all) = (EventLines::default(), Vec::<(Option<StreamedText>, String)>::new());
+        let mut lines = EventLines::default();
+        let mut all = Vec::<(Option<StreamedText>, String)>::new();
         for event in events {
             lines.emit_lines(*event, &mut |event| match (StreamedText::from_event(&event), all.last_mut()) {
                 (Some((text, piece)), Some((Some(last), joined))) if *last == text => joined.push_str(piece),
@@ -203,7 +215,8 @@ mod tests {
             events.push(TaskEvent::Moment(TransientEvent::Output { call: &id, text }));
         }
         let name = "n".to_owned();
-        let (content, images) = (said.clone(), Vec::new());
+        let content = said.clone();
+        let images = Vec::new();
         let result = Record::Result(sabir_call::CallResult {
             id: id.clone(),
             name,

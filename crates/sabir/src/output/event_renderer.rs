@@ -1,4 +1,5 @@
-//! Watchers of headless tasks: progress for people, silence. `lines.rs` has the one for programs.
+//! Renders task events as text for a terminal, and shows the progress of headless tasks.
+//! `event_lines.rs` prints events for programs.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,47 +17,53 @@ use crate::output::output_filter::OutputFilter;
 use crate::output::print;
 use crate::output::sanitizer::Sanitizer;
 
-/// How full a context is when it is worth a word, in percent.
+/// The context usage from which it is reported, in percent.
 const MIN_REPORTED_PERCENT: u64 = 60;
 
-/// Progress on standard error, which is often kept as the log of a build: secrets are taken out.
+/// Shows progress on standard error. Secrets are redacted, because that output often ends up in the
+/// log of a build.
 #[derive(Debug, Default)]
 pub(crate) struct ProgressFrontEnd {
     renderer: EventRenderer,
     redactor: Redactor,
 }
 
-/// Task events as words for a terminal.
+/// Renders task events as text for a terminal.
 #[derive(Debug, Default)]
 pub(crate) struct EventRenderer {
-    /// Whether the last thing written ended inside a line.
+    /// True if the last thing written ended inside a line.
     in_line: bool,
+    /// The calls of the last answer.
     calls: Vec<Call>,
-    /// Calls whose refusal has been shown with its reasons.
+    /// The calls whose refusal has been shown with its reasons, so that their results are not shown
+    /// again.
     refused: Vec<CallId>,
     sanitizer: Sanitizer,
-    /// The argument that is being written.
+    /// The argument that is streaming.
     argument: Option<ArgumentPreview>,
-    /// Whether the call that is being written gives todos, which are shown once they are kept.
+    /// True if the streaming call sets the todo list, which is shown with its result instead of its
+    /// arguments.
     listing: bool,
     output_filter: OutputFilter,
-    /// How full the context was when that was last said, in percent.
+    /// The context usage when it was last reported, in percent.
     context_percent: u64,
 }
 
+/// A future of the user's reply.
 type PendingReply<'a> = Pin<Box<dyn Future<Output = UserReply> + Send + 'a>>;
 
 impl FrontEnd for ProgressFrontEnd {
     fn on_event(&mut self, event: TaskEvent<'_>) {
         let painted = self.renderer.render_event(event);
         print::write_stderr(&self.redactor.redact_piece(&painted));
-        // What is held belongs to a line that is over.
+        // A record ends all streamed text, so what the redactor holds back can be written.
         if matches!(event, TaskEvent::Record(_)) {
             print::write_stderr(&self.redactor.finish_text());
         }
     }
 
     fn request<'a>(&'a mut self, _question: &'a UserQuestion) -> PendingReply<'a> {
+        // Nobody can answer in a headless task.
         Box::pin(std::future::ready(UserReply::Leave))
     }
 }
@@ -70,20 +77,21 @@ impl Audience for ProgressFrontEnd {
 }
 
 impl EventRenderer {
-    /// Whole lines about something else, between those of the task.
+    /// Renders whole lines about something else (a subtask, for example) between those of the task.
     pub(crate) fn render_lines(&mut self, lines: &str) -> String {
         let text = self.sanitizer.sanitize_chunk(&self.own_line(lines));
         self.in_line = !text.ends_with('\n');
         text
     }
 
-    /// What to write for an event; nothing for most.
+    /// Returns the text to write for an event; empty for most events.
     pub(crate) fn render_event(&mut self, event: TaskEvent<'_>) -> String {
         let text = match event {
             TaskEvent::Moment(moment) => self.render_transient(moment),
             TaskEvent::Record(record) => self.render_record(record),
         };
-        // The one place through which foreign text passes: names and messages are as foreign as words.
+        // All text is sanitized here, including tool names and messages, which are as foreign as
+        // the model's text.
         let text = self.sanitizer.sanitize_chunk(&text);
         if let Some(last) = text.chars().last() {
             self.in_line = last != '\n';
@@ -105,7 +113,7 @@ impl EventRenderer {
             TransientEvent::Delta(Event::ArgDelta { text, .. }) => {
                 self.argument.as_mut().map(|argument| argument.push_piece(text)).unwrap_or_default()
             }
-            // One that is cut is shown as far as it came.
+            // An argument that is cut off is shown as far as it came.
             TransientEvent::Delta(Event::ArgEnd { .. } | Event::CallCut { .. }) => {
                 self.argument.take().map(|mut argument| argument.finish()).unwrap_or_default()
             }
@@ -119,7 +127,8 @@ impl EventRenderer {
         }
     }
 
-    /// Said where it begins to matter, and then every few percent.
+    /// Reports the context usage once it reaches [`MIN_REPORTED_PERCENT`], and again after every 5
+    /// percent more.
     fn render_context_usage(&mut self, full: u64) -> String {
         let says = full >= MIN_REPORTED_PERCENT && full >= self.context_percent.saturating_add(5);
         if says || full < self.context_percent {
@@ -154,7 +163,8 @@ impl EventRenderer {
         }
     }
 
-    /// What the gates said: repairs, and for a call that may not run the diagnostic that the model gets.
+    /// Renders the checks of an answer: repairs, and for a refused call the diagnostic that the
+    /// model receives.
     fn render_turn(&mut self, answered: &sabir_agent::AssistantTurn) -> String {
         self.calls = answered
             .parts
@@ -184,6 +194,8 @@ impl EventRenderer {
         text
     }
 
+    /// Renders a result on one line: its status, the tool, its subject, and the first line of an
+    /// error.
     fn render_result(&mut self, result: &sabir_call::CallResult) -> String {
         let call = self.calls.iter().find(|call| call.id == result.id);
         let subject =
@@ -208,12 +220,13 @@ impl EventRenderer {
         self.own_line(&text)
     }
 
+    /// Returns the text so that it starts on a line of its own.
     fn own_line(&self, text: &str) -> String {
         if self.in_line { format!("\n{text}") } else { text.to_owned() }
     }
 }
 
-/// The todos that a call gave, a line each; nothing of any other call.
+/// Renders the todos that a call set, one per line; empty for any other call.
 fn render_todos(call: &Call) -> String {
     let text = call.arguments.get("todos").and_then(Value::as_str).filter(|_| call.name == control::TODO_LIST_TOOL);
     let todos = text.and_then(|text| TodoList::parse(text).ok()).unwrap_or_default();

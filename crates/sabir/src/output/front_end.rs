@@ -1,4 +1,5 @@
-//! Front ends of a session: the terminal line mode, headless progress, JSON lines with or without control, and silence.
+//! Implements the front ends of a session: terminal line mode, headless progress, JSON lines with
+//! or without control input, and notices only.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,29 +19,32 @@ use crate::output::subtask_renderer::SubtaskRenderer;
 use crate::output::{cost_text, print};
 use crate::surroundings;
 
-/// A front end for a person, which can be told of subtasks.
+/// A front end for a person that can also show lines about subtasks.
 pub(crate) trait Audience: FrontEnd {
     /// Shows whole lines about a subtask, between the events of the task.
     fn write(&mut self, lines: &str);
 
-    /// Says that nobody answered in time.
+    /// Reports that a question timed out.
     fn show_timeout(&mut self) {}
 }
 
-/// Shows a session to a person, and asks them: one question at a time, in the order in which they came up.
+/// Shows a session to a person and asks them one question at a time, in the order in which the
+/// questions came up.
 ///
-/// While a question is open, events of other tasks are held back and shown when it is over: nothing is drawn between a question and its
-/// answer.
+/// While a question is open, events of other tasks are held back and shown when it closes, so that
+/// nothing is drawn between a question and its answer.
 pub(crate) struct PersonFrontEnd<'a> {
     audience: Box<dyn Audience + 'a>,
     session: SessionHandle,
+    /// The renderers of subtasks.
     nested: HashMap<TaskId, SubtaskRenderer>,
-    /// Updates that are not shown yet.
+    /// The updates that are not shown yet.
     queue: VecDeque<SessionUpdate>,
     current: Option<OpenQuestion>,
+    /// The commands that the person types while no question is open.
     commands: Option<CommandQueue>,
     shows_notices: bool,
-    /// Whether the last end of the task was shown.
+    /// True if the last end of the task has been shown.
     has_shown_end: bool,
 }
 
@@ -49,25 +53,29 @@ struct OpenQuestion {
     /// The request of a task; `None` where the session is idle and waits for a message.
     request: Option<RequestId>,
     question: UserQuestion,
+    /// True if a subtask asks.
     is_nested: bool,
 }
 
-/// What happened while a question was open.
+/// The outcome of waiting for an answer.
 enum WhileAsked {
+    /// The person answered.
     Replied(UserReply),
     /// An update that must be shown at once.
     Update(SessionUpdate),
+    /// The session ended.
     Over,
 }
 
 impl OpenQuestion {
+    /// Returns true if the event closes this question.
     fn is_closed_by(&self, event: &SessionEvent) -> bool {
         self.request.as_ref().is_some_and(|request| closes(event, request))
     }
 }
 
 impl<'a> PersonFrontEnd<'a> {
-    /// A front end over that audience.
+    /// Creates a front end that shows the session to `audience`.
     pub(crate) fn new(mut audience: Box<dyn Audience + 'a>, session: SessionHandle) -> Self {
         let commands = audience.commands();
         Self {
@@ -82,12 +90,13 @@ impl<'a> PersonFrontEnd<'a> {
         }
     }
 
-    /// Leaves out notices.
+    /// Hides notices.
     pub(crate) fn without_notices(self) -> Self {
         Self { shows_notices: false, ..self }
     }
 
-    /// Shows the session to its end. True where the last end of the task was shown already, because the session stayed open after it.
+    /// Shows the session until it ends. Returns true if the last end of the task was shown already,
+    /// because the session stayed open after it.
     pub(crate) async fn attend(mut self, mut events: Subscription) -> bool {
         loop {
             while self.current.is_none()
@@ -105,6 +114,7 @@ impl<'a> PersonFrontEnd<'a> {
                 continue;
             }
             let update = tokio::select! {
+                // Updates come first: a typed command must not overtake the events before it.
                 biased;
                 update = events.next() => update,
                 heard = next_command(&mut self.commands) => {
@@ -119,8 +129,11 @@ impl<'a> PersonFrontEnd<'a> {
         }
     }
 
-    /// Asks the current question until it is answered or over; false: the session has ended.
+    /// Asks the current question until it is answered or closed. Returns false if the session has
+    /// ended.
     async fn ask(&mut self, current: OpenQuestion, events: &mut Subscription) -> bool {
+        // The block ends the borrow of `audience`, which the future holds, before anything is
+        // shown.
         let happened = {
             let Self { audience, commands, session, queue, .. } = self;
             let mut answer = audience.request(&current.question);
@@ -151,10 +164,11 @@ impl<'a> PersonFrontEnd<'a> {
         true
     }
 
+    /// Submits the user's reply to a question.
     fn answer(&mut self, current: OpenQuestion, reply: UserReply) {
         let leaves = reply == UserReply::Leave;
         let Some(request) = current.request else {
-            // The session is idle: what is said continues it.
+            // The session is idle: the reply continues it.
             let command = match reply {
                 UserReply::Text(text) | UserReply::No(text) => {
                     Command::Send { message: UserMessage::from_text(text), delivery: Delivery::Queue }
@@ -165,18 +179,20 @@ impl<'a> PersonFrontEnd<'a> {
             return;
         };
         let decision = Decision::from(reply);
-        // Another's answer, or the end of the task, may have come first.
+        // Rejected if another client answered first or the task has ended; both are fine.
         _ = self.session.submit(Command::Answer { request, decision });
         if leaves && current.is_nested {
-            // They leave the whole session, not only the subtask that happens to ask.
+            // The user leaves the whole session, not only the subtask that happens to ask.
             _ = self.session.submit(Command::End);
         }
     }
 
+    /// Returns true if an update that is not shown yet closes the request.
     fn is_closed_in_queue(&self, request: &RequestId) -> bool {
         self.queue.iter().any(|update| matches!(update, SessionUpdate::Event(event) if closes(event, request)))
     }
 
+    /// Shows one update.
     fn show(&mut self, update: SessionUpdate) {
         let event = match update {
             SessionUpdate::Snapshot(snapshot) => {
@@ -207,7 +223,7 @@ impl<'a> PersonFrontEnd<'a> {
         }
     }
 
-    /// The task has ended, and the session waits for what to do next.
+    /// Shows the end of the task and asks for the next message.
     fn await_message(&mut self, end: &TaskEnd) {
         print_end(end);
         self.has_shown_end = true;
@@ -250,7 +266,7 @@ impl<'a> PersonFrontEnd<'a> {
     }
 }
 
-/// The next thing typed; never for an audience that types nothing.
+/// Returns the next typed command; never resolves for an audience without commands.
 async fn next_command(commands: &mut Option<CommandQueue>) -> UserCommand {
     match commands {
         Some(queue) => queue.receive().await,
@@ -258,7 +274,7 @@ async fn next_command(commands: &mut Option<CommandQueue>) -> UserCommand {
     }
 }
 
-/// Submits what was typed.
+/// Submits a typed command and reports it if the session rejects it.
 fn submit(session: &SessionHandle, heard: UserCommand) {
     if let Some(command) = command_of(heard)
         && let Err(rejected) = session.submit(command)
@@ -267,7 +283,8 @@ fn submit(session: &SessionHandle, heard: UserCommand) {
     }
 }
 
-/// The command that something typed stands for.
+/// Converts typed input into a session command; `None` for answers, which are submitted with their
+/// request.
 fn command_of(heard: UserCommand) -> Option<Command> {
     match heard {
         UserCommand::Send { message, delivery } => Some(Command::Send { message, delivery }),
@@ -280,7 +297,8 @@ fn command_of(heard: UserCommand) -> Option<Command> {
     }
 }
 
-/// Whether an update concerns the open question, or was asked for beside it, and is shown at once.
+/// Returns true if an update concerns the open question, or was requested while it was open, and
+/// must be shown at once.
 fn interrupts(update: &SessionUpdate, current: &OpenQuestion) -> bool {
     let SessionUpdate::Event(event) = update else { return true };
     match &event.kind {
@@ -293,7 +311,7 @@ fn interrupts(update: &SessionUpdate, current: &OpenQuestion) -> bool {
     }
 }
 
-/// Whether an event closes that question.
+/// Returns true if an event closes that request.
 fn closes(event: &SessionEvent, request: &RequestId) -> bool {
     matches!(&event.kind, SessionEventKind::RequestClosed { request: closed, .. } if closed == request)
 }
@@ -310,19 +328,22 @@ pub(crate) fn print_end(end: &TaskEnd) {
     }
 }
 
-/// Says that a request failed and is sent once more.
+/// Reports that a request failed and is retried.
 fn print_retry(waiting: &WaitingEvent) {
     let Some(attempt) = waiting.attempt else { return };
     let seconds = std::time::Duration::from_millis(waiting.milliseconds).as_secs_f64();
-    let (number, limit) = (attempt.number, attempt.limit);
+    let number = attempt.number;
+    let limit = attempt.limit;
     print::write_stderr(&print::sanitize_text(&format!(
         "attempt {number} of {limit} failed: {}; again in {seconds:.1} s\n",
         waiting.reason
     )));
 }
 
-/// Prints a session as JSON lines; control lines from standard input may answer.
+/// Prints a session as JSON lines. Records open questions for `controls`, if given, so that control
+/// lines can answer them.
 pub(crate) async fn print_lines(mut events: Subscription, controls: Option<ControlInput>) {
+    // One printer per task, because each merges and redacts its own streamed texts.
     let mut printers: HashMap<Option<TaskId>, EventLines> = HashMap::new();
     while let Some(update) = events.next().await {
         let event = match update {
@@ -336,7 +357,8 @@ pub(crate) async fn print_lines(mut events: Subscription, controls: Option<Contr
             surroundings::print_notice(notice);
             continue;
         }
-        // Must come before the line: who reads a question may answer it at once.
+        // Must come before the line is printed: a program that reads a question may answer it at
+        // once.
         if let Some(controls) = &controls {
             controls.note_event(&event);
         }
@@ -347,7 +369,7 @@ pub(crate) async fn print_lines(mut events: Subscription, controls: Option<Contr
     }
 }
 
-/// Shows nothing of a session but notices and retries, on standard error.
+/// Shows only notices and retries of a session, on standard error.
 pub(crate) async fn print_notices(mut events: Subscription) {
     while let Some(update) = events.next().await {
         match update {

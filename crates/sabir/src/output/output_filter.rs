@@ -1,7 +1,8 @@
-//! What commands print of files that usually hold secrets: counted, not shown.
+//! Hides the output of commands that read files which usually hold secrets, and counts its lines
+//! instead.
 //!
-//! The model gets it, since its user has allowed that. A screen keeps it for whoever scrolls back, shares the terminal or keeps the log
-//! of a build.
+//! The model still receives the output, since the user has allowed that. The screen does not show
+//! it, because others may see the scrollback, a shared terminal or the log of a build.
 
 use sabir_call::{Call, CallId};
 use sabir_policy::names_secrets;
@@ -9,22 +10,22 @@ use serde_json::Value;
 
 use crate::output::print;
 
-/// The outputs that are kept from the screen while their commands run.
+/// The outputs hidden from the screen while their commands run.
 #[derive(Debug, Default)]
 pub(crate) struct OutputFilter {
     hidden_outputs: Vec<(CallId, HiddenCount)>,
 }
 
-/// How much was not shown.
+/// The amount of output that was hidden.
 #[derive(Debug, Default)]
 struct HiddenCount {
     lines: usize,
-    /// Whether the last line has not ended.
+    /// True if the last line has no line feed yet.
     in_line: bool,
 }
 
 impl OutputFilter {
-    /// Whether what this call prints is not to be shown; it is counted, then.
+    /// Returns true if the output of this call must not be shown, and counts its lines.
     pub(crate) fn hide_output(&mut self, call: Option<&Call>, text: &str) -> bool {
         let Some(call) = call else { return false };
         let command = call.arguments.get("command").and_then(Value::as_str);
@@ -42,7 +43,8 @@ impl OutputFilter {
         true
     }
 
-    /// What is said instead, once the call has its result; nothing, where nothing was left out.
+    /// Returns the line shown instead of the hidden output, once the call has its result. Empty if
+    /// nothing was hidden.
     pub(crate) fn hidden_summary(&mut self, id: &CallId) -> String {
         let Some(at) = self.hidden_outputs.iter().position(|(open, _)| open == id) else { return String::new() };
         let (_, count) = self.hidden_outputs.swap_remove(at);

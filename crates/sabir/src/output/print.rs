@@ -1,7 +1,8 @@
-//! Output: the only place that writes to the terminal.
+//! Writes to standard output and standard error; no other module writes to the terminal.
 //!
-//! Text of models, tools and files passes [`sanitize_text`] or a [`Sanitizer`](crate::output::sanitizer::Sanitizer) on its way to a terminal. A
-//! closed pipe is no error: whoever listened has heard enough.
+//! Text from models, tools and files must pass [`sanitize_text`] or a
+//! [`Sanitizer`](crate::output::sanitizer::Sanitizer) before it reaches a terminal. A closed pipe
+//! is not an error: the reader (`head`, for example) has stopped reading on purpose.
 
 use std::io::{ErrorKind, Write, stderr, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,25 +13,25 @@ use serde::Serialize;
 use crate::output::sanitizer::is_unseen;
 pub(crate) use crate::output::sanitizer::sanitize_text;
 
-/// Whether output was lost for another reason than that nobody reads it.
+/// Set when output was lost for another reason than a closed pipe.
 static OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
 
-/// Writes to standard output as it stands.
+/// Writes text to standard output without changes.
 pub(crate) fn write_stdout(text: &str) {
     write_stdout_bytes(text.as_bytes());
 }
 
-/// Whether something that was asked for could not be written: a full disk, say.
+/// Returns true if some standard output could not be written, for example because the disk is full.
 pub(crate) fn is_output_lost() -> bool {
     OUTPUT_LOST.load(Ordering::Relaxed)
 }
 
-/// Writes to standard error as it stands.
+/// Writes text to standard error without changes.
 pub(crate) fn write_stderr(text: &str) {
     write_stderr_bytes(text.as_bytes());
 }
 
-/// Passes bytes on to standard output, which is no terminal.
+/// Writes bytes to standard output and flushes it; not for foreign text on a terminal.
 pub(crate) fn write_stdout_bytes(bytes: &[u8]) {
     let mut stream = stdout().lock();
     let written = stream.write_all(bytes).and_then(|()| stream.flush());
@@ -39,9 +40,10 @@ pub(crate) fn write_stdout_bytes(bytes: &[u8]) {
     }
 }
 
-/// Passes bytes on to standard error, which is no terminal.
+/// Writes bytes to standard error and flushes it; not for foreign text on a terminal.
 pub(crate) fn write_stderr_bytes(bytes: &[u8]) {
     let mut stream = stderr().lock();
+    // There is no other place to report that standard error cannot be written.
     _ = stream.write_all(bytes).and_then(|()| stream.flush());
 }
 
@@ -56,7 +58,8 @@ pub(crate) fn print_json(value: &impl Serialize) {
     }
 }
 
-/// Writes one JSON object and a line feed, without what has the shape of a secret: for what is told of tasks.
+/// Writes one JSON object and a line feed, with known secret formats redacted; used for data of
+/// tasks.
 pub(crate) fn print_redacted_json(value: &impl Serialize) {
     match serde_json::to_string(value) {
         Ok(line) => write_stdout(&format!("{}\n", redact::redact_json(&line))),
@@ -64,13 +67,13 @@ pub(crate) fn print_redacted_json(value: &impl Serialize) {
     }
 }
 
-/// A number of things: `1 call`, `2 calls`.
+/// Formats a count with its noun: `1 call`, `2 calls`.
 pub(crate) fn count_noun(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A piece of foreign text on one line, in backticks: control characters and invisible marks as escapes, the middle of
-/// a long one left out.
+/// Quotes foreign text in backticks on one line: escapes control characters and invisible marks,
+/// and leaves out the middle of a long text.
 pub(crate) fn quote_short(text: &str) -> String {
     const HEAD: usize = 40;
     const TAIL: usize = 16;
@@ -80,11 +83,12 @@ pub(crate) fn quote_short(text: &str) -> String {
     if tail <= head + TAIL {
         return format!("`{}`", shown(text));
     }
-    let (head, tail) = (text.get(..head).unwrap_or_default(), text.get(tail..).unwrap_or_default());
+    let head = text.get(..head).unwrap_or_default();
+    let tail = text.get(tail..).unwrap_or_default();
     format!("`{}…{}`", shown(head), shown(tail))
 }
 
-/// A piece of foreign text on one line: control characters and invisible marks as escapes.
+/// Writes foreign text on one line: escapes control characters and invisible marks.
 pub(crate) fn quote_text(text: &str) -> String {
     let show = |c: char| match c {
         '\n' => "\\n".to_owned(),
@@ -96,7 +100,7 @@ pub(crate) fn quote_text(text: &str) -> String {
     text.chars().map(show).collect()
 }
 
-/// Every line indented, so that foreign text cannot pass for our own.
+/// Indents every line, so that foreign text cannot pass for our own.
 pub(crate) fn indent_lines(text: &str) -> String {
     text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }

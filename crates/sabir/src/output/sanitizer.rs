@@ -1,61 +1,69 @@
-//! Foreign text on its way to a terminal: the one place through which text of models, tools, files and servers passes.
+//! Cleans foreign text (of models, tools, files and servers) before it reaches a terminal.
 //!
-//! Nothing foreign may move the cursor, set a title or a colour, ask the terminal anything, or hide itself. No control character
-//! but line feed and tab comes out. Supported, and read as terminals do: escape sequences, the 8-bit forms too. Colours and other
-//! renditions (SGR) go without a trace, since they say nothing; any other sequence, and any run of control characters, becomes one
-//! U+FFFD, so that it is seen that something was there. Characters that nobody sees or that turn the direction of text become their
-//! code points, as in `<U+202E>`. More than [`MAX_MARKS`] combining marks in a row are cut: they are no writing, and terminals choke on them.
+//! Foreign text must not move the cursor, set a title or a colour, query the terminal, or hide
+//! itself. No control character except line feed and tab is passed on. Escape sequences are parsed
+//! as terminals parse them, including the 8-bit forms (ECMA-48). Colours and other renditions (SGR)
+//! are removed without a trace, since they carry no text. Any other sequence, and any run of
+//! control characters, becomes one U+FFFD, so that the reader sees that something was there.
+//! Invisible characters and those that change the direction of text become their code points, as in
+//! `<U+202E>`. Runs of more than [`MAX_MARKS`] combining marks are cut: no script needs them, and
+//! they slow terminals down.
 //!
-//! Chunking never changes the result: a sequence may be split anywhere.
+//! The result does not depend on how the stream is split into chunks, even within a sequence.
 
-/// Combining marks on one character; the most that any script stacks is far below.
+/// The maximum number of combining marks on one character; no script comes near it.
 const MAX_MARKS: usize = 16;
-/// A string sequence (a title, a picture) that is longer than this is not waited for: what follows is text again.
+/// The maximum length in characters of a string sequence (a title, a picture). After that the
+/// sequence counts as unterminated and the text that follows is shown again, so that one stray
+/// introducer cannot hide the rest.
 const MAX_STRING_CHARS: usize = 4096;
 
-/// Cleans a stream of text.
+/// Cleans a stream of text, chunk by chunk.
 #[derive(Debug, Default)]
 pub(crate) struct Sanitizer {
     state: SequenceState,
-    /// What came last, as far as the next character depends on it.
+    /// The kind of the last output, as far as the next character depends on it.
     last: LastOutput,
+    /// The number of combining marks since the last other character.
     marks: usize,
-    /// Whether the last character is of a writing that has joiners, or an emoji: nothing ASCII is.
+    /// True if joiners are allowed next: the last character was not ASCII, so it may belong to an
+    /// emoji or a script with joiners.
     joins: bool,
 }
 
-/// Where in a sequence the stream is.
+/// The position in an escape sequence.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum SequenceState {
     #[default]
     Text,
-    /// Behind ESC, and behind intermediate characters if there were any.
+    /// After ESC and any intermediate characters.
     Escape,
-    /// In a control sequence; whether it may still be a rendition.
+    /// In a control sequence (CSI); `plain` while it may still be a rendition (SGR).
     Control { plain: bool },
-    /// In a string that ends with BEL or ST, of so many characters.
+    /// In a string that BEL or ST ends, after that many characters.
     String(usize),
-    /// In a string, behind ESC.
+    /// In a string, after ESC, which may begin ST.
     StringEscape(usize),
 }
 
+/// The kind of the last output.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum LastOutput {
     #[default]
     Text,
-    /// A carriage return, which came out as a line feed: a line feed that follows belongs to it.
+    /// A carriage return, shown as a line feed. A line feed that follows belongs to it.
     Return,
-    /// Something that came out as U+FFFD.
+    /// Something shown as U+FFFD.
     Mark,
 }
 
-/// A text that is whole.
+/// Cleans a complete text.
 pub(crate) fn sanitize_text(text: &str) -> String {
     Sanitizer::default().sanitize_chunk(text)
 }
 
 impl Sanitizer {
-    /// The next piece of the stream as it may be shown.
+    /// Cleans the next chunk of the stream.
     pub(crate) fn sanitize_chunk(&mut self, text: &str) -> String {
         let mut shown = String::with_capacity(text.len());
         for c in text.chars() {
@@ -64,11 +72,13 @@ impl Sanitizer {
         shown
     }
 
+    /// Processes one character in any state.
     fn push_char(&mut self, c: char, shown: &mut String) {
         match self.state {
             SequenceState::Text => self.push_text(c, shown),
             SequenceState::Escape => match c {
                 '[' => self.state = SequenceState::Control { plain: true },
+                // OSC, DCS, APC, PM and SOS carry a string.
                 ']' | 'P' | '_' | '^' | 'X' => self.begin_string(shown),
                 ' '..='/' => {}
                 '0'..='~' => self.end_sequence(shown),
@@ -77,6 +87,7 @@ impl Sanitizer {
             SequenceState::Control { plain } => match c {
                 '0'..='9' | ';' | ':' => {}
                 'm' if plain => self.state = SequenceState::Text,
+                // Private parameters or intermediates: not SGR, so the sequence leaves a mark.
                 '<'..='?' | ' '..='/' => self.state = SequenceState::Control { plain: false },
                 '@'..='~' => self.end_sequence(shown),
                 _ => self.push_broken(c, shown),
@@ -91,6 +102,7 @@ impl Sanitizer {
         }
     }
 
+    /// Processes one character outside of sequences.
     fn push_text(&mut self, c: char, shown: &mut String) {
         let last = std::mem::take(&mut self.last);
         match c {
@@ -108,7 +120,8 @@ impl Sanitizer {
             }
             '\n' if last == LastOutput::Return => {}
             '\n' | '\t' => self.push_shown(c, shown),
-            // A carriage return begins a line anew; here it begins a new one, so that nothing is overwritten.
+            // A carriage return would move to the start of the line. It becomes a line feed, so
+            // that nothing is overwritten.
             '\r' => {
                 self.push_shown('\n', shown);
                 self.last = LastOutput::Return;
@@ -139,7 +152,7 @@ impl Sanitizer {
         shown.push(c);
     }
 
-    /// One mark for a run of what is not shown.
+    /// Writes one mark for a run of hidden characters.
     fn push_mark(&mut self, shown: &mut String) {
         if self.last != LastOutput::Mark {
             self.push_shown('\u{fffd}', shown);
@@ -147,25 +160,28 @@ impl Sanitizer {
         self.last = LastOutput::Mark;
     }
 
+    /// Ends a sequence that leaves a mark.
     fn end_sequence(&mut self, shown: &mut String) {
         self.state = SequenceState::Text;
         self.push_mark(shown);
     }
 
+    /// Begins a string sequence. The mark is written at once, since the string may never end.
     fn begin_string(&mut self, shown: &mut String) {
         self.push_mark(shown);
         self.state = SequenceState::String(0);
     }
 
-    /// A sequence that is none after all: a mark, and the character for itself.
+    /// Handles an invalid sequence: writes a mark and processes the character as text.
     fn push_broken(&mut self, c: char, shown: &mut String) {
         self.end_sequence(shown);
         self.push_char(c, shown);
     }
 }
 
-/// Characters without a shape of their own, and those that turn the direction of the text around them. The joiners among them are
-/// shown as they are behind a character that is not ASCII, since emoji and Indic and Persian writing need them.
+/// Returns true for invisible characters and those that change the direction of the text around
+/// them. The sanitizer passes the joiners among them through after a character that is not ASCII,
+/// since emoji and Indic and Persian scripts need them.
 pub(crate) fn is_unseen(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
@@ -173,6 +189,7 @@ pub(crate) fn is_unseen(c: char) -> bool {
         | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// Returns true for the combining marks of the common Unicode blocks.
 fn is_combining(c: char) -> bool {
     matches!(c,
         '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'

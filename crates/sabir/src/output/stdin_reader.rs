@@ -1,10 +1,12 @@
-//! What the user types: lines, and which of them may answer a question.
+//! Reads lines from the user and decides which of them answer a question.
 //!
-//! Lines are read by a thread of their own, so that a task goes on while nobody types, and hears what is typed meanwhile: such a
-//! line is said to the model (`/now WORDS` at once; pictures of `/image FILE` go with the next words), and a command such as `/compact`
-//! or `/mode NAME` is carried out whatever is asked. What was typed, pasted or piped before a question stood there does not answer
-//! it: at that moment a terminal's queue is thrown away, and lines that have been read are words. Reading and that moment exclude
-//! one another, so that no line can slip between them.
+//! A thread reads the lines, so the task continues while nobody types and receives what is typed
+//! meanwhile: such a line is queued as a message to the model (`/now WORDS` interrupts; the picture
+//! of `/image FILE` goes with the next message), and a command such as `/compact` or `/mode NAME`
+//! runs even while a question is open. Input that was typed, pasted or piped before a question
+//! appeared does not answer it: at that moment a terminal's input queue is flushed, and lines
+//! already read count as messages. Reading and that moment share one lock, so that no line can slip
+//! between them.
 
 use std::io;
 use std::path::Path;
@@ -20,20 +22,22 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::output::print;
 
-/// What is taken out of a pipe before a question; whoever writes without an end is answering.
+/// The maximum number of bytes drained from a pipe before a question (1 MiB). The limit keeps a
+/// program that writes without end from blocking the question.
 const MAX_EARLY_BYTES: usize = 1 << 20;
 
-/// What is said at once instead of in its turn.
+/// The prefix of a message that interrupts the model.
 const NOW_COMMAND: &str = "/now ";
-/// What switches to another mode.
+/// The command that switches the mode.
 const MODE_COMMAND: &str = "/mode";
-/// What shows a picture.
+/// The prefix of a command that attaches a picture.
 const IMAGE_COMMAND: &str = "/image ";
-/// What compacts the context, and what says what fills it.
+/// The command that compacts the context.
 const COMPACT_COMMAND: &str = "/compact";
+/// The command that shows what fills the context.
 const CONTEXT_COMMAND: &str = "/context";
 
-/// The lines of standard input.
+/// The lines of standard input, read by a thread.
 #[derive(Debug)]
 pub(crate) struct StdinReader {
     buffer: Arc<Mutex<LineBuffer>>,
@@ -41,57 +45,60 @@ pub(crate) struct StdinReader {
     commands: Option<CommandQueue>,
 }
 
-/// A line that has not been typed to its end, and where lines go.
+/// The state shared with the reading thread: the incomplete line, and the destination of lines.
 #[derive(Debug)]
 struct LineBuffer {
+    /// The bytes of the incomplete line.
     bytes: Vec<u8>,
-    /// Whether it was begun before the question.
+    /// True if the incomplete line was begun before the question appeared.
     begun_early: bool,
-    /// Whether lines answer.
+    /// The current meaning of a line that is not a command.
     line_target: LineTarget,
-    /// Pictures that go with what is said next.
+    /// The pictures that go with the next message.
     images: Vec<Image>,
-    /// Whether the user wants to leave when it is his turn.
+    /// True if the user asked to leave at their next turn.
     wants_to_leave: bool,
-    /// Lines that answer; none once there will be no more.
+    /// The channel for answers; `None` after the end of the input.
     answers: Option<UnboundedSender<String>>,
     commands: CommandQueue,
     context: LineContext,
 }
 
-/// What a line may name.
+/// The names and features that lines are checked against.
 #[derive(Debug, Clone)]
 pub(crate) struct LineContext {
-    /// The modes that there are.
+    /// The names of the known modes.
     pub(crate) modes: Vec<String>,
-    /// Whether the model can be shown pictures.
+    /// The model's support for pictures.
     pub(crate) image_support: ImageSupport,
 }
 
-/// The word behind `/mode`, if the line is one.
+/// Returns the text after `/mode` if the line is that command.
 fn mode_argument(line: &str) -> Option<&str> {
     line.trim().strip_prefix(MODE_COMMAND).filter(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
-/// What a line is that is no command.
+/// The meaning of a line that is not a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LineTarget {
-    /// Words.
+    /// A message to the model.
     Message,
     /// The answer to a question.
     Answer,
-    /// What the user says in his turn.
+    /// The message that the idle session waits for.
     Turn,
 }
 
-/// Whether a line ends the task instead of saying something.
+/// Returns true if a line ends the task instead of saying something.
 pub(crate) fn is_leave(line: &str) -> bool {
     matches!(line, "/quit" | "/exit")
 }
 
-/// Reads one line and nothing behind it; empty at the end of the input.
+/// Reads one line byte by byte, so that nothing after it is consumed. Returns an empty string at
+/// the end of the input.
 pub(crate) fn first_line() -> io::Result<String> {
-    let (mut bytes, mut byte) = (Vec::new(), [0]);
+    let mut bytes = Vec::new();
+    let mut byte = [0];
     loop {
         match rustix::io::read(io::stdin(), &mut byte) {
             Ok(0) => break,
@@ -107,6 +114,7 @@ pub(crate) fn first_line() -> io::Result<String> {
 }
 
 impl StdinReader {
+    /// Starts the reading thread.
     pub(crate) fn new(known: LineContext) -> Self {
         let (answering, answers) = unbounded_channel();
         let commands = CommandQueue::default();
@@ -125,22 +133,24 @@ impl StdinReader {
         Self { buffer: begun, answers, commands: Some(commands) }
     }
 
-    /// What is said while nothing is asked. There is one.
+    /// Takes the queue of messages and commands typed while no question is open. Returns `None` the
+    /// second time.
     pub(crate) fn take_commands(&mut self) -> Option<CommandQueue> {
         self.commands.take()
     }
 
-    /// Whether somebody sits at a terminal.
+    /// Returns true if standard input is a terminal.
     pub(crate) fn is_terminal() -> bool {
         isatty(io::stdin())
     }
 
-    /// From here on what is typed answers. `draw` says so.
+    /// Discards earlier input and makes the lines typed from now on answers. Calls `draw`, which
+    /// shows the question, under the same lock.
     pub(crate) fn await_answer(&mut self, draw: impl FnOnce()) {
         let mut begun = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         begun.line_target = LineTarget::Message;
         if Self::is_terminal() {
-            // A terminal that is gone has nothing to throw away.
+            // Fails only if the terminal is gone; then there is nothing to discard.
             _ = tcflush(io::stdin(), QueueSelector::IFlush);
         } else {
             let mut left = MAX_EARLY_BYTES;
@@ -154,14 +164,16 @@ impl StdinReader {
         draw();
     }
 
-    /// From here on what is typed answers, also where it was begun before. False: the user has said that he leaves.
+    /// Makes lines, including one that is begun already, answers to the idle session's wait.
+    /// Returns false if the user asked to leave.
     pub(crate) fn await_words(&mut self) -> bool {
         let mut begun = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         begun.line_target = LineTarget::Turn;
         !begun.wants_to_leave
     }
 
-    /// From here on what is typed is words again.
+    /// Makes the lines typed from now on messages again, including answers that nobody has
+    /// received.
     pub(crate) fn stop_answering(&mut self) {
         let mut begun = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         begun.line_target = LineTarget::Message;
@@ -170,14 +182,16 @@ impl StdinReader {
         }
     }
 
-    /// The next line that answers; `None`: there will be none. Dropping the future loses nothing.
+    /// Returns the next answer, or `None` when there will be none. Cancel-safe: dropping the future
+    /// loses nothing.
     pub(crate) async fn next_answer(&mut self) -> Option<String> {
         self.answers.recv().await
     }
 }
 
 impl LineBuffer {
-    /// Reads what is there and hands on the lines that it ends. `None`: nothing can be read; 0: the end.
+    /// Reads the available bytes and passes on complete lines. Returns `None` if nothing can be
+    /// read now, 0 at the end of the input.
     fn read_available(&mut self) -> Option<usize> {
         let mut buffer = [0; 4096];
         let count = match rustix::io::read(io::stdin(), &mut buffer) {
@@ -191,28 +205,31 @@ impl LineBuffer {
                 _ => self.bytes.push(*byte),
             }
         }
+        // The last line may lack its line feed.
         if count == 0 && !self.bytes.is_empty() {
             self.end_line();
         }
         Some(count)
     }
 
+    /// Passes the completed line on as an answer, or as a message or command.
     fn end_line(&mut self) {
         let text = String::from_utf8_lossy(&std::mem::take(&mut self.bytes)).into_owned();
         let early = std::mem::take(&mut self.begun_early);
         let line = text.trim();
         let command = is_command(line);
-        // Words with pictures are said, since an answer has no room for them.
+        // With pictures attached the line must be a message, since an answer cannot carry pictures.
         let shows =
             self.line_target == LineTarget::Turn && !self.images.is_empty() && !line.is_empty() && !is_leave(line);
         let answers = self.line_target != LineTarget::Message && !early && !command && !shows;
         match &self.answers {
-            // Nobody listens once the task is over.
+            // Fails only when the task is over.
             Some(sender) if answers => _ = sender.send(text),
             _ => self.take_line(&text),
         }
     }
 
+    /// Handles a line that is not an answer: queues its message or command.
     fn take_line(&mut self, line: &str) {
         let line = line.trim();
         let heard = match line {
@@ -232,7 +249,8 @@ impl LineBuffer {
         self.commands.push(heard);
     }
 
-    /// What a line says, with the pictures that were shown for it; `None`: nothing yet.
+    /// Turns a line into a message with the attached pictures. Returns `None` if the message is not
+    /// complete yet.
     fn line_command(&mut self, line: &str) -> Option<UserCommand> {
         let (text, at_once) = match (line.strip_prefix(NOW_COMMAND), line.strip_prefix(IMAGE_COMMAND)) {
             (Some(words), _) => (words.trim().to_owned(), true),
@@ -244,7 +262,8 @@ impl LineBuffer {
         Some(UserCommand::Send { message, delivery })
     }
 
-    /// Takes up the picture of a file, and gives back the words behind it; `None`: it waits for the words that come next.
+    /// Loads the picture of an `/image` command and returns the words after the file name; `None`
+    /// if the picture waits for the next message or cannot be loaded.
     fn attach_image(&mut self, rest: &str) -> Option<String> {
         let (path, words) = split_file_name(rest);
         let shown = pictures::load_image(Path::new(path)).and_then(|image| {
@@ -266,7 +285,7 @@ impl LineBuffer {
     }
 }
 
-/// Whether a line is for Sabir, whatever is asked.
+/// Returns true for commands to Sabir that are carried out even while a question is open.
 fn is_command(line: &str) -> bool {
     line == COMPACT_COMMAND
         || line == CONTEXT_COMMAND
@@ -274,7 +293,7 @@ fn is_command(line: &str) -> bool {
         || mode_argument(line).is_some()
 }
 
-/// The file that a line names, in double quotes where it has blanks, and the words behind it.
+/// Splits an argument into a file name (in double quotes if it has blanks) and the words after it.
 fn split_file_name(line: &str) -> (&str, &str) {
     let line = line.trim();
     let quoted = line.strip_prefix('"').and_then(|rest| rest.split_once('"'));
@@ -282,12 +301,13 @@ fn split_file_name(line: &str) -> (&str, &str) {
     (path, words.trim())
 }
 
-/// The thread that reads.
+/// Reads input until its end; the body of the reading thread.
 fn read_input(begun: &Mutex<LineBuffer>) {
     loop {
         wait_readable(None);
         let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
-        // Somebody may have emptied it meanwhile, and must not wait for a read that has nothing to read.
+        // `await_answer` may have drained the input meanwhile. A blocking read would then hold the
+        // lock.
         if is_ready() && begun.read_available() == Some(0) {
             begun.answers = None;
             return;
@@ -295,19 +315,22 @@ fn read_input(begun: &Mutex<LineBuffer>) {
     }
 }
 
+/// Returns true for errors after which reading may continue.
 fn may_go_on(error: rustix::io::Errno) -> bool {
     matches!(error, rustix::io::Errno::INTR | rustix::io::Errno::AGAIN)
 }
 
-/// Whether a read would return at once, be it with the end.
+/// Returns true if a read would return at once, even with the end of the input.
 fn is_ready() -> bool {
     wait_readable(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
 }
 
+/// Waits until standard input is readable or the time is up (`None`: no limit). Returns true if it
+/// is readable.
 fn wait_readable(time: Option<&Timespec>) -> bool {
     let stdin = io::stdin();
     let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
-    // What cannot be waited for is read, and then fails.
+    // An error counts as not readable; callers try again.
     poll(&mut polled, time).is_ok_and(|count| count > 0)
 }
 

@@ -1,7 +1,7 @@
-//! What people see of a subtask: its records, each line under its name.
+//! Renders the records of a subtask as lines that start with its name.
 //!
-//! Several subtasks are shown on one screen, so nothing of them is shown in pieces: what they write, and what their commands print,
-//! is in their journals.
+//! Several subtasks share one screen, so nothing of them is streamed: their text and the output of
+//! their commands appear only in their journals.
 
 use sabir_agent::{Record, TaskEvent, TaskId, TaskOutcome, TaskStart};
 use sabir_call::MessagePart;
@@ -9,33 +9,34 @@ use serde_json::Value;
 
 use crate::output::event_renderer::EventRenderer;
 
-/// How much of an argument or of words stands on a line, in characters.
+/// The maximum length of an argument or a text on a line, in characters.
 const MAX_SHOWN_CHARS: usize = 80;
 
-/// How one subtask is shown.
+/// Renders the events of one subtask.
 #[derive(Debug)]
 pub(crate) struct SubtaskRenderer {
-    /// The mode and the end of its name.
+    /// The mode of the subtask and the last four characters of its id.
     name: String,
-    /// How far below the task that the user began; its children are 1.
+    /// The depth below the main task, whose children have depth 1.
     depth: u32,
     renderer: EventRenderer,
 }
 
 impl SubtaskRenderer {
+    /// Creates the renderer of a subtask at that depth.
     pub(crate) fn new(task: &TaskId, mode: &str, depth: u32) -> Self {
         Self { name: short_name(task, mode), depth, renderer: EventRenderer::default() }
     }
 
-    /// What stands before its question.
+    /// Returns the line shown before a question of the subtask.
     pub(crate) fn question_prefix(&self) -> String {
         self.prefix_lines("asks:")
     }
 
-    /// The lines about an event; empty for most.
+    /// Returns the lines to show for an event; empty for most events.
     pub(crate) fn render_lines(&mut self, event: TaskEvent<'_>) -> String {
         let TaskEvent::Record(record) = event else { return String::new() };
-        // The painter has to see every record: it knows calls by their answers.
+        // The renderer must see every record, because it learns the calls from the answers.
         let painted = self.renderer.render_event(event);
         match record {
             Record::Started(TaskStart { prompt, .. }) => self.prefix_lines(&format!("begins: {}", first_line(prompt))),
@@ -56,7 +57,7 @@ impl SubtaskRenderer {
         }
     }
 
-    /// Each line of a text, indented and with the name before it.
+    /// Prefixes every non-empty line of a text with an indent and the name.
     fn prefix_lines(&self, text: &str) -> String {
         let indent = "  ".repeat(usize::try_from(self.depth).unwrap_or(1));
         let lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -64,21 +65,21 @@ impl SubtaskRenderer {
     }
 }
 
-/// The mode of a subtask and the end of its name.
+/// Returns the mode of a subtask and the last four characters of its id.
 pub(crate) fn short_name(task: &TaskId, mode: &str) -> String {
     let name = task.as_str();
     let end = name.char_indices().rev().nth(3).and_then(|(at, _)| name.get(at..)).unwrap_or(name);
     format!("{mode} {end}")
 }
 
-/// The first argument that says what a call is about.
+/// Returns the argument that best describes a call, cut to one line.
 fn call_subject(arguments: &serde_json::Map<String, Value>) -> String {
     let names = ["path", "command", "regex", "url", "message", "question"];
     let found = names.iter().find_map(|name| arguments.get(*name).and_then(Value::as_str));
     found.map(first_line).unwrap_or_default()
 }
 
-/// The first line of a text, or the beginning of it.
+/// Returns the first line of a text, cut to [`MAX_SHOWN_CHARS`].
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let cut = line.char_indices().nth(MAX_SHOWN_CHARS).and_then(|(at, _)| line.get(..at));

@@ -1,8 +1,9 @@
-//! The plain interactive mode: line by line, streaming.
+//! Implements the plain interactive mode: line by line, with streaming.
 //!
-//! A line that was typed before a question stood there never answers it: like all that is typed while the task works it is said to
-//! the model, which reads it behind what it is doing; `/now WORDS` has it read at once, and
-//! `/mode NAME` switches the mode. On a terminal an answer counts only a moment after the question was drawn, since keys are on their way while it appears.
+//! A line typed before a question appeared never answers it. Like everything typed while the task
+//! works, it is queued as a message to the model; `/now WORDS` interrupts the model, and
+//! `/mode NAME` switches the mode. On a terminal an answer counts only a moment after the question
+//! was drawn, since keys may be pressed while it appears.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,12 +22,14 @@ use crate::output::front_end::Audience;
 use crate::output::print;
 use crate::output::stdin_reader::{self, LineContext, StdinReader};
 
-/// How much of what a call would write is shown before the user is asked.
+/// The maximum number of lines shown of a call's details in an approval question.
 const SHOWN_LINES: usize = 120;
-/// Runs of blanks that are counted: in what is asked about, and in text that may be indented.
+/// The number of blanks in a row that are counted instead of shown in the subject of a question.
 const LONG_RUN: usize = 16;
+/// The same limit for the details, which may be indented code.
 const LONG_INDENT: usize = 80;
-/// Nobody reads a question in less. Keys that come before are for what stood there.
+/// The time before answers count (250 ms, less than a person needs to read a question). Keys
+/// pressed before were meant for something else.
 const ANSWER_DELAY: Duration = Duration::from_millis(250);
 
 /// A user at a terminal, or at the other end of a pipe.
@@ -34,13 +37,14 @@ const ANSWER_DELAY: Duration = Duration::from_millis(250);
 pub(crate) struct TerminalFrontEnd {
     renderer: EventRenderer,
     input: StdinReader,
-    /// The question for which lines count.
+    /// The open question, which lines answer.
     open_question: Option<UserQuestion>,
-    /// Whether it is not the user's turn.
+    /// True if the task is working, rather than waiting for the user's message.
     is_working: bool,
 }
 
 impl TerminalFrontEnd {
+    /// Creates the front end and starts to read standard input.
     pub(crate) fn new(known: LineContext) -> Self {
         Self {
             renderer: EventRenderer::default(),
@@ -50,8 +54,10 @@ impl TerminalFrontEnd {
         }
     }
 
+    /// Asks a question, unless it is already open, and waits for a valid answer.
     async fn ask_question(&mut self, question: &UserQuestion) -> UserReply {
-        // Words that came meanwhile do not end a question: it stands there already.
+        // The request may be made again after an interruption; the question is then still on the
+        // screen.
         if self.open_question.as_ref() != Some(question) {
             if matches!(question, UserQuestion::Next { .. }) {
                 if !self.input.await_words() {
@@ -75,14 +81,14 @@ impl TerminalFrontEnd {
         }
     }
 
-    /// Nothing is asked any more.
+    /// Closes the open question, if any; later lines are messages again.
     fn close_question(&mut self) {
         if self.open_question.take().is_some() {
             self.input.stop_answering();
         }
     }
 
-    /// What the user said is shown where it does not stand on his screen as an answer.
+    /// Shows a queued message of the user, if the task is working.
     fn show_queued(&mut self, text: &str) {
         if self.is_working {
             let text = print::indent_lines(text);
@@ -146,6 +152,7 @@ impl Audience for TerminalFrontEnd {
     }
 }
 
+/// Returns the text of a question; hidden characters are made visible in what is to be approved.
 fn question_text(question: &UserQuestion) -> String {
     match question {
         UserQuestion::Approval { tool, subject, detail, reason, proposals, .. } => {
@@ -171,7 +178,7 @@ fn question_text(question: &UserQuestion) -> String {
     }
 }
 
-/// What `always` would allow.
+/// Describes the rules that `always` would add.
 fn rules_text(proposals: &[RuleProposal]) -> String {
     match proposals {
         [] => String::new(),
@@ -183,6 +190,7 @@ fn rules_text(proposals: &[RuleProposal]) -> String {
     }
 }
 
+/// Returns the prompt that lists the possible answers.
 fn question_prompt(question: &UserQuestion) -> &'static str {
     match question {
         UserQuestion::Approval { proposals, .. } if !proposals.is_empty() => {
@@ -194,10 +202,11 @@ fn question_prompt(question: &UserQuestion) -> &'static str {
     }
 }
 
-/// What a line means; `None`: it must be asked again.
+/// Parses an answer; `None` means that the question must be asked again.
 fn parse_reply(question: &UserQuestion, line: &str) -> Option<UserReply> {
     let word = line.to_lowercase();
-    let (yes, no) = (matches!(word.as_str(), "y" | "yes"), matches!(word.as_str(), "n" | "no"));
+    let yes = matches!(word.as_str(), "y" | "yes");
+    let no = matches!(word.as_str(), "n" | "no");
     match question {
         _ if stdin_reader::is_leave(line) => Some(UserReply::Leave),
         _ if line.is_empty() => None,
@@ -217,8 +226,8 @@ fn parse_reply(question: &UserQuestion, line: &str) -> Option<UserReply> {
     }
 }
 
-/// The rules that `always` means: `a`, or `a 1 3` for some. `None`: the line is no such word; no rules: it means none that was
-/// offered.
+/// Parses `a` or `always`, or `a 1 3` for some of the offered rules. Returns `None` if the line is
+/// something else, and no rules if it names a rule that was not offered.
 fn parse_rules(line: &str, proposals: &[RuleProposal]) -> Option<Vec<String>> {
     let mut words = line.split_whitespace();
     if !matches!(words.next(), Some("a" | "always")) {
@@ -229,7 +238,8 @@ fn parse_rules(line: &str, proposals: &[RuleProposal]) -> Option<Vec<String>> {
         return Some(proposals.iter().map(|proposal| proposal.rule.clone()).collect());
     }
     let numbers = numbers.iter().map(|number| number.parse::<usize>().ok());
-    // Words behind it are words for the model, and a number that was not offered is a slip.
+    // With other words after it the line is a message to the model. A number that was not offered
+    // is a typing error.
     let numbers = numbers.collect::<Option<Vec<_>>>()?;
     let rules = numbers.into_iter().map(|number| proposals.get(number.checked_sub(1)?).map(|known| known.rule.clone()));
     Some(rules.collect::<Option<Vec<_>>>().unwrap_or_default())

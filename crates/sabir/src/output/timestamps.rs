@@ -1,11 +1,11 @@
-//! Times as people and other programs write them, in UTC.
+//! Formats and parses times in UTC (RFC 3339).
 
-/// `2025-11-22T08:26:40Z`, of milliseconds since 1970.
+/// Formats milliseconds since 1970 as `2025-11-22T08:26:40Z`.
 pub(crate) fn format_timestamp(milliseconds: u64) -> String {
     sabir_wire::format_timestamp(milliseconds / 1000)
 }
 
-/// Milliseconds since 1970 of `2025-11-22T08:26:40.123Z`; `None` of anything else.
+/// Parses `2025-11-22T08:26:40.123Z` into milliseconds since 1970; `None` for any other form.
 pub(crate) fn parse_timestamp(text: &str) -> Option<u64> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let mut date = date.splitn(3, '-').map(|part| part.parse::<u64>().ok());
@@ -19,9 +19,12 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<u64> {
     if hour > 23 || minute > 59 || second > 60 {
         return None;
     }
+    // Days of the Gregorian calendar, with years that begin in March, so that a leap day is the
+    // last of its year. 719468 is the number of days from 0000-03-01 to 1970-01-01.
     let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
     let seconds = days.checked_sub(719_468)? * 86_400 + hour * 3600 + minute * 60 + second;
+    // Exactly three digits of the fraction, padded with zeros.
     let digits: String = fraction.chars().chain("00".chars()).take(3).collect();
     Some(seconds * 1000 + digits.parse::<u64>().ok()?)
 }

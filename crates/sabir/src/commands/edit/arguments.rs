@@ -1,4 +1,4 @@
-//! The JSON object that says which string is replaced by which: the names of the common tools mean the same.
+//! Parses the JSON object of a string replacement; accepts the field names of common edit tools.
 
 use sabir_call::json_type_name;
 use sabir_edit::StringReplacement;
@@ -6,18 +6,22 @@ use serde_json::{Map, Value};
 
 use super::EditProblem;
 
+/// The accepted names of the text to replace.
 const OLD: [&str; 8] = ["old_string", "old_str", "old_text", "old", "search", "oldString", "oldStr", "oldText"];
+/// The accepted names of the new text.
 const NEW: [&str; 8] = ["new_string", "new_str", "new_text", "new", "replace", "newString", "newStr", "newText"];
+/// The accepted names of the number of replacements.
 const COUNT: [&str; 3] = ["expected_replacements", "count", "expectedReplacements"];
+/// The accepted names of the flag that replaces all occurrences.
 const ALL: [&str; 3] = ["replace_all", "replaceAll", "allow_multiple"];
 
-/// Whether a text is a JSON object that names a text to replace.
+/// Returns true if a text is a JSON object with a text to replace or a new text.
 pub(super) fn is_object(text: &str) -> bool {
     let object = serde_json::from_str::<Map<String, Value>>(text);
     object.is_ok_and(|object| OLD.iter().chain(&NEW).any(|name| object.contains_key(*name)))
 }
 
-/// Reads the object.
+/// Parses the object, and reports all its problems at once.
 pub(super) fn parse_replacement(text: &str) -> Result<StringReplacement, Vec<EditProblem>> {
     let object = match serde_json::from_str::<Value>(text) {
         Ok(Value::Object(object)) => object,
@@ -38,7 +42,8 @@ pub(super) fn parse_replacement(text: &str) -> Result<StringReplacement, Vec<Edi
             )]);
         }
     };
-    let (old, new) = (string_field(&object, &OLD), string_field(&object, &NEW));
+    let old = string_field(&object, &OLD);
+    let new = string_field(&object, &NEW);
     let count = find_field(&object, &COUNT).and_then(|found| match found {
         None => Ok(None),
         Some((name, value)) => match value.as_u64().and_then(|count| usize::try_from(count).ok()) {
@@ -52,6 +57,7 @@ pub(super) fn parse_replacement(text: &str) -> Result<StringReplacement, Vec<Edi
     });
     match (old, new, count, all) {
         (Ok(old), Ok(new), Ok(count), Ok(all)) => {
+            // Without a count the text must occur exactly once.
             let count = count.or(if all { None } else { Some(1) });
             Ok(StringReplacement { old, new, count })
         }
@@ -61,6 +67,7 @@ pub(super) fn parse_replacement(text: &str) -> Result<StringReplacement, Vec<Edi
     }
 }
 
+/// Returns the string in the field with one of these names.
 fn string_field(object: &Map<String, Value>, names: &[&'static str]) -> Result<String, Box<EditProblem>> {
     match find_field(object, names)? {
         Some((_, Value::String(text))) => Ok(text.clone()),
@@ -73,7 +80,8 @@ fn string_field(object: &Map<String, Value>, names: &[&'static str]) -> Result<S
     }
 }
 
-/// The one field of these names. `null` is none.
+/// Returns the field with one of these names. `null` counts as absent; two different values are an
+/// error.
 fn find_field<'a>(
     object: &'a Map<String, Value>,
     names: &[&'static str],

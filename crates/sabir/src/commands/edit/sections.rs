@@ -1,4 +1,4 @@
-//! A patch beside the file that was named: which of its sections is about that file, and what the others are about.
+//! Matches the sections of a patch with the file named on the command line, and plans all of them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,19 +8,20 @@ use sabir_workspace::{FileChange, WorkPath, WritePrecondition};
 use super::target::{EditTarget, LoadedFile, usage_refusal};
 use super::{EditPlan, EditProblem, EditRefusal, FileDiff, encode_content, expected_version, to_problems};
 
-/// Where the paths of a patch begin, and which section is about the file.
+/// The root of a patch's paths, and the section for the named file.
 struct PatchTarget {
+    /// The folder that the paths are relative to.
     root: PathBuf,
-    /// The index of the section, and the path that it has below the root.
+    /// The index of the section, and its path relative to the root.
     section: Option<(usize, String)>,
 }
 
-/// Works out what a patch makes of its files.
+/// Plans the changes of a patch to its files.
 pub(super) fn plan_patch(file: &Path, text: &str) -> Result<EditPlan, EditRefusal> {
     let patch = Patch::parse(text).map_err(|found| EditRefusal::Faults(to_problems(found)))?;
     let aim = find_target(file, &patch)?;
     let target = EditTarget::open(&aim.root)?;
-    // A root that is not there yet lies below the folder that was opened.
+    // A root that does not exist yet lies below the folder that was opened.
     let below = aim.root.canonicalize().map_or_else(|_| Some(aim.root.clone()), |_| None);
     let mut plan = EditPlan {
         target,
@@ -54,7 +55,7 @@ pub(super) fn plan_patch(file: &Path, text: &str) -> Result<EditPlan, EditRefusa
     if found.is_empty() { Ok(plan) } else { Err(EditRefusal::Faults(found)) }
 }
 
-/// Adds one section to the plan.
+/// Adds one section of a patch to the plan.
 fn plan_section(
     plan: &mut EditPlan,
     section: &FilePatch,
@@ -71,10 +72,12 @@ fn plan_section(
         Err(error) => Err(usage_refusal(error.to_string())),
     };
     if let FileAction::Add(content) = &section.action {
-        // Who applies a patch to a file by hand means that file: the format's own program writes over it too.
+        // The user named this file, so an `Add` section may overwrite it, as the reference
+        // `apply_patch` program does.
         let held = plan.target.read_file(&path)?;
         let encoding = held.as_ref().map_or(TextEncoding::Utf8, |held| held.text.encoding);
-        let (bytes, expect) = (encode_content(encoding, content)?, expected_version(held.as_ref()));
+        let bytes = encode_content(encoding, content)?;
+        let expect = expected_version(held.as_ref());
         let old = held.map(|held| held.text.content).unwrap_or_default();
         add_file(plan, (path, old), Some((bytes, content.clone())), expect, is_target);
         return Ok(());
@@ -111,7 +114,7 @@ fn plan_section(
     Ok(())
 }
 
-/// Adds a file that is written or deleted.
+/// Adds a file to the plan that is written, or deleted if `new` is `None`.
 fn add_file(
     plan: &mut EditPlan,
     (path, old): (WorkPath, String),
@@ -130,7 +133,7 @@ fn add_file(
     });
 }
 
-/// Which section is meant, and what the paths of the others are relative to.
+/// Finds the section for the named file, and the folder that the other paths are relative to.
 fn find_target(file: &Path, patch: &Patch) -> Result<PatchTarget, EditRefusal> {
     let whole = std::path::absolute(file).map_err(|error| usage_refusal(format!("{}: {error}", file.display())))?;
     if whole.is_dir() {
@@ -140,12 +143,14 @@ fn find_target(file: &Path, patch: &Patch) -> Result<PatchTarget, EditRefusal> {
         let path = Path::new(section.path.strip_prefix("./").unwrap_or(&section.path));
         whole.ends_with(path).then_some((index, path))
     });
+    // The longest matching path is the most specific one.
     if let Some((index, path)) = named.max_by_key(|(_, path)| path.components().count()) {
         let depth = if path.is_absolute() { 1 } else { path.components().count() };
         let root = whole.ancestors().nth(depth).unwrap_or(&whole).to_path_buf();
         let path = whole.strip_prefix(&root).unwrap_or(&whole).to_string_lossy().into_owned();
         return Ok(PatchTarget { root, section: Some((index, path)) });
     }
+    // A single section applies to the named file, whatever path the model wrote.
     if patch.files.len() == 1 {
         let root = whole.parent().unwrap_or(&whole).to_path_buf();
         let name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();

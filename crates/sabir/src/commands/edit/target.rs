@@ -1,4 +1,4 @@
-//! The file that is edited, and the workspace it is in.
+//! Opens the file to edit and the workspace that contains it.
 
 use std::path::{Path, PathBuf};
 
@@ -8,22 +8,25 @@ use sabir_workspace::{FileVersion, WorkPath, Workspace, WorkspaceError};
 use super::EditRefusal;
 use crate::exit::CommandError;
 
-/// Larger files are not edited.
+/// The maximum size of an edited file in bytes (64 MiB).
 const MAX_BYTES: usize = 64 << 20;
 
-/// A folder, opened as a workspace.
+/// A folder opened as a workspace.
 pub(super) struct EditTarget {
+    /// The opened workspace.
     pub(super) workspace: Workspace,
 }
 
-/// A file that is there.
+/// The text and version of an existing file.
 pub(super) struct LoadedFile {
+    /// The decoded text and its encoding.
     pub(super) text: DecodedText,
+    /// The version that the file must still have when it is written.
     pub(super) version: FileVersion,
 }
 
 impl EditTarget {
-    /// The folder of a file, and the file in it. What a link leads to is what is meant.
+    /// Opens the folder of a file and returns the path of the file in it. Follows links.
     pub(super) fn for_file(file: &Path) -> Result<(Self, WorkPath), EditRefusal> {
         let real = file.canonicalize().or_else(|_| std::path::absolute(file));
         let real = real.map_err(|error| usage_refusal(format!("{}: {error}", file.display())))?;
@@ -32,20 +35,21 @@ impl EditTarget {
         Ok((target, path))
     }
 
-    /// Opens the folder, or the nearest one above it that is there: the missing ones are made with their first file.
+    /// Opens the folder or its nearest existing ancestor; missing folders are created with their
+    /// first file.
     pub(super) fn open(folder: &Path) -> Result<Self, EditRefusal> {
         let there = folder.ancestors().find(|folder| folder.is_dir()).map(PathBuf::from);
         let there = there.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| PathBuf::from("."));
         Ok(Self { workspace: Workspace::open(&there).map_err(workspace_refusal)? })
     }
 
-    /// The real path of a file.
+    /// Returns the path of a file with links resolved.
     pub(super) fn resolve_path(&self, text: &str) -> Result<WorkPath, EditRefusal> {
         let path = self.workspace.parse_path(text).map_err(workspace_refusal)?;
         self.workspace.resolve_links(&path).map_err(workspace_refusal)
     }
 
-    /// Reads a text file, if there is one.
+    /// Reads a text file; `None` if it does not exist.
     pub(super) fn read_file(&self, path: &WorkPath) -> Result<Option<LoadedFile>, EditRefusal> {
         let found = match self.workspace.read_file(path, MAX_BYTES) {
             Ok(found) => found,
@@ -66,6 +70,7 @@ fn workspace_refusal(error: WorkspaceError) -> EditRefusal {
     usage_refusal(error.to_string())
 }
 
+/// Creates a refusal that is a usage error.
 pub(super) fn usage_refusal(message: String) -> EditRefusal {
     EditRefusal::Failure(CommandError::usage(message))
 }

@@ -1,9 +1,11 @@
-//! A task as one HTML file that does nothing: no scripts, nothing to load, and all text escaped.
+//! Renders a task as one static HTML file: no scripts, no external resources, and all text escaped.
 
 use crate::output::sanitizer::is_unseen;
 
 use super::{DocumentSection, ExportDocument, SectionPiece};
 
+/// The start of the file. The content security policy forbids everything but inline styles, in case
+/// escaping ever fails.
 const HEAD: &str = "<!doctype html>
 <html lang=\"en\">
 <head>
@@ -25,7 +27,7 @@ dd { margin: 0; overflow-wrap: anywhere }
 </style>
 ";
 
-/// The document.
+/// Renders the document.
 pub(super) fn render_html(document: &ExportDocument) -> String {
     let title = escape_html(&document.title);
     let mut text = format!("{HEAD}<title>{title}</title>\n{STYLE}</head>\n<body>\n<h1>{title}</h1>\n<dl>\n");
@@ -54,7 +56,8 @@ fn write_section(section: &DocumentSection, text: &mut String) {
                 if !label.is_empty() {
                     text.push_str(&format!("<div class=\"label\">{}</div>\n", escape_html(label)));
                 }
-                // A line feed right behind the tag is no part of the text.
+                // HTML drops a line feed right after `<pre>`, so this one protects a line feed at
+                // the start of the text.
                 text.push_str(&format!("<pre>\n{}</pre>\n", escape_html(exact)));
             }
             SectionPiece::Note(note) => text.push_str(&format!("<div class=\"label\">{}</div>\n", escape_html(note))),
@@ -63,10 +66,10 @@ fn write_section(section: &DocumentSection, text: &mut String) {
     text.push_str("</section>\n");
 }
 
-/// Text that is nothing but text; characters that cannot be seen are named.
+/// Escapes text, and names characters that cannot be seen.
 fn escape_html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    // A browser makes one line end of both anyway.
+    // A browser treats both line ends alike.
     for c in text.replace("\r\n", "\n").chars() {
         match c {
             '&' => escaped.push_str("&amp;"),

@@ -1,8 +1,8 @@
-//! A task as Markdown: nothing in it can end its own fence or quotation.
+//! Renders a task as Markdown in which no text can close its own fence or quotation.
 
 use super::{ExportDocument, SectionPiece};
 
-/// The document.
+/// Renders the document.
 pub(super) fn render_markdown(document: &ExportDocument) -> String {
     let mut text = format!("# {}\n\n", escape_markdown(&document.title));
     for (name, value) in &document.facts {
@@ -31,9 +31,10 @@ pub(super) fn render_markdown(document: &ExportDocument) -> String {
     text
 }
 
-/// A text in a fence that is longer than any run of backticks in it.
+/// Encloses a text in a fence that is longer than any run of backticks in it.
 fn fence_text(text: &str) -> String {
-    let (mut longest, mut run) = (0, 0);
+    let mut longest = 0;
+    let mut run = 0;
     for c in text.chars() {
         run = if c == '`' { run + 1 } else { 0 };
         longest = longest.max(run);
@@ -43,12 +44,12 @@ fn fence_text(text: &str) -> String {
     format!("{fence}\n{text}{end}{fence}\n")
 }
 
-/// A quotation, which also ends every fence that is open in it.
+/// Quotes the lines of a text. The end of a quotation also closes fences that are open in it.
 fn quote_lines(text: &str) -> String {
     text.lines().map(|line| format!("> {line}\n")).collect()
 }
 
-/// Text on one line that is no markup.
+/// Escapes all markup in a text on one line.
 fn escape_markdown(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {

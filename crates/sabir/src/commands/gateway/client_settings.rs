@@ -1,20 +1,20 @@
-//! Settings for clients, ready to paste.
+//! Renders settings for common clients, ready to paste.
 
 use std::net::SocketAddr;
 
-/// What the settings are made of.
+/// The facts that the settings are made of.
 pub(super) struct ClientFacts<'a> {
-    /// Where the gateway listens.
+    /// The address that the gateway listens on.
     pub(super) address: SocketAddr,
-    /// The token, or how the user's shell knows it.
+    /// The token, or a reference to the variable that holds it.
     pub(super) token: &'a str,
-    /// The model that is set.
+    /// The model that the settings select.
     pub(super) model: &'a str,
-    /// All of them.
+    /// The names of all served models.
     pub(super) names: &'a [String],
 }
 
-/// A client, and what it is told. `{url}`, `{token}` and `{model}` stand for the facts.
+/// The clients and their settings, in which `{url}`, `{token}` and `{model}` are replaced.
 const CLIENTS: [(&str, &str); 8] = [
     (
         "Claude Code",
@@ -78,7 +78,7 @@ export OLLAMA_API_KEY={token}",
     ),
 ];
 
-/// The settings of all clients.
+/// Renders the settings of all clients.
 pub(super) fn render_settings(facts: &ClientFacts<'_>) -> String {
     let url = format!("http://{}", reachable_address(facts.address));
     let lines: String = CLIENTS.iter().map(|(client, lines)| format!("\n# {client}\n{lines}\n")).collect();
@@ -86,7 +86,7 @@ pub(super) fn render_settings(facts: &ClientFacts<'_>) -> String {
     format!("models: {}\n{lines}\n", facts.names.join(", "))
 }
 
-/// The address as a client on this machine reaches it.
+/// Returns the address under which a client on this machine reaches the gateway.
 fn reachable_address(address: SocketAddr) -> String {
     if address.ip().is_unspecified() { format!("127.0.0.1:{}", address.port()) } else { address.to_string() }
 }

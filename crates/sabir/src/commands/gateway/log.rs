@@ -1,8 +1,9 @@
-//! What a gateway says of each request, on standard error.
+//! Logs the requests of a gateway on standard error.
 //!
-//! The access log has no contents and no secrets. `--explain` shows what models write and clients ask, and so passes through the
-//! sanitizer. A thread of its own writes, since nobody may ever read standard error: what it cannot write in time is left out, and
-//! that is said.
+//! The access log has no contents and no secrets. `--explain` shows texts of models and clients,
+//! and therefore passes through the sanitizer. A separate thread writes, since standard error may
+//! block when nobody reads it. Lines that cannot be written in time are dropped, and their number
+//! is reported.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -18,38 +19,38 @@ use crate::exit::CommandError;
 use crate::output::print;
 use sabir_session::config::GatewayKeys;
 
-/// How many pieces of text may wait to be written.
+/// The maximum number of lines that wait to be written.
 const MAX_WAITING: usize = 4096;
 
-/// How long the last of them are waited for.
+/// The time to wait for the last lines when the gateway ends.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What is told.
+/// The options of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct LogOptions {
     format: LogFormat,
     explain: bool,
 }
 
-/// Where what is told can be changed.
+/// Log options shared with the running gateway, which a reload can change.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SharedLogOptions(Arc<RwLock<LogOptions>>);
 
-/// Tells of requests.
+/// Logs the events of requests.
 pub(super) struct RequestLog {
     options: SharedLogOptions,
     lines: SyncSender<String>,
     lost: Arc<AtomicU64>,
 }
 
-/// What writes.
+/// A handle of the writing thread.
 pub(super) struct LogWriter {
-    /// Closed when everything is written.
+    /// The channel that closes when everything is written.
     done: Receiver<()>,
 }
 
 impl LogOptions {
-    /// As the flags say, else the file.
+    /// Takes the options from the flags, or else from the file.
     pub(super) fn from_flags(arguments: &GatewayArguments, keys: &GatewayKeys) -> Self {
         let form = arguments.log.or(keys.log.map(LogFormat::from)).unwrap_or_default();
         Self { format: form, explain: arguments.explain || keys.explain.unwrap_or_default() }
@@ -61,13 +62,13 @@ impl SharedLogOptions {
         *self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is told from now on.
+    /// Replaces the options.
     pub(super) fn set(&self, manner: LogOptions) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = manner;
     }
 }
 
-/// A log that tells what the dial says, and what writes it.
+/// Starts the writing thread, and returns the log and a handle of the thread.
 pub(super) fn start_log(dial: &SharedLogOptions) -> Result<(RequestLog, LogWriter), CommandError> {
     let (lines, waiting) = sync_channel::<String>(MAX_WAITING);
     let (writing, done) = sync_channel::<()>(0);
@@ -89,13 +90,15 @@ pub(super) fn start_log(dial: &SharedLogOptions) -> Result<(RequestLog, LogWrite
 }
 
 impl LogWriter {
-    /// Lets it write what waits, for a moment.
+    /// Waits up to [`FLUSH_TIMEOUT`] for the waiting lines to be written.
     pub(super) fn finish(self) {
         _ = self.done.recv_timeout(FLUSH_TIMEOUT);
     }
 }
 
 impl RequestLog {
+    /// Queues a line, or counts it as lost if the queue is full: a request must never wait for the
+    /// log.
     fn write_line(&self, text: String) {
         if self.lines.try_send(text).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -124,7 +127,7 @@ impl GatewayObserver for RequestLog {
     }
 }
 
-/// An exchange on one line.
+/// Renders the summary of an exchange on one line.
 fn text_line(id: &str, ended: &ExchangeSummary<'_>) -> String {
     let front = ended.front.map_or("-", |wire| wire.name());
     let model = if ended.model.is_empty() { "-" } else { ended.model };
@@ -144,6 +147,7 @@ fn text_line(id: &str, ended: &ExchangeSummary<'_>) -> String {
     line
 }
 
+/// Renders the summary of an exchange as JSON, with secrets redacted from errors.
 fn json_line(id: &str, ended: &ExchangeSummary<'_>) -> serde_json::Value {
     json!({
         "time": now_utc(), "id": id, "front": ended.front.map(|wire| wire.name()), "model": ended.model, "status": ended.status,
@@ -153,7 +157,7 @@ fn json_line(id: &str, ended: &ExchangeSummary<'_>) -> serde_json::Value {
     })
 }
 
-/// Now, in UTC, to the millisecond, as RFC 3339 has it.
+/// Returns the current time in UTC with milliseconds, as RFC 3339 text.
 fn now_utc() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let moment = sabir_wire::format_timestamp(since.as_secs());
@@ -164,7 +168,7 @@ fn format_milliseconds(time: Duration) -> String {
     format!("{} ms", time.as_millis())
 }
 
-/// What happened within an exchange. The end has a line of its own.
+/// Describes an event within an exchange for `--explain`; `None` for others.
 fn explain_note(note: GatewayEvent<'_>) -> Option<String> {
     Some(match note {
         GatewayEvent::ToolsInPrompt { dialect, prompt } => {

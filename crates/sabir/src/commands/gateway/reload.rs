@@ -1,7 +1,8 @@
-//! The configuration, read again while the gateway serves.
+//! Reloads the configuration while the gateway serves.
 //!
-//! The main decision: **all of it or nothing.** A file that cannot be used changes nothing, and what only a start can change (the
-//! address, how many connections and answers there may be at once) is said to be left as it is.
+//! A reload applies the whole file or nothing. An invalid file changes nothing, and a change that
+//! needs a restart (of the address, or of the number of connections and answers) is reported and
+//! ignored.
 
 use sabir_gateway::{Gateway, GatewayLimits, RouteTable};
 use sabir_model::Secret;
@@ -15,30 +16,31 @@ use crate::output::print;
 use crate::surroundings;
 use sabir_session::config::GatewayKeys;
 
-/// What runs, and what it was told at its start.
+/// A running gateway and the settings that it was started with.
 #[derive(Clone)]
 pub(super) struct RunningGateway {
     arguments: GatewayArguments,
     gateway: Gateway,
     log_options: SharedLogOptions,
-    /// Where it listens.
+    /// The address that it listens on.
     listen: String,
-    /// The token that was made, which nobody could know otherwise.
+    /// The random token made at the start, which stays valid, because clients were set up with it.
     generated_token: Option<Secret>,
-    /// How many connections and answers there may be at once.
+    /// The maximum numbers of connections and of answers at the same time.
     capacity: (usize, usize),
 }
 
-/// What a file says.
+/// The settings read from a file.
 struct ReloadedConfig {
     routes: RouteTable,
     settings: sabir_gateway::GatewaySettings,
     log_options: LogOptions,
-    /// What only a start can change.
+    /// Messages about changes that need a restart.
     unchanged_settings: Vec<String>,
 }
 
 impl RunningGateway {
+    /// Remembers the settings that a reload cannot change.
     pub(super) fn new(
         arguments: &GatewayArguments,
         keys: &GatewayKeys,
@@ -46,7 +48,8 @@ impl RunningGateway {
         dial: &SharedLogOptions,
         token: &GatewayToken,
     ) -> Self {
-        let (listen, room) = (listen_address(arguments, keys).to_owned(), capacity_of(&keys.gateway_limits()));
+        let listen = listen_address(arguments, keys).to_owned();
+        let room = capacity_of(&keys.gateway_limits());
         let made = if let GatewayToken::Generated(token) = token { Some(token.clone()) } else { None };
         Self {
             arguments: arguments.clone(),
@@ -58,6 +61,7 @@ impl RunningGateway {
         }
     }
 
+    /// Reads the configuration without applying any of it.
     fn read_config(&self) -> Result<ReloadedConfig, CommandError> {
         let arguments = &self.arguments;
         let config = surroundings::load_config(arguments.config.as_deref())?;
@@ -71,6 +75,7 @@ impl RunningGateway {
             }
             (token, _) => token.secret().cloned(),
         };
+        // The running gateway keeps the seed that it was started with, so this one is ignored.
         let settings = gateway_settings(arguments, &config, token.as_ref(), 0);
         let mut kept = Vec::new();
         let listen = listen_address(arguments, keys);
@@ -89,7 +94,7 @@ impl RunningGateway {
         })
     }
 
-    /// Takes what the file says; the words about it.
+    /// Applies the file, and returns messages about it.
     fn apply_config(&self) -> Vec<String> {
         let ReloadedConfig { routes, settings, log_options: manner, unchanged_settings: kept } =
             match self.read_config() {
@@ -110,7 +115,7 @@ fn capacity_of(limits: &GatewayLimits) -> (usize, usize) {
     (limits.connections, limits.answers)
 }
 
-/// Reads the configuration again whenever the process is sent SIGHUP.
+/// Reloads the configuration whenever the process receives SIGHUP.
 pub(super) fn reload_on_signal(serving: RunningGateway) -> Result<(), CommandError> {
     let mut signals = super::signal_stream(SignalKind::hangup())?;
     tokio::spawn(async move {

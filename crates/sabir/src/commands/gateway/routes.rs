@@ -1,4 +1,4 @@
-//! The models behind a gateway, made of flags and configuration.
+//! Builds the models that a gateway serves from flags and configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,16 @@ use sabir_session::config::GatewayModelKeys;
 use sabir_session::config::{Config, ResolvedModel};
 use sabir_session::providers;
 
-/// How often a request that failed before its answer is sent again, where the configuration does not say: once, for a connection
-/// that was kept and is gone. Clients have retries of their own, and want to be told soon.
+/// The default number of retries of a request that failed before its answer began. One is enough
+/// for a kept connection that has been closed. Clients retry too, and should learn of failures
+/// soon.
 const DEFAULT_RETRIES: u32 = 1;
 
-/// The longest wait before that, and the longest that a provider may ask for; a client that is told may wait longer.
+/// The pause before a retry, and the longest pause that a provider may ask for; clients that see
+/// the error can wait longer.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
 
-/// How a model is asked, and what is done about its calls.
+/// The protocol of a model and the treatment of its calls.
 struct RouteOptions<'a> {
     dialects: &'a DialectSet,
     protocol: Option<&'a str>,
@@ -30,14 +32,14 @@ struct RouteOptions<'a> {
     retries: Option<u32>,
 }
 
-/// A server that is named by its address.
+/// A server given by its address.
 struct ServerAddress<'a> {
     url: &'a str,
     wire: Option<&'a str>,
     key_env: Option<&'a str>,
 }
 
-/// The models of the flags; without any, those of the configuration.
+/// Builds the routes of the models in the flags, or else of those in the configuration.
 pub(super) fn build_routes(arguments: &GatewayArguments, config: &Config) -> Result<RouteTable, CommandError> {
     let kept = &config.gateway_keys().models;
     if arguments.models.is_empty() && kept.is_empty() {
@@ -82,12 +84,13 @@ pub(super) fn build_routes(arguments: &GatewayArguments, config: &Config) -> Res
     Ok(routes)
 }
 
-/// The model of that name: at the place that `--to` names, or as for a task.
+/// Resolves a model of the flags: at the address or provider that `--to` names, or as for a task.
 fn model_from_flags(arguments: &GatewayArguments, config: &Config, name: &str) -> Result<ResolvedModel, CommandError> {
     match arguments.to.as_deref() {
         None => Ok(config.resolve_model(Some(name))?),
         Some(url) if url.contains("://") => {
-            let (wire, key_env) = (arguments.wire.as_deref(), arguments.key_env.as_deref());
+            let wire = arguments.wire.as_deref();
+            let key_env = arguments.key_env.as_deref();
             model_at_address(config, name, name, &ServerAddress { url, wire, key_env })
         }
         Some(_) if arguments.wire.is_some() || arguments.key_env.is_some() => Err(CommandError::usage(
@@ -97,8 +100,10 @@ fn model_from_flags(arguments: &GatewayArguments, config: &Config, name: &str) -
     }
 }
 
+/// Resolves a model of the configuration.
 fn model_from_config(config: &Config, name: &str, keys: &GatewayModelKeys) -> Result<ResolvedModel, CommandError> {
-    let (wire, key_env) = (keys.wire.as_deref(), keys.key_env.as_deref());
+    let wire = keys.wire.as_deref();
+    let key_env = keys.key_env.as_deref();
     if keys.to.contains("://") {
         let (url, id) = keys.to.split_once('#').unwrap_or((&keys.to, name));
         return model_at_address(config, name, id, &ServerAddress { url, wire, key_env });
@@ -111,7 +116,7 @@ fn model_from_config(config: &Config, name: &str, keys: &GatewayModelKeys) -> Re
     Ok(config.resolve_model(Some(&keys.to))?)
 }
 
-/// A model at an address.
+/// Resolves a model at an address.
 fn model_at_address(
     config: &Config,
     name: &str,
@@ -132,7 +137,8 @@ fn model_at_address(
     Ok(config.model_at(name, id.to_owned(), reached))
 }
 
-/// A server's address with OpenAI's version behind it where it has no path: everybody serves that API under `/v1`.
+/// Appends `/v1` to a server's address without a path if the wire is one of OpenAI's: servers offer
+/// those APIs under that path.
 fn with_api_version(url: &str, wire: Wire) -> String {
     let url = url.trim().trim_end_matches('/');
     let bare = url.split_once("://").is_some_and(|(_, place)| !place.contains('/'));
@@ -140,6 +146,7 @@ fn with_api_version(url: &str, wire: Wire) -> String {
     if bare && versioned { format!("{url}/v1") } else { url.to_owned() }
 }
 
+/// Builds the route of a resolved model.
 fn build_route(chosen: &ResolvedModel, ways: &RouteOptions<'_>) -> Result<ModelRoute, CommandError> {
     let mending = ways.repair_mode;
     let protocol = sabir_session::locked::task_protocol(ways.dialects, ways.protocol, None, chosen)?;

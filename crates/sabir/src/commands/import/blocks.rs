@@ -1,4 +1,5 @@
-//! Content of messages: blocks as the Anthropic API has them, and those of later Roo Code, whose names differ.
+//! Parses the content of messages: blocks of the Anthropic API, and those of later Roo Code
+//! versions, which have other names.
 
 use sabir_call::{Image, OpaqueState};
 use serde_json::{Map, Value};
@@ -6,7 +7,7 @@ use serde_json::{Map, Value};
 use super::record_builder::ImportNotes;
 use super::string_field;
 
-/// A piece of a message.
+/// A piece of a message's content.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ContentBlock {
     Text(String),
@@ -21,17 +22,17 @@ pub(super) enum ContentBlock {
         arguments: Map<String, Value>,
     },
     Result {
-        /// The call's.
+        /// The id of the call.
         id: String,
         content: String,
         failed: bool,
         images: Vec<Image>,
     },
-    /// What is not known, as it is.
+    /// An unknown block, unchanged.
     Other(Value),
 }
 
-/// The blocks of a message's content, which may also be a text alone.
+/// Parses the content of a message: an array of blocks, or a single string.
 pub(super) fn parse_blocks(content: &Value, notes: &mut ImportNotes) -> Vec<ContentBlock> {
     match content {
         Value::String(text) => vec![ContentBlock::Text(text.clone())],
@@ -41,6 +42,7 @@ pub(super) fn parse_blocks(content: &Value, notes: &mut ImportNotes) -> Vec<Cont
     }
 }
 
+/// Parses one block. Names with a hyphen are those of later Roo Code versions.
 fn parse_block(item: &Value, notes: &mut ImportNotes) -> ContentBlock {
     let text = |name: &str| string_field(item, name).unwrap_or_default().to_owned();
     match item.get("type").and_then(Value::as_str).unwrap_or_default() {
@@ -82,6 +84,7 @@ fn unknown_block(item: &Value, notes: &mut ImportNotes) -> ContentBlock {
     ContentBlock::Other(item.clone())
 }
 
+/// Keeps a block as it is, because its signature is only valid for the unchanged block.
 fn anthropic_opaque(item: &Value) -> OpaqueState {
     OpaqueState { wire: "anthropic".to_owned(), data: item.clone() }
 }
@@ -98,9 +101,10 @@ fn call_block(id: String, name: String, input: Option<&Value>, notes: &mut Impor
     ContentBlock::Call { id, name, arguments }
 }
 
-/// The text of a result, and its pictures.
+/// Returns the text of a result, and its pictures.
 fn result_content(value: Option<&Value>, notes: &mut ImportNotes) -> (String, Vec<Image>) {
-    let (mut words, mut images) = (Vec::new(), Vec::new());
+    let mut words = Vec::new();
+    let mut images = Vec::new();
     match value {
         None | Some(Value::Null) => {}
         Some(Value::String(text)) => words.push(text.clone()),
@@ -121,6 +125,7 @@ fn result_content(value: Option<&Value>, notes: &mut ImportNotes) -> (String, Ve
 
 fn parse_image(item: &Value) -> Option<Image> {
     let source = item.get("source")?;
-    let (media_type, data) = (string_field(source, "media_type")?.to_owned(), string_field(source, "data")?.to_owned());
+    let media_type = string_field(source, "media_type")?.to_owned();
+    let data = string_field(source, "data")?.to_owned();
     (string_field(source, "type")? == "base64").then_some(Image { media_type, data })
 }

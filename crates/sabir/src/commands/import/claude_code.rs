@@ -1,12 +1,13 @@
-//! A history of Claude Code: a file with one JSON object a line.
+//! Reads a history of Claude Code: a file with one JSON object per line.
 //!
 //! # Supported
-//! Lines of type `user` and `assistant`, whose `message` is one of the Anthropic API. An answer comes in several lines, one for each of
-//! its blocks, with one `message.id`. Lines are taken in the order of the file.
+//! Lines of type `user` and `assistant`, whose `message` has the form of the Anthropic API. An
+//! answer is spread over several lines, one for each of its blocks, with the same `message.id`.
+//! Lines are taken in the order of the file.
 //!
 //! # Unsupported
-//! Subagents (`isSidechain`), and which of several branches was the last: all of them stand one after the other. Lines of other types
-//! are counted.
+//! Subagents (`isSidechain`) are skipped. Branches are not told apart: all of them follow one
+//! another. Lines of other types are counted.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -22,11 +23,12 @@ use super::blocks::{ContentBlock, parse_blocks};
 use super::record_builder::{ImportNotes, RecordBuilder, short_name};
 use super::{ImportedHistory, read_text_lossy, string_field, written_at};
 
-/// What is found while the lines are read.
+/// The state of reading a file line by line.
 struct TranscriptReader {
     builder: RecordBuilder,
-    /// The answer whose lines are coming.
+    /// The answer whose lines are arriving.
     answer: Option<PendingAnswer>,
+    /// The ids of lines and answers seen so far.
     seen: HashSet<String>,
     prompt: Option<String>,
     model: Option<String>,
@@ -34,13 +36,14 @@ struct TranscriptReader {
     at: Option<u64>,
 }
 
+/// An answer whose blocks are still arriving.
 struct PendingAnswer {
     id: String,
     blocks: Vec<ContentBlock>,
     usage: Usage,
 }
 
-/// Reads a file.
+/// Reads a transcript file.
 pub(super) fn read_transcript(path: &Path) -> Result<ImportedHistory, CommandError> {
     let mut notes = ImportNotes::default();
     let text = read_text_lossy(path, &mut notes)?;
@@ -78,6 +81,7 @@ pub(super) fn read_transcript(path: &Path) -> Result<ImportedHistory, CommandErr
 }
 
 impl TranscriptReader {
+    /// Takes one line of the file, or counts it in a note.
     fn take_line(&mut self, line: &Value) {
         let kind = string_field(line, "type").unwrap_or("none");
         let Some(message) = line.get("message").filter(|_| matches!(kind, "user" | "assistant")) else {
@@ -104,10 +108,11 @@ impl TranscriptReader {
         }
     }
 
+    /// Adds the blocks of a line to the pending answer, or begins a new answer.
     fn take_assistant(&mut self, message: &Value, content: Vec<ContentBlock>) {
         let id = string_field(message, "id").unwrap_or_default();
         let usage = message.get("usage").map(parse_usage).unwrap_or_default();
-        // Words of the program's own have this model.
+        // The program's own messages have this model.
         let model = string_field(message, "model").filter(|model| *model != "<synthetic>");
         self.model = self.model.take().or(model.map(str::to_owned));
         match &mut self.answer {
@@ -117,13 +122,14 @@ impl TranscriptReader {
             }
             _ => {
                 self.flush_answer();
-                // The rest of an answer that was broken up by a result counts its tokens once.
+                // An answer can continue after a result; its tokens count only once.
                 let usage = if self.seen.insert(format!("message {id}")) { usage } else { Usage::default() };
                 self.answer = Some(PendingAnswer { id: id.to_owned(), blocks: content, usage });
             }
         }
     }
 
+    /// Takes a message of the user, or one that the program added in their name.
     fn take_user(&mut self, line: &Value, mut content: Vec<ContentBlock>) {
         let by_program = is_true(line, "isMeta") || is_true(line, "isCompactSummary");
         if self.prompt.is_none() && !by_program {
@@ -136,7 +142,7 @@ impl TranscriptReader {
         self.builder.add_user(content, if by_program { MessageAuthor::Sabir } else { MessageAuthor::User });
     }
 
-    /// The answer is whole: another message comes.
+    /// Adds the pending answer, which is complete when another message comes.
     fn flush_answer(&mut self) {
         if let Some(answer) = self.answer.take() {
             self.builder.add_answer(answer.blocks, answer.usage);
@@ -150,7 +156,9 @@ fn is_true(line: &Value, name: &str) -> bool {
 
 fn parse_usage(told: &Value) -> Usage {
     let count = |name: &str| told.get(name).and_then(Value::as_u64);
-    let (read, written) = (count("cache_read_input_tokens"), count("cache_creation_input_tokens"));
+    let read = count("cache_read_input_tokens");
+    let written = count("cache_creation_input_tokens");
+    // Anthropic counts cached tokens apart from `input_tokens`; `Usage::input` includes them.
     let all = |input: u64| input.saturating_add(read.unwrap_or(0)).saturating_add(written.unwrap_or(0));
     Usage {
         input: count("input_tokens").map(all),

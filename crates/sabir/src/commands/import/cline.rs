@@ -1,12 +1,15 @@
-//! The folder of a task of Cline's or Roo Code's.
+//! Reads the task folder of Cline or Roo Code.
 //!
 //! # Supported
-//! `api_conversation_history.json`: an array of messages of the Anthropic API, with calls in text (`<read_file>…`, results as `[read_file
-//! for 'a.txt'] Result:`) or native; of later Roo Code `{"version": 2, "messages": […]}`. `history_item.json` (Roo Code) and
-//! `ui_messages.json` for the first words, the folder, times and tokens.
+//! `api_conversation_history.json`: an array of messages of the Anthropic API, with calls in text
+//! (`<read_file>…`, with results that begin with `[read_file for 'a.txt'] Result:`) or native
+//! calls; in later Roo Code an object with `version` 2 and the array in `messages`.
+//! `history_item.json` (Roo Code) and `ui_messages.json` for the first message, the folder, times
+//! and tokens.
 //!
 //! # Unsupported
-//! What only the screen showed, checkpoints, and which messages a summary had replaced: all messages are taken.
+//! Output that only the screen showed, checkpoints, and summaries that replaced messages: all
+//! messages are taken.
 
 use std::path::Path;
 
@@ -20,23 +23,25 @@ use super::blocks::{ContentBlock, parse_blocks};
 use super::record_builder::{ImportNotes, RecordBuilder};
 use super::{ImportedHistory, read_json, string_field, written_at};
 
-/// The file with what the model was asked and said.
+/// The file with the conversation.
 pub(super) const MESSAGES_FILE: &str = "api_conversation_history.json";
+/// The file with what the screen showed.
 const SCREEN_FILE: &str = "ui_messages.json";
+/// The file with the entry of the task list (Roo Code).
 const ITEM_FILE: &str = "history_item.json";
 
-/// What the files beside the messages say.
+/// Facts from the other files.
 #[derive(Debug, Default)]
 struct SideFiles {
     roo: bool,
     prompt: Option<String>,
     workspace: Option<String>,
     at: Option<u64>,
-    /// Of each request, in order.
+    /// The usage of each request, in order.
     usages: Vec<Usage>,
 }
 
-/// Reads a folder.
+/// Reads a task folder.
 pub(super) fn read_task_folder(folder: &Path) -> Result<ImportedHistory, CommandError> {
     let mut notes = ImportNotes::default();
     let whole = read_json(&folder.join(MESSAGES_FILE), &mut notes)?;
@@ -51,11 +56,13 @@ pub(super) fn read_task_folder(folder: &Path) -> Result<ImportedHistory, Command
     let mut scribe = RecordBuilder::new(!native, at, notes);
     let answers = messages.iter().filter(|message| string_field(message, "role") == Some("assistant")).count();
     let mut usages = beside.usages.into_iter();
+    // Usages have no ids. They can be assigned in order only if there is one for each answer.
     if usages.len() != answers && usages.len() > 0 {
         scribe.notes.add_count("requests whose tokens cannot be told apart, and are left out", usages.len() as u64);
         usages = Vec::new().into_iter();
     }
-    let (mut prompt, mut model) = (beside.prompt, None);
+    let mut prompt = beside.prompt;
+    let mut model = None;
     for (number, message) in messages.iter().enumerate() {
         scribe.set_time(message.get("ts").and_then(Value::as_u64));
         model = model.or_else(|| string_field(message.get("modelInfo")?, "modelId").map(str::to_owned));
@@ -93,7 +100,7 @@ fn has_call(content: Option<&Value>) -> bool {
     content.and_then(Value::as_array).is_some_and(|blocks| blocks.iter().any(is_call))
 }
 
-/// Takes the task's words out of the first message.
+/// Removes the user's prompt from the first message and returns it, without its `<task>` tags.
 fn take_prompt(content: &mut Vec<ContentBlock>) -> Option<String> {
     let at = content.iter().position(|block| matches!(block, ContentBlock::Text(text) if !text.trim().is_empty()))?;
     let ContentBlock::Text(text) = content.remove(at) else { return None };
@@ -140,11 +147,13 @@ fn read_side_files(folder: &Path, notes: &mut ImportNotes) -> Result<SideFiles, 
     Ok(beside)
 }
 
-/// What a request took, of the text of `api_req_started`; `None` where it never came to that.
+/// Parses the usage in the text of an `api_req_started` entry; `None` if the request was never
+/// made.
 fn parse_usage(text: &str) -> Option<Usage> {
     let told: Value = serde_json::from_str(text).ok()?;
     let count = |name: &str| told.get(name).and_then(Value::as_u64);
-    let (read, written) = (count("cacheReads"), count("cacheWrites"));
+    let read = count("cacheReads");
+    let written = count("cacheWrites");
     let input = count("tokensIn")?.saturating_add(read.unwrap_or(0)).saturating_add(written.unwrap_or(0));
     Some(Usage {
         input: Some(input),

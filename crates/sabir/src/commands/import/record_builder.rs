@@ -1,4 +1,5 @@
-//! From messages to records: turns are counted, calls get ids of their own, and every call gets its one result.
+//! Builds records from messages: counts turns, makes call ids unique, and gives every call exactly
+//! one result.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,51 +16,54 @@ use super::blocks::ContentBlock;
 use super::tools;
 use crate::surroundings;
 
-/// What stands in place of a result that the history lacks.
+/// The result of a call whose result the history lacks.
 const MISSING_RESULT: &str = "The history holds no result of this call.";
-/// The names of notes that are told one by one.
+/// The maximum number of different notes; a damaged file could otherwise make one for every line.
 const MAX_NOTES: usize = 50;
 
-/// What is not taken over, or not as it was: each thing with how often.
+/// Notes about what was left out or changed, each with its count.
 #[derive(Debug, Default)]
 pub(super) struct ImportNotes(BTreeMap<String, u64>);
 
 impl ImportNotes {
+    /// Adds to the count of a note. Beyond [`MAX_NOTES`] different notes, all others share one.
     pub(super) fn add_count(&mut self, thing: &str, count: u64) {
         let full = self.0.len() >= MAX_NOTES && !self.0.contains_key(thing);
         let thing = if full { "other things that are not known" } else { thing };
         *self.0.entry(thing.to_owned()).or_default() += count;
     }
 
-    /// A sentence for each.
+    /// Renders each note as a sentence.
     pub(super) fn to_sentences(&self) -> Vec<String> {
         self.0.iter().map(|(thing, count)| format!("{thing}: {count}")).collect()
     }
 }
 
-/// A name from a history, short enough for a note.
+/// Shortens a name from a history for a note.
 pub(super) fn short_name(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(60).collect()
 }
 
-/// Writes the records.
+/// Builds the records of a history.
 pub(super) struct RecordBuilder {
+    /// The notes about what was left out.
     pub(super) notes: ImportNotes,
-    /// Calls are looked for in text.
+    /// True if calls are written in text.
     in_text: bool,
     entries: Vec<JournalEntry>,
     turn: u32,
     used_ids: HashSet<String>,
-    /// Calls without a result yet: the history's id, ours, and the tool's name.
+    /// The calls without a result so far: the history's id, ours, and the tool's name.
     open_calls: Vec<(String, CallId, String)>,
-    /// The result of the last completion, while nothing has followed it.
+    /// The result of the last completion call, as long as nothing follows it.
     completed: Option<String>,
     at: u64,
     checker: CallChecker,
 }
 
 impl RecordBuilder {
-    /// `in_text`: whether the history has its calls in text. `at`: when it began.
+    /// Creates a builder. `in_text`: whether the history has its calls in text. `at`: the start
+    /// time in milliseconds since 1970.
     pub(super) fn new(in_text: bool, at: u64, notes: ImportNotes) -> Self {
         Self {
             notes,
@@ -74,16 +78,18 @@ impl RecordBuilder {
         }
     }
 
-    /// Takes a time over; one that is missing is that of what came before.
+    /// Sets the time of the next records; a missing time leaves the previous one.
     pub(super) fn set_time(&mut self, at: Option<u64>) {
         self.at = at.filter(|at| *at > 0).unwrap_or(self.at);
     }
 
-    /// An answer.
+    /// Adds an answer of the model.
     pub(super) fn add_answer(&mut self, blocks: Vec<ContentBlock>, usage: Usage) {
         self.close_open_calls();
         self.turn = self.turn.saturating_add(1);
-        let (mut parts, mut checks, mut faults) = (Vec::new(), Vec::new(), Vec::new());
+        let mut parts = Vec::new();
+        let mut checks = Vec::new();
+        let mut faults = Vec::new();
         for block in blocks {
             match block {
                 ContentBlock::Text(text) if self.in_text => {
@@ -122,7 +128,7 @@ impl RecordBuilder {
         self.push_record(Record::Answered(answered));
     }
 
-    /// What the user said and the program added, and the results.
+    /// Adds a message of the user, with the results in it.
     pub(super) fn add_user(&mut self, blocks: Vec<ContentBlock>, by: MessageAuthor) {
         let mut said = Vec::new();
         let mut blocks = blocks.into_iter().peekable();
@@ -160,11 +166,11 @@ impl RecordBuilder {
         }
     }
 
-    /// The records, and what is to be said of the history.
+    /// Returns the records and the notes.
     pub(super) fn finish(mut self) -> (Vec<JournalEntry>, ImportNotes) {
         let completed = self.completed.take();
         if completed.is_some() && self.open_calls.len() == 1 {
-            // A completion that was accepted has no further message.
+            // An accepted completion has no result of its own in the history.
             if let Some(call) = self.take_open_call(|_| true) {
                 self.add_result(call, "The history ends here.".to_owned(), false, Vec::new());
             }
@@ -180,23 +186,25 @@ impl RecordBuilder {
         self.entries.push(JournalEntry { at: self.at, record });
     }
 
-    /// Gives every call that is still open a result.
+    /// Gives every open call an interrupted result.
     fn close_open_calls(&mut self) {
         self.completed = None;
         for (_, id, name) in std::mem::take(&mut self.open_calls) {
             self.notes.add_count("calls without a result, which have an interrupted one", 1);
-            let (ending, content) = (ToolResultStatus::Interrupted, MISSING_RESULT.to_owned());
+            let ending = ToolResultStatus::Interrupted;
+            let content = MISSING_RESULT.to_owned();
             self.push_record(Record::Result(CallResult { id, name, ending, content, images: Vec::new() }));
         }
     }
 
-    /// Takes the first open call that is wanted.
+    /// Removes and returns the first open call that `wanted` accepts.
     fn take_open_call(&mut self, wanted: impl Fn(&(String, CallId, String)) -> bool) -> Option<(CallId, String)> {
         let at = self.open_calls.iter().position(wanted)?;
         let (_, id, name) = self.open_calls.remove(at);
         Some((id, name))
     }
 
+    /// Adds the result of a call. The history marks denied and failed calls only by their texts.
     fn add_result(&mut self, (id, name): (CallId, String), content: String, failed: bool, images: Vec<Image>) {
         const DENIED: [&str; 2] = ["The user denied this operation", "The user doesn't want to proceed"];
         const FAILED: [&str; 2] = ["The tool execution failed", "Error executing"];
@@ -209,7 +217,7 @@ impl RecordBuilder {
         self.push_record(Record::Result(CallResult { id, name, ending, content, images }));
     }
 
-    /// A call with an id that no other one has.
+    /// Registers a call under an id that no other call has.
     fn add_call(&mut self, id: &str, name: String, index: Option<u32>) -> CallId {
         let mut own = if id.is_empty() { format!("call_{}_{}", self.turn, index.unwrap_or(0)) } else { id.to_owned() };
         while !self.used_ids.insert(own.clone()) {
@@ -220,13 +228,14 @@ impl RecordBuilder {
         call
     }
 
+    /// Remembers the result of a completion call.
     fn note_completion(&mut self, name: &str, arguments: &serde_json::Map<String, Value>) {
         if name == "attempt_completion" {
             self.completed = Some(arguments.get("result").and_then(Value::as_str).unwrap_or_default().to_owned());
         }
     }
 
-    /// Reads calls in text, as any answer of a model's is read.
+    /// Parses calls in text with the same reader and checks as live answers.
     fn parse_calls(
         &mut self,
         text: &str,
@@ -254,32 +263,36 @@ impl RecordBuilder {
                     let id = self.add_call("", checked.name.clone(), Some(call.index));
                     let passed = checked.state == CallState::Complete;
                     self.note_completion(&checked.name, &checked.arguments);
-                    let (repairs, faults) = (checked.repairs, checked.faults);
+                    let repairs = checked.repairs;
+                    let faults = checked.faults;
                     checks.push(CallCheck { call: id.clone(), passed, repairs, faults, feedback: None });
-                    let (name, arguments) = (checked.name, checked.arguments);
+                    let name = checked.name;
+                    let arguments = checked.arguments;
                     parts.push(MessagePart::Call(Call { id, name, arguments, dialect: call.dialect }));
                 }
             }
         }
     }
 
-    /// A text that begins a result: `[read_file for 'a.txt'] Result:`. The open call that it answers, and what stands behind.
+    /// Parses the header of a result, such as `[read_file for 'a.txt'] Result:`. Returns the open
+    /// call that it answers, and the content.
     fn parse_result_header(&mut self, text: &str) -> Option<(CallId, String, String)> {
         let (name, content) = split_result(text).filter(|_| self.in_text)?;
         let (call, name) = self.take_open_call(|open| open.2 == name)?;
         Some((call, name, content.trim_start_matches('\n').to_owned()))
     }
 
-    /// Whether a block is more of the result before it.
+    /// Returns true if a block continues the result before it.
     fn continues_result(&self, block: &ContentBlock) -> bool {
         let ContentBlock::Text(text) = block else { return false };
         let begun = text.trim_start();
+        // Texts with these tags come from the user or the program, not from a tool.
         const OTHERS: [&str; 4] = ["<environment_details>", "<user_message>", "<feedback>", "<task>"];
         split_result(text).is_none() && !OTHERS.iter().any(|start| begun.starts_with(start))
     }
 }
 
-/// The tool's name and the content of a text that begins a result.
+/// Splits the text of a result into the tool's name and the content.
 fn split_result(text: &str) -> Option<(&str, &str)> {
     let (line, _) = text.strip_prefix('[')?.split_once('\n').unwrap_or((text.strip_prefix('[')?, ""));
     let (head, _) = line.split_once("] Result:")?;
@@ -372,7 +385,7 @@ mod tests {
                 }
             }
             let (mut entries, _) = scribe.finish();
-            // Every call has its one result, in the records and in the history that a fork goes on from.
+            // Every call has exactly one result, in the records and in the history that a fork continues.
             let mut results: BTreeMap<&CallId, usize> = BTreeMap::new();
             for entry in &entries {
                 match &entry.record {
@@ -389,12 +402,15 @@ mod tests {
             entries.retain(|entry| !matches!(entry.record, Record::Ended { .. }));
             let [prompt, workspace, model, version] = ["p", "/w", "m", "1"].map(str::to_owned);
             let from = TaskOrigin::Import { program: "cline".to_owned(), source: String::new(), notes: Vec::new() };
-            let (task, protocol, from) = (TaskId::new("t"), ToolProtocol::Native, Some(from));
+            let task = TaskId::new("t");
+            let protocol = ToolProtocol::Native;
+            let from = Some(from);
             let start =
                 TaskStart { task, prompt, workspace, model, protocol, version, edit_tool: None, mode: None, from };
             let records = std::iter::once(Record::Started(start)).chain(entries.into_iter().map(|entry| entry.record));
             let task = Task::replay(records, settings()).unwrap();
-            let (mut asked, mut answered) = (0, 0);
+            let mut asked = 0;
+            let mut answered = 0;
             for message in task.history() {
                 asked += message.calls().count();
                 answered += message.parts.iter().filter(|part| matches!(part, MessagePart::Result(_))).count();

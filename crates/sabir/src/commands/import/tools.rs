@@ -1,9 +1,10 @@
-//! The tools of Cline and Roo Code by name, with all arguments that they ever had: enough to read their calls in text.
+//! Lists the tools of Cline and Roo Code with all arguments of all their versions, as far as needed
+//! to parse their calls in text.
 
 use sabir_call::{ToolSet, ToolSpec};
 use serde_json::{Map, Value, json};
 
-/// Each tool with its arguments. Every one of them may also hold `task_progress`.
+/// The tools and their arguments. Each may also have `task_progress`.
 const TOOLS: &[(&str, &str)] = &[
     ("access_mcp_resource", "server_name uri"),
     ("apply_diff", "path diff start_line end_line args"),
@@ -40,7 +41,7 @@ const TOOLS: &[(&str, &str)] = &[
     ("write_to_file", "path content line_count"),
 ];
 
-/// The tools as the reader of calls wants them.
+/// Returns the tools as a set for the call reader.
 pub(super) fn known_tools() -> ToolSet {
     let spec = |(name, arguments): &(&str, &str)| {
         let names = arguments.split_whitespace().chain(["task_progress"]);
